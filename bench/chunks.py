@@ -24,7 +24,7 @@ from figures import Section, Setup
 from measure import Watch, run
 
 if TYPE_CHECKING:  # the benchmark itself doesn't load what it measures
-    from cortex.families.chunkfiles.index import Shelf
+    from cortex.families.chunkfiles.index import ChunkIndex
 
 DIMENSIONS = 384
 MODEL = "BAAI/bge-small-en-v1.5"
@@ -177,7 +177,7 @@ def _chunks(kind: str, count: int, seed: int, updated: str, changed: int) -> Ite
 def ask(folder: str, home: str) -> dict[str, list[float]]:
     """Milliseconds of whole queries, of what finds by meaning in them, and of queries that a tag narrows."""
     import cortex.engine.search as searching
-    from cortex.families.chunkfiles.index import Wanted
+    from cortex.families.chunkfiles.index import ChunkQuery
 
     shelf = _open(folder, home)
     near: list[float] = []
@@ -194,7 +194,7 @@ def ask(folder: str, home: str) -> dict[str, list[float]]:
     for name, tags in (("whole_ms", ()), ("narrowed_ms", ("go",))):
         for question in (*questions[:5], *questions):
             start = time.perf_counter()
-            shelf.search(Wanted(question, tags=tags))
+            shelf.search(ChunkQuery(question, tags=tags))
             took[name].append((time.perf_counter() - start) * 1000)
         del took[name][:5]
     found = {**took, "near_ms": near[5 : 5 + QUESTIONS]}
@@ -219,23 +219,23 @@ def reload(folder: str, home: str, chunks: int, seed: int) -> dict[str, float]:
     return took
 
 
-def _timed_reload(shelf: Shelf) -> float:
+def _timed_reload(shelf: ChunkIndex) -> float:
     gc.collect()
     start = time.perf_counter()
     assert shelf._loading.reload()
     return time.perf_counter() - start
 
 
-def _open(folder: str, home: str) -> Shelf:
+def _open(folder: str, home: str) -> ChunkIndex:
     from cortex.base.settings import load
-    from cortex.families.chunkfiles.index import Shelf
-    from cortex.families.chunkfiles.query_embedding import Choice
+    from cortex.families.chunkfiles.index import ChunkIndex
+    from cortex.families.chunkfiles.query_embedding import EmbedderChoice
 
     def vector_of(text: str) -> np.ndarray:
         return np.random.default_rng(len(text) + sum(map(ord, text))).standard_normal(DIMENSIONS).astype(np.float32)
 
-    shelf = Shelf(Path(folder), load(None, environment={"CORTEX_HOME": home}), watch=False)
-    shelf._asker.choose = lambda stamps: Choice((stamps[0], vector_of))  # type: ignore[method-assign]
+    shelf = ChunkIndex(Path(folder), load(None, environment={"CORTEX_HOME": home}), watch=False)
+    shelf._asker.choose = lambda stamps: EmbedderChoice((stamps[0], vector_of))  # type: ignore[method-assign]
     if not shelf._loading.adopt():
         shelf._loading.reload()
     shelf._ready.set()

@@ -25,7 +25,7 @@ from cortex.base.record_model import Actor, Observation, Record, Subcortex
 from cortex.base.settings import Settings, load
 from cortex.base.visibility import EVERYWHERE
 from cortex.engine.library import Library
-from cortex.engine.store import Step
+from cortex.engine.store import RecordTransaction
 from cortex.engine.store.records.backup import dump
 from cortex.engine.store.records.backup import load as load_backup
 from cortex.engine.store.records.ledger import Ledger, open_ledger
@@ -69,7 +69,7 @@ def _put(settings: Settings, ledger: Ledger, count: int, seed: int) -> list[str]
     made, scopes = make(count, seed), list[str]()
     while part := list(islice(made, STEP)):
 
-        def work(step: Step, part: list = part) -> str:
+        def work(step: RecordTransaction, part: list = part) -> str:
             for number, body, at in part:
                 step.now = began + at
                 step.put(renamed(Record(number, body, OWNER), rename))
@@ -136,7 +136,7 @@ def _write(library: Library, count: int, scopes: Sequence[str]) -> float:
 
 
 def _write_one(library: Library, body: Observation) -> None:
-    def work(step: Step) -> str:
+    def work(step: RecordTransaction) -> str:
         return step.make(new_id(Observation), body).id
 
     key, told = fresh_key(), wording(library.settings)
@@ -188,7 +188,7 @@ async def _fresh(
             new_id(Observation), Observation(word, f"The word is {word}.", "other", (), scopes[number % len(scopes)])
         )
 
-        def work(step: Step, made: Record[Observation] = made) -> str:
+        def work(step: RecordTransaction, made: Record[Observation] = made) -> str:
             return step.put(made).id
 
         ledger.records.perform(work, actor=_owner(), key=word, action="bench", payload=word, wording=wording(settings))

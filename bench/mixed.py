@@ -32,7 +32,7 @@ from cortex.base.record_model import Comment
 from cortex.base.settings import load
 from cortex.base.types import Cancel, MemoryState
 from cortex.engine.library import Library, id_of
-from cortex.engine.store import Step
+from cortex.engine.store import RecordTransaction
 from cortex.families.memory.file_import import Brought
 from cortex.families.memory.writer import add_all
 from cortex.families.team.ids import fresh_key
@@ -173,7 +173,7 @@ def fill_records(library: Library, seed: int) -> dict[str, str]:
     for start in range(0, len(made), STEP):
         part = made[start : start + STEP]
 
-        def work(step: Step, part: Sequence[tuple[str, object]] = part) -> str:
+        def work(step: RecordTransaction, part: Sequence[tuple[str, object]] = part) -> str:
             for key, body in part:
                 if isinstance(body, Comment):
                     body = Comment(ids[body.thread], body.body)

@@ -19,7 +19,7 @@ from measure import run
 
 from cortex.base.secret_scanner import find_leaks, find_leaks_by_line
 from cortex.base.settings import load
-from cortex.base.types import Query, Refused
+from cortex.base.types import Query, UnreadableFile
 from cortex.engine.engine import Engine
 from cortex.engine.readers import read
 
@@ -114,7 +114,7 @@ def _look_at(wanted: int, seed: int, of_package: int) -> tuple[int, float, int, 
         raw = Path(path).read_bytes()
         text = read(raw, path)
         package = path.split(os.sep)[:PACKAGE_DEPTH][-1]
-        if isinstance(text, Refused) or hash(raw) in seen or packages[package] >= of_package:
+        if isinstance(text, UnreadableFile) or hash(raw) in seen or packages[package] >= of_package:
             continue
         packages[package] += 1
         seen.add(hash(raw))

@@ -24,7 +24,7 @@ from sets import DEPTH, Row, Sets
 from cortex.base.settings import load
 from cortex.base.types import Cancel, Mode, Query
 from cortex.engine.library import Library
-from cortex.engine.search.federated import Located, Place, search_all
+from cortex.engine.search.federated import FederatedHit, SearchTarget, federated_search
 from cortex.families.code.tools.session import places_of
 from cortex.families.documents.tools.search_target import place_of
 
@@ -69,7 +69,7 @@ def measure(setup: Setup, kit: Path, built: Path) -> Section:
 
 
 @contextmanager
-def _library(setup: Setup, sets: Sets, name: str, corpora: Corpora) -> Iterator[Place]:
+def _library(setup: Setup, sets: Sets, name: str, corpora: Corpora) -> Iterator[SearchTarget]:
     """A home with these corpora as sources, as a place to search."""
     folders = {corpus: sets.plain(one) / "corpus" / corpus for one, corpus in corpora}
     home = setup.work / f"several-{name}"
@@ -84,13 +84,13 @@ def _library(setup: Setup, sets: Sets, name: str, corpora: Corpora) -> Iterator[
         shutil.rmtree(home)
 
 
-def _code_beside(sets: Sets, documents: Place, mode: Mode) -> tuple[np.ndarray, np.ndarray]:
+def _code_beside(sets: Sets, documents: SearchTarget, mode: Mode) -> tuple[np.ndarray, np.ndarray]:
     alone = [_score(sets, row, [_code(sets, row["corpus"])], mode) for row in sets.rows[CODE]]
     together = [_score(sets, row, [_code(sets, row["corpus"]), documents], mode) for row in sets.rows[CODE]]
     return np.array(alone), np.array(together)
 
 
-def _documents_beside(sets: Sets, documents: Place, mode: Mode) -> tuple[np.ndarray, np.ndarray]:
+def _documents_beside(sets: Sets, documents: SearchTarget, mode: Mode) -> tuple[np.ndarray, np.ndarray]:
     """Each question with every repository in its turn."""
     alone = _ask(sets, DOCUMENTS, [documents], mode)
     together = [_ask(sets, DOCUMENTS, [_code(sets, corpus), documents], mode) for corpus in sets.corpora(CODE)]
@@ -103,20 +103,20 @@ def _talks_alone(setup: Setup, sets: Sets, talks: Corpora, mode: Mode) -> np.nda
         return _ask(sets, TALKS, [place], mode)
 
 
-def _code(sets: Sets, corpus: str) -> Place:
+def _code(sets: Sets, corpus: str) -> SearchTarget:
     return places_of([(corpus, sets.engine(CODE, corpus))])[0]
 
 
-def _ask(sets: Sets, name: str, places: Sequence[Place], mode: Mode) -> np.ndarray:
+def _ask(sets: Sets, name: str, places: Sequence[SearchTarget], mode: Mode) -> np.ndarray:
     return np.array([_score(sets, row, places, mode) for row in sets.rows[name]])
 
 
-def _score(sets: Sets, row: Row, places: Sequence[Place], mode: Mode) -> float:
-    located, _ = search_all(places, Query(row["query"], mode=mode, limit=DEPTH), Cancel())
+def _score(sets: Sets, row: Row, places: Sequence[SearchTarget], mode: Mode) -> float:
+    located, _ = federated_search(places, Query(row["query"], mode=mode, limit=DEPTH), Cancel())
     return sets.score(row, [_told(one, row["corpus"]).hit for one in located])["ndcg10"]
 
 
-def _told(one: Located, corpus: str) -> Located:
+def _told(one: FederatedHit, corpus: str) -> FederatedHit:
     """A hit of another source has a path that no target has."""
     return one if one.source == corpus else replace(one, hit=replace(one.hit, path=f"{one.hit.path}.of-another"))
 

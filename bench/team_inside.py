@@ -24,10 +24,10 @@ from pydantic import BaseModel
 from team_made import YEAR, make, questions
 
 from cortex.base.actors import person
-from cortex.base.record_model import Record, Wanted
+from cortex.base.record_model import Record, RecordFilter
 from cortex.base.settings import Settings, load
 from cortex.engine.library import Library
-from cortex.engine.store import Step
+from cortex.engine.store import RecordTransaction
 from cortex.families.team.ids import fresh_key
 from cortex.families.team.tools import open_family
 from cortex.families.team.tools.arguments import (
@@ -39,7 +39,7 @@ from cortex.families.team.tools.arguments import (
     GetInbox,
     GetThread,
 )
-from cortex.families.team.tools.search_tool import Search
+from cortex.families.team.tools.search_tool import TeamSearch
 from cortex.families.team.writes.transactions import perform
 from cortex.interfaces.assembly.pool import engine_pool
 from cortex.toolkit.tool import Call, Family
@@ -68,7 +68,7 @@ def fill(settings: Settings, watch: Watch, count: int, seed: int) -> dict[str, o
         made = make(count, seed)
         while part := list(islice(made, STEP)):
 
-            def work(step: Step, part: list = part) -> str:
+            def work(step: RecordTransaction, part: list = part) -> str:
                 for number, body, at in part:
                     step.now = began + at
                     step.put(Record(number, body))
@@ -88,7 +88,7 @@ def ask(settings: Settings, watch: Watch, count: int, seed: int, rounds: int) ->
     try:
         asked = _questions(count, seed, rounds)
         start = time.perf_counter()
-        _call(family, ("search", Search(query=asked[0])))
+        _call(family, ("search", TeamSearch(query=asked[0])))
         first = (time.perf_counter() - start) * 1000
         ways = ways_of(settings, random.Random(seed))
         took = {name: _measure(family, way, asked) for name, way in ways.items()}
@@ -148,16 +148,18 @@ def ways_of(settings: Settings, draw: random.Random) -> dict[str, Callable[[str]
         lookup = library.store.recorded
 
         def some(kind: str, *states: str) -> list[str]:
-            return [one.id for one in lookup.select(Wanted(kinds=(kind,), states=states), 200)]
+            return [one.id for one in lookup.select(RecordFilter(kinds=(kind,), states=states), 200)]
 
-        slugs = [one.body.slug for one in lookup.select(Wanted(kinds=("subcortex",)), 200)]
+        slugs = [one.body.slug for one in lookup.select(RecordFilter(kinds=("subcortex",)), 200)]
         threads, tasks, artifacts = some("thread"), some("task"), some("artifact", "accepted")
-        path = next(link.path for one in lookup.select(Wanted(kinds=("task",)), 200) for link in one.body.code_links)
+        path = next(
+            link.path for one in lookup.select(RecordFilter(kinds=("task",)), 200) for link in one.body.code_links
+        )
     finally:
         library.close()
 
     def search(query: str, types: tuple[str, ...] | None = None, **filters: object) -> Arguments:
-        return "search", Search.model_validate({"query": query, "types": types, "filters": filters})
+        return "search", TeamSearch.model_validate({"query": query, "types": types, "filters": filters})
 
     def pack(**subject: object) -> Arguments:
         return "get_context_pack", GetContextPack.model_validate({"subject": subject})

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from cortex.engine.embedders.static import Words
+from cortex.engine.embedders.static import WordVectors
 
 LEAST_PACKAGES = 5
 HELD_OUT = 0.05
@@ -71,7 +71,7 @@ def choose_words(folder: Path, most: int) -> list[str]:
 
 def encode(folder: Path, vocabulary: list[str]) -> Pairs:
     """The collected pairs in numbers of the vocabulary."""
-    cutter = Words(vocabulary)
+    cutter = WordVectors(vocabulary)
     pieces = [cutter.cut(word) for word in (folder / "words.txt").read_text(encoding="ascii").split("\n")]
     sizes = np.array([len(piece) for piece in pieces], dtype=np.int64)
     flat = np.array([number for piece in pieces for number in piece], dtype=np.int64)

@@ -69,7 +69,9 @@ def test_no_answer_is_asked_for_twice(all_questions):
     assert set(right.values()) == {1}
 
 
-def test_the_functions_that_are_asked_for_are_in_the_part_of_the_code_that_is_copied(bench, all_questions, tmp_path, tree):
+def test_the_functions_that_are_asked_for_are_in_the_part_of_the_code_that_is_copied(
+    bench, all_questions, tmp_path, tree
+):
     bench.mixed.copy_repository(tree, tmp_path)
     for one in all_questions:
         if one.type == "function":

@@ -13,12 +13,12 @@ import pytest
 
 from cortex.base.settings import load
 from cortex.engine import auto_indexer as keeper_module
-from cortex.engine.auto_indexer import Keeper
+from cortex.engine.auto_indexer import AutoIndexer
 from cortex.engine.embedders import Embedder
 from cortex.engine.embedders.hashing import HashingEmbedder
 from cortex.engine.engine import Engine
 
-Keep = Callable[..., tuple[Engine, Keeper]]
+Keep = Callable[..., tuple[Engine, AutoIndexer]]
 
 
 @pytest.fixture
@@ -34,12 +34,12 @@ def keep(root: Path, tmp_path: Path) -> Iterator[Keep]:
     """Opens an engine on the test's folder and keeps it fresh until the test ends."""
     with ExitStack() as opened:
 
-        def keep_one(embedder: Embedder | None = None, **flags: object) -> tuple[Engine, Keeper]:
+        def keep_one(embedder: Embedder | None = None, **flags: object) -> tuple[Engine, AutoIndexer]:
             named = {name.replace("__", "."): value for name, value in flags.items()}
             environment = {"CORTEX_HOME": str(tmp_path / "home")}
             settings = load(root, environment=environment, flags={"indexing.workers": 1, **named}, user_home=tmp_path)
             engine = opened.enter_context(Engine(root, settings, embedder=embedder))
-            keeper = Keeper(engine)
+            keeper = AutoIndexer(engine)
             opened.callback(keeper.close)
             return engine, keeper
 

@@ -15,9 +15,9 @@ import pytest
 from cortex.base.errors import NetworkError
 from cortex.base.settings import load
 from cortex.base.types import Cancel, Mode, Note, Query, Stamp
-from cortex.engine.auto_indexer import Keeper
+from cortex.engine.auto_indexer import AutoIndexer
 from cortex.engine.embedders import EmbedMode
-from cortex.engine.embedders.circuit_breaker import Embedders, Guarded
+from cortex.engine.embedders.circuit_breaker import CircuitBreaker, Embedders
 from cortex.engine.embedders.hashing import HashingEmbedder
 from cortex.engine.engine import Engine
 
@@ -93,11 +93,11 @@ def open_engine(root: Path, tmp_path: Path) -> Iterator[Open]:
 
 
 @pytest.fixture
-def keep() -> Iterator[Callable[[Engine], Keeper]]:
+def keep() -> Iterator[Callable[[Engine], AutoIndexer]]:
     with ExitStack() as opened:
 
-        def keep_one(engine: Engine) -> Keeper:
-            keeper = Keeper(engine)
+        def keep_one(engine: Engine) -> AutoIndexer:
+            keeper = AutoIndexer(engine)
             opened.callback(keeper.close)
             return keeper
 
@@ -397,7 +397,7 @@ def test_an_embedder_that_failed_a_question_gets_no_more_passages_until_it_has_r
 
 def test_what_began_before_a_failure_does_not_end_the_rest_after_it():
     costly = Costly()
-    guarded = Guarded(costly)
+    guarded = CircuitBreaker(costly)
     costly.gate.clear()
     passages = threading.Thread(target=lambda: guarded.passages(["a"]))
     passages.start()
@@ -415,7 +415,7 @@ def test_what_began_before_a_failure_does_not_end_the_rest_after_it():
 
 def test_an_embedder_rests_longer_each_time_although_it_can_be_connected():
     costly = Costly()
-    guarded, rests = Guarded(costly), []
+    guarded, rests = CircuitBreaker(costly), []
     for _ in range(3):
         costly.fails = False
         guarded.connect()  # it is connected already

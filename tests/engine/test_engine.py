@@ -485,7 +485,7 @@ def test_a_keeper_without_the_lease_lets_go_too(open_engine, monkeypatch):
     before = set(psutil.Process().children())
     reader.search(Query("switch lamp", mode=Mode.FULL))
     assert set(psutil.Process().children()) - before
-    keeper = keeper_module.Keeper(reader)
+    keeper = keeper_module.AutoIndexer(reader)
     deadline = time.monotonic() + DEADLINE
     while set(psutil.Process().children()) - before:
         assert time.monotonic() < deadline

@@ -15,12 +15,12 @@ import pytest
 
 from cortex.base.errors import FileError, LimitError
 from cortex.base.settings import Settings, load
-from cortex.base.types import Cancel, Found, IndexReport, Stamp
+from cortex.base.types import Cancel, IndexReport, ScannedFile, Stamp
 from cortex.engine import indexer
-from cortex.engine.indexer import Task
+from cortex.engine.indexer import IndexTask
 from cortex.engine.readers.unreadable import NO_PDF
 from cortex.engine.sources.scanner import read_bytes
-from cortex.engine.store import Change, Making, Store
+from cortex.engine.store import ContentChange, EmbeddingJob, Store
 from cortex.engine.worker import Pool
 
 Run = Callable[..., IndexReport]
@@ -83,12 +83,12 @@ class Workspace:
     ) -> IndexReport:
         self.pool.cut = 0
         return indexer.run(
-            Task(
+            IndexTask(
                 self.store,
                 self.source,
                 self.settings(**flags),
                 self.pool,  # type: ignore[arg-type]
-                (Making(Stamp("test", "ones", 8), embed),) if embed else (),
+                (EmbeddingJob(Stamp("test", "ones", 8), embed),) if embed else (),
                 force=force,
                 paths=paths,
                 progress=progress,
@@ -391,8 +391,8 @@ def test_a_file_that_had_a_bad_moment_is_tried_again_after_an_hour_and_not_at_ea
     work.write(a_py="lamp = 1\n", b_py="desk = 2\n")
     work.run()
     seen = (work.root / "b.py").stat()
-    refused = Found("b.py", seen.st_size, seen.st_mtime_ns)
-    work.store.truth.apply(work.source.id, Change(skips=[(refused, reason)]))
+    refused = ScannedFile("b.py", seen.st_size, seen.st_mtime_ns)
+    work.store.truth.apply(work.source.id, ContentChange(skips=[(refused, reason)]))
     assert work.run().added == 0
     work.store.truth.set({f"retried:{work.source.id}": str(int(time.time()) - 3_601)})
     assert work.run(paths=["b.py"]).added == 0
@@ -467,7 +467,7 @@ def test_progress_never_goes_back_and_ends_at_the_total(work):
 
 
 def test_a_file_that_was_refused_for_want_of_an_extra_is_read_once_it_is_there():
-    file, reason = Found("a.pdf", 10, 20), "PDF needs an extra: pip install"
+    file, reason = ScannedFile("a.pdf", 10, 20), "PDF needs an extra: pip install"
     assert not indexer._changed(file, None, (10, 20, reason), retry=False)
     assert indexer._changed(file, None, (10, 20, NO_PDF), retry=False)  # which the tests have
 

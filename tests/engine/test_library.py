@@ -16,11 +16,11 @@ from cortex.base.record_model import Observation
 from cortex.base.settings import Settings, load
 from cortex.base.types import Mode, Query
 from cortex.engine import run_queue
-from cortex.engine.auto_indexer import Keeper
+from cortex.engine.auto_indexer import AutoIndexer
 from cortex.engine.embedders.circuit_breaker import Embedders
 from cortex.engine.library import Library, has_folders, id_of
 from cortex.engine.sources.forbidden_roots import reason_against
-from cortex.families.team.search import Asked, find
+from cortex.families.team.search import RecordQuery, find
 from cortex.families.team.writes.create import create
 from cortex.interfaces.assembly.pool import engine_pool
 
@@ -314,7 +314,7 @@ def test_a_keeper_follows_every_folder_that_is_watched_as_they_come_and_go(open_
     quiet = tmp_path / "quiet"
     write(quiet, "q.md", "silence\n")
     library = open_library()
-    keeper = Keeper(library)
+    keeper = AutoIndexer(library)
     try:
         first = library.add_folder(notes)
         until(lambda: library.state_of(first).counts.docs == 2)
@@ -343,7 +343,7 @@ def test_a_folder_that_is_away_holds_up_no_other_and_loses_nothing(open_library,
     library.index(source=gone.source)
     away.rename(tmp_path / "elsewhere")
     here = library.add_folder(notes)
-    keeper = Keeper(library)
+    keeper = AutoIndexer(library)
     try:
         until(lambda: library.state_of(here).counts.docs == 2)
         assert found(library, "faraway", Mode.WORDS) == ["a.md"]
@@ -453,7 +453,9 @@ def test_damaged_words_of_a_home_lock_nothing_and_are_built_anew_for_who_only_re
     for path in settings.home.glob(f"words-*/*.{kind}"):
         path.write_bytes(path.read_bytes()[::-1])
     with Library(settings, embedders=Embedders(None)) as library:
-        assert [hit.record.body.title for hit in find(library.reader, Asked("lamp")).hits] == ["The lamp flickers"]
+        assert [hit.record.body.title for hit in find(library.reader, RecordQuery("lamp")).hits] == [
+            "The lamp flickers"
+        ]
         create(library, Observation("The desk creaks", "by day"), actor=person())
         assert library.store.check() == []
     assert before and not list(settings.home.glob("cortex.db.damaged-*"))

@@ -20,7 +20,7 @@ from cortex.engine.embedders.circuit_breaker import Embedders
 from cortex.engine.embedders.hashing import HashingEmbedder
 from cortex.engine.engine import Engine
 from cortex.engine.library import Library
-from cortex.engine.pool import CLOSED, Engines
+from cortex.engine.pool import CLOSED, EnginePool
 from cortex.engine.store import STORE_NAME, Store
 from cortex.families.code.tools.session import Workspaces
 
@@ -40,12 +40,12 @@ def project(tmp_path: Path) -> Callable[..., tuple[Path, Settings]]:
 
 
 @pytest.fixture
-def make() -> Iterator[Callable[..., Engines]]:
+def make() -> Iterator[Callable[..., EnginePool]]:
     """`make(keep=...)`: engines that are closed after the test, however it ends."""
     with ExitStack() as made:
 
-        def make_one(**options) -> Engines:
-            engines = Engines(**options)
+        def make_one(**options) -> EnginePool:
+            engines = EnginePool(**options)
             made.callback(engines.close)
             return engines
 
@@ -56,7 +56,7 @@ def found(engine: Engine, text: str) -> list[str]:
     return [hit.path for hit in engine.search(Query(text=text, mode=Mode.WORDS)).hits]
 
 
-def states(engines: Engines) -> dict[str, tuple[str, int]]:
+def states(engines: EnginePool) -> dict[str, tuple[str, int]]:
     return {one.root.name: (one.freshness.state, one.windows) for one in engines.projects()}
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from cortex.base.settings import load
 from cortex.base.types import Mode, Query
-from cortex.engine.auto_indexer import Keeper
+from cortex.engine.auto_indexer import AutoIndexer
 from cortex.engine.engine import Engine
 
 
@@ -67,10 +67,10 @@ def test_each_answers_from_its_own_files(trees: tuple[Path, Path, Path]):
 def test_both_are_kept_fresh_by_whoever_holds_the_lease(trees: tuple[Path, Path, Path], until: Callable[..., float]):
     main, linked, home = trees
     first, second = open_engine(main, home), open_engine(linked, home)
-    keepers = [Keeper(first)]
+    keepers = [AutoIndexer(first)]
     try:
         until(lambda: "shared1.py" in finds(first, "shared1"))
-        keepers.append(Keeper(second))
+        keepers.append(AutoIndexer(second))
         until(lambda: "shared1.py" in finds(second, "shared1"))
         (linked / "new.py").write_text("def written_in_the_worktree():\n    pass\n")
         until(lambda: "new.py" in finds(second, "written_in_the_worktree"))

@@ -13,10 +13,10 @@ from cortex.base.record_model import Observation
 from cortex.base.runtime.process_stats import memory_bytes
 from cortex.base.settings import load
 from cortex.base.types import Query
-from cortex.engine.auto_indexer import Keeper
+from cortex.engine.auto_indexer import AutoIndexer
 from cortex.engine.embedders.hashing import HashingEmbedder
 from cortex.engine.engine import Engine
-from cortex.families.team.search import Asked, find
+from cortex.families.team.search import RecordQuery, find
 from cortex.families.team.writes.create import create
 from families.memory.desk import open_library, settings_of
 from faults.plan import key_of
@@ -53,7 +53,7 @@ with open_library(settings_of(home)) as library, Engine(root, settings, embedder
         found = engine.search(Query("switch lamp")).hits[:1]
         return [
             *(hit.path for hit in found),
-            *(hit.record.id for hit in find(library.reader, Asked("lamp flickers")).hits[:1]),
+            *(hit.record.id for hit in find(library.reader, RecordQuery("lamp flickers")).hits[:1]),
         ]
 
     def check() -> list[str]:
@@ -62,7 +62,7 @@ with open_library(settings_of(home)) as library, Engine(root, settings, embedder
         engine.catch_up()
         return library.store.check() + engine.store.check()
 
-    keepers = [Keeper(library), Keeper(engine)]
+    keepers = [AutoIndexer(library), AutoIndexer(engine)]
     COMMANDS = {"write": write, "ask": ask, "check": check, "limit": limit}
     print("ready", flush=True)
     for line in sys.stdin:

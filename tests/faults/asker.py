@@ -9,7 +9,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from cortex.base.errors import InputError
 from cortex.families.memory.ids import find_memory, told_id
-from cortex.families.memory.search import Asked, find
+from cortex.families.memory.search import MemoryQuery, find
 from cortex.families.memory.session_context import context_of
 from families.memory.desk import open_library, settings_of
 
@@ -28,7 +28,7 @@ with open_library(settings_of(home, ACK_MEM_DB=str(root / "mem" / "claude-mem.db
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         query = ("", "lamp lit", "row seen")[asked % 3]
-        found = find(library, Asked(query, limit=50, status="all"))
+        found = find(library, MemoryQuery(query, limit=50, status="all"))
         for hit in found.hits:
             check(hit.one.memory)
         for hit in found.hits[:2]:

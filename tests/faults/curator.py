@@ -8,7 +8,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from cortex.base.types import Memory
-from cortex.engine.store import Wanted
+from cortex.engine.store import MemoryFilter
 from cortex.families.memory import curation
 from cortex.families.memory.curation import delete, edit, judge, supersede, undo
 from cortex.families.memory.mirror import sync
@@ -32,7 +32,7 @@ def tell(library) -> None:
 
 
 def step(library, chance: random.Random, number: int) -> None:
-    known = library.store.remembered.select(Wanted())
+    known = library.store.remembered.select(MemoryFilter())
     some = chance.sample(known, min(len(known), chance.choice((1, 2, 7))))
     match chance.choice(("add", "add", "judge", "judge", "judge", "edit", "supersede", "undo", "delete", "copy")):
         case "judge" if some:

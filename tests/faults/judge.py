@@ -9,8 +9,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from cortex.base.types import Memory
-from cortex.engine.auto_indexer import Keeper
-from cortex.engine.store import OWN, Wanted
+from cortex.engine.auto_indexer import AutoIndexer
+from cortex.engine.store import OWN, MemoryFilter
 from cortex.families.memory.background import tend
 from cortex.families.memory.curation import delete, edit, judge
 from cortex.families.memory.writer import add
@@ -27,14 +27,14 @@ def lamp(number: int, version: int) -> Memory:
 
 with open_library(settings_of(home, ACK_MEM_DB=str(root / "mem" / "claude-mem.db"))) as library:
     library.chores = (tend,)
-    keeper = Keeper(library)
+    keeper = AutoIndexer(library)
     add(library, lamp(1, 1))
     print("ready", flush=True)
     threading.Thread(target=lambda: (sys.stdin.read(), ended.set()), daemon=True).start()
     chance = random.Random(1)
     for number in count(2):
         add(library, lamp(number, 1))
-        known = library.store.remembered.select(Wanted(origins=(OWN,)), 20)
+        known = library.store.remembered.select(MemoryFilter(origins=(OWN,)), 20)
         edit(library, known[0], lamp(number, 2))
         judge(library, chance.sample(known, 1), chance.choice(("approve", "reject", "promote")))
         if number % 5 == 0:

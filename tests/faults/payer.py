@@ -9,7 +9,7 @@ from pathlib import Path
 
 from cortex.base.settings import load
 from cortex.base.types import Stamp
-from cortex.engine.auto_indexer import Keeper
+from cortex.engine.auto_indexer import AutoIndexer
 from cortex.engine.embedders.circuit_breaker import Embedders
 from cortex.engine.embedders.hashing import HashingEmbedder
 from cortex.engine.engine import Engine
@@ -46,7 +46,7 @@ with Engine(root, settings, embedders=Embedders(Costly(), lambda: HashingEmbedde
 
     engine.store.indexes.sets.pay = pay_and_tell  # type: ignore[method-assign]
     say("ready")
-    keeper = Keeper(engine)
+    keeper = AutoIndexer(engine)
     while engine.vitals().embedding.answering != "test costly":
         time.sleep(0.01)
     say("done")

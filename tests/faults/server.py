@@ -9,14 +9,14 @@ import cortex.engine.engine
 from cortex.base.errors import CortexError
 from cortex.base.settings import load
 from cortex.base.types import Mode, Query
-from cortex.engine.auto_indexer import Keeper
+from cortex.engine.auto_indexer import AutoIndexer
 from cortex.engine.engine import Engine
 
 cortex.engine.auto_indexer.RETRY_SECONDS = cortex.engine.engine.FIRST_ANSWER_SECONDS = 0.5  # whoever asks does so again
 root, home = Path(sys.argv[1]), Path(sys.argv[2])
 settings = load(root, environment={"CORTEX_HOME": str(home)}, flags={"indexing.workers": 1})
 with Engine(root, settings) as engine:
-    keeper = Keeper(engine)
+    keeper = AutoIndexer(engine)
     print("ready", flush=True)
     for line in sys.stdin:
         verb, _, rest = line.strip().partition(" ")

@@ -15,13 +15,13 @@ import pytest
 
 from cortex.base.actors import person
 from cortex.base.errors import CortexError
-from cortex.base.record_model import Observation, Wanted
+from cortex.base.record_model import Observation, RecordFilter
 from cortex.base.settings import Settings
 from cortex.base.types import Query
 from cortex.engine.embedders.hashing import HashingEmbedder
 from cortex.engine.engine import Engine
 from cortex.engine.library import Library
-from cortex.families.team.search import Asked, find
+from cortex.families.team.search import RecordQuery, find
 from cortex.families.team.writes.create import create
 from families.memory.desk import open_library, settings_of
 from faults.plan import key_of
@@ -73,7 +73,7 @@ def work(library: Library, engine: Engine, number: int) -> str:
     """A record is written and found, and so is a file of the project; all indexes are sound then."""
     body = Observation(f"Lamp {number}", f"the lamp{number} flickers")
     written = create(library, body, actor=person(), key=key_of(number)).id
-    assert find(library.reader, Asked(f"lamp{number} flickers")).hits[0].record.id == written
+    assert find(library.reader, RecordQuery(f"lamp{number} flickers")).hits[0].record.id == written
     engine.index()
     assert engine.search(Query("switch lamp")).hits[0].path == "lamp.py"
     library.catch_up()
@@ -93,7 +93,7 @@ def test_what_is_damaged_between_two_calls_heals_by_itself(campaign, project, ho
         harm(path, how, chance)
         with opened(project, home, settings) as (library, engine):
             written.append(work(library, engine, number))
-            kept = {record.id for record in library.store.recorded.select(Wanted(), 2 * len(written))}
+            kept = {record.id for record in library.store.recorded.select(RecordFilter(), 2 * len(written))}
             assert kept == set(written), (number, path, how)
 
 
@@ -108,7 +108,7 @@ def test_a_damaged_database_of_a_home_is_a_clear_error_and_harms_nothing_else(ca
         harm(home / "cortex.db", HARMS[number % len(HARMS)], chance)
         try:
             with open_library(settings_of(home)) as library:
-                find(library.reader, Asked("lamp flickers"))
+                find(library.reader, RecordQuery("lamp flickers"))
         except CortexError as error:
             assert error.code in ("STORE_CORRUPT", "STORE_NEWER", "STORE_LOST"), (number, error.message)
             assert "cortex.db" not in " ".join(error.suggestions)

@@ -13,7 +13,7 @@ import pytest
 
 from cortex.base.actors import person
 from cortex.base.errors import CortexError
-from cortex.base.record_model import Observation, Wanted
+from cortex.base.record_model import Observation, RecordFilter
 from cortex.base.settings import load
 from cortex.base.types import Mode, Query
 from cortex.engine.engine import Engine
@@ -82,7 +82,7 @@ def test_records_on_a_full_disk_are_refused_clearly_or_kept_once(small_home):
         assert {write(library, number) for number in written} == set(written.values())  # retries
         written[number] = write(library, number)
         assert library.follow() and library.store.check() == []
-        assert {found.id for found in library.store.recorded.select(Wanted(), 1_000)} == set(written.values())
+        assert {found.id for found in library.store.recorded.select(RecordFilter(), 1_000)} == set(written.values())
     check_records(small_home, settings)
 
 

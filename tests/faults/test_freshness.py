@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cortex.base.types import Mode, Query
-from cortex.engine.auto_indexer import Keeper
+from cortex.engine.auto_indexer import AutoIndexer
 from cortex.engine.engine import Engine
 
 SECONDS = 3.0  # one by design; the rest is for a busy machine
@@ -32,7 +32,7 @@ def kept(root, open_engine, until):
     git(root, "add", ".")
     git(root, "commit", "-q", "-m", "first")
     with open_engine() as engine:
-        keeper = Keeper(engine)
+        keeper = AutoIndexer(engine)
         until(lambda: engine.freshness().state == "ready" and not engine.running)
         yield engine
         keeper.close()
@@ -81,7 +81,7 @@ def test_a_branch_switch_is_seen_soon_and_costs_only_what_changed(kept, root, un
 def test_without_watching_a_comparing_scan_finds_what_changed(root, settings, until):
     quiet = settings.changed({"workspace.watchFiles": False, "indexing.updateInterval": 1})
     with Engine(root, quiet) as engine:
-        keeper = Keeper(engine)
+        keeper = AutoIndexer(engine)
         until(lambda: engine.freshness().state == "ready")
         (root / "lamp.py").write_text("lamp = 'bright'\n", encoding="utf-8")
         until(lambda: found(engine, "bright") == ["lamp.py"], 2 * SECONDS)
@@ -91,7 +91,7 @@ def test_without_watching_a_comparing_scan_finds_what_changed(root, settings, un
 def test_a_first_question_waits_for_the_first_index(root, open_engine):
     (root / "lamp.py").write_text("lamp = 'bright'\n", encoding="utf-8")
     with open_engine() as engine:
-        keeper = Keeper(engine)
+        keeper = AutoIndexer(engine)
         assert found(engine, "bright") == ["lamp.py"]
         keeper.close()
 

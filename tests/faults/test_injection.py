@@ -14,7 +14,7 @@ import pytest
 
 from cortex.base.actors import person
 from cortex.base.errors import explained
-from cortex.base.record_model import Observation, Wanted
+from cortex.base.record_model import Observation, RecordFilter
 from cortex.base.settings import Settings, load
 from cortex.base.types import Memory, Query
 from cortex.engine.embedders.hashing import HashingEmbedder
@@ -26,7 +26,7 @@ from cortex.engine.store.snapshots import ASKED, MOST, list_snapshots, make_snap
 from cortex.families.memory import search as finding
 from cortex.families.memory.curation import delete
 from cortex.families.memory.writer import add
-from cortex.families.team.search import Asked, find
+from cortex.families.team.search import RecordQuery, find
 from cortex.families.team.writes.create import create
 from cortex.interfaces.assembly import recovery
 from cortex.interfaces.cli.checks import Level
@@ -123,8 +123,8 @@ class World:
         self.engine.search(Query(f"switch lamp {self.number}"))
 
     def find(self) -> None:
-        find(self.library.reader, Asked(f"lamp{self.number} flickers"))
-        finding.find(self.library, finding.Asked(f"lamp {self.number} hums"))
+        find(self.library.reader, RecordQuery(f"lamp{self.number} flickers"))
+        finding.find(self.library, finding.MemoryQuery(f"lamp {self.number} hums"))
 
     def catch_up(self) -> None:
         self.library.catch_up()
@@ -174,14 +174,15 @@ class World:
         self.document()
         self.index()
         assert (
-            find(self.library.reader, Asked(f"lamp{self.number} flickers")).hits[0].record.id in self.records.values()
+            find(self.library.reader, RecordQuery(f"lamp{self.number} flickers")).hits[0].record.id
+            in self.records.values()
         )
         assert self.engine.search(Query("switch lamp state")).hits[0].path == "lamp.py"
         self.catch_up()
         store = self.library.store
         problems = store.check() + self.engine.store.check()
         assert problems == [], problems
-        kept = {record.id for record in store.recorded.select(Wanted(), 100_000)}
+        kept = {record.id for record in store.recorded.select(RecordFilter(), 100_000)}
         assert kept == set(self.records.values())
         check_records(self.home, self.home_settings)
         self.check_memories()

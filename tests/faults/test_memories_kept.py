@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from cortex.engine.library import Library
-from cortex.engine.store import OWN, SHOWN, STAGED, Wanted
+from cortex.engine.store import OWN, SHOWN, STAGED, MemoryFilter
 from cortex.families.memory.states import name_of
 from families.memory.adapters.claude_bases import START, make_claude_mem
 from families.memory.desk import open_library, settings_of
@@ -49,7 +49,7 @@ def check(library: Library, said: dict[tuple[str, str], tuple[int, str, str]]) -
     late = {one.batch for one in log if one.batch > acknowledged}
     assert len(late) <= 1, "only the step that was under way may be there without having been told"
     touched = {(one.origin, one.key) for one in log if one.batch in late}
-    memories = {one.ref: one for one in lookup.select(Wanted())}
+    memories = {one.ref: one for one in lookup.select(MemoryFilter())}
     for ref in touched:  # it is known from now on
         one = memories.get(ref)
         state = "deleted" if one is None else one.state.value if one.state else ""

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from cortex.base.settings import load
-from cortex.plugins import Limits, Plugins, Subject, enabled_by
+from cortex.plugins import Plugins, ProcessLimits, Subject, enabled_by
 from cortex.plugins.api import CATEGORIES, HOOKS, PERMISSIONS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "plugins.md").read_text(encoding="utf-8")
-PATIENT = Limits(answer_seconds=30, event_seconds=30, start_seconds=30)
+PATIENT = ProcessLimits(answer_seconds=30, event_seconds=30, start_seconds=30)
 
 
 def block(name: str) -> str:
@@ -54,7 +54,7 @@ def test_the_page_names_every_permission_category_and_hook() -> None:
 
 
 def test_the_page_gives_the_limits_that_there_are() -> None:
-    limits = Limits()
+    limits = ProcessLimits()
     assert (
         f"have {limits.answer_seconds:g} seconds, the other hooks {limits.event_seconds:g}, loading {limits.start_seconds:g}"
         in PAGE

@@ -17,14 +17,14 @@ from pathlib import Path
 import psutil
 import pytest
 
-from cortex.plugins import Limits, Line, Plugins, Section, Subject, enabled_by
+from cortex.plugins import Line, Plugins, ProcessLimits, Section, Subject, enabled_by
 from cortex.plugins.configuration import misfit
 from cortex.plugins.results import LINES, OBSERVATIONS, SECTIONS, observations_of, sections_of
 
-PATIENT = Limits(
+PATIENT = ProcessLimits(
     answer_seconds=30, event_seconds=30, start_seconds=30
 )  # a busy machine must not look like a plugin that hangs
-HASTY = Limits(answer_seconds=0.3, event_seconds=0.3, start_seconds=30)
+HASTY = ProcessLimits(answer_seconds=0.3, event_seconds=0.3, start_seconds=30)
 ENTRIES = {
     "good": "strange_plugins:Good",
     "modest": "strange_plugins:Modest",
@@ -56,7 +56,7 @@ def path(installed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(installed))
 
 
-def opened(limits: Limits = PATIENT, root: Path | None = None, **enabled: object) -> Plugins:
+def opened(limits: ProcessLimits = PATIENT, root: Path | None = None, **enabled: object) -> Plugins:
     return Plugins(enabled, root, limits)
 
 
@@ -163,7 +163,7 @@ def test_a_plugin_is_started_when_it_is_first_used_and_its_standing_is_known_the
 
 
 def test_a_plugin_that_is_idle_is_ended_and_started_again_when_it_is_used(until: Callable[..., float]) -> None:
-    with opened(Limits(idle_seconds=0.2), good={"word": ""}) as plugins:
+    with opened(ProcessLimits(idle_seconds=0.2), good={"word": ""}) as plugins:
         plugins.preflight("x")
         until(lambda: children() == [])
         assert plugins.enrich(about("x"))[0][0].lines[0].text.endswith("call 1")
@@ -322,7 +322,7 @@ def test_many_may_ask_at_once() -> None:
 def test_closing_ends_a_call_under_way(tmp_path: Path, until: Callable[..., float]) -> None:
     log = tmp_path / "log"
     answers: list[object] = []
-    plugins = opened(Limits(answer_seconds=60), wrong={"log": str(log)})
+    plugins = opened(ProcessLimits(answer_seconds=60), wrong={"log": str(log)})
     asking = threading.Thread(target=lambda: answers.append(plugins.enrich(about("hang"))))
     asking.start()
     until(lambda: lines(log))

@@ -15,13 +15,13 @@ from mcp import Client, MCPError
 from cortex.base.actors import person
 from cortex.base.record_model import Thread
 from cortex.base.types import Memory
-from cortex.families.chunkfiles.pool import Shelves
+from cortex.families.chunkfiles.pool import ChunkIndexPool
 from cortex.families.memory.writer import add
 from cortex.families.team.writes.create import create
-from cortex.interfaces.assembly.families import Lenders, ask, open_families
+from cortex.interfaces.assembly.families import SharedResources, ask, open_families
 from cortex.interfaces.assembly.pool import engine_pool
 from cortex.interfaces.transports.mcp.server import make_server
-from cortex.interfaces.transports.thread_pool import Threads
+from cortex.interfaces.transports.thread_pool import ThreadPool
 from cortex.toolkit.tool import Family
 from families.chunkfiles.chunkmaking import make_chunk, write_chunks
 from families.memory.desk import open_library, settings_of
@@ -41,7 +41,7 @@ class Bench:
     @contextmanager
     def families(self, *names: str) -> Iterator[list[Family]]:
         variables = {"CORTEX_HOME": str(self.home), "CORTEX_INDEXING_WORKERS": "1"}
-        lenders = Lenders(engine_pool(keep=True), Shelves(watch=False))
+        lenders = SharedResources(engine_pool(keep=True), ChunkIndexPool(watch=False))
         families, _ = open_families(ask(names, [], variables, self.root), lenders, read_only=False)
         try:
             yield families
@@ -55,7 +55,7 @@ class Bench:
 
         async def run() -> None:
             with anyio.fail_after(60):
-                async with Client(make_server(families, Threads())) as client:
+                async with Client(make_server(families, ThreadPool())) as client:
                     await talk(client)
 
         with self.families(*names) as families:

@@ -19,7 +19,7 @@ from cortex.base.settings import Settings
 from cortex.base.types import Mode
 from cortex.engine.library import Library
 from cortex.families.team.inbox import inbox
-from cortex.families.team.search import Asked, find
+from cortex.families.team.search import RecordQuery, find
 from cortex.families.team.sync import state
 from cortex.families.team.sync.client import Remote
 from cortex.families.team.sync.connection import connect, remote_of
@@ -69,7 +69,7 @@ def answer(library: Library, asked: dict[str, Any]) -> Mapping[str, object]:
             os.kill(os.getpid(), signal.SIGKILL)
         return {"id": made}
     if query := asked.get("find"):
-        page = find(library, Asked(str(query), mode=Mode.WORDS))
+        page = find(library, RecordQuery(str(query), mode=Mode.WORDS))
         return {"ids": [hit.record.id for hit in page.hits]}
     if asked.get("inbox"):
         waiting = inbox(library, None, limit=1000).entries

@@ -290,7 +290,7 @@ def kind_of(body: Body) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class RecordFilter:
     """Which records somebody wants; every condition that is given holds for each of them."""
 
     kinds: tuple[str, ...] = ()

@@ -22,7 +22,7 @@ WARNING = "secrets are redacted, don't copy these lines into a file"
 Redacted = tuple[int, str]  # the number of a line that was changed, and the kind of secret in it
 
 
-class Redaction:
+class RedactedText:
     """A text and its secrets, in order and each within one line, as `find_leaks_by_line` tells them."""
 
     def __init__(self, original: str, leaks: Sequence[Leak]) -> None:
@@ -123,18 +123,18 @@ class Redaction:
         return Cut(cut.language, self.text, chunks, tuple(map(self.symbol, cut.symbols)), self.leaks)
 
 
-CLEAN = Redaction("", ())
+CLEAN = RedactedText("", ())
 
 
-def redaction_of(text: str) -> Redaction:
+def redaction_of(text: str) -> RedactedText:
     """A text that was not looked at yet."""
     leaks = find_leaks_by_line(text)
-    return Redaction(text, leaks) if leaks else CLEAN
+    return RedactedText(text, leaks) if leaks else CLEAN
 
 
 def redact_cut(cut: Cut) -> Cut:
     """The same cut, redacted where its text has secrets."""
-    return Redaction(cut.text, cut.leaks).cut(cut) if cut.leaks else cut
+    return RedactedText(cut.text, cut.leaks).cut(cut) if cut.leaks else cut
 
 
 def redact_entry(entry: Entry) -> tuple[Entry, tuple[Redacted, ...]]:

@@ -33,7 +33,7 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ScannedFile:
     """A file that a scan found and that belongs in the index, judged by name and size only."""
 
     path: str  # relative to the source's root, with "/" on every platform
@@ -58,7 +58,7 @@ def count_secrets(skipped: Iterable[Skipped]) -> int:
 class Scan:
     """What one look at a source's root found: `files` and `skipped` sorted by path."""
 
-    files: tuple[Found, ...]
+    files: tuple[ScannedFile, ...]
     skipped: tuple[Skipped, ...]
 
 
@@ -114,7 +114,7 @@ class Cut:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class UnreadableFile:
     """A file whose content can't or shouldn't be indexed ("binary", "minified", "generated", "timed out", ...)."""
 
     reason: str
@@ -336,7 +336,7 @@ class EmbeddingState:
 
 
 @dataclass(frozen=True, slots=True)
-class Vitals:
+class StoreStats:
     """A store's health in numbers, for status and stats."""
 
     freshness: Freshness

@@ -16,7 +16,7 @@ from typing import Protocol
 from cortex.base.errors import Cancelled, LimitError
 from cortex.base.runtime.process_stats import give_memory_back
 from cortex.base.settings import Settings
-from cortex.base.types import Cancel, Found, IndexReport, Mode, Page, Progress, ProgressCallback, Query, Source
+from cortex.base.types import Cancel, IndexReport, Mode, Page, Progress, ProgressCallback, Query, ScannedFile, Source
 from cortex.engine.search import search_exact
 
 POLL_SECONDS = 0.05
@@ -34,7 +34,7 @@ class Reader(Protocol):
     def close(self) -> None: ...
 
 
-class Scratch:
+class AdhocSearch:
     """The engine in memory, opened when it is needed."""
 
     def __init__(self, open_reader: Callable[[], Reader]) -> None:
@@ -97,7 +97,7 @@ class Scratch:
 
 
 def search_files(
-    query: Query, source: Source, files: Iterable[Found], settings: Settings, deadline: float, cancel: Cancel
+    query: Query, source: Source, files: Iterable[ScannedFile], settings: Settings, deadline: float, cancel: Cancel
 ) -> Page:
     """Search for the very words of a query, or a regular expression, in files as they are."""
     found = search_exact(

@@ -84,7 +84,7 @@ class _Track:
             self._watcher = None
 
 
-class Keeper:
+class AutoIndexer:
     """Keeps one engine fresh until it is closed."""
 
     def __init__(self, engine: Engine) -> None:

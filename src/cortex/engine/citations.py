@@ -16,7 +16,7 @@ from pathlib import Path
 from cortex.base.errors import Cancelled, CortexError, FileError, InputError
 from cortex.base.paths import relative_of, resolve_inside
 from cortex.base.text import hash_bytes, is_text
-from cortex.base.types import Cancel, Citation, FileView, Refused, Symbol
+from cortex.base.types import Cancel, Citation, FileView, Symbol, UnreadableFile
 from cortex.engine.sources import git
 from cortex.engine.sources.scanner import Rules, read_bytes, scan
 
@@ -83,7 +83,7 @@ def _is_there(root: Path) -> bool:
 def _content_of(root: Path, path: str) -> bytes | None:
     """A hash of what a file says, white space apart; None where it isn't there or can't be read."""
     raw = read_bytes(root, path, MAX_BYTES)
-    return None if isinstance(raw, Refused) else hash_bytes(b"file", b" ".join(raw.split()))
+    return None if isinstance(raw, UnreadableFile) else hash_bytes(b"file", b" ".join(raw.split()))
 
 
 # -- symbols -----------------------------------------------------------------------------------------------------------

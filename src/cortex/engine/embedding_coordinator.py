@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 from cortex.base.errors import CortexError, LimitError
 from cortex.base.settings import Settings
 from cortex.base.types import Cancel, EmbeddingState, Progress, ProgressCallback, Stamp
-from cortex.engine.embedders.circuit_breaker import REST_SECONDS, Embedders, Guarded, name_of
-from cortex.engine.store import Making, Store
+from cortex.engine.embedders.circuit_breaker import REST_SECONDS, CircuitBreaker, Embedders, name_of
+from cortex.engine.store import EmbeddingJob, Store
 
 if TYPE_CHECKING:
     import numpy as np
@@ -38,12 +38,12 @@ log = logging.getLogger(__name__)
 class Answering:
     """Whose vectors answer now; where it isn't the wanted ones', why."""
 
-    embedder: Guarded | None
+    embedder: CircuitBreaker | None
     stamp: Stamp | None
     why: str = ""
 
 
-class Embedding:
+class EmbeddingCoordinator:
     """The vectors of one open store."""
 
     def __init__(self, store: Store, embedders: Embedders, settings: Callable[[], Settings]) -> None:
@@ -60,7 +60,7 @@ class Embedding:
         self._earlier_stamps: list[Stamp] | None = None  # whose vectors were complete when the store was opened
 
     @property
-    def wanted(self) -> Guarded | None:
+    def wanted(self) -> CircuitBreaker | None:
         """The embedder that is wanted, None where words are enough."""
         return self._embedders.wanted
 
@@ -84,7 +84,7 @@ class Embedding:
                     return Answering(one, one.stamp, f"answered by the vectors of {one.name}: {why}")
         return Answering(None, None, why)
 
-    def _earlier(self) -> Guarded | None:
+    def _earlier(self) -> CircuitBreaker | None:
         """The embedder that was wanted before, while its vectors are there and it can be asked."""
         if self._earlier_stamps is None:
             complete = [stamp for stamp, complete, _ in self._store.paid.models() if complete]
@@ -102,7 +102,7 @@ class Embedding:
         now = self.answering()
         return (now.stamp, self._store.indexes.vectors(now.stamp).state) if now.stamp else (now.why,)
 
-    def _why_not(self, one: Guarded) -> str:
+    def _why_not(self, one: CircuitBreaker) -> str:
         """Why an embedder's vectors can't be searched; empty where they can."""
         stamp = one.stamp
         if one.rests:
@@ -128,7 +128,7 @@ class Embedding:
         vectors, sets = self._store.indexes.vectors(stamp), self._store.indexes.sets
         return vectors.watermark >= sets.least_mark and vectors.memory <= self._room and not sets.away
 
-    def _find_out(self, one: Guarded) -> None:
+    def _find_out(self, one: CircuitBreaker) -> None:
         """Ask an embedder for its stamp where its vectors could answer."""
         if one.stamp is None and not one.rests and (not one.costly or self._store.paid.is_complete()):
             with suppress(CortexError):  # it rests then, and is asked again later
@@ -172,28 +172,28 @@ class Embedding:
 
     # -- what is made --------------------------------------------------------------------------------------------------
 
-    def makings(self) -> tuple[Making, ...]:
+    def makings(self) -> tuple[EmbeddingJob, ...]:
         """Whose vectors an index run brings up to date."""
         wanted = self._embedders.wanted
         if wanted is None:
             return ()
         if not wanted.costly:
             return self._making_of(wanted)
-        paid = (Making(wanted.stamp, None),) if wanted.stamp else ()
+        paid = (EmbeddingJob(wanted.stamp, None),) if wanted.stamp else ()
         if wanted.stamp is not None and self._is_ready(wanted.stamp):
             return paid
         return (*paid, *self._standing_in())
 
-    def _standing_in(self) -> tuple[Making, ...]:
+    def _standing_in(self) -> tuple[EmbeddingJob, ...]:
         """What answers until the wanted vectors are ready: those of the earlier embedder, else of the cheap one."""
         earlier, standby = self._earlier(), self._embedders.standby
         if earlier is not None and earlier.stamp is not None:
-            return (Making(earlier.stamp, None),)
+            return (EmbeddingJob(earlier.stamp, None),)
         return self._making_of(standby) if standby is not None else ()
 
-    def _making_of(self, one: Guarded) -> tuple[Making, ...]:
+    def _making_of(self, one: CircuitBreaker) -> tuple[EmbeddingJob, ...]:
         try:
-            return (Making(one.stamp or one.connect(), one.passages),)
+            return (EmbeddingJob(one.stamp or one.connect(), one.passages),)
         except CortexError as error:  # words answer, and say why
             log.warning("%s embeds nothing: %s", one.name, error.message)
             return ()
@@ -242,7 +242,7 @@ class Embedding:
         self._thread = threading.Thread(target=self._work, name="embedding", daemon=True)
         self._thread.start()
 
-    def _is_settled(self, wanted: Guarded) -> bool:
+    def _is_settled(self, wanted: CircuitBreaker) -> bool:
         """Whether there is nothing to do; where a server keeps the vectors, it is asked now and then whether it still has them."""
         if self._settled != (wanted.stamp, self._store.truth.seq()):
             return False
@@ -277,14 +277,14 @@ class Embedding:
         with self._turn:
             return self._embed_all(wanted, wanted.connect(), progress, cancel)
 
-    def _embed_all(self, wanted: Guarded, stamp: Stamp, progress: ProgressCallback, cancel: Cancel) -> bool:
+    def _embed_all(self, wanted: CircuitBreaker, stamp: Stamp, progress: ProgressCallback, cancel: Cancel) -> bool:
         sets, paid, truth = self._store.indexes.sets, self._store.paid, self._store.truth
         while not cancel and self._store.lease.held and not wanted.rests:
             seq = truth.seq()
             if not sets.fits(stamp, self._room):  # it is not paid for what can't be searched
                 self._settled = (stamp, seq)
                 return False
-            sets.catch_up(Making(stamp, None), self._room)
+            sets.catch_up(EmbeddingJob(stamp, None), self._room)
             if not paid.is_complete(stamp):
                 self._make_standby()
             model = paid.model(stamp)
@@ -294,7 +294,7 @@ class Embedding:
             elif truth.seq() == seq:
                 if not paid.is_complete(stamp):
                     paid.set_complete(model, True)
-                    sets.catch_up(Making(stamp, None), self._room)
+                    sets.catch_up(EmbeddingJob(stamp, None), self._room)
                 return self._settle(wanted)
         return False
 
@@ -308,7 +308,7 @@ class Embedding:
 
     def _embed_plan(
         self,
-        wanted: Guarded,
+        wanted: CircuitBreaker,
         stamp: Stamp,
         model: int,
         plan: list[int],
@@ -342,14 +342,14 @@ class Embedding:
                     return
         flush()
 
-    def _embed_batch(self, wanted: Guarded, texts: list[str]) -> np.ndarray:
+    def _embed_batch(self, wanted: CircuitBreaker, texts: list[str]) -> np.ndarray:
         started = time.monotonic()
         rows = wanted.passages(texts)
         fitting = int(len(texts) * BATCH_SECONDS / max(0.001, time.monotonic() - started))
         self._batch = max(1, min(2 * self._batch, fitting, LARGEST_BATCH))
         return rows
 
-    def _settle(self, wanted: Guarded) -> bool:
+    def _settle(self, wanted: CircuitBreaker) -> bool:
         """Where the wanted vectors have everything, remove the others; false where they haven't."""
         stamp, seq = wanted.stamp, self._store.truth.seq()
         if stamp is None or self._store.indexes.vectors(stamp).watermark < seq:

@@ -24,7 +24,6 @@ from cortex.base.text import hash_bytes
 from cortex.base.types import (
     Cancel,
     FileView,
-    Found,
     Freshness,
     IndexReport,
     Mode,
@@ -32,19 +31,20 @@ from cortex.base.types import (
     Page,
     ProgressCallback,
     Query,
+    ScannedFile,
     Source,
-    Vitals,
+    StoreStats,
 )
 from cortex.engine import chunkers, indexer
-from cortex.engine.adhoc_search import Scratch, search_files
+from cortex.engine.adhoc_search import AdhocSearch, search_files
 from cortex.engine.embedders import Embedder
 from cortex.engine.embedders.circuit_breaker import Embedders, open_embedders, who_embeds
-from cortex.engine.embedding_coordinator import Embedding
+from cortex.engine.embedding_coordinator import EmbeddingCoordinator
 from cortex.engine.file_queue import Preference
-from cortex.engine.file_view import Views
+from cortex.engine.file_view import FileViews
 from cortex.engine.index_repair import Healing, Replacement, reported_damage
 from cortex.engine.index_settings import SETTLE_SECONDS, FollowedSettings, IndexState
-from cortex.engine.run_queue import Runs, Wish
+from cortex.engine.run_queue import IndexRequest, RunQueue
 from cortex.engine.search import BELOW_THRESHOLD, NO_EMBEDDER, check_query, parse, search
 from cortex.engine.sources.scanner import scan
 from cortex.engine.store import Operation, Store
@@ -69,8 +69,8 @@ class _Opened:
 
     store: Store
     source: Source
-    embedding: Embedding
-    runs: Runs
+    embedding: EmbeddingCoordinator
+    runs: RunQueue
 
     def close(self) -> None:
         """End what works on the store, and close it."""
@@ -126,7 +126,7 @@ class Engine:
         self._closed = False
         self._searches = (0, 0.0)  # count, seconds
         self._not_before = 0.0  # that the indexes are tried to follow again
-        self._scratch = Scratch(lambda: Engine(self.root, self.settings, in_memory=True, embedders=Embedders(None)))
+        self._scratch = AdhocSearch(lambda: Engine(self.root, self.settings, in_memory=True, embedders=Embedders(None)))
         self.kept = False  # a keeper is at work, so that a first run is under way or will soon be
         self.follow_settings()
 
@@ -143,12 +143,12 @@ class Engine:
         return self._current().source
 
     @property
-    def embedding(self) -> Embedding:
+    def embedding(self) -> EmbeddingCoordinator:
         """Whose vectors the open store has, and whose answer."""
         return self._current().embedding
 
     @property
-    def _runs(self) -> Runs:
+    def _runs(self) -> RunQueue:
         return self._current().runs
 
     def _open(self, directory: Path | None) -> _Opened:
@@ -180,8 +180,8 @@ class Engine:
         except BaseException:
             store.close()
             raise
-        embedding = Embedding(store, self._embedders, lambda: self.settings)
-        runs = Runs(store, source, self._pool, self.settings_of, embedding.makings)
+        embedding = EmbeddingCoordinator(store, self._embedders, lambda: self.settings)
+        runs = RunQueue(store, source, self._pool, self.settings_of, embedding.makings)
         return _Opened(store, source, embedding, runs)
 
     def _open_store(self, directory: Path | None, root: str) -> Store:
@@ -246,13 +246,13 @@ class Engine:
         cancel = Cancel() if cancel is None else cancel
         now = self._current()
         try:
-            return now.runs.index(Wish(source or now.source, force, wanted, limited, progress, cancel))
+            return now.runs.index(IndexRequest(source or now.source, force, wanted, limited, progress, cancel))
         except StoreError as error:
             # A source of the old store means nothing in the new one: its keeper begins anew.
             if not self.start_anew(error) or source is not None:
                 raise
         now = self._current()
-        return now.runs.index(Wish(now.source, force, wanted, limited, progress, cancel))
+        return now.runs.index(IndexRequest(now.source, force, wanted, limited, progress, cancel))
 
     def serve_requests(self) -> None:
         """As the lease holder, do what other processes asked for, and let the indexes forget what they removed for good."""
@@ -291,7 +291,7 @@ class Engine:
             source = self.store.truth.source("records", note.source, "")
             cut = chunkers.cut(note.text, note.path, note.language, size, 0)
             raw = note.text.encode("utf-8")
-            file = Found(note.path, len(raw), time.time_ns())
+            file = ScannedFile(note.path, len(raw), time.time_ns())
             key = hash_bytes(b"put", f"{chunkers.VERSION}:{size}".encode(), note.language.encode(), raw)
             texts.append((source.id, file, key, cut))
         ids = self.store.truth.put(texts)
@@ -480,7 +480,7 @@ class Engine:
 
     # -- files and health ----------------------------------------------------------------------------------------------
 
-    def files(self, cancel: Cancel | None = None) -> tuple[Found, ...]:
+    def files(self, cancel: Cancel | None = None) -> tuple[ScannedFile, ...]:
         """The files that belong in the index, as they are on disk now."""
         return scan(self.root, indexer.rules_of(self.settings, self.root), cancel).files
 
@@ -499,8 +499,8 @@ class Engine:
         """The path relative to the root, with "/". Raises: FileError PATH_OUTSIDE."""
         return self._views().relative(path)
 
-    def _views(self) -> Views:
-        return Views(self.root, self.store, self.source, self.settings, self._single)
+    def _views(self) -> FileViews:
+        return FileViews(self.root, self.store, self.source, self.settings, self._single)
 
     def knows(self, path: str) -> bool:
         """Whether anything at or below this relative path is in the index."""
@@ -531,7 +531,7 @@ class Engine:
         """How far the index follows the folder."""
         return self._runs.freshness()
 
-    def vitals(self) -> Vitals:
+    def vitals(self) -> StoreStats:
         """How the store is."""
         return vitals_of(
             self.store, self.source, self.freshness(), self._runs, self.embedding, self._cache, self._searches

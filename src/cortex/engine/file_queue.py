@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from cortex.base.text import words_of
-from cortex.base.types import Found
+from cortex.base.types import ScannedFile
 
 PREFERRED_FILES = 200  # that a question has read first: about half a second of reading
 NAME_WEIGHT = 2.0  # of a word in the file's name, where one in a folder's is 1
@@ -34,7 +34,7 @@ class Preference:
 class FileQueue:
     """Files still to be read; those that a question prefers come first."""
 
-    def __init__(self, files: Iterable[Found] = ()) -> None:
+    def __init__(self, files: Iterable[ScannedFile] = ()) -> None:
         # Hidden folders last: they are CI and editor settings more often than what a first question is about.
         ordered = sorted(files, key=lambda file: file.path.startswith(".") or "/." in file.path)
         self._waiting = {file.path: file for file in ordered}
@@ -43,11 +43,11 @@ class FileQueue:
         self._preferences: list[Preference] = []
         self._lock = threading.Lock()
 
-    def __iter__(self) -> Iterator[Found]:
+    def __iter__(self) -> Iterator[ScannedFile]:
         while (file := self._next()) is not None:
             yield file
 
-    def _next(self) -> Found | None:
+    def _next(self) -> ScannedFile | None:
         with self._lock:
             while self._preferred:
                 file = self._waiting.pop(self._preferred.pop(0), None)

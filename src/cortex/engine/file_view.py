@@ -13,7 +13,7 @@ from cortex.base.paths import relative_of, resolve_inside
 from cortex.base.redaction import CLEAN, redaction_of
 from cortex.base.settings import Settings
 from cortex.base.text import rfc3339
-from cortex.base.types import Cancel, Cut, FileView, Refused, Source
+from cortex.base.types import Cancel, Cut, FileView, Source, UnreadableFile
 from cortex.engine import chunkers
 from cortex.engine.indexer import rules_of
 from cortex.engine.readers import read
@@ -23,7 +23,7 @@ from cortex.engine.worker import Pool
 
 
 @dataclass(frozen=True, slots=True)
-class Views:
+class FileViews:
     """Looks at the files of one source."""
 
     root: Path
@@ -49,8 +49,8 @@ class Views:
         if not any(file.path == relative for file in found):
             raise _unreadable(relative, self.explain(relative))
         raw = read_bytes(self.root, relative, self.settings.workspace.max_file_size)
-        text = raw if isinstance(raw, Refused) else read(raw, relative)
-        if isinstance(text, Refused):
+        text = raw if isinstance(raw, UnreadableFile) else read(raw, relative)
+        if isinstance(text, UnreadableFile):
             raise self._missing(relative) if text.reason == "vanished" else _unreadable(relative, text.reason)
         assert isinstance(raw, bytes)
         redaction = redaction_of(text) if self.settings.security.redact != "off" else CLEAN
@@ -79,8 +79,8 @@ class Views:
         verdict = explain(self.root, rules_of(self.settings, self.root), relative)
         if verdict.startswith("belongs"):  # as far as name and size tell; the content may say otherwise
             raw = read_bytes(self.root, relative, self.settings.workspace.max_file_size)
-            text = raw if isinstance(raw, Refused) else read(raw, relative)
-            return f"left out: {text.reason}" if isinstance(text, Refused) else verdict
+            text = raw if isinstance(raw, UnreadableFile) else read(raw, relative)
+            return f"left out: {text.reason}" if isinstance(text, UnreadableFile) else verdict
         return verdict
 
     def _cut_of(self, path: str, text: str, raw: bytes) -> Cut:

@@ -23,13 +23,13 @@ from cortex.base.runtime.process_stats import memory_bytes
 from cortex.base.settings import Settings
 from cortex.base.settings.values import format_size
 from cortex.base.text import hash_bytes
-from cortex.base.types import Cancel, Found, IndexReport, Progress, ProgressCallback, Refused, Scan, Source
+from cortex.base.types import Cancel, IndexReport, Progress, ProgressCallback, Scan, ScannedFile, Source, UnreadableFile
 from cortex.engine import chunkers, readers
 from cortex.engine.file_queue import FileQueue
 from cortex.engine.readers import is_mended
 from cortex.engine.sources import git
 from cortex.engine.sources.scanner import OVER_LIMIT, Rules, read_bytes, scan, scan_paths
-from cortex.engine.store import DOCUMENTS, Change, Known, Making, Store
+from cortex.engine.store import DOCUMENTS, ContentChange, EmbeddingJob, Known, Store
 from cortex.engine.worker.pool import NOT_STARTED, Pool
 
 if TYPE_CHECKING:
@@ -56,14 +56,14 @@ class Stopped(LimitError):
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class IndexTask:
     """What one run works on and with."""
 
     store: Store
     source: Source
     settings: Settings
     pool: Pool
-    makings: tuple[Making, ...] = ()  # whose vectors follow
+    makings: tuple[EmbeddingJob, ...] = ()  # whose vectors follow
     force: bool = False
     paths: Collection[str] | None = None  # None is the whole source; else only these files and folders
     progress: ProgressCallback = lambda progress: None
@@ -90,7 +90,7 @@ def _chunk_files(settings: Settings, root: Path) -> tuple[str, ...]:
     return (f"/{folder.relative_to(root).as_posix()}/*.json",)
 
 
-def run(task: Task) -> IndexReport:
+def run(task: IndexTask) -> IndexReport:
     """Bring the task's source up to date.
 
     Raises: Stopped INDEX_TIMEOUT, MEMORY_LIMIT, DISK_LIMIT or WORKER_FAILED; what was done until then is kept. EMBEDDINGS_LIMIT; all
@@ -100,7 +100,7 @@ def run(task: Task) -> IndexReport:
 
 
 class _Run:
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: IndexTask) -> None:
         self.task = task
         self.started = time.monotonic()
         self.started_ns = time.time_ns()
@@ -109,7 +109,7 @@ class _Run:
         self.documents = task.source.kind == DOCUMENTS
         self.rules = rules_of(task.settings, self.root, documents=self.documents)
         self.stamp = _chunker_stamp(task.settings, self.documents)
-        self.change = Change(self.started_ns)
+        self.change = ContentChange(self.started_ns)
         self.waiting_characters = 0
         self.flush_characters = min(FLUSH_CHARACTERS, task.settings.limits.memory.buffer)
         self.flushed = self.caught_up = self.started
@@ -227,7 +227,7 @@ class _Run:
     def _read(self, known: Mapping[str, Known]) -> None:
         """Read, and cut what is new; every file ends up in the change exactly once."""
         task = self.task
-        twins: dict[bytes, list[Found]] = {}  # by content hash: the files that one cut in flight is for
+        twins: dict[bytes, list[ScannedFile]] = {}  # by content hash: the files that one cut in flight is for
         cutting = task.pool.cut_all(
             self._unseen(known, twins),
             task.settings.indexing.chunk_size,
@@ -238,12 +238,12 @@ class _Run:
         )
         with closing(cutting):  # or the pool would be taken for as long as somebody keeps an exception from here
             for content_hash, outcome in cutting:
-                if isinstance(outcome, Refused) and outcome.reason.startswith(NOT_STARTED):
+                if isinstance(outcome, UnreadableFile) and outcome.reason.startswith(NOT_STARTED):
                     _, _, why = outcome.reason.partition(": ")
                     message = "indexing stopped: the process that reads files can't be started"
                     self._stop("WORKER_FAILED", f"{message} ({why})" if why else message)
                 for file in twins.pop(content_hash):
-                    if isinstance(outcome, Refused):
+                    if isinstance(outcome, UnreadableFile):
                         self._refuse(file, outcome.reason, known)
                     else:
                         self._count(file, known)
@@ -252,7 +252,7 @@ class _Run:
                 self._step()
 
     def _unseen(
-        self, known: Mapping[str, Known], twins: dict[bytes, list[Found]]
+        self, known: Mapping[str, Known], twins: dict[bytes, list[ScannedFile]]
     ) -> Iterator[tuple[bytes, str, bytes]]:
         """The files whose content the store doesn't have; the others go into the change on the way."""
         for number, file in enumerate(self.queue):
@@ -260,7 +260,7 @@ class _Run:
                 return
             self._check_limits(number)
             raw = read_bytes(self.root, file.path, self.rules.max_file_size)
-            if isinstance(raw, Refused):
+            if isinstance(raw, UnreadableFile):
                 self._refuse(file, raw.reason, known)
                 continue
             language = chunkers.language_of(file.path, raw[: chunkers.HEAD_CHARACTERS].decode("utf-8", "replace"))
@@ -283,11 +283,11 @@ class _Run:
                 self.change.links.append((file, blob))
             self._step()
 
-    def _finish_file(self, file: Found) -> None:
+    def _finish_file(self, file: ScannedFile) -> None:
         self.done += 1
         self.queue.finish(file.path)
 
-    def _refuse(self, file: Found, reason: str, known: Mapping[str, Known]) -> None:
+    def _refuse(self, file: ScannedFile, reason: str, known: Mapping[str, Known]) -> None:
         self._finish_file(file)
         self.died += reason == "worker died"
         if reason != "vanished":
@@ -298,7 +298,7 @@ class _Run:
             self.deleted += 1
             self.change.removed.append(file.path)
 
-    def _count(self, file: Found, known: Mapping[str, Known]) -> None:
+    def _count(self, file: ScannedFile, known: Mapping[str, Known]) -> None:
         self._finish_file(file)
         if file.path in known:
             self.changed += 1
@@ -324,7 +324,7 @@ class _Run:
     def _flush(self) -> None:
         if len(self.change):
             self.task.store.truth.apply(self.task.source.id, self.change)
-            self.change = Change(self.started_ns)
+            self.change = ContentChange(self.started_ns)
             self.waiting_characters = 0
         self.flushed = time.monotonic()
 
@@ -338,7 +338,7 @@ class _Run:
             self.full = error  # all else goes on
         self.caught_up = time.monotonic()
 
-    def _in_time(self, making: Making) -> Making:
+    def _in_time(self, making: EmbeddingJob) -> EmbeddingJob:
         """The same, but that it ends when the run's time does."""
         embed = making.embed
         if embed is None:
@@ -348,7 +348,7 @@ class _Run:
             self._check_time()
             return embed(texts)
 
-        return Making(making.stamp, embed_in_time)
+        return EmbeddingJob(making.stamp, embed_in_time)
 
     def _finish(self, files: int, skipped: list[tuple[str, str]]) -> None:
         """Remember that everything was seen once."""
@@ -422,7 +422,7 @@ def _chunker_stamp(settings: Settings, documents: bool) -> str:
     return f"{reading}{chunkers.VERSION}:{settings.indexing.chunk_size}:{settings.indexing.chunk_overlap}"
 
 
-def _changed(file: Found, known: Known | None, skip: tuple[int, int, str] | None, retry: bool) -> bool:
+def _changed(file: ScannedFile, known: Known | None, skip: tuple[int, int, str] | None, retry: bool) -> bool:
     if skip is not None:
         size, mtime_ns, reason = skip
         # Files that hold a secret were left out once; now only those that are one.

@@ -26,7 +26,7 @@ from cortex.base.types import Doc, FileView, Freshness, Skipped, Source
 from cortex.engine.embedders import Embedder
 from cortex.engine.embedders.circuit_breaker import Embedders
 from cortex.engine.engine import Engine, Followed
-from cortex.engine.file_view import Views
+from cortex.engine.file_view import FileViews
 from cortex.engine.sources.forbidden_roots import reason_against
 from cortex.engine.store import OWN, STORE_NAME, Counts, Folder, Qdrant, Store, check_present
 from cortex.engine.store.snapshots import DAILY, is_due, is_under_way, make_snapshot
@@ -298,7 +298,7 @@ class Library(Engine):
 
     def view_in(self, root: Path) -> Callable[[str], FileView]:
         """How to look at the files of any project, as they are now; each raises FileError PATH_OUTSIDE, FILE_NOT_FOUND or FILE_UNREADABLE."""
-        return Views(root, self.store, Source(0, "files", root.name, str(root)), self.settings, self._single).view
+        return FileViews(root, self.store, Source(0, "files", root.name, str(root)), self.settings, self._single).view
 
     # -- life ----------------------------------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from cortex.base.errors import ConfigError, CortexError
 from cortex.base.settings import Settings, load
 from cortex.engine.library import Library
-from cortex.engine.pool import Engines
+from cortex.engine.pool import EnginePool
 
 CLOSE_SECONDS = 5.0  # for a library that is just being opened, before nobody waits for it any more
 
@@ -31,10 +31,10 @@ def library_settings(variables: Mapping[str, str], *, shared: bool = False) -> S
     return load(None, environment=kept, shared=shared)
 
 
-class Borrowed:
+class LibrarySession:
     """One person's library, for agents."""
 
-    def __init__(self, settings: Settings, engines: Engines) -> None:
+    def __init__(self, settings: Settings, engines: EnginePool) -> None:
         self.settings = settings
         self._engines = engines
         self._lent = engines.borrow(settings.home, settings)

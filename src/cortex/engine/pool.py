@@ -21,7 +21,7 @@ from cortex.base.errors import ConfigError, CortexError, StoreError
 from cortex.base.runtime.process_stats import give_memory_back, memory_bytes
 from cortex.base.settings import Settings, load_again
 from cortex.base.types import EmbeddingState, Freshness, count_secrets
-from cortex.engine.auto_indexer import Keeper
+from cortex.engine.auto_indexer import AutoIndexer
 from cortex.engine.engine import Engine
 
 LOOK_SECONDS = 3.0  # that calls wait, after an engine was opened, for its keeper's first look at what changed
@@ -35,7 +35,7 @@ Opener = Callable[[Path, Settings], Engine]
 
 
 @dataclass(slots=True, eq=False)
-class Lent:
+class EngineHandle:
     """A folder with its settings: how many windows have it, how many calls use it now, and its engine while that is open."""
 
     root: Path
@@ -44,7 +44,7 @@ class Lent:
     calls: int = 0
     used: float = 0.0  # when the last call, or the last window, ended
     engine: Engine | None = None
-    keeper: Keeper | None = None
+    keeper: AutoIndexer | None = None
     opened: float = 0.0
     last: Freshness | None = None  # of an engine that was closed
     turn: threading.Lock = field(default_factory=threading.Lock)  # to open or close the engine
@@ -57,7 +57,7 @@ class Lent:
 
 
 @dataclass(frozen=True, slots=True)
-class Project:
+class PooledProject:
     """What there is to know of a folder that windows have, or had lately."""
 
     root: Path
@@ -74,7 +74,7 @@ def open_engine(root: Path, settings: Settings) -> Engine:
     return Library(settings) if root == settings.home else Engine(root, settings)
 
 
-class Engines:
+class EnginePool:
     """Opens the engine of a folder for whoever calls, and closes it when nobody needs it."""
 
     def __init__(self, *, keep: bool, linger: float = 0.0, rest: float = 0.0, opener: Opener | None = None) -> None:
@@ -84,10 +84,10 @@ class Engines:
         self._linger = linger
         self._rest = rest
         self._lock = threading.Lock()  # never waits for a disk
-        self._lent: list[Lent] = []
+        self._lent: list[EngineHandle] = []
         self._closed = False
 
-    def borrow(self, root: Path, settings: Settings) -> Lent:
+    def borrow(self, root: Path, settings: Settings) -> EngineHandle:
         """A folder for a window, which gives it back at its end; nothing is opened yet."""
         settings = load_again(settings)
         with self._lock:
@@ -97,12 +97,12 @@ class Engines:
         with self._lock:
             one = next((one for one in self._lent if one.root == root and one.settings == settings), None)
             if one is None:
-                one = Lent(root, settings)
+                one = EngineHandle(root, settings)
                 self._lent.append(one)
             one.windows += 1
             return one
 
-    def give_back(self, one: Lent) -> None:
+    def give_back(self, one: EngineHandle) -> None:
         """Say that a window is done; the engine is closed at once where nothing lingers."""
         with self._lock:
             one.windows -= 1
@@ -110,7 +110,7 @@ class Engines:
         self._close_if_last(one)
 
     @contextmanager
-    def use(self, one: Lent, *, wait: bool = True) -> Iterator[Engine]:
+    def use(self, one: EngineHandle, *, wait: bool = True) -> Iterator[Engine]:
         """The engine of a folder for one call, opened where it isn't; it stays open until the call is done.
 
         One that was just opened is given some time to catch up, unless somebody can't `wait`.
@@ -138,17 +138,17 @@ class Engines:
                 one.used = time.monotonic()
             self._close_if_last(one)
 
-    def _close_if_last(self, one: Lent) -> None:
+    def _close_if_last(self, one: EngineHandle) -> None:
         if not self._linger and not one.windows:
             self.close_idle()
 
-    def _open(self, one: Lent) -> Engine:
+    def _open(self, one: EngineHandle) -> Engine:
         """The engine, opened where it isn't; not under the lock of all: a slow disk holds up only those who want what is on it."""
         with one.turn:
             if one.engine is None and not self._closed:
                 one.refresh()
                 one.engine = self._open_engine(one.root, one.settings)
-                one.keeper = Keeper(one.engine) if self._keep else None
+                one.keeper = AutoIndexer(one.engine) if self._keep else None
                 one.opened = time.monotonic()
                 if self._closed:  # meanwhile, and without this one
                     _close(one.root, one.engine, one.keeper)
@@ -177,7 +177,7 @@ class Engines:
         with self._lock:
             self._lent = [one for one in self._lent if one.windows or one.calls or one.engine]
 
-    def _close_unused(self, one: Lent) -> None:
+    def _close_unused(self, one: EngineHandle) -> None:
         """Close an engine, unless a call, a run or embedding is under way; a call that comes meanwhile waits and opens it again."""
         engine, keeper = one.engine, one.keeper
         if engine is None or (one.windows and _is_at_work(engine)) or not one.turn.acquire(blocking=False):
@@ -195,7 +195,7 @@ class Engines:
         gc.collect()  # an engine and its parts know one another
         give_memory_back()
 
-    def projects(self) -> list[Project]:
+    def projects(self) -> list[PooledProject]:
         """What is open now, or was closed while a window has it; Cortex's own home is no project."""
         with self._lock:
             known = [one for one in self._lent if (one.engine or one.last) and one.root != one.settings.home]
@@ -203,7 +203,7 @@ class Engines:
                 one.calls += 1  # so that it stays open while it is asked
         try:
             return [
-                Project(one.root, one.windows, state, *_details(one.engine))
+                PooledProject(one.root, one.windows, state, *_details(one.engine))
                 for one in known
                 if (state := one.engine.freshness() if one.engine else one.last)
             ]
@@ -228,7 +228,7 @@ def _details(engine: Engine | None) -> tuple[EmbeddingState | None, int]:
     return engine.embedding.status(ask=False), count_secrets(engine.store.truth.skipped(engine.source.id))
 
 
-def _close(root: Path, engine: Engine, keeper: Keeper | None) -> None:
+def _close(root: Path, engine: Engine, keeper: AutoIndexer | None) -> None:
     try:
         if keeper is not None:
             keeper.close()
@@ -252,7 +252,7 @@ def _last_state(engine: Engine) -> Freshness | None:
         return None
 
 
-def _await_first_look(one: Lent, engine: Engine) -> None:
+def _await_first_look(one: EngineHandle, engine: Engine) -> None:
     """Let an engine that was just opened catch up; for a first index, which takes longer, a search waits by itself."""
     keeper, deadline = one.keeper, one.opened + LOOK_SECONDS
     while keeper is not None and time.monotonic() < deadline and not keeper.looked.wait(POLL_SECONDS):

@@ -21,7 +21,7 @@ from cortex.base.text import rfc3339
 from cortex.base.types import Cancel, Freshness, IndexReport, Progress, ProgressCallback, Source
 from cortex.engine import indexer
 from cortex.engine.file_queue import FileQueue
-from cortex.engine.store import Making, Request, Store
+from cortex.engine.store import EmbeddingJob, OperationRequest, Store
 from cortex.engine.worker import Pool
 
 FORCE_SECONDS = 60  # between two forced runs that tools ask for
@@ -42,7 +42,7 @@ def _no_progress(step: Progress) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class IndexRequest:
     """What somebody wants indexed, and how."""
 
     source: Source
@@ -61,7 +61,7 @@ class _ForcedRun:
     report: IndexReport | None = None
 
 
-class Runs:
+class RunQueue:
     """Does wishes here, where this process holds the lease, and has them done there where another one does."""
 
     def __init__(
@@ -70,7 +70,7 @@ class Runs:
         source: Source,
         pool: Pool,
         settings: Callable[[Source], Settings],
-        makings: Callable[[], tuple[Making, ...]],
+        makings: Callable[[], tuple[EmbeddingJob, ...]],
     ) -> None:
         self._store = store
         self._source = source
@@ -88,7 +88,7 @@ class Runs:
         self.running = threading.Event()
         self._beating, self._busy, self._idle = threading.Lock(), 0, threading.Event()
 
-    def index(self, wish: Wish) -> IndexReport:
+    def index(self, wish: IndexRequest) -> IndexReport:
         """Do it, or have it done.
 
         Raises: LimitError, Cancelled, FileError DISK_FULL, StoreError, CortexError INTERNAL_ERROR.
@@ -178,11 +178,11 @@ class Runs:
         if self._turn.acquire(timeout=CLOSE_SECONDS):
             self._turn.release()
 
-    def _here(self, wish: Wish) -> IndexReport:
+    def _here(self, wish: IndexRequest) -> IndexReport:
         with self.alive():
             return self._run(wish)
 
-    def _run(self, wish: Wish) -> IndexReport:
+    def _run(self, wish: IndexRequest) -> IndexReport:
         same = self._forced
         if same is not None and not (wish.force and wish.paths is None and wish.source == same.source):
             same = None
@@ -222,7 +222,7 @@ class Runs:
             self._store.checkpoint()
         return report
 
-    def _task(self, wish: Wish) -> indexer.Task:
+    def _task(self, wish: IndexRequest) -> indexer.IndexTask:
         def note(step: Progress) -> None:
             self.step = step
             self._announce(wish.source, step)
@@ -232,7 +232,7 @@ class Runs:
             if wish.source == self._source:
                 self.queue = queue
 
-        return indexer.Task(
+        return indexer.IndexTask(
             store=self._store,
             source=wish.source,
             settings=self._settings(wish.source),
@@ -259,7 +259,7 @@ class Runs:
             if self._store.truth.get(_announcement(source)):
                 self._store.truth.set({_announcement(source): ""})
 
-    def _await_turn(self, wish: Wish) -> None:
+    def _await_turn(self, wish: IndexRequest) -> None:
         """Wait until no other run is under way, passing on how far that one is; one too many doesn't wait."""
         if self._turn.acquire(blocking=False):
             return
@@ -288,7 +288,7 @@ class Runs:
             )
         truth.set({f"forced:{source.id}": f"{now:.3f}"})
 
-    def _record(self, wish: Wish, report: IndexReport, error: str = "") -> None:
+    def _record(self, wish: IndexRequest, report: IndexReport, error: str = "") -> None:
         detail: dict[str, object] = {**asdict(report), "force": wish.force, "whole": wish.paths is None}
         if error:
             detail["error"] = error
@@ -299,7 +299,7 @@ class Runs:
         except CortexError as failure:  # a full disk must not hide the error that came first
             log.warning("the operations log could not be written: %s", failure.message)
 
-    def _there(self, wish: Wish) -> IndexReport | None:
+    def _there(self, wish: IndexRequest) -> IndexReport | None:
         """Have the lease holder do it; None when it went away, so that this process may try itself."""
         journal, lease = self._store.log, self._store.lease
         request = journal.ask(wish.source.id, wish.force, wish.limited, wish.paths)
@@ -332,13 +332,15 @@ class Runs:
             raise error_of(body["error"], body["message"], body["context"])
         return IndexReport(**body)
 
-    def _serve(self, request: Request) -> str:
+    def _serve(self, request: OperationRequest) -> str:
         """Do one request; it may be for another source of this store, such as a linked worktree of the same repository."""
         try:
             source = self._store.truth.source_by_id(request.source)
             if source is None or not source.root:
                 raise StoreError("STORE_LOCKED", f"the store has no folder with the number {request.source} any more")
-            report = self._here(Wish(source, request.force, request.paths, request.limited, self._tell(request.id)))
+            report = self._here(
+                IndexRequest(source, request.force, request.paths, request.limited, self._tell(request.id))
+            )
         except Exception as failure:  # who asked must get an answer, or waits for it
             error = explained(failure, "indexing")
             if error is not failure:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from cortex.base.runtime.lru_cache import Cache
 from cortex.base.text import rfc3339
-from cortex.base.types import Freshness, Source, Vitals
-from cortex.engine.embedding_coordinator import Embedding
-from cortex.engine.run_queue import Runs
+from cortex.base.types import Freshness, Source, StoreStats
+from cortex.engine.embedding_coordinator import EmbeddingCoordinator
+from cortex.engine.run_queue import RunQueue
 from cortex.engine.store import Store
 
 SMALL_BYTES, LARGE_BYTES = 10_000, 100_000
@@ -16,11 +16,11 @@ def vitals_of(
     store: Store,
     main: Source,
     state: Freshness,
-    runs: Runs,
-    embedding: Embedding,
+    runs: RunQueue,
+    embedding: EmbeddingCoordinator,
     cache: Cache,
     searches: tuple[int, float],
-) -> Vitals:
+) -> StoreStats:
     """Collect the figures; `searches` are how many there were and the seconds that they took."""
     truth, lookup, source = store.truth, store.lookup, main.id
     counts = lookup.counts(source)
@@ -28,7 +28,7 @@ def vitals_of(
     waiting = max(int(truth.get(f"files:{source}", "0")), step.total) if state.state != "ready" else 0
     small, medium, large = lookup.sizes(source, SMALL_BYTES, LARGE_BYTES)
     count, seconds = searches
-    return Vitals(
+    return StoreStats(
         freshness=state,
         holder=store.lease.held,
         holder_pid=store.lease.holder(),

@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING
 from cortex.plugins.api import Context, Line, Observation, Plugin, Redaction, Section, Subject, Verdict
 
 if TYPE_CHECKING:
-    from cortex.plugins.registry import Limits, Plugins, Screening, Standing, enabled_by
+    from cortex.plugins.registry import Plugins, PluginState, ProcessLimits, Screening, enabled_by
 
 __all__ = [
     "Context",
-    "Limits",
     "Line",
     "Observation",
     "Plugin",
+    "PluginState",
     "Plugins",
+    "ProcessLimits",
     "Redaction",
     "Screening",
     "Section",
-    "Standing",
     "Subject",
     "Verdict",
     "enabled_by",

@@ -38,7 +38,7 @@ Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ProcessLimits:
     """How long a plugin may take."""
 
     answer_seconds: float = 2.0  # for a section or a verdict: somebody waits
@@ -131,7 +131,7 @@ class Inside:
 class Host:
     """A stranger's plugin, in a process of its own."""
 
-    def __init__(self, name: str, config: object, root: str | None, limits: Limits) -> None:
+    def __init__(self, name: str, config: object, root: str | None, limits: ProcessLimits) -> None:
         self.name = name
         self.breaker = Breaker()
         self._config = config

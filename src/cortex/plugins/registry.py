@@ -19,7 +19,7 @@ from cortex.base.secret_scanner import redact
 from cortex.plugins.api import GROUP, HOOKS, Observation, Plugin, Redaction, Section, Subject
 from cortex.plugins.builtin_coldstart import ColdStart
 from cortex.plugins.builtin_git_history import GitHistory
-from cortex.plugins.host_process import Failed, Host, Inside, Limits
+from cortex.plugins.host_process import Failed, Host, Inside, ProcessLimits
 from cortex.plugins.results import Clean, observations_of, sections_of, verdict_of
 
 SWITCH = "enabled"  # the one word in a plugin's settings that is ours
@@ -49,7 +49,7 @@ class Screening:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class PluginState:
     """How a plugin stands; nothing is started to know it."""
 
     name: str
@@ -96,7 +96,7 @@ class Plugins:
         self,
         enabled: Mapping[str, object],
         root: Path | None = None,
-        limits: Limits | None = None,
+        limits: ProcessLimits | None = None,
         *,
         redacted: bool = True,
     ) -> None:
@@ -104,7 +104,7 @@ class Plugins:
 
         `redacted` takes secrets out of what they add to a pack.
         """
-        self._limits = limits or Limits()
+        self._limits = limits or ProcessLimits()
         self._clean: Clean = _without_secrets if redacted else str
         self._hosts: list[Host | Inside] = []
         place = None if root is None else str(root)
@@ -118,13 +118,13 @@ class Plugins:
         """The plugins that are on."""
         return tuple(host.name for host in self._hosts)
 
-    def standing(self) -> tuple[Standing, ...]:
+    def standing(self) -> tuple[PluginState, ...]:
         """How each plugin that is on stands."""
         found = []
         for host in self._hosts:
             known = host.known
             of = (known.category, tuple(sorted(known.permissions))) if known else ("", ())
-            found.append(Standing(host.name, *of, host.breaker.resting))
+            found.append(PluginState(host.name, *of, host.breaker.resting))
         return tuple(found)
 
     def enrich(self, subject: Subject, partial: Sequence[Section] = ()) -> tuple[list[Section], list[str]]:

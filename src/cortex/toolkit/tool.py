@@ -25,7 +25,7 @@ from pydantic_core import ErrorDetails, core_schema
 
 from cortex.base.errors import CortexError, InputError, shortage_of
 from cortex.base.types import Cancel
-from cortex.engine.search.federated import Place
+from cortex.engine.search.federated import SearchTarget
 
 log = logging.getLogger(__name__)
 
@@ -163,7 +163,7 @@ class Family:
     fault: Callable[[CortexError], Fault | None] = lambda error: None  # None: the error is the tool's answer
     warnings: tuple[str, ...] = ()  # what whoever starts the server should know
     close: Callable[[], None] = lambda: None
-    places: Callable[[], AbstractContextManager[Sequence[Place]]] = lambda: nullcontext(
+    places: Callable[[], AbstractContextManager[Sequence[SearchTarget]]] = lambda: nullcontext(
         ()
     )  # to be searched, for one call
 

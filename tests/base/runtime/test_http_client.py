@@ -14,7 +14,7 @@ from contextlib import ExitStack, closing, suppress
 
 import pytest
 
-from cortex.base.runtime.http_client import Answer, Closed, Connections, Late, NoAnswer
+from cortex.base.runtime.http_client import Closed, HttpConnections, HttpResponse, Late, NoAnswer
 
 SECONDS = 0.3
 SOON = 5.0  # what a deadline of SECONDS has to do with; without one it takes 10 s at least
@@ -92,7 +92,7 @@ def drip(over: threading.Event) -> Callable[[socket.socket, bytes, bytes], None]
     return send
 
 
-def failure(connections: Connections, seconds: float, content: bytes | None = None) -> tuple[NoAnswer, float]:
+def failure(connections: HttpConnections, seconds: float, content: bytes | None = None) -> tuple[NoAnswer, float]:
     started = time.monotonic()
     with pytest.raises(NoAnswer) as caught:
         connections.ask("GET" if content is None else "POST", "/", content, seconds)
@@ -112,7 +112,7 @@ def failure(connections: Connections, seconds: float, content: bytes | None = No
     ids=["answers before the answer", "a first line", "a head", "a body", "what follows a body", "a packed body"],
 )
 def test_what_drips_is_given_up_at_the_deadline(serve, drip, first, again):
-    with closing(Connections(serve(lambda connection: drip(connection, first, again)), max_bytes=10**6)) as asked:
+    with closing(HttpConnections(serve(lambda connection: drip(connection, first, again)), max_bytes=10**6)) as asked:
         error, took = failure(asked, SECONDS)
     assert isinstance(error, Late) and error.slow and took < SOON
     assert str(error) == "did not answer within 0.3 s"
@@ -123,7 +123,7 @@ def test_a_server_that_reads_slowly_is_given_up_at_the_deadline(serve, over):
         while connection.recv(262_144) and not over.wait(0.01):  # 64 MB in some 3 s
             pass
 
-    with closing(Connections(serve(read_slowly), max_bytes=1_000)) as asked:
+    with closing(HttpConnections(serve(read_slowly), max_bytes=1_000)) as asked:
         error, took = failure(asked, SECONDS, bytes(64_000_000))
     assert isinstance(error, Late) and not error.slow and took < SOON
 
@@ -133,7 +133,7 @@ def test_answers_before_the_answer_have_an_end(serve, over):
         while not over.is_set():
             connection.sendall(CONTINUE * 1_000)
 
-    with closing(Connections(serve(tell), max_bytes=1_000)) as asked:
+    with closing(HttpConnections(serve(tell), max_bytes=1_000)) as asked:
         error, _ = failure(asked, 60.0)
     assert not isinstance(error, Late) and "its head has more than 256 KB" in str(error)
 
@@ -141,14 +141,14 @@ def test_answers_before_the_answer_have_an_end(serve, over):
 def test_some_answers_before_the_answer_are_passed_over(serve):
     early = b"HTTP/1.1 103 Early Hints\r\nLink: </style.css>\r\n\r\n"
     url = serve(lambda connection: connection.sendall(CONTINUE + early * 20 + HEAD + b"\r\n{}"))
-    with closing(Connections(url, max_bytes=1_000)) as asked:
-        assert asked.ask("GET", "/", None, 20.0) == Answer(200, b"{}", 0.0)
+    with closing(HttpConnections(url, max_bytes=1_000)) as asked:
+        assert asked.ask("GET", "/", None, 20.0) == HttpResponse(200, b"{}", 0.0)
 
 
 def test_a_large_body_is_no_large_head(serve):
     body = b"x" * 3_000_000
     url = serve(lambda connection: connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 3000000\r\n\r\n" + body))
-    with closing(Connections(url, max_bytes=3_000_000)) as asked:
+    with closing(HttpConnections(url, max_bytes=3_000_000)) as asked:
         assert asked.ask("GET", "/", None, 20.0).body == body
 
 
@@ -165,15 +165,17 @@ def test_a_deadline_is_of_one_request_and_of_no_other(serve, drip, over):
             connection.recv(65536)
             drip(connection, HEAD, b"X-Line: 1\r\n")
 
-    told: list[Answer] = []
-    with closing(Connections(serve(answer), max_bytes=1_000)) as asked:
+    told: list[HttpResponse] = []
+    with closing(HttpConnections(serve(answer), max_bytes=1_000)) as asked:
         assert asked.ask("GET", "/", None, SECONDS * 10).body == b"{}"
         other = threading.Thread(
             target=lambda: told.append(asked.ask("GET", "/", None, 20.0))
         )  # on the same connection
         other.start()
         assert arrived.wait(20)
-        with closing(Connections(serve(lambda connection: drip(connection, b"", b"H")), max_bytes=1_000)) as dripping:
+        with closing(
+            HttpConnections(serve(lambda connection: drip(connection, b"", b"H")), max_bytes=1_000)
+        ) as dripping:
             assert isinstance(failure(dripping, SECONDS)[0], Late)
         late.set()
         other.join(20)
@@ -198,11 +200,11 @@ def test_over_tls_deadlines_and_closing_are_the_same(serve, drip, over, tmp_path
     context.load_cert_chain(certificate, key)
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
     url = serve(lambda connection: drip(connection, HEAD, b"X-Line: 1\r\n"), context)
-    with closing(Connections(url, max_bytes=1_000, own_certificates=True)) as asked:
+    with closing(HttpConnections(url, max_bytes=1_000, own_certificates=True)) as asked:
         error, took = failure(asked, SECONDS)
     assert isinstance(error, Late) and error.slow and took < SOON
     silent = serve(lambda connection: over.wait(20))  # never shakes hands
-    with closing(Connections(silent.replace("http:", "https:"), max_bytes=1_000)) as asked:
+    with closing(HttpConnections(silent.replace("http:", "https:"), max_bytes=1_000)) as asked:
         error, took = failure(asked, SECONDS)
     assert isinstance(error, Late) and took < SOON
     for again in (b"", b"X-Line: 1\r\n"):
@@ -216,7 +218,7 @@ def asks_and_is_closed(serve, drip, over, again: bytes, context: ssl.SSLContext 
         arrived.set()
         drip(connection, HEAD, again) if again else over.wait(20)
 
-    asked = Connections(serve(hold, context), max_bytes=1_000, own_certificates=True)
+    asked = HttpConnections(serve(hold, context), max_bytes=1_000, own_certificates=True)
     asking = threading.Thread(target=lambda: told.append(failure(asked, 60.0)[0]))
     asking.start()
     assert arrived.wait(20)
@@ -243,5 +245,5 @@ def test_a_name_with_an_address_that_does_not_answer_is_asked_at_the_next(serve,
         monkeypatch.setattr(
             socket, "getaddrinfo", lambda host, *more, **kw: names.get(host, look_up)(host, *more, **kw)
         )
-        with closing(Connections(f"http://core.example:{port}", "", max_bytes=1_000)) as connections:
+        with closing(HttpConnections(f"http://core.example:{port}", "", max_bytes=1_000)) as connections:
             assert connections.ask("GET", "/", None, SOON).status == 200

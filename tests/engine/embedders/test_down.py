@@ -16,8 +16,8 @@ from cortex.engine import embedders
 from cortex.engine.embedders import remote
 from cortex.engine.embedders.circuit_breaker import Embedders
 from cortex.engine.embedders.hashing import HashingEmbedder
-from cortex.engine.embedders.remote import Model, RemoteEmbedder
-from cortex.engine.embedders.server_client import Server
+from cortex.engine.embedders.remote import RemoteEmbedder, RemoteModel
+from cortex.engine.embedders.server_client import EmbeddingServer
 from cortex.engine.engine import Engine
 from engine.embedders.stub import Reply, Stub, embeddings
 
@@ -33,7 +33,7 @@ def open_engine(tmp_path: Path, stub: Stub) -> Iterator[Callable[[], Engine]]:
     with ExitStack() as opened:
 
         def open_one() -> Engine:
-            asked = RemoteEmbedder(Server("openai", f"{stub.url}/v1", timeout=20.0), Model("small"))
+            asked = RemoteEmbedder(EmbeddingServer("openai", f"{stub.url}/v1", timeout=20.0), RemoteModel("small"))
             return opened.enter_context(Engine(root, settings, embedders=Embedders(asked, HashingEmbedder)))
 
         yield open_one

@@ -15,8 +15,8 @@ from cortex.base.errors import CortexError
 from cortex.base.settings import load
 from cortex.base.types import Stamp
 from cortex.engine.embedders import open_embedder, remote, server_client
-from cortex.engine.embedders.remote import Lanes, Model, RemoteEmbedder
-from cortex.engine.embedders.server_client import Server
+from cortex.engine.embedders.remote import Lanes, RemoteEmbedder, RemoteModel
+from cortex.engine.embedders.server_client import EmbeddingServer
 from cortex.engine.embedders.server_protocols import PREFIXES, scheme_of
 from engine.embedders.stub import DIMENSIONS, Asked, Reply, Stub, embeddings, texts_of, vectors_of
 
@@ -35,7 +35,7 @@ def opens(stub: Stub) -> Iterator[Opens]:
     ) -> RemoteEmbedder:
         url = stub.url + ("/v1" if provider == "openai" else "")
         name = {} if provider == "cortex-embed" else {"name": "small"}
-        opened.append(RemoteEmbedder(Server(provider, url, key, timeout), Model(**(name | model))))  # type: ignore[arg-type]
+        opened.append(RemoteEmbedder(EmbeddingServer(provider, url, key, timeout), RemoteModel(**(name | model))))  # type: ignore[arg-type]
         return opened[-1]
 
     yield open_one
@@ -207,7 +207,7 @@ def test_the_key_goes_into_one_header_and_is_never_shown(opens: Opens, stub: Stu
     embedder.embed(["a"], "passage")
     assert {asked.headers["Authorization"] for asked in stub.asked} == {f"Bearer {KEY}"}
     assert KEY not in caplog.text
-    assert KEY not in repr(embedder.__dict__) and KEY not in repr(Server("openai", stub.url, KEY))
+    assert KEY not in repr(embedder.__dict__) and KEY not in repr(EmbeddingServer("openai", stub.url, KEY))
 
 
 @pytest.mark.parametrize("status", [401, 403])
@@ -417,7 +417,7 @@ def test_a_spent_quota_is_not_waited_for(opens: Opens, stub: Stub) -> None:
 def test_nobody_there_is_said_soon() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-    embedder = RemoteEmbedder(Server("ollama", f"http://127.0.0.1:{port}"), Model("small"))
+    embedder = RemoteEmbedder(EmbeddingServer("ollama", f"http://127.0.0.1:{port}"), RemoteModel("small"))
     error = error_of(embedder.connect)
     assert (
         error.code == "EMBEDDER_UNAVAILABLE" and f"ollama at http://127.0.0.1:{port} can't be reached" in error.message

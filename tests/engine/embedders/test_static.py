@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cortex.engine.embedders.static import MODEL, StaticEmbedder, Words, parts_of, runs_of
+from cortex.engine.embedders.static import MODEL, StaticEmbedder, WordVectors, parts_of, runs_of
 
 GOLDEN = Path(__file__).with_name("static_golden.npy")
 GOLDEN_TEXTS = (
@@ -39,7 +39,7 @@ def test_accents_are_taken_off():
 
 
 def test_an_unknown_word_is_cut_into_known_ones():
-    words = Words(["the", "http", "client", "clients", "lie"])
+    words = WordVectors(["the", "http", "client", "clients", "lie"])
     assert words.cut("httpclient") == (1, 2)
     assert words.cut("httpclients") == (1, 3)
     assert words.cut("client") == (2,)
@@ -47,7 +47,7 @@ def test_an_unknown_word_is_cut_into_known_ones():
 
 
 def test_words_are_counted_through_all_spellings():
-    words = Words(["read", "line"])
+    words = WordVectors(["read", "line"])
     assert words.count("readLine READ_LINE read") == {0: 3, 1: 2}
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cortex.engine.readers import Document, read_document
+from cortex.engine.readers import DocumentText, read_document
 
 STYLES = """
 <w:style w:type="paragraph" w:default="1" w:styleId="N"><w:name w:val="Normal"/></w:style>
@@ -52,7 +52,7 @@ def paragraph(text: str, style: str = "", number: int = 0, depth: int = 0) -> st
 def text_of(make_docx):
     def read(*body: str, **parts: str) -> str:
         document = read_document(make_docx("".join(body), NUMBERING, STYLES, **parts), "a.docx")
-        assert isinstance(document, Document), document
+        assert isinstance(document, DocumentText), document
         assert document.language == "markdown"
         return document.text
 

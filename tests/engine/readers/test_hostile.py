@@ -6,8 +6,8 @@ import zipfile
 
 import pytest
 
-from cortex.base.types import Cancel, Cut, Refused
-from cortex.engine.readers import Document, read_document
+from cortex.base.types import Cancel, Cut, UnreadableFile
+from cortex.engine.readers import DocumentText, read_document
 from cortex.engine.readers import safe_zip as archive_module
 from cortex.engine.worker import Pool
 
@@ -16,7 +16,7 @@ BODY = "<w:p><w:r><w:t>fine words</w:t></w:r></w:p>"
 
 def reason_of(raw: bytes, path: str) -> str:
     answer = read_document(raw, path)
-    assert isinstance(answer, Refused), answer
+    assert isinstance(answer, UnreadableFile), answer
     return answer.reason
 
 
@@ -47,13 +47,13 @@ def test_the_bound_counts_over_all_parts(make_docx, monkeypatch):
 
 def test_a_text_that_gzip_packed_is_read_as_what_is_in_it():
     read = read_document(gzip.compress(b"# Changes\n\nfixed\n"), "doc/README.md.GZ")
-    assert isinstance(read, Document)
+    assert isinstance(read, DocumentText)
     assert (read.text, read.language) == ("# Changes\n\nfixed\n", "")
     page = read_document(gzip.compress(b"<h1>Title</h1><p>words</p>"), "page.html.gz")
-    assert isinstance(page, Document)
+    assert isinstance(page, DocumentText)
     assert (page.language, "# Title" in page.text) == ("markdown", True)
     # Several packed parts in a row are one text.
-    assert read_document(gzip.compress(b"one ") + gzip.compress(b"two"), "changelog.gz") == Document("one two", "")
+    assert read_document(gzip.compress(b"one ") + gzip.compress(b"two"), "changelog.gz") == DocumentText("one two", "")
     with Pool(1) as pool:
         files = [(1, "doc/README.md.gz", gzip.compress(b"# Changes\n\nfixed\n"))]
         ((_, cut),) = pool.cut_all(files, documents=True)
@@ -111,7 +111,7 @@ def test_broken_files_are_refused_with_a_reason(make_docx, make_zip, path):
     assert reason_of(make_zip({"a.txt": "x"}), path) == "an archive without a document in it"
     for main in ("word/document.xml", "ppt/presentation.xml", "xl/workbook.xml", "META-INF/container.xml"):
         assert reason_of(make_zip({main: "<unfinished"}), path) == f"damaged: {main} is no whole XML"
-        assert isinstance(read_document(make_zip({main: "<x/>"}), path), Refused)
+        assert isinstance(read_document(make_zip({main: "<x/>"}), path), UnreadableFile)
 
 
 def test_every_byte_may_be_wrong(make_docx, make_xlsx):
@@ -119,7 +119,7 @@ def test_every_byte_may_be_wrong(make_docx, make_xlsx):
         for place in range(0, len(whole), 7):
             raw = bytearray(whole)
             raw[place] ^= 0xFF
-            assert isinstance(read_document(bytes(raw), "a.docx"), Document | Refused)
+            assert isinstance(read_document(bytes(raw), "a.docx"), DocumentText | UnreadableFile)
 
 
 def test_protected_and_old_office_files_say_what_they_are():
@@ -130,22 +130,22 @@ def test_protected_and_old_office_files_say_what_they_are():
 
 def test_the_form_is_told_by_the_content_not_by_the_name(make_docx):
     answer = read_document(make_docx(BODY), "misnamed.pptx")
-    assert answer == Document("fine words", "markdown")
+    assert answer == DocumentText("fine words", "markdown")
 
 
 @pytest.mark.parametrize(("path", "language"), [("a.md", ""), ("a.txt", ""), ("a.rst", ""), ("NOTES", "")])
 def test_text_stays_as_it_is(path, language):
     text = "---\ntitle: x\n---\n# Heading\n\tcode  \n\n\n# @generated\nlast"
-    assert read_document(text.encode(), path) == Document(text, language)
+    assert read_document(text.encode(), path) == DocumentText(text, language)
 
 
 def test_generated_and_minified_prose_is_still_a_document():
     text = "<!-- @generated -->\n" + "word " * 2_000
-    assert read_document(text.encode(), "a.md") == Document(text, "")
+    assert read_document(text.encode(), "a.md") == DocumentText(text, "")
 
 
 def test_a_form_feed_within_a_line_ends_no_page():
-    assert read_document(b"one\ftwo\n\fthree\n\f\n", "a.txt") == Document("one two\n\fthree\n\f\n", "")
+    assert read_document(b"one\ftwo\n\fthree\n\f\n", "a.txt") == DocumentText("one two\n\fthree\n\f\n", "")
 
 
 def test_in_the_worker_a_hostile_document_costs_only_itself(make_docx, make_zip, make_pdf):
@@ -162,7 +162,7 @@ def test_in_the_worker_a_hostile_document_costs_only_itself(make_docx, make_zip,
     with Pool(1) as pool:
         answers = dict(pool.cut_all(files, 250, 0, Cancel(), documents=True))
         plain = dict(pool.cut_all(files[:3], 250, 0, Cancel()))
-    assert {key: answer.reason for key, answer in answers.items() if isinstance(answer, Refused)} == {
+    assert {key: answer.reason for key, answer in answers.items() if isinstance(answer, UnreadableFile)} == {
         1: "unpacks to 250 MB",
         2: "encrypted",
     }
@@ -173,4 +173,4 @@ def test_in_the_worker_a_hostile_document_costs_only_itself(make_docx, make_zip,
     section, function = answers[5], answers[6]
     assert isinstance(section, Cut) and section.chunks[0].qualified == "One"
     assert isinstance(function, Cut) and function.chunks[0].kind == "function"
-    assert plain == {key: Refused("binary") for key in range(3)}
+    assert plain == {key: UnreadableFile("binary") for key in range(3)}

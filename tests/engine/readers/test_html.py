@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from cortex.engine.readers import Document, read_document
+from cortex.engine.readers import DocumentText, read_document
 from cortex.engine.readers.html import read_html
 
 
@@ -59,14 +59,14 @@ def test_a_page_that_is_all_named_like_boilerplate_is_read_all_the_same():
 def test_deep_nesting_costs_little(page):
     started = time.process_time()
     document = read_document(page.encode(), "a.html")
-    assert isinstance(document, Document) and "deep words" in document.text
+    assert isinstance(document, DocumentText) and "deep words" in document.text
     assert time.process_time() - started < 3
 
 
 def test_a_page_on_one_line_is_read_though_it_looks_minified():
     page = "<html><body>" + "<p>words in a page</p>" * 2000 + "</body></html>"
     document = read_document(page.encode(), "a.html")
-    assert isinstance(document, Document) and document.text.count("words in a page") == 2000
+    assert isinstance(document, DocumentText) and document.text.count("words in a page") == 2000
 
 
 @pytest.mark.parametrize(
@@ -89,4 +89,4 @@ def test_broken_pages_do_not_fail(page):
 def test_a_page_says_its_own_encoding():
     raw = '<meta charset="windows-1251"><p>Привет, мир, это страница</p>'.encode("cp1251")
     document = read_document(raw, "a.html")
-    assert isinstance(document, Document) and "Привет, мир" in document.text
+    assert isinstance(document, DocumentText) and "Привет, мир" in document.text

@@ -4,14 +4,14 @@ import json
 
 import pytest
 
-from cortex.base.types import Refused
-from cortex.engine.readers import Document, read_document
+from cortex.base.types import UnreadableFile
+from cortex.engine.readers import DocumentText, read_document
 from cortex.engine.readers.xlsx_csv import MAX_CELLS, MAX_CHARACTERS
 
 
 def text_of(raw: bytes, path: str) -> str:
     document = read_document(raw, path)
-    assert isinstance(document, Document), document
+    assert isinstance(document, DocumentText), document
     return document.text
 
 
@@ -128,4 +128,4 @@ def test_a_notebook_is_its_text_its_code_and_the_beginning_of_its_outputs():
 @pytest.mark.parametrize("raw", [b"{", b"[]", b'{"cells": 3}', b"[" * 100_000])
 def test_a_broken_notebook_is_refused(raw):
     answer = read_document(raw, "a.ipynb")
-    assert isinstance(answer, Refused) and answer.reason.startswith("damaged")
+    assert isinstance(answer, UnreadableFile) and answer.reason.startswith("damaged")

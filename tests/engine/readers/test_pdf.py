@@ -5,15 +5,15 @@ import time
 
 import pytest
 
-from cortex.base.types import Refused
-from cortex.engine.readers import Document, is_mended, read_document
+from cortex.base.types import UnreadableFile
+from cortex.engine.readers import DocumentText, is_mended, read_document
 
 pytest.importorskip("pypdfium2")
 
 
 def text_of(raw: bytes) -> str:
     document = read_document(raw, "a.pdf")
-    assert isinstance(document, Document), document
+    assert isinstance(document, DocumentText), document
     assert document.language == "markdown"
     return document.text
 
@@ -80,19 +80,19 @@ def test_what_looks_like_a_mark_of_markdown_is_no_heading(make_pdf):
 
 
 def test_an_encrypted_file_is_refused_as_such(make_pdf):
-    assert read_document(make_pdf([["secret"]], password="hunter2"), "a.pdf") == Refused("encrypted")
+    assert read_document(make_pdf([["secret"]], password="hunter2"), "a.pdf") == UnreadableFile("encrypted")
 
 
 def test_scanned_pages_are_refused_with_the_reason(make_pdf):
     refused = read_document(make_pdf([["drawn"]], visible=False), "a.pdf")
-    assert isinstance(refused, Refused) and "scanned" in refused.reason
+    assert isinstance(refused, UnreadableFile) and "scanned" in refused.reason
 
 
 def test_a_broken_file_is_refused(make_pdf):
     raw = make_pdf([["One"], ["Two"]])
-    assert read_document(raw[:200], "a.pdf") == Refused("damaged: not a whole PDF")
-    assert read_document(b"", "a.pdf") == Refused("damaged: not a whole PDF")
-    assert read_document(b"%PDF-1.7\n" + bytes(range(256)) * 20, "a.pdf") == Refused("damaged: not a whole PDF")
+    assert read_document(raw[:200], "a.pdf") == UnreadableFile("damaged: not a whole PDF")
+    assert read_document(b"", "a.pdf") == UnreadableFile("damaged: not a whole PDF")
+    assert read_document(b"%PDF-1.7\n" + bytes(range(256)) * 20, "a.pdf") == UnreadableFile("damaged: not a whole PDF")
 
 
 def test_of_ten_thousand_pages_the_first_are_read_and_the_rest_is_named(make_pdf):
@@ -108,11 +108,11 @@ def test_without_the_extra_the_reason_names_the_command(make_pdf, monkeypatch):
     assert not is_mended("encrypted")
     assert is_mended('PDF needs an extra: pip install "cortex-context[documents]"')
     monkeypatch.setitem(sys.modules, "pypdfium2", None)
-    assert read_document(make_pdf([["One"]]), "a.pdf") == Refused(
+    assert read_document(make_pdf([["One"]]), "a.pdf") == UnreadableFile(
         'PDF needs an extra: pip install "cortex-context[documents]"'
     )
 
 
 def test_a_private_key_in_a_document_is_a_secret(make_pdf):
     lines = ["-----BEGIN PRIVATE KEY-----", "A" * 60, "-----END PRIVATE KEY-----"]
-    assert read_document(make_pdf([lines]), "a.pdf") == Refused("private key")
+    assert read_document(make_pdf([lines]), "a.pdf") == UnreadableFile("private key")

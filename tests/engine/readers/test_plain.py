@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cortex.base.types import Refused
+from cortex.base.types import UnreadableFile
 from cortex.engine.readers import read
 from cortex.engine.readers.encoding import decode
 from engine.readers.encoding_samples import SAMPLES
@@ -63,7 +63,7 @@ def test_an_empty_file_is_empty_text() -> None:
     [b"\x89PNG\r\n\x1a\n....", b"%PDF-1.7\nabc", b"abc\0def", b"\x01\x02\x03\x04" * 20, b"PK\x03\x04abc", bytes(range(256)), b"\x7fELF\x02"],
 )  # fmt: skip
 def test_binary_content_is_refused(raw: bytes) -> None:
-    assert read(raw, "a.py") == Refused("binary")
+    assert read(raw, "a.py") == UnreadableFile("binary")
 
 
 def test_colours_of_a_terminal_are_text() -> None:
@@ -72,13 +72,13 @@ def test_colours_of_a_terminal_are_text() -> None:
 
 def test_a_git_lfs_pointer_is_refused() -> None:
     raw = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n"
-    assert read(raw, "model.txt") == Refused("git lfs pointer")
+    assert read(raw, "model.txt") == UnreadableFile("git lfs pointer")
 
 
 def test_minified_code_is_refused_but_prose_and_short_files_are_not() -> None:
     code = "function a(b){return b+1};" * 400
-    assert read(code.encode(), "app.js") == Refused("minified")
-    assert read((code[:600] + "\n").encode() * 20, "app.js") == Refused("minified")
+    assert read(code.encode(), "app.js") == UnreadableFile("minified")
+    assert read((code[:600] + "\n").encode() * 20, "app.js") == UnreadableFile("minified")
     assert read(code.encode(), "essay.md") == code
     assert read(code[:1000].encode(), "app.js") == code[:1000]
     lines = "const a = 1;\n" * 1000
@@ -96,7 +96,7 @@ def test_minified_code_is_refused_but_prose_and_short_files_are_not() -> None:
     ],
 )
 def test_generated_files_are_refused(head: str) -> None:
-    assert read(f"{head}\nx = 1\n".encode(), "a.go") == Refused("generated")
+    assert read(f"{head}\nx = 1\n".encode(), "a.go") == UnreadableFile("generated")
 
 
 def test_a_program_that_speaks_of_generated_files_is_not_one() -> None:
@@ -110,9 +110,9 @@ def test_a_program_that_speaks_of_generated_files_is_not_one() -> None:
 def test_a_private_key_in_any_file_is_a_secret(kind: str) -> None:
     body = base64.b64encode(bytes(range(200))).decode()
     block = f"-----BEGIN {kind}-----\n{body[:64]}\n{body[64:128]}\n-----END {kind}-----\n"
-    assert read(f"notes\n{block}".encode(), "notes.md") == Refused("private key")
-    assert read(f"KEY = {block!r}\n".encode(), "settings.py") == Refused("private key")
-    assert read(f"notes\n{block}".encode("utf-16"), "notes.md") == Refused("private key")
+    assert read(f"notes\n{block}".encode(), "notes.md") == UnreadableFile("private key")
+    assert read(f"KEY = {block!r}\n".encode(), "settings.py") == UnreadableFile("private key")
+    assert read(f"notes\n{block}".encode("utf-16"), "notes.md") == UnreadableFile("private key")
 
 
 def test_a_private_key_in_a_narrow_column_or_in_a_kubernetes_configuration_is_a_secret() -> None:
@@ -120,16 +120,16 @@ def test_a_private_key_in_a_narrow_column_or_in_a_kubernetes_configuration_is_a_
     narrow = "\n".join(["-----BEGIN PRIVATE KEY-----", *lines])
     encoded = base64.b64encode(b"-----BEGIN RSA PRIVATE KEY-----\n" + b"x" * 400).decode()
     for text in (narrow, f"users:\n- user:\n    client-key-data: {encoded}\n", f'{{"client-key-data": "{encoded}"}}'):
-        assert read(text.encode(), "config.txt") == Refused("private key")
-    assert not isinstance(read(b"client-key-data: a base64 text, LS0tLS1CRUdJTi and so on", "kube.txt"), Refused)
+        assert read(text.encode(), "config.txt") == UnreadableFile("private key")
+    assert not isinstance(read(b"client-key-data: a base64 text, LS0tLS1CRUdJTi and so on", "kube.txt"), UnreadableFile)
 
 
 def test_keys_of_age_and_putty_in_any_file_are_secrets() -> None:
     age = "AGE-SECRET-KEY-1" + "QPZRY9X8GF2TVDW0S3JN54KHCE6MUA7L"[:29] * 2
-    assert read(f"# created: today\n{age}\n".encode(), "keys.txt") == Refused("private key")
+    assert read(f"# created: today\n{age}\n".encode(), "keys.txt") == UnreadableFile("private key")
     putty = f"PuTTY-User-Key-File-3: ssh-ed25519\nEncryption: none\nPrivate-Lines: 1\n{'AbC1' * 12}\n"
-    assert read(putty.encode(), "notes.txt") == Refused("private key")
-    assert read(f"KEY = {putty!r}\n".encode(), "settings.py") == Refused("private key")
+    assert read(putty.encode(), "notes.txt") == UnreadableFile("private key")
+    assert read(f"KEY = {putty!r}\n".encode(), "settings.py") == UnreadableFile("private key")
 
 
 @pytest.mark.parametrize(

@@ -15,13 +15,13 @@ from cortex.engine.search.calibration import (
 )
 from cortex.engine.search.features import Candidate
 from cortex.engine.search.query_parser import parse
-from cortex.engine.store import Place
+from cortex.engine.store import ChunkLocation
 
 PARSED = parse("how are leases taken over by another process")
 
 
 def make_candidate(score: float = 1.0, language: str = "python", **more: float) -> Candidate:
-    place = Place(Doc(1, 1, "src/a.py", 1, 10, 0, language, ""), 1, Chunk(0, 0, 10, 1, 5, "function"))
+    place = ChunkLocation(Doc(1, 1, "src/a.py", 1, 10, 0, language, ""), 1, Chunk(0, 0, 10, 1, 5, "function"))
     return Candidate(place, 0.5, score=score, **more)  # type: ignore[arg-type]
 
 

@@ -4,13 +4,14 @@ from hypothesis import strategies as st
 from cortex.base.types import Chunk, Doc
 from cortex.engine.search.diversity import DEPTH, diversify, likeness_of_words
 from cortex.engine.search.features import Candidate
-from cortex.engine.store import Place
+from cortex.engine.store import ChunkLocation
 
 
 def make_candidates(*scores: float) -> list[Candidate]:
     chunk = Chunk(0, 0, 10, 1, 5, "section", "", "")
     places = [
-        Place(Doc(number, 1, f"{number}.md", number, 10, 0, "markdown"), number, chunk) for number in range(len(scores))
+        ChunkLocation(Doc(number, 1, f"{number}.md", number, 10, 0, "markdown"), number, chunk)
+        for number in range(len(scores))
     ]
     return [
         Candidate(place, score, score=score, relevance=score / 2) for place, score in zip(places, scores, strict=True)

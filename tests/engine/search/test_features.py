@@ -5,11 +5,13 @@ from hypothesis import strategies as st
 from cortex.base.types import Chunk, Doc
 from cortex.engine.search import features
 from cortex.engine.search.features import ROLES, Candidate
-from cortex.engine.store import Place
+from cortex.engine.store import ChunkLocation
 
 
 def make_candidate(path: str = "src/a.py", doc: int = 1, *, score: float = 0.0, kind: str = "function") -> Candidate:
-    place = Place(Doc(doc, 1, path, doc, 10, 0, "python", ""), doc, Chunk(0, 0, 10, 1, 5, kind, "take", "Lease.take"))
+    place = ChunkLocation(
+        Doc(doc, 1, path, doc, 10, 0, "python", ""), doc, Chunk(0, 0, 10, 1, 5, kind, "take", "Lease.take")
+    )
     return Candidate(place, 0.5, score=score)
 
 
@@ -165,7 +167,7 @@ def test_code_never_steps_back():
 
 def make_named(name: str, score: float, doc: int = 1) -> Candidate:
     chunk = Chunk(0, 0, 10, 1, 5, "function", name, name)
-    return Candidate(Place(Doc(doc, 1, f"{doc}.py", 1, 10, 0, "python"), 1, chunk), words=0.0, score=score)
+    return Candidate(ChunkLocation(Doc(doc, 1, f"{doc}.py", 1, 10, 0, "python"), 1, chunk), words=0.0, score=score)
 
 
 def test_among_the_chunks_of_a_file_the_one_that_is_called_so_takes_the_best_score():

@@ -4,19 +4,19 @@ from dataclasses import replace
 import pytest
 
 from cortex.base.types import Cancel, Hit, Mode, Page, Query
-from cortex.engine.search.federated import Located, Place, search_all
+from cortex.engine.search.federated import FederatedHit, SearchTarget, federated_search
 
 
 def make_hit(path: str, relevance: float, *, source: int = 1, score: float = 1.0, text: str = "text") -> Hit:
     return Hit(source, 1, 1, path, 1, 2, text, score, relevance)
 
 
-def make_place(family: str, name: str, *hits: Hit, notes: tuple[str, ...] = (), **more: object) -> Place:
+def make_place(family: str, name: str, *hits: Hit, notes: tuple[str, ...] = (), **more: object) -> SearchTarget:
     def ask(query: Query, cancel: Cancel) -> Page:
         shown = hits[query.offset : query.offset + query.limit]
         return Page(shown, len(hits), Mode.HYBRID, notes, docs=len(hits), chunks=2)
 
-    return Place(family, name, ask, **more)  # type: ignore[arg-type]
+    return SearchTarget(family, name, ask, **more)  # type: ignore[arg-type]
 
 
 CODE = make_place(
@@ -31,12 +31,12 @@ DOCUMENTS = make_place(
 )
 
 
-def found(located: list[Located]) -> list[tuple[str, str, str]]:
+def found(located: list[FederatedHit]) -> list[tuple[str, str, str]]:
     return [(one.family, one.source, one.hit.path) for one in located]
 
 
 def test_hits_of_several_places_are_merged_by_relevance_whatever_their_scores():
-    located, page = search_all([DOCUMENTS, CODE], Query("x"), Cancel())
+    located, page = federated_search([DOCUMENTS, CODE], Query("x"), Cancel())
     assert found(located) == [
         ("code", "project", "a.py"),
         ("kb", "handbook", "guide.md"),
@@ -49,15 +49,17 @@ def test_hits_of_several_places_are_merged_by_relevance_whatever_their_scores():
 def test_a_family_that_may_know_nothing_leaves_room_for_the_next_one():
     sure = make_place("code", "project", *(make_hit(f"{name}.py", 0.8) for name in "abcd"))
     nearly = make_place("team", "records", make_hit("thread", 0.76), make_hit("task", 0.5))
-    assert [one.hit.path for one in search_all([sure, nearly], Query("x"), Cancel())[0]][:4] == [
+    assert [one.hit.path for one in federated_search([sure, nearly], Query("x"), Cancel())[0]][:4] == [
         "a.py",
         "b.py",
         "c.py",
         "d.py",
     ]
-    spread, _ = search_all([sure, nearly], Query("x"), Cancel(), spread=0.03)
+    spread, _ = federated_search([sure, nearly], Query("x"), Cancel(), spread=0.03)
     assert [one.hit.path for one in spread] == ["a.py", "b.py", "thread", "c.py", "d.py", "task"]
-    parts = [search_all([sure, nearly], Query("x", limit=2, offset=at), Cancel(), spread=0.03)[0] for at in (0, 2, 4)]
+    parts = [
+        federated_search([sure, nearly], Query("x", limit=2, offset=at), Cancel(), spread=0.03)[0] for at in (0, 2, 4)
+    ]
     assert [one for part in parts for one in part] == spread
 
 
@@ -68,25 +70,25 @@ def test_a_file_and_its_copies_are_shown_once_in_the_better_place_of_both():
     far = replace(make_hit("far", 0.6), start_line=50, end_line=60)
     hits = (whole_file, make_hit("chunk-c", 0.7), far, make_hit("chunk-a", 0.4))
     chunks = make_place("chunks", "chunks", *hits, copy_of=lambda hit: copied[hit.path])
-    located, page = search_all([code, chunks], Query("x"), Cancel())
+    located, page = federated_search([code, chunks], Query("x"), Cancel())
     assert [(one.hit.path, one.hit.relevance) for one in located] == [
         ("a.py", 0.9), ("b.py", 0.5), ("chunk-c", 0.7), ("far", 0.6), ("b.py", 0.3),
     ]  # fmt: skip
     assert page.total == 5
-    parts = [search_all([code, chunks], Query("x", limit=2, offset=at), Cancel())[0] for at in (0, 2, 4)]
+    parts = [federated_search([code, chunks], Query("x", limit=2, offset=at), Cancel())[0] for at in (0, 2, 4)]
     assert [one for part in parts for one in part] == located
     others = make_place("code", "other", make_hit("z.py", 0.1))
-    assert len(search_all([code, others, chunks], Query("x"), Cancel())[0]) == 8
+    assert len(federated_search([code, others, chunks], Query("x"), Cancel())[0]) == 8
 
 
 def test_the_order_of_the_places_makes_no_difference():
     forth, back = ([CODE, DOCUMENTS], [DOCUMENTS, CODE])
-    assert search_all(forth, Query("x"), Cancel())[0] == search_all(back, Query("x"), Cancel())[0]
+    assert federated_search(forth, Query("x"), Cancel())[0] == federated_search(back, Query("x"), Cancel())[0]
 
 
 def test_pages_of_a_merged_answer_follow_one_another():
-    whole, _ = search_all([CODE, DOCUMENTS], Query("x"), Cancel())
-    parts = [search_all([CODE, DOCUMENTS], Query("x", limit=1, offset=at), Cancel())[0] for at in range(5)]
+    whole, _ = federated_search([CODE, DOCUMENTS], Query("x"), Cancel())
+    parts = [federated_search([CODE, DOCUMENTS], Query("x", limit=1, offset=at), Cancel())[0] for at in range(5)]
     assert [one for part in parts for one in part] == whole
 
 
@@ -100,11 +102,11 @@ def test_turning_pages_meets_every_hit_once_though_a_place_knows_better_ones_fur
             for family, name, count in (("code", "a", 17), ("code", "b", number), ("kb", "c", 30), ("team", "d", 9))
         ]
         total = 56 + number
-        whole = search_all(places, Query("x", limit=total), Cancel(), spread=spread)[0]
+        whole = federated_search(places, Query("x", limit=total), Cancel(), spread=spread)[0]
         met = [
             one
             for at in range(0, total, size)
-            for one in search_all(places, Query("x", limit=size, offset=at), Cancel(), spread=spread)[0]
+            for one in federated_search(places, Query("x", limit=size, offset=at), Cancel(), spread=spread)[0]
         ]
         assert met == whole and len({one.hit.path for one in met}) == total
         for place in places:  # each in the order that its place gave them
@@ -113,11 +115,11 @@ def test_turning_pages_meets_every_hit_once_though_a_place_knows_better_ones_fur
 
 
 def test_text_is_given_out_until_there_is_enough_of_it():
-    located, _ = search_all([CODE, DOCUMENTS], Query("x", characters=5), Cancel())
+    located, _ = federated_search([CODE, DOCUMENTS], Query("x", characters=5), Cancel())
     assert [one.hit.text for one in located] == ["text", "text", "", ""]
 
 
 def test_one_place_answers_as_it_does_alone():
-    located, page = search_all([DOCUMENTS], Query("x", limit=1), Cancel())
+    located, page = federated_search([DOCUMENTS], Query("x", limit=1), Cancel())
     assert found(located) == [("kb", "handbook", "guide.md")]
     assert (len(page.hits), page.total) == (1, 2)

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cortex.base.errors import Cancelled, CortexError
-from cortex.base.types import Cancel, Found, Hit, Mode, Query, Source
+from cortex.base.types import Cancel, Hit, Mode, Query, ScannedFile, Source
 from cortex.engine.search.grep import MAX_HITS, Matches, search_exact
 
 TEXT = "alpha\nbeta needle\ngamma\n" + "filler\n" * 20 + "needle again\n"
@@ -25,7 +25,7 @@ def look(
     seconds: float = 10,
     cancel: Cancel | None = None,
 ) -> Matches:
-    files = [Found(str(p.relative_to(root)), p.stat().st_size, 0) for p in sorted(root.rglob("*")) if p.is_file()]
+    files = [ScannedFile(str(p.relative_to(root)), p.stat().st_size, 0) for p in sorted(root.rglob("*")) if p.is_file()]
     return search_exact(
         Query(query, mode=Mode.EXACT, regex=regex, languages=languages),
         Source(1, "files", "x", str(root)),

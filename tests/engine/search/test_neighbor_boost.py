@@ -13,7 +13,7 @@ from cortex.engine.embedders.hashing import HashingEmbedder
 from cortex.engine.library import Library
 from cortex.engine.search.query_classes import WEIGHTS, Corpus, QueryClass, weights_of
 from cortex.engine.search.query_parser import parse
-from cortex.engine.store import OWN, SHOWN, STAGED, NewMemory, Verdict
+from cortex.engine.store import OWN, SHOWN, STAGED, MemoryVerdict, NewMemory
 from cortex.engine.store.memories.queries import MEMORIES
 from cortex.families.memory.index_text import word
 
@@ -100,7 +100,7 @@ def test_what_may_not_be_found_has_no_say(library):
 
 def test_a_memory_that_is_deleted_or_rejected_has_no_say_any_more(library):
     tell(library, *TALK)
-    verdict = Verdict((OWN, "harbour_3"), MemoryState.REJECTED, None)
+    verdict = MemoryVerdict((OWN, "harbour_3"), MemoryState.REJECTED, None)
     library.store.memories.decide([verdict], word, action="reject", actor="person", reason="")
     library.store.memories.delete([(OWN, "harbour_1")], actor="person")
     library.embedding.catch_up()

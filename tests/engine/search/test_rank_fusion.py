@@ -5,12 +5,14 @@ from cortex.engine.search.features import Candidate
 from cortex.engine.search.query_parser import parse
 from cortex.engine.search.rank_fusion import K, fuse
 from cortex.engine.search.ranker import explain
-from cortex.engine.store import Place
+from cortex.engine.store import ChunkLocation
 
 
 def make_candidate(number: int, *, words: float = 0.0, near: float = 0.0) -> Candidate:
     chunk = Chunk(0, 0, 10, 1, 5, "section", "", "")
-    return Candidate(Place(Doc(number, 1, f"{number}.md", number, 10, 0, "markdown"), number, chunk), words, near=near)
+    return Candidate(
+        ChunkLocation(Doc(number, 1, f"{number}.md", number, 10, 0, "markdown"), number, chunk), words, near=near
+    )
 
 
 def order(candidates: list[Candidate], weight: float = 1.0) -> list[int]:

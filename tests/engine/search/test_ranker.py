@@ -8,7 +8,7 @@ from cortex.base.text import role_of
 from cortex.base.types import Chunk, Doc
 from cortex.engine.search.query_parser import parse
 from cortex.engine.search.ranker import DAY_NS, PHRASE_DEPTH, Candidate, explain, rank, why
-from cortex.engine.store import Place
+from cortex.engine.store import ChunkLocation
 
 ids = iter(range(1, 100_000))
 
@@ -18,11 +18,11 @@ def make_candidate(
 ) -> Candidate:
     chunk = Chunk(0, 0, 10, line, line + 5, "function", "take", "Lease.take")
     number = next(ids)
-    place = Place(Doc(doc or number, 1, file, number, 10, mtime_ns, "python", role_of(file)), number, chunk)
+    place = ChunkLocation(Doc(doc or number, 1, file, number, 10, mtime_ns, "python", role_of(file)), number, chunk)
     return Candidate(place, words, **more)  # type: ignore[arg-type]
 
 
-def no_words(place: Place) -> list[str]:
+def no_words(place: ChunkLocation) -> list[str]:
     return []
 
 
@@ -82,7 +82,7 @@ def test_the_words_of_a_message_in_their_order_come_first():
 
 
 def test_phrases_are_looked_for_in_the_best_candidates_only():
-    seen: list[Place] = []
+    seen: list[ChunkLocation] = []
     candidates = [make_candidate(f"{number}.py", words=number / 300) for number in range(200)]
     rank(candidates, parse('"no such user"'), lambda place: seen.append(place) or [], {})
     assert len(seen) == PHRASE_DEPTH
@@ -90,7 +90,7 @@ def test_phrases_are_looked_for_in_the_best_candidates_only():
 
 
 def test_where_there_is_no_phrase_no_text_is_read():
-    def never(place: Place) -> list[str]:
+    def never(place: ChunkLocation) -> list[str]:
         raise AssertionError(place)
 
     assert rank([make_candidate("a.py")], parse("take the lease"), never, {})

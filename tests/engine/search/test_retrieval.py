@@ -8,7 +8,7 @@ from cortex.engine.engine import Engine
 from cortex.engine.search.features import Candidate
 from cortex.engine.search.query_parser import parse
 from cortex.engine.search.retrieval import find_by_words, masses_of
-from cortex.engine.store import Narrow, Store
+from cortex.engine.store import SearchFilter, Store
 
 
 def make_function(name: str, lines: int) -> str:
@@ -48,7 +48,7 @@ def find(store: tuple[Store, int]) -> Find:
 
     def ask(text: str, **more: object) -> list[Candidate]:
         parsed, words = parse(text), opened.indexes.words()
-        narrow = Narrow((source,), **more)  # type: ignore[arg-type]
+        narrow = SearchFilter((source,), **more)  # type: ignore[arg-type]
         with opened.reading():
             return list(find_by_words(opened, words, narrow, parsed, masses_of(words, parsed)).values())
 
@@ -159,8 +159,8 @@ def test_without_a_word_index_names_and_places_are_found(store: tuple[Store, int
     opened, source = store
     assert masses_of(None, parse("first")) == {}
     for way in ("definition", "beginning", "joined", "place"):
-        assert find_by_words(opened, None, Narrow((source,)), parse(QUERIES[way]), {}), way
-    assert find_by_words(opened, None, Narrow((source,)), parse("of"), {}) == {}
+        assert find_by_words(opened, None, SearchFilter((source,)), parse(QUERIES[way]), {}), way
+    assert find_by_words(opened, None, SearchFilter((source,)), parse("of"), {}) == {}
 
 
 def test_a_rare_word_is_worth_more_than_a_common_one(store: tuple[Store, int]):
@@ -173,6 +173,6 @@ def test_words_that_are_worth_nothing_when_rounded_still_find_their_places(store
     opened, source = store
     words, parsed = opened.indexes.words(), replace(parse("json"), weights={"json": 1e-9})
     with opened.reading():
-        found = find_by_words(opened, words, Narrow((source,)), parsed, masses_of(words, parsed))
+        found = find_by_words(opened, words, SearchFilter((source,)), parsed, masses_of(words, parsed))
     assert "docs/json.md" in {one.place.doc.path for one in found.values()}
     assert not any(one.words for one in found.values())

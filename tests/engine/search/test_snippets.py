@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from cortex.base.types import Chunk, Doc
 from cortex.engine.search.features import Candidate
-from cortex.engine.search.snippets import MERGED_LINES, Group, cut_snippet, merge, opening_of
-from cortex.engine.store import Place
+from cortex.engine.search.snippets import MERGED_LINES, SnippetGroup, cut_snippet, merge, opening_of
+from cortex.engine.store import ChunkLocation
 
 MARK = re.compile(r"… \d+:")  # a line that says where the text goes on
 
@@ -28,10 +28,10 @@ def take(self, name: str) -> bool:
 
 def make_candidate(start: int, end: int, doc: int = 1) -> Candidate:
     doc_ = Doc(doc, 1, f"{doc}.py", doc, 10, 0, "python", "")
-    return Candidate(Place(doc_, start, Chunk(start, 0, 10, start, end, "function")), 0.5)
+    return Candidate(ChunkLocation(doc_, start, Chunk(start, 0, 10, start, end, "function")), 0.5)
 
 
-def ranges(groups: list[Group]) -> list[tuple[int, int, int]]:
+def ranges(groups: list[SnippetGroup]) -> list[tuple[int, int, int]]:
     return [(group.best.place.doc.id, group.start_line, group.end_line) for group in groups]
 
 

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cortex.base.errors import Cancelled
-from cortex.base.types import Cancel, Refused, Scan
+from cortex.base.types import Cancel, Scan, UnreadableFile
 from cortex.engine.sources import git as git_module
 from cortex.engine.sources.scanner import Rules, explain, read_bytes, scan, scan_paths
 from cortex.engine.sources.secret_filenames import READ, is_secret
@@ -450,12 +450,12 @@ def test_explain_says_why(root: Path) -> None:
 def test_bytes_are_read_up_to_the_limit(tmp_path: Path) -> None:
     write(tmp_path, "a/b.py", text="abc")
     assert read_bytes(tmp_path, "a/b.py", 3) == b"abc"
-    assert read_bytes(tmp_path, "a/b.py", 2) == Refused("too large")
-    assert read_bytes(tmp_path, "a/none.py", 3) == Refused("vanished")
-    assert read_bytes(tmp_path, "none/b.py", 3) == Refused("vanished")
-    assert read_bytes(tmp_path, "a", 3) == Refused("not a regular file")
+    assert read_bytes(tmp_path, "a/b.py", 2) == UnreadableFile("too large")
+    assert read_bytes(tmp_path, "a/none.py", 3) == UnreadableFile("vanished")
+    assert read_bytes(tmp_path, "none/b.py", 3) == UnreadableFile("vanished")
+    assert read_bytes(tmp_path, "a", 3) == UnreadableFile("not a regular file")
     for path in ("../x", "/etc/passwd", "a/../a/b.py", "a//b.py", "", "a\0b"):
-        assert read_bytes(tmp_path / "a", path, 3) == Refused("outside the root")
+        assert read_bytes(tmp_path / "a", path, 3) == UnreadableFile("outside the root")
 
 
 @pytest.mark.skipif(os.name == "nt", reason="makes links and pipes")
@@ -467,18 +467,18 @@ def test_bytes_are_never_read_through_a_link_a_pipe_or_a_device(tmp_path: Path) 
     (root / "link.py").symlink_to(tmp_path / "outside" / "s.py")
     os.mkfifo(root / "pipe")
     (root / "null").symlink_to("/dev/zero")
-    assert read_bytes(root, "link.py", 100) == Refused("symlink")
-    assert isinstance(read_bytes(root, "folder/s.py", 100), Refused)
-    assert read_bytes(root, "pipe", 100) == Refused("not a regular file")
-    assert read_bytes(root, "null", 100) == Refused("symlink")
-    assert read_bytes(Path("/dev"), "zero", 100) == Refused("not a regular file")
+    assert read_bytes(root, "link.py", 100) == UnreadableFile("symlink")
+    assert isinstance(read_bytes(root, "folder/s.py", 100), UnreadableFile)
+    assert read_bytes(root, "pipe", 100) == UnreadableFile("not a regular file")
+    assert read_bytes(root, "null", 100) == UnreadableFile("symlink")
+    assert read_bytes(Path("/dev"), "zero", 100) == UnreadableFile("not a regular file")
 
 
 @pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="permissions don't bind root")
 def test_a_file_without_permission_is_unreadable(tmp_path: Path) -> None:
     write(tmp_path, "a.py")
     (tmp_path / "a.py").chmod(0)
-    assert read_bytes(tmp_path, "a.py", 100) == Refused("unreadable")
+    assert read_bytes(tmp_path, "a.py", 100) == UnreadableFile("unreadable")
 
 
 def test_git_tells_which_files_changed_lately_newest_first(tmp_path: Path) -> None:

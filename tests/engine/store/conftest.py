@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from cortex.base.text import hash_bytes
-from cortex.base.types import Found, Source
+from cortex.base.types import ScannedFile, Source
 from cortex.engine import chunkers
-from cortex.engine.store import Change, Store
+from cortex.engine.store import ContentChange, Store
 from cortex.engine.store.records.ledger import Ledger, open_ledger
 
 
@@ -27,15 +27,17 @@ class Folder:
         return self.write_all({name.replace("_", "."): text for name, text in texts.items()})
 
     def write_all(self, texts: dict[str, str]) -> int:
-        return self.store.truth.apply(self.source.id, Change(cuts=[_cut(path, text) for path, text in texts.items()]))
+        return self.store.truth.apply(
+            self.source.id, ContentChange(cuts=[_cut(path, text) for path, text in texts.items()])
+        )
 
     def remove(self, *paths: str) -> int:
-        return self.store.truth.apply(self.source.id, Change(removed=list(paths)))
+        return self.store.truth.apply(self.source.id, ContentChange(removed=list(paths)))
 
     def link(self, path: str, like: str) -> int:
         """Give the content of one path to another."""
         blob = self.store.truth.known(self.source.id)[like].blob
-        return self.store.truth.apply(self.source.id, Change(links=[(Found(path, 1, 1), blob)]))
+        return self.store.truth.apply(self.source.id, ContentChange(links=[(ScannedFile(path, 1, 1), blob)]))
 
     def catch_up(self) -> None:
         self.store.indexes.catch_up()
@@ -55,7 +57,7 @@ class Folder:
 def _cut(path: str, text: str):
     language = chunkers.language_of(path, text)
     raw = text.encode("utf-8")
-    return Found(path, len(raw), 1), hash_bytes(language.encode(), raw), chunkers.cut(text, path, language)
+    return ScannedFile(path, len(raw), 1), hash_bytes(language.encode(), raw), chunkers.cut(text, path, language)
 
 
 @pytest.fixture

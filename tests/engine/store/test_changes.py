@@ -27,13 +27,13 @@ from cortex.base.record_model import (
     Notification,
     Observation,
     Record,
+    RecordFilter,
     Subcortex,
     Task,
     Thread,
-    Wanted,
 )
 from cortex.base.visibility import Viewer, scope_of, sees
-from cortex.engine.store import Step, Store, schema
+from cortex.engine.store import RecordTransaction, Store, schema
 from cortex.engine.store.records.ledger import Ledger
 from cortex.engine.store.records.writer import ATTEMPTS
 from cortex.families.team.ids import new_id
@@ -44,7 +44,7 @@ DEADLINE = 30.0
 keys = count()
 
 
-def do(ledger: Ledger | Store, work: Callable[[Step], object], **more: Any) -> str:
+def do(ledger: Ledger | Store, work: Callable[[RecordTransaction], object], **more: Any) -> str:
     common: dict[str, Any] = {"actor": PERSON, "action": "write", "payload": "", "wording": lambda record, get: None}
     return ledger.records.perform(
         lambda step: str(work(step) or ""), **{**common, "key": f"k{next(keys)}", **more}
@@ -58,7 +58,7 @@ def make(ledger: Ledger | Store, body: Body, **more: Any) -> Record[Any]:
 
 
 def change(ledger: Ledger | Store, number: str, **fields: object) -> Record[Any]:
-    def work(step: Step) -> None:
+    def work(step: RecordTransaction) -> None:
         record = step.get(number)
         assert record is not None
         step.put(replace(record, body=replace(record.body, **fields)))
@@ -120,7 +120,7 @@ def test_a_slow_writer_holds_up_those_behind_it_and_who_follows_misses_nothing(
     other = open_one(ledger_url)
     wrote, go_on = threading.Event(), threading.Event()
 
-    def slow(step: Step) -> None:
+    def slow(step: RecordTransaction) -> None:
         step.make(new_id(Task), Task("slow"))
         wrote.set()
         assert go_on.wait(DEADLINE)
@@ -190,7 +190,7 @@ def test_scopes_are_what_the_rule_says_whatever_moves(ledger: Ledger) -> None:
         make(ledger, Observation(f"p{number}", task=task))
 
     def get(ref: str) -> Record[Any] | None:
-        by_slug = ledger.recorded.select(Wanted(kinds=("subcortex",), refs=(("slug", ref),)))
+        by_slug = ledger.recorded.select(RecordFilter(kinds=("subcortex",), refs=(("slug", ref),)))
         return ledger.recorded.one(ref) or (by_slug[0] if by_slug else None)
 
     for _ in range(8):
@@ -210,7 +210,7 @@ def test_scopes_are_what_the_rule_says_whatever_moves(ledger: Ledger) -> None:
 def test_what_goes_in_a_circle_is_filed_nowhere_and_seen_by_nobody(ledger: Ledger) -> None:
     first, second = new_id(Link), new_id(Link)
 
-    def work(step: Step) -> None:
+    def work(step: RecordTransaction) -> None:
         step.make(first, Link(second, "supports", first))
         step.make(second, Link(first, "supports", second))
 
@@ -256,23 +256,23 @@ def is_public(record: Record[Any], get: Callable[[str], Record[Any] | None]) -> 
 
 
 def test_a_step_shows_what_may_be_seen_and_goes_on_until_there_is_enough_of_it(ledger: Ledger) -> None:
-    def fill(step: Step) -> None:
+    def fill(step: RecordTransaction) -> None:
         for number in range(90):
             hidden = SENSITIVE if number % 45 else "normal"
             step.make(new_id(Task), Task(f"{number}", sensitivity=hidden))
 
     do(ledger, fill)
-    hidden = ledger.recorded.select(Wanted(sensitivity=SENSITIVE), 1)[0]
+    hidden = ledger.recorded.select(RecordFilter(sensitivity=SENSITIVE), 1)[0]
     told = make(ledger, Notification("mention", "lena", hidden.id, "t", "r", sensitivity=SENSITIVE))
 
-    def work(step: Step) -> None:
+    def work(step: RecordTransaction) -> None:
         assert step.get(hidden.id) is None and step.get(told.id) is None
         with step.unconfined():
             assert step.get(told.id) == told
-        assert [one.body.title for one in step.select(Wanted(kinds=("task",)), 2)] == ["45", "0"]
-        assert [one.body.title for one in step.select(Wanted(kinds=("task",)), 1)] == ["45"]
+        assert [one.body.title for one in step.select(RecordFilter(kinds=("task",)), 2)] == ["45", "0"]
+        assert [one.body.title for one in step.select(RecordFilter(kinds=("task",)), 1)] == ["45"]
         assert [one.body.title for one in step.starting("task_", 5)] == ["0", "45"]
-        assert step.select(Wanted(kinds=("task",), sensitivity=SENSITIVE)) == []
+        assert step.select(RecordFilter(kinds=("task",), sensitivity=SENSITIVE)) == []
 
     do(ledger, work, sees=is_public)
 
@@ -287,14 +287,14 @@ def test_a_guard_is_asked_before_each_write_and_sees_everything(ledger: Ledger) 
         if after.body.title == "three":
             raise InputError("RIGHTS_MISSING", "no")
 
-    def work(step: Step) -> None:
+    def work(step: RecordTransaction) -> None:
         made = step.make(new_id(Task), Task("one"))
         made = step.put(replace(made, body=Task("two")))
         step.put(replace(made, body=Task("three")))
 
     error = refused(lambda: do(ledger, work, sees=is_public, guard=guard))
     assert error.code == "RIGHTS_MISSING" and asked == [("", "one"), ("one", "two"), ("two", "three")]
-    assert ledger.recorded.count(Wanted(kinds=("task",))) == 0
+    assert ledger.recorded.count(RecordFilter(kinds=("task",))) == 0
 
 
 def test_what_follows_from_a_write_reaches_what_its_writer_can_t_see(ledger: Ledger) -> None:
@@ -309,7 +309,7 @@ def test_what_follows_from_a_write_reaches_what_its_writer_can_t_see(ledger: Led
     def guard(before: Record[Any] | None, after: Record[Any], get: Callable[[str], Record[Any] | None]) -> None:
         assert is_seen(after, get)
 
-    def work(step: Step) -> None:
+    def work(step: RecordTransaction) -> None:
         assert step.get(hidden.id) is None
         body = replace(thread.body, subcortex=topic.id, sensitivity=SENSITIVE)
         follow(step, thread.body, step.put(replace(thread, body=body)))
@@ -349,7 +349,7 @@ def test_a_step_that_met_another_one_is_done_again_some_times(
         raw.execute(TROUBLE.format(times=times))  # type: ignore[arg-type]
     runs: list[int] = []
 
-    def work(step: Step) -> None:
+    def work(step: RecordTransaction) -> None:
         runs.append(1)
         step.make(new_id(Task), Task("once"))
 
@@ -359,7 +359,7 @@ def test_a_step_that_met_another_one_is_done_again_some_times(
         error = refused(lambda: do(ledger, work))
         assert error.code == "STORE_LOCKED" and error.retryable
     assert len(runs) == ATTEMPTS
-    assert [one.body.title for one in ledger.recorded.select(Wanted())] == (["once"] if times < ATTEMPTS else [])
+    assert [one.body.title for one in ledger.recorded.select(RecordFilter())] == (["once"] if times < ATTEMPTS else [])
     assert ledger.recorded.last_change() == (times < ATTEMPTS) == len(ledger.recorded.deeds())
 
 
@@ -383,7 +383,7 @@ def test_a_step_that_the_database_ends_to_solve_a_deadlock_is_done_again(
 
         waiting = []
 
-        def work(step: Step) -> None:
+        def work(step: RecordTransaction) -> None:
             if not crossed.is_set():  # the counter's row is ours by now
                 crossed.set()
                 waiting.append(threads.submit(cross))
@@ -394,7 +394,7 @@ def test_a_step_that_the_database_ends_to_solve_a_deadlock_is_done_again(
 
         do(ledger, work)
         waiting[0].result(DEADLINE)
-    assert [one.body.title for one in ledger.recorded.select(Wanted())] == ["once"]
+    assert [one.body.title for one in ledger.recorded.select(RecordFilter())] == ["once"]
 
 
 def test_a_usual_isolation_that_is_stricter_fails_no_writer(database: str, open_one: Callable[[str], Ledger]) -> None:

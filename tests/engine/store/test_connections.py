@@ -17,7 +17,7 @@ from cortex.base.errors import CortexError, FileError, StoreError
 from cortex.base.paths import ensure_store_dir
 from cortex.engine.store import Store, move_aside, set_aside
 from cortex.engine.store import connections as connect
-from cortex.engine.store.operation_log import Log
+from cortex.engine.store.operation_log import OperationLog
 
 DEADLINE = 20.0
 posix = pytest.mark.skipif(os.name == "nt", reason="Windows has other rights and keeps files that are open")
@@ -112,7 +112,7 @@ def test_what_is_set_aside_is_complete_and_nothing_of_it_stays(tmp_path):
     kept = set_aside(tmp_path / ".cortex")
     assert list((tmp_path / ".cortex").glob("cortex.db*")) == list((tmp_path / ".cortex").glob(f"{kept.name}*"))
     connections = connect.Connections(kept)
-    assert Log(connections).recent()[0].detail == {"kept": True}
+    assert OperationLog(connections).recent()[0].detail == {"kept": True}
     connections.close()
 
 

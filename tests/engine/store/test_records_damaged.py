@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cortex.base.record_model import Actor, Observation, Thread, Wanted
+from cortex.base.record_model import Actor, Observation, RecordFilter, Thread
 from cortex.engine.store import Store
 from cortex.families.team.ids import new_id
 
@@ -40,7 +40,7 @@ def test_what_can_not_be_read_is_left_out_and_named(tmp_path: Path, caplog: pyte
         connection.execute("UPDATE records SET body = ? WHERE id = ?", (damage, ids[2]))
     with closing(Store(tmp_path)) as store:
         lookup = store.recorded
-        wanted = Wanted(kinds=("thread",), refs=(("tag", "red"),))
+        wanted = RecordFilter(kinds=("thread",), refs=(("tag", "red"),))
         assert [one.id for one in lookup.select(wanted)] == [ids[3], ids[1], ids[0]]
         assert [one.id for one in lookup.select(wanted, 2)] == [ids[3], ids[1]]  # as many as were asked for
         assert lookup.one(ids[2]) is None and lookup.get(ids).keys() == {ids[0], ids[1], ids[3]}
@@ -62,4 +62,4 @@ def test_a_record_of_a_kind_that_nobody_knows_is_left_out(tmp_path: Path):
     with closing(sqlite3.connect(tmp_path / "cortex.db")) as connection, connection:
         connection.execute("UPDATE records SET kind = 'wizard'")
     with closing(Store(tmp_path)) as store:
-        assert store.recorded.one(number) is None and store.recorded.select(Wanted()) == []
+        assert store.recorded.one(number) is None and store.recorded.select(RecordFilter()) == []

@@ -30,17 +30,17 @@ from cortex.base.record_model import (
     Notification,
     Observation,
     Record,
+    RecordFilter,
     Subcortex,
     Task,
     Thread,
-    Wanted,
     refs_of,
 )
 from cortex.base.text import hash_bytes
 from cortex.base.visibility import UNFILED, Get, Viewer, scope_of, sees
 from cortex.engine import chunkers
-from cortex.engine.store import Step, Store, Worded
-from cortex.engine.store.partitions import Shelf, shelf_of
+from cortex.engine.store import IndexedText, RecordTransaction, Store
+from cortex.engine.store.partitions import RecordPartition, shelf_of
 from cortex.families.team.ids import fresh_key, new_id
 
 PERSON = Actor("ada", 4)
@@ -61,16 +61,16 @@ ROLES = (
 )
 
 
-def word(record: Record[Any], get: object) -> Worded | None:
+def word(record: Record[Any], get: object) -> IndexedText | None:
     if record.kind not in FOUND_KINDS:
         return None
     text = f"# {record.body.title}\n{record.id}\n"
     cut = chunkers.cut(text, "a.md", "markdown", 500, 0)
-    return Worded(hash_bytes(text.encode()), cut, record.body.sensitivity != SENSITIVE)
+    return IndexedText(hash_bytes(text.encode()), cut, record.body.sensitivity != SENSITIVE)
 
 
-def write(store: Store, work: Callable[[Step], object]) -> None:
-    def wrapped(step: Step) -> str:
+def write(store: Store, work: Callable[[RecordTransaction], object]) -> None:
+    def wrapped(step: RecordTransaction) -> str:
         work(step)
         return ""
 
@@ -84,7 +84,7 @@ def make(store: Store, *bodies: Body, author: str = "ada") -> list[Record[Any]]:
 
 
 def change(store: Store, record: Record[Any], **parts: object) -> None:
-    def work(step: Step) -> None:
+    def work(step: RecordTransaction) -> None:
         kept = step.get(record.id)
         assert kept is not None
         step.put(replace(kept, body=replace(kept.body, **parts)))
@@ -96,7 +96,7 @@ def get_of(store: Store) -> Get:
     def get(ref: str) -> Record[Any] | None:
         if "_" in ref:
             return store.recorded.one(ref)
-        return next(iter(store.recorded.select(Wanted(kinds=("subcortex",), refs=(("slug", ref),)))), None)
+        return next(iter(store.recorded.select(RecordFilter(kinds=("subcortex",), refs=(("slug", ref),)))), None)
 
     return get
 
@@ -221,7 +221,7 @@ def assert_shows(store: Store, confined: Store, viewer: Viewer) -> None:
         assert {deed.record for deed in look.deeds(limit=1_000)} == seen.keys()
         for kind in KINDS:
             ids = {number for number, one in seen.items() if one.kind == kind}
-            wanted = Wanted(kinds=(kind,))
+            wanted = RecordFilter(kinds=(kind,))
             assert {one.id for one in look.select(wanted, 1_000)} == ids
             assert look.count(wanted) == len(ids)
         for role in ROLES:
@@ -235,8 +235,8 @@ def assert_shows(store: Store, confined: Store, viewer: Viewer) -> None:
         assert {one.id for one in look.links(targets)} == {number for number, one in seen.items() if one.kind == "link"}
         found = {number for number, one in seen.items() if one.kind in FOUND_KINDS}
         assert {one.id for one in look.by_docs(list(docs)).values()} == found
-        assert {one.id for one in look.briefs(list(docs), Wanted()).values()} == found
-        sources, narrowed = look.narrow(Wanted(kinds=FOUND_KINDS, since=1), 1_000)
+        assert {one.id for one in look.briefs(list(docs), RecordFilter()).values()} == found
+        sources, narrowed = look.narrow(RecordFilter(kinds=FOUND_KINDS, since=1), 1_000)
         shelves = {shelf_of(one.name) for one in look.sources(FOUND_KINDS)}
         assert narrowed == {doc for doc, path in docs.items() if path in found}
         assert {shelf_of(one.name) for one in sources} <= shelves
@@ -245,7 +245,9 @@ def assert_shows(store: Store, confined: Store, viewer: Viewer) -> None:
         for hidden in targets:
             assert hidden in seen or not look.versions(hidden)
     holding = {
-        Shelf(one.kind, one.body.sensitivity != SENSITIVE, scope_of(one, get), one.body.sensitivity == SENSITIVE)
+        RecordPartition(
+            one.kind, one.body.sensitivity != SENSITIVE, scope_of(one, get), one.body.sensitivity == SENSITIVE
+        )
         for one in all_of_them
         if one.kind in FOUND_KINDS
     }
@@ -280,11 +282,11 @@ def test_nobody_sees_nothing(pair):
     look = confined.recorded
     assert look.one(thread.id) is None
     assert not look.has()
-    assert look.select(Wanted()) == look.changes(0, 10) == look.deeds() == look.sources(FOUND_KINDS) == []
+    assert look.select(RecordFilter()) == look.changes(0, 10) == look.deeds() == look.sources(FOUND_KINDS) == []
     assert look.versions(thread.id) == {}
-    assert look.count(Wanted()) == 0
+    assert look.count(RecordFilter()) == 0
     assert look.targets("type") == frozenset()
-    assert look.narrow(Wanted(kinds=FOUND_KINDS), 100) == ([], frozenset())
+    assert look.narrow(RecordFilter(kinds=FOUND_KINDS), 100) == ([], frozenset())
     assert confined.folders.all() == []
 
 
@@ -296,12 +298,15 @@ def test_a_connection_forgets_who_had_it_before(pair):
     one = Viewer("bob", 2, False, frozenset({topic.id}))
     for _ in range(3):
         with confined.viewed_by(both):
-            assert {each.id for each in confined.recorded.select(Wanted(kinds=("thread",)))} == {open_one.id, secret.id}
-            assert len(confined.recorded.narrow(Wanted(kinds=("thread",), since=1), 100)[0]) == 2
+            assert {each.id for each in confined.recorded.select(RecordFilter(kinds=("thread",)))} == {
+                open_one.id,
+                secret.id,
+            }
+            assert len(confined.recorded.narrow(RecordFilter(kinds=("thread",), since=1), 100)[0]) == 2
         with confined.viewed_by(one):
-            assert [each.id for each in confined.recorded.select(Wanted(kinds=("thread",)))] == [open_one.id]
-            assert len(confined.recorded.narrow(Wanted(kinds=("thread",), since=1), 100)[0]) == 1
-        assert confined.recorded.select(Wanted(kinds=("thread",))) == []
+            assert [each.id for each in confined.recorded.select(RecordFilter(kinds=("thread",)))] == [open_one.id]
+            assert len(confined.recorded.narrow(RecordFilter(kinds=("thread",), since=1), 100)[0]) == 1
+        assert confined.recorded.select(RecordFilter(kinds=("thread",))) == []
     assert len(confined._connections._idle) == 1
 
 
@@ -318,8 +323,8 @@ def test_threads_see_each_what_is_theirs(pair):
         for _ in range(30):
             with confined.viewed_by(viewer), confined.reading():
                 together.wait()
-                found |= {one.body.subcortex for one in confined.recorded.select(Wanted(kinds=("thread",)))}
-                assert confined.recorded.count(Wanted(kinds=("thread",))) == 5
+                found |= {one.body.subcortex for one in confined.recorded.select(RecordFilter(kinds=("thread",)))}
+                assert confined.recorded.count(RecordFilter(kinds=("thread",))) == 5
             assert confined.viewer is None
         return found
 
@@ -380,7 +385,7 @@ def test_nothing_can_be_written_through_it(pair):
             ):
                 with pytest.raises(sqlite3.DatabaseError, match=r"not authorized|readonly"):
                     connection.execute(statement)
-    assert store.recorded.count(Wanted()) == 1
+    assert store.recorded.count(RecordFilter()) == 1
 
 
 def test_a_store_that_was_written_without_shelves_can_be_confined(tmp_path):
@@ -421,7 +426,7 @@ def test_questions_are_answered_by_the_same_indexes(pair):
     st.sampled_from(sorted(KINDS)), st.booleans(), st.one_of(st.none(), st.text("ab_!%@21", max_size=9)), st.booleans()
 )
 def test_the_name_of_a_shelf_says_what_it_is(kind, meaning, scope, sensitive):
-    shelf = Shelf(kind, meaning, scope, sensitive and scope is not None)
+    shelf = RecordPartition(kind, meaning, scope, sensitive and scope is not None)
     assert shelf_of(shelf.name) == shelf
 
 
@@ -431,11 +436,11 @@ def test_sql_reads_the_names_of_shelves_alike(scope, sensitive):
 
     with closing(sqlite3.connect(":memory:")) as connection:
         ask = f"SELECT {SHELF_SCOPE}, {SHELF_SENSITIVE} FROM (SELECT ? AS name)"
-        name = Shelf("thread", False, scope, sensitive).name
+        name = RecordPartition("thread", False, scope, sensitive).name
         assert connection.execute(ask, (name,)).fetchone() == (scope, sensitive)
 
 
 def test_names_without_a_scope_are_as_they_were():
-    assert [Shelf("thread").name, Shelf("thread", False).name] == ["thread", "thread!"]
-    assert Shelf("thread", False, "subcortex_X", True).name == "thread!@subcortex_X!"
-    assert Shelf("thread", True, "").name == "thread@"
+    assert [RecordPartition("thread").name, RecordPartition("thread", False).name] == ["thread", "thread!"]
+    assert RecordPartition("thread", False, "subcortex_X", True).name == "thread!@subcortex_X!"
+    assert RecordPartition("thread", True, "").name == "thread@"

@@ -8,8 +8,8 @@ from itertools import count
 import pytest
 
 from cortex.base.errors import InputError
-from cortex.base.record_model import Actor, Observation, Wanted
-from cortex.engine.store import Step
+from cortex.base.record_model import Actor, Observation, RecordFilter
+from cortex.engine.store import RecordTransaction
 from cortex.engine.store.records.ledger import Ledger
 from cortex.families.team.ids import new_id
 
@@ -17,7 +17,7 @@ KEYS = count()
 
 
 def write(ledger: Ledger, title: str, *, fail: bool = False) -> str:
-    def work(step: Step) -> str:
+    def work(step: RecordTransaction) -> str:
         made = step.make(new_id(Observation), Observation(title))
         if fail:
             raise InputError("RECORD_INVALID", "it isn't taken")
@@ -30,7 +30,7 @@ def write(ledger: Ledger, title: str, *, fail: bool = False) -> str:
 
 
 def titles(ledger: Ledger) -> list[str]:
-    return sorted(one.body.title for one in ledger.recorded.select(Wanted(kinds=("observation",))))
+    return sorted(one.body.title for one in ledger.recorded.select(RecordFilter(kinds=("observation",))))
 
 
 def test_what_is_written_together_is_seen_by_others_when_all_of_it_is_there(

@@ -4,13 +4,13 @@ import ctypes
 import os
 import sys
 
-from cortex.base.types import Chunk, Cut, Refused
+from cortex.base.types import Chunk, Cut, UnreadableFile
 from cortex.engine.worker import child
 
 
 def misbehave(
     path: str, raw: bytes, target_tokens: int, overlap_tokens: int, documents: bool, redacted: bool
-) -> Cut | Refused:
+) -> Cut | UnreadableFile:
     if "dies" in path:
         os._exit(3)
     if "crashes" in path:

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from cortex.base.types import Cancel, Cut, Refused
+from cortex.base.types import Cancel, Cut, UnreadableFile
 from cortex.engine.worker import Pool
 from cortex.engine.worker import pool as pool_module
 
@@ -30,19 +30,19 @@ def files_with(*troubles: str, count: int = 60) -> list[tuple[int, str, bytes]]:
     return [(key, name, f"text of {name}".encode()) for key, name in enumerate(names)]
 
 
-def run(pool: Pool, files: list[tuple[int, str, bytes]]) -> dict[int, Cut | Refused]:
+def run(pool: Pool, files: list[tuple[int, str, bytes]]) -> dict[int, Cut | UnreadableFile]:
     answers = list(pool.cut_all(files, 250, 0, Cancel()))
     assert len(answers) == len(files)
     return dict(answers)
 
 
-def refused(files: list[tuple[int, str, bytes]], answers: dict[int, Cut | Refused]) -> dict[str, str]:
+def refused(files: list[tuple[int, str, bytes]], answers: dict[int, Cut | UnreadableFile]) -> dict[str, str]:
     assert set(answers) == {key for key, _, _ in files}
     for key, _, raw in files:
         answer = answers[key]
-        assert isinstance(answer, Refused) or answer.text == raw.decode()
+        assert isinstance(answer, UnreadableFile) or answer.text == raw.decode()
     paths = {key: path for key, path, _ in files}
-    return {paths[key]: answer.reason for key, answer in answers.items() if isinstance(answer, Refused)}
+    return {paths[key]: answer.reason for key, answer in answers.items() if isinstance(answer, UnreadableFile)}
 
 
 def children_of(pid: int) -> list[psutil.Process]:

@@ -4,7 +4,7 @@ import pytest
 
 from cortex.base.settings import load
 from cortex.families.chunkfiles import watcher
-from cortex.families.chunkfiles.index import Shelf
+from cortex.families.chunkfiles.index import ChunkIndex
 from engine.embedders.stub import Stub
 
 
@@ -50,7 +50,7 @@ def opened(folder, settings):
     shelves = []
 
     def open_one(watch=True, root=None, **variables):
-        shelf = Shelf(folder, settings(root, **variables), watch=watch)
+        shelf = ChunkIndex(folder, settings(root, **variables), watch=watch)
         shelves.append(shelf)
         shelf.start()
         return shelf

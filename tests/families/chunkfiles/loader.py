@@ -7,14 +7,14 @@ import time
 from pathlib import Path
 
 from cortex.base.settings import load
-from cortex.families.chunkfiles.index import Shelf, Wanted
+from cortex.families.chunkfiles.index import ChunkIndex, ChunkQuery
 
 
 def main() -> None:
     variables = dict(given.split("=", 1) for given in sys.argv[3:])
-    shelf = Shelf(Path(sys.argv[1]), load(None, environment={"CORTEX_HOME": sys.argv[2], **variables}))
+    shelf = ChunkIndex(Path(sys.argv[1]), load(None, environment={"CORTEX_HOME": sys.argv[2], **variables}))
     shelf.start()
-    shelf.search(Wanted("anything"))
+    shelf.search(ChunkQuery("anything"))
     print(shelf.state().generation, flush=True)
     time.sleep(600)
 

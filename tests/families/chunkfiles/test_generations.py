@@ -12,7 +12,7 @@ import pytest
 
 from cortex.engine.store import Store
 from cortex.families.chunkfiles import generations
-from cortex.families.chunkfiles.index import Wanted
+from cortex.families.chunkfiles.index import ChunkQuery
 from families.chunkfiles.chunkmaking import ids, make_chunk, write_chunks
 
 LOADER = Path(__file__).with_name("loader.py")
@@ -52,7 +52,7 @@ def test_a_generation_of_a_killed_process_is_taken_over(folder, home, place, ope
         shelf = opened()
         wait_until_loaded(shelf, until, 1)
         assert shelf.state().generation == generation
-        assert ids(shelf.search(Wanted("apple"))) == ["a"]
+        assert ids(shelf.search(ChunkQuery("apple"))) == ["a"]
         assert numbers(place) == [generation]
 
 
@@ -66,7 +66,7 @@ def test_what_changed_while_nobody_watched_is_taken_up(folder, opened, until):
     write_chunks(folder / "c.json", make_chunk("c", "quince"), make_chunk("d", "plum"))
     shelf = opened()
     wait_until_loaded(shelf, until, 3)
-    assert (ids(shelf.search(Wanted("quince"))), ids(shelf.search(Wanted("pear")))) == (["c"], [])
+    assert (ids(shelf.search(ChunkQuery("quince"))), ids(shelf.search(ChunkQuery("pear")))) == (["c"], [])
 
 
 def test_a_generation_of_a_living_process_is_copied_and_left_alone(folder, home, place, opened, until):
@@ -77,7 +77,7 @@ def test_a_generation_of_a_living_process_is_copied_and_left_alone(folder, home,
         assert shelf.state().generation == generation + 1
         assert process.poll() is None
         assert numbers(place) == [generation + 1, generation]
-        assert ids(shelf.search(Wanted("apple"))) == ["a"]
+        assert ids(shelf.search(ChunkQuery("apple"))) == ["a"]
 
 
 def test_only_the_current_generation_stays(folder, place, opened, until):
@@ -123,7 +123,7 @@ def test_a_damaged_generation_is_built_anew(folder, place, opened, until, damage
             store.close()
     shelf = opened()
     wait_until_loaded(shelf, until, 300)
-    until(lambda: "n7" in ids(shelf.search(Wanted("apple number 7"))))
+    until(lambda: "n7" in ids(shelf.search(ChunkQuery("apple number 7"))))
     (current,) = [path for path in generations.newest_first(place) if generations.is_published(path)]
     assert sum(log.stat().st_size for log in current.glob("store/vectors-*/*/rows-*.log")) == 300 * (8 + 2 * 16)
 
@@ -137,14 +137,14 @@ def test_a_generation_that_is_damaged_while_it_answers_is_built_anew(folder, pla
     if harm == "words":
         (words,) = (place / str(before)).glob("store/words-*")
         (words / "damaged").touch()  # as another process says that it failed there
-        assert any("word index is damaged" in note for note in shelf.search(Wanted("apple number 7")).notes)
+        assert any("word index is damaged" in note for note in shelf.search(ChunkQuery("apple number 7")).notes)
     else:
         with sqlite3.connect(place / str(before) / "store" / "cortex.db") as connection:
             connection.execute("DROP TABLE entries")
         connection.close()
-        assert "n7" in ids(shelf.search(Wanted("apple number 7")))
+        assert "n7" in ids(shelf.search(ChunkQuery("apple number 7")))
     until(lambda: shelf.state().generation != before)
-    found = shelf.search(Wanted("apple number 7"))
+    found = shelf.search(ChunkQuery("apple number 7"))
     assert "n7" in ids(found) and not any("damaged" in note for note in found.notes)
 
 
@@ -184,4 +184,4 @@ def test_a_home_that_cannot_be_written_is_told_to_whoever_asks(folder, tmp_path,
     (tmp_path / "file").write_text("", encoding="utf-8")
     shelf = opened(CORTEX_HOME=str(tmp_path / "file" / "home"))
     with pytest.raises(Exception, match="can't"):
-        shelf.search(Wanted("apple"))
+        shelf.search(ChunkQuery("apple"))

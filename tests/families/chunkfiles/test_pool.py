@@ -5,8 +5,8 @@ import threading
 import pytest
 
 from cortex.base.errors import ConfigError, FileError
-from cortex.families.chunkfiles.index import Wanted
-from cortex.families.chunkfiles.pool import Shelves
+from cortex.families.chunkfiles.index import ChunkQuery
+from cortex.families.chunkfiles.pool import ChunkIndexPool
 from families.chunkfiles.chunkmaking import ids, make_chunk, write_chunks
 
 
@@ -15,7 +15,7 @@ def shelves():
     made = []
 
     def make(**options):
-        made.append(Shelves(**options))
+        made.append(ChunkIndexPool(**options))
         return made[-1]
 
     yield make
@@ -30,7 +30,7 @@ def test_windows_with_the_same_settings_share_a_shelf(folder, settings, shelves)
     other = lender.borrow(folder, settings(CORTEX_EMBEDDING_MODEL="another"))
     assert first.shelf is second.shelf is not other.shelf
     lender.give_back(first)
-    assert ids(second.shelf.search(Wanted("apple"))) == ["a"]
+    assert ids(second.shelf.search(ChunkQuery("apple"))) == ["a"]
     lender.give_back(second)
     assert lender.shelves() == [other.shelf]
 
@@ -64,7 +64,7 @@ def test_after_the_end_nothing_is_lent_and_who_asks_is_told(folder, settings, sh
     with pytest.raises(ConfigError):
         lender.borrow(folder, settings())
     with pytest.raises(ConfigError, match="ending"):
-        shelf.search(Wanted("apple"))
+        shelf.search(ChunkQuery("apple"))
 
 
 def test_many_windows_at_once_open_one_shelf(folder, settings, shelves):

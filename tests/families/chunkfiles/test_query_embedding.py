@@ -11,7 +11,7 @@ import pytest
 from cortex.base.errors import NetworkError
 from cortex.base.types import Mode
 from cortex.engine.embedders import open_local
-from cortex.families.chunkfiles.index import Wanted
+from cortex.families.chunkfiles.index import ChunkQuery
 from cortex.families.chunkfiles.query_embedding import is_same
 from engine.embedders.stub import DIMENSIONS, Reply, embeddings
 from families.chunkfiles.chunkmaking import ids, make_chunk, write_chunks
@@ -45,7 +45,7 @@ def unused_port() -> int:
 
 
 def test_an_endpoint_with_the_files_model_embeds_questions(opened, stub):
-    found = opened(CORTEX_EMBEDDING_ENDPOINT=f"{stub.url}/embed").search(Wanted("apple"))
+    found = opened(CORTEX_EMBEDDING_ENDPOINT=f"{stub.url}/embed").search(ChunkQuery("apple"))
     assert (found.mode, found.notes) == (Mode.HYBRID, ())
     assert ids(found)[0] == "a"
     asked = [one for one in stub.asked if one.method == "POST"]
@@ -57,7 +57,7 @@ def test_what_shares_no_word_is_found_by_meaning(folder, opened, stub):
     vector = embeddings(stub_question("quince")).body["embeddings"][0]
     write_chunks(folder / "a.json", make_chunk("near", "something else", embedding=vector), make_chunk("far", "pear"))
     shelf = opened(CORTEX_EMBEDDING_ENDPOINT=stub.url)
-    assert ids(shelf.search(Wanted("quince"))) == ["near"]
+    assert ids(shelf.search(ChunkQuery("quince"))) == ["near"]
 
 
 def stub_question(text):
@@ -68,11 +68,11 @@ def stub_question(text):
 
 def test_a_projects_loopback_endpoint_is_asked(opened, stub, from_file):
     shelf = opened(root=from_file({"endpoint": f"{stub.url}/embed"}))
-    assert shelf.search(Wanted("apple")).mode is Mode.HYBRID
+    assert shelf.search(ChunkQuery("apple")).mode is Mode.HYBRID
 
 
 def test_a_project_that_nobody_allowed_has_its_endpoint_left_alone_and_says_how_to_allow_it(opened, stub, from_file):
-    found = opened(root=from_file({"endpoint": f"{stub.url}/embed"}, allowed=False)).search(Wanted("apple"))
+    found = opened(root=from_file({"endpoint": f"{stub.url}/embed"}, allowed=False)).search(ChunkQuery("apple"))
     assert (found.mode, stub.asked) == (Mode.WORDS, [])
     assert "`cortex chunks allow`" in found.notes[0]
 
@@ -80,12 +80,12 @@ def test_a_project_that_nobody_allowed_has_its_endpoint_left_alone_and_says_how_
 def test_a_projects_endpoint_beyond_this_machine_is_never_asked(opened, from_file, settings):
     root = from_file({"endpoint": "http://192.0.2.1:8121/embed"})
     assert settings(root).embedding.endpoint == ""
-    assert opened(root=root).search(Wanted("apple")).mode is Mode.WORDS
+    assert opened(root=root).search(ChunkQuery("apple")).mode is Mode.WORDS
 
 
 def test_an_endpoint_from_a_file_that_is_down_means_words_and_a_note(opened, from_file):
     shelf = opened(root=from_file({"endpoint": f"http://127.0.0.1:{unused_port()}/embed"}))
-    found = shelf.search(Wanted("apple"))
+    found = shelf.search(ChunkQuery("apple"))
     assert (ids(found), found.mode) == (["a"], Mode.WORDS)
     assert "can't be asked now" in found.notes[0]
     assert "is searched by words" in shelf.warning
@@ -113,7 +113,7 @@ def test_an_endpoint_that_is_required_must_answer(opened, from_file):
 def test_a_server_with_another_model_is_not_asked(opened, stub, from_file, greeting, reason, code):
     stub.answer = lambda asked: Reply(greeting) if asked.method == "GET" else embeddings(asked)
     root = from_file({"endpoint": stub.url})
-    found = opened(root=root).search(Wanted("apple"))
+    found = opened(root=root).search(ChunkQuery("apple"))
     assert (found.mode, ids(found)) == (Mode.WORDS, ["a"])
     assert reason in found.notes[0]
     with pytest.raises(NetworkError, match="questions can't be embedded") as caught:
@@ -125,15 +125,15 @@ def test_a_server_with_another_model_is_not_asked(opened, stub, from_file, greet
 def test_a_failure_while_serving_is_an_error_only_where_it_is_required(opened, stub, from_file):
     required = opened(CORTEX_EMBEDDING_ENDPOINT=stub.url)
     optional = opened(root=from_file({"endpoint": stub.url}))
-    assert optional.search(Wanted("apple")).mode is required.search(Wanted("apple")).mode is Mode.HYBRID
+    assert optional.search(ChunkQuery("apple")).mode is required.search(ChunkQuery("apple")).mode is Mode.HYBRID
     stub.answer = lambda asked: Reply({"error": "broken"}, 500)
     with pytest.raises(NetworkError):
-        required.search(Wanted("pear"))
-    found = optional.search(Wanted("pear"))
+        required.search(ChunkQuery("pear"))
+    found = optional.search(ChunkQuery("pear"))
     assert (found.mode, ids(found)) == (Mode.WORDS, ["b"])
     assert "answered by words" in found.notes[0]
     stub.answer = embeddings
-    assert required.search(Wanted("pear")).mode is Mode.HYBRID  # it doesn't rest: each question is a try
+    assert required.search(ChunkQuery("pear")).mode is Mode.HYBRID  # it doesn't rest: each question is a try
 
 
 def test_a_question_that_the_model_makes_nothing_of_is_answered_by_words(opened, stub):
@@ -141,7 +141,7 @@ def test_a_question_that_the_model_makes_nothing_of_is_answered_by_words(opened,
     stub.answer = lambda asked: (
         embeddings(asked) if asked.method == "GET" else Reply({"embeddings": [[0.0] * DIMENSIONS]})
     )
-    found = shelf.search(Wanted("apple"))
+    found = shelf.search(ChunkQuery("apple"))
     assert (found.mode, ids(found)) == (Mode.WORDS, ["a"])
     assert found.notes == ("answered by words: the model knows no word of the query",)
 
@@ -157,12 +157,12 @@ def test_vectors_of_the_model_in_the_package_need_no_server(folder, opened):
         model=stamp.model,
         dimensions=stamp.dimensions,
     )
-    found = opened().search(Wanted("connect to database"))
+    found = opened().search(ChunkQuery("connect to database"))
     assert (found.mode, ids(found)[0], found.notes) == (Mode.HYBRID, "open", ())
 
 
 def test_a_model_that_nobody_has_is_named_with_the_way_out(opened):
-    (note,) = opened().search(Wanted("apple")).notes
+    (note,) = opened().search(ChunkQuery("apple")).notes
     assert "by stub" in note
     assert "cortex chunks reembed" in note
 
@@ -174,7 +174,7 @@ def test_of_two_models_the_one_that_can_be_asked_answers_and_the_other_is_named(
         model="other",
         dimensions=8,
     )
-    found = opened(CORTEX_EMBEDDING_ENDPOINT=stub.url).search(Wanted("apple"))
+    found = opened(CORTEX_EMBEDDING_ENDPOINT=stub.url).search(ChunkQuery("apple"))
     assert found.mode is Mode.HYBRID
     assert found.notes == ("chunks with vectors of another model (other) are found by words only",)
     assert set(ids(found)) >= {"a", "n0", "n1", "n2"}
@@ -190,7 +190,7 @@ def test_a_key_goes_only_where_the_person_configured_it_to_go(opened, stub, from
     config = home / "config.yml"
     config.write_text("providers:\n  cortexEmbed:\n    token: secret-token\n", encoding="utf-8")
     config.chmod(0o600)
-    opened(root=from_file({"endpoint": stub.url})).search(Wanted("apple"))
+    opened(root=from_file({"endpoint": stub.url})).search(ChunkQuery("apple"))
     assert stub.asked
     assert not [one for one in stub.asked if "secret-token" in str(one.headers)]
 
@@ -217,7 +217,7 @@ def test_a_server_of_our_own_is_started_where_that_is_wanted_and_ends_with_the_s
     )
     address = f"http://127.0.0.1:{unused_port()}/embed"
     shelf = opened(CORTEX_EMBEDDING_ENDPOINT=address, CORTEX_EMBEDDING_AUTOSTART="true")
-    assert shelf.search(Wanted("apple")).mode is Mode.HYBRID
+    assert shelf.search(ChunkQuery("apple")).mode is Mode.HYBRID
     (child,) = [one for one in psutil.Process().children() if "embed" in one.cmdline()]
     shelf.close()
     until(lambda: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE)
@@ -248,7 +248,7 @@ def test_files_with_vectors_of_our_own_are_served_whatever_length_their_indexer_
         folder / "a.json", make_chunk("a", "apple tree", embedding=row), model=stamp.model, dimensions=stamp.dimensions
     )
     shelf = opened(root=from_file({"dimensions": 384}))
-    assert shelf.search(Wanted("apple")).mode is Mode.HYBRID
+    assert shelf.search(ChunkQuery("apple")).mode is Mode.HYBRID
 
 
 def test_without_that_no_server_is_started(opened, from_file):

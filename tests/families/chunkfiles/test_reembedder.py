@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from cortex.base.errors import CortexError
-from cortex.engine.embedders.circuit_breaker import Guarded
+from cortex.engine.embedders.circuit_breaker import CircuitBreaker
 from cortex.engine.embedders.hashing import HashingEmbedder
 from cortex.families.chunkfiles.export_files import is_ours
 from cortex.families.chunkfiles.exporter import reembed
@@ -45,7 +45,7 @@ def put(folder: Path, name: str, content: object) -> None:
 
 
 def run(folder: Path, dimensions: int = 16) -> dict[str, tuple[int, str, str]]:
-    done = reembed(folder, Guarded(HashingEmbedder(dimensions)))
+    done = reembed(folder, CircuitBreaker(HashingEmbedder(dimensions)))
     return {one.name: (one.chunks, one.before, one.problem) for one in done}
 
 

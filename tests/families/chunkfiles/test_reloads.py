@@ -9,7 +9,7 @@ import pytest
 
 from cortex.engine.store import Store
 from cortex.families.chunkfiles import generations
-from cortex.families.chunkfiles.index import Wanted
+from cortex.families.chunkfiles.index import ChunkQuery
 from families.chunkfiles.chunkmaking import make_chunk, write_chunks
 
 CLIENTS = 8
@@ -48,7 +48,7 @@ class Asking(threading.Thread):
         while not self.stop.is_set():
             kinds = self._rng.choice([(), ("a",), ("a", "b")])
             try:
-                found = self._shelf.search(Wanted("basket", limit=self._rng.choice([5, 100]), chunk_types=kinds))
+                found = self._shelf.search(ChunkQuery("basket", limit=self._rng.choice([5, 100]), chunk_types=kinds))
             except Exception as error:
                 self.wrong.append(repr(error))
                 return
@@ -76,7 +76,7 @@ def test_reloads_under_load_never_fail_nor_mix_nor_pile_up(folder, home, opened,
     process, sizes = psutil.Process(), []
     for number in range(1, rounds + 1):
         state(folder, rng, number)
-        until(lambda number=number: f"state{number}" in shelf.search(Wanted("basket")).results[0][0].text)
+        until(lambda number=number: f"state{number}" in shelf.search(ChunkQuery("basket")).results[0][0].text)
         sizes.append((process.memory_info().rss, process.num_fds() if hasattr(process, "num_fds") else 0))
     asked = [client.asked for client in clients]
     for client in clients:
@@ -108,7 +108,9 @@ def test_a_process_that_is_killed_while_it_loads_leaves_nothing_that_counts(fold
             process.kill()
         shelf = opened()
         expected = {(name, f"state{number + 1000}") for name in ("a", "b")}
-        until(lambda shelf=shelf, expected=expected: states_of(shelf.search(Wanted("basket", limit=100))) == expected)
+        until(
+            lambda shelf=shelf, expected=expected: states_of(shelf.search(ChunkQuery("basket", limit=100))) == expected
+        )
         shelf.close()
     place = generations.home_of(folder.resolve(), home)
     assert len([path for path in generations.newest_first(place) if generations.is_published(path)]) == 1

@@ -10,13 +10,13 @@ import pytest
 from cortex.base.errors import ConfigError, FileError, InputError
 from cortex.base.types import Mode
 from cortex.families.chunkfiles import builder
-from cortex.families.chunkfiles.index import Wanted
+from cortex.families.chunkfiles.index import ChunkQuery
 from cortex.families.chunkfiles.loader import Loading
 from families.chunkfiles.chunkmaking import ids, make_chunk, write_chunks
 
 
 def ask(shelf, text, **more):
-    return shelf.search(Wanted(text, **more))
+    return shelf.search(ChunkQuery(text, **more))
 
 
 def settled(shelf, until, chunks):

@@ -13,7 +13,7 @@ import pytest
 from cortex.base.errors import CortexError
 from cortex.base.types import Stamp
 from cortex.engine.sources import sqlite_snapshot
-from cortex.families.documents.conduit import Folder, open_base
+from cortex.families.documents.conduit import ConduitFolder, open_base
 from families.memory.adapters.conduit_bases import Made, make_base
 
 
@@ -59,8 +59,8 @@ def test_both_generations_give_their_sources_documents_and_chunks(make, version)
     with open_base(made.path) as base:
         assert base.version == version
         assert base.folders() == [
-            Folder("0b1e-uuid", "notes", "/home/me/notes", ("*.md", "*.txt"), ("drafts/**",), "manual"),
-            Folder("b", "Old ö", "/gone", (), (), "watch"),
+            ConduitFolder("0b1e-uuid", "notes", "/home/me/notes", ("*.md", "*.txt"), ("drafts/**",), "manual"),
+            ConduitFolder("b", "Old ö", "/gone", (), (), "watch"),
         ]
         assert [folder.watch for folder in base.folders()] == [False, True]
         assert [(one.id, one.path) for one in base.documents("0b1e-uuid")] == [("doc_1", "/home/me/notes/a.md")]
@@ -115,7 +115,7 @@ def test_columns_that_are_missing_are_no_error(make):
     made.connection.execute("DROP TABLE kb_embedding_stamp")
     made.connection.commit()
     with open_base(made.path) as base:
-        assert base.folders() == [Folder("a", "x", "/x", (), (), "watch")]
+        assert base.folders() == [ConduitFolder("a", "x", "/x", (), (), "watch")]
         assert [one.start for one in base.texts()] == [-1]
         assert (base.version, base.stamp(), list(base.vectors())) == (2, None, [])
 

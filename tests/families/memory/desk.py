@@ -10,9 +10,9 @@ from pathlib import Path
 from cortex.base.settings import Settings, load
 from cortex.engine.embedders.circuit_breaker import Embedders
 from cortex.engine.library import Library
-from cortex.engine.store import Remembered, Wanted
+from cortex.engine.store import MemoryFilter, Remembered
 from cortex.families.memory.mirror import sync
-from cortex.families.memory.search import Asked, Findings, find
+from cortex.families.memory.search import MemoryQuery, MemoryResults, find
 from families.memory.adapters.claude_bases import Made, make_claude_mem
 
 
@@ -36,16 +36,16 @@ def hold(library: Library) -> Library:
 
 
 def memories(library: Library, **wanted: object) -> list[Remembered]:
-    return library.store.remembered.select(Wanted(**wanted))  # type: ignore[arg-type]
+    return library.store.remembered.select(MemoryFilter(**wanted))  # type: ignore[arg-type]
 
 
-def titles(found: Findings | list[Remembered]) -> list[str]:
-    ones = [hit.one for hit in found.hits] if isinstance(found, Findings) else found
+def titles(found: MemoryResults | list[Remembered]) -> list[str]:
+    ones = [hit.one for hit in found.hits] if isinstance(found, MemoryResults) else found
     return [one.memory.title for one in ones]
 
 
-def ask(library: Library, query: str = "", **more: object) -> Findings:
-    return find(library, Asked(query, **more))  # type: ignore[arg-type]
+def ask(library: Library, query: str = "", **more: object) -> MemoryResults:
+    return find(library, MemoryQuery(query, **more))  # type: ignore[arg-type]
 
 
 def copy(library: Library) -> bool:

@@ -6,13 +6,13 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from cortex.engine.auto_indexer import Keeper
+from cortex.engine.auto_indexer import AutoIndexer
 from cortex.families.memory.background import tend
 from families.memory.desk import open_library, settings_of
 
 with open_library(settings_of(Path(sys.argv[1]))) as library:
     library.chores = (tend,)
-    keeper = Keeper(library)
+    keeper = AutoIndexer(library)
     while not library.store.lease.held:
         time.sleep(0.01)
     print("holds", flush=True)

@@ -10,7 +10,7 @@ import pytest
 from cortex.base.types import Memory, MemoryState
 from cortex.engine.library import Library
 from cortex.families.memory.background import begin, instructions_of, remember, tend
-from cortex.families.memory.hook_inbox import Candidate, is_waiting
+from cortex.families.memory.hook_inbox import HookNote, is_waiting
 from cortex.families.memory.writer import add
 from cortex.interfaces.daemon.hook import keep
 from families.memory.desk import ask, database, hold, memories, open_library, settings_of, titles
@@ -52,22 +52,22 @@ def test_a_round_takes_in_what_hooks_brought_and_copies(library, isolated, shop)
 
 def test_the_same_twice_is_one_memory(library, shop):
     for _ in range(2):
-        remember(library, Candidate(SAID, project_path=str(shop), at=1))
+        remember(library, HookNote(SAID, project_path=str(shop), at=1))
     assert len(memories(library)) == 1
 
 
 def test_what_the_projects_own_instructions_say_is_not_learnt(library, shop):
     (shop / "AGENTS.md").write_text(f"# Rules\n\n- {SAID}.\n", encoding="utf-8")
-    remember(library, Candidate(SAID, project_path=str(shop / "src"), at=1))
-    remember(library, Candidate(SAID, project_path=str(shop), at=1))
+    remember(library, HookNote(SAID, project_path=str(shop / "src"), at=1))
+    remember(library, HookNote(SAID, project_path=str(shop), at=1))
     assert len(memories(library)) <= 1
     assert SAID in instructions_of(shop) and instructions_of(shop / "nowhere") == ""
 
 
 def test_a_folder_that_is_gone_gives_its_name(library, shop):
-    remember(library, Candidate(SAID, project_path=str(shop.parent / "gone"), at=1))
+    remember(library, HookNote(SAID, project_path=str(shop.parent / "gone"), at=1))
     assert [one.memory.project for one in memories(library)] == ["gone"]
-    remember(library, Candidate("Zebras count coins in the evening", at=1))
+    remember(library, HookNote("Zebras count coins in the evening", at=1))
     assert {one.memory.project for one in memories(library)} == {"gone", ""}
 
 
@@ -76,7 +76,7 @@ def test_what_a_person_rejected_does_not_come_back_from_a_hook(library, shop):
 
     add(library, Memory("", SAID))
     judge(library, memories(library), "reject")
-    remember(library, Candidate(SAID, project_path=str(shop), at=1))
+    remember(library, HookNote(SAID, project_path=str(shop), at=1))
     assert [one.state for one in memories(library)] == [MemoryState.REJECTED]
 
 

@@ -17,7 +17,7 @@ from cortex.engine.embedders.hashing import HashingEmbedder
 from cortex.engine.library import Library
 from cortex.engine.store import OWN
 from cortex.engine.store.index import lexical as words_module
-from cortex.engine.store.index.lexical import Words
+from cortex.engine.store.index.lexical import LexicalIndex
 from cortex.families.memory import curation
 from cortex.families.memory.curation import delete, edit, judge, supersede, undo
 from cortex.families.memory.file_import import Brought
@@ -198,7 +198,7 @@ def test_what_the_index_cannot_follow_yet_is_kept_and_what_was_deleted_is_not_sa
     assert mine is not None and library.holds()
     mine.close()
     (folder,) = isolated.cortex.glob("words-*")
-    others = Words(folder)
+    others = LexicalIndex(folder)
     others.apply([], (), mine.watermark())  # it has the lock now
     monkeypatch.setattr(words_module, "LOCK_SECONDS", 0.0)
     new = keep(library, "Curtains are green")

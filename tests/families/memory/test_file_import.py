@@ -14,7 +14,7 @@ from hypothesis import strategies
 from cortex.base.errors import FileError
 from cortex.base.types import Citation, Memory, MemoryState, Skipped
 from cortex.families.memory.adapters.claude_mem import open_database
-from cortex.families.memory.export import Kept, export_of
+from cortex.families.memory.export import ExportedMemory, export_of
 from cortex.families.memory.file_import import MAX_NOTE_BYTES, Brought, natural, read, read_export, read_markdown
 
 NOW = 1_767_000_000_000
@@ -148,7 +148,7 @@ MEMORIES = strategies.builds(
     provenance=strategies.just("") | LINES,
 )
 KEPT = strategies.builds(
-    Kept,
+    ExportedMemory,
     memory=MEMORIES,
     state=strategies.none() | strategies.sampled_from(MemoryState),
     scope=strategies.just("") | LINES,
@@ -166,7 +166,7 @@ def test_what_is_exported_comes_back_as_it_was(tmp_path_factory, kept):
 
 
 def test_a_citation_without_a_hash_or_path_is_left_out(tmp_path):
-    said = export_of([Kept(Memory("k", "title"), citations=(CITED,))], at=NOW)
+    said = export_of([ExportedMemory(Memory("k", "title"), citations=(CITED,))], at=NOW)
     (row,) = said["observations"]  # pyright: ignore[reportGeneralTypeIssues]
     row["cortex"]["citations"] += [7, {}, {"path": "x", "file_hash": "no hash"}, {"file_hash": "0a"}]
     (brought,) = read(write(tmp_path / "export.json", said))
@@ -190,7 +190,7 @@ def test_claude_mem_can_import_what_is_exported(tmp_path):
         Memory("b", "No session", created=NOW + 1, kind="gotcha"),
         Memory("c", "Same session", session="s1", project="mall", created=NOW - 5),
     ]  # fmt: skip
-    said = json.loads(json.dumps(export_of([Kept(one) for one in memories], at=NOW)))
+    said = json.loads(json.dumps(export_of([ExportedMemory(one) for one in memories], at=NOW)))
     connection = sqlite3.connect(tmp_path / "claude-mem.db")
     connection.execute("PRAGMA foreign_keys = ON")
     connection.executescript(CLAUDE_MEM)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from cortex.base.errors import InputError, StoreError
-from cortex.families.memory.hook_inbox import Candidate, is_waiting, take_in
+from cortex.families.memory.hook_inbox import HookNote, is_waiting, take_in
 from cortex.interfaces.daemon.hook import keep
 
 NOTE = {"format": 1, "at": 1_700_000_000.25, "event": "stop", "client": "codex", "session": "s1", "cwd": "/work/shop"}
@@ -21,10 +21,10 @@ class Memory:
     """Remembers what it is told, unless it is to fail."""
 
     def __init__(self) -> None:
-        self.told: list[Candidate] = []
+        self.told: list[HookNote] = []
         self.error: Exception | None = None
 
-    def __call__(self, candidate: Candidate) -> None:
+    def __call__(self, candidate: HookNote) -> None:
         if self.error is not None and candidate.title == "two":
             raise self.error
         self.told.append(candidate)
@@ -53,7 +53,7 @@ def test_what_a_hook_wrote_is_read_with_all_its_parts(tmp_path, memory):
     assert is_waiting(tmp_path)
     assert take_in(tmp_path, memory) == 1
     assert memory.told == [
-        Candidate(
+        HookNote(
             "Use uv",
             "because",
             ("a",),

@@ -8,10 +8,10 @@ import hypothesis
 import pytest
 from hypothesis import strategies
 
-from cortex.families.memory.markdown_notes import TITLE_CHARACTERS, Note, cut_title, find_moment, read_note
+from cortex.families.memory.markdown_notes import TITLE_CHARACTERS, MarkdownNote, cut_title, find_moment, read_note
 
 
-def note_of(text: str, path: str = "note.md") -> Note:
+def note_of(text: str, path: str = "note.md") -> MarkdownNote:
     found = read_note(text, path)
     assert found is not None
     return found
@@ -25,7 +25,9 @@ def test_front_matter_gives_title_tags_kind_and_date():
     note = note_of(
         "---\ntitle: \"Why we cache\"\ndescription: It was slow.\ntags: [cache, 'speed']\ntype: decision\ndate: 2026-01-05\n---\n\nBecause.\n"
     )
-    assert note == Note("Why we cache", "It was slow.", ("cache", "speed"), "decision", moment(2026, 1, 5), "Because.")
+    assert note == MarkdownNote(
+        "Why we cache", "It was slow.", ("cache", "speed"), "decision", moment(2026, 1, 5), "Because."
+    )
 
 
 def test_a_list_of_tags_may_have_a_line_for_each():

@@ -337,11 +337,11 @@ def test_what_is_decided_while_a_row_is_being_copied_counts(library, place, monk
 
     def late(self, *given) -> None:
         if not memories(library):
-            from cortex.engine.store import Verdict
+            from cortex.engine.store import MemoryVerdict
             from cortex.families.memory.index_text import word
 
             origin = the_mirror(library).origin
-            verdict = Verdict((origin, "obs_1"), MemoryState.REJECTED, None)
+            verdict = MemoryVerdict((origin, "obs_1"), MemoryState.REJECTED, None)
             self.decide([verdict], word, action="reject", actor="person", reason="")
             self.delete([(origin, "obs_2")], "person")
         write(self, *given)

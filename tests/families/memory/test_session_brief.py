@@ -12,7 +12,7 @@ from cortex.engine.sources.project import Project
 from cortex.engine.store import OWN, Remembered
 from cortex.families.memory.adapters.claude_mem import Session
 from cortex.families.memory.session_brief import HEAD, tell
-from cortex.families.memory.session_context import Context
+from cortex.families.memory.session_context import SessionContext
 
 PROJECT = Project(Path("/work/shop"), ("shop",))
 
@@ -22,8 +22,8 @@ def one(title: str, key: str = "mem_1", **more: str) -> Remembered:
     return Remembered(1, OWN, 0, 1, MemoryState.APPROVED, memory, "", "shop", b"", b"", None)
 
 
-def context(memories=(), sessions=(), others=(), stale=()) -> Context:
-    return Context(PROJECT, tuple(memories), tuple(sessions), tuple(others), (), (), dict(stale))
+def context(memories=(), sessions=(), others=(), stale=()) -> SessionContext:
+    return SessionContext(PROJECT, tuple(memories), tuple(sessions), tuple(others), (), (), dict(stale))
 
 
 def test_each_memory_is_a_line_with_its_id_date_and_kind():

@@ -13,7 +13,7 @@ from cortex.engine.citations import cite
 from cortex.engine.library import Library
 from cortex.engine.store import OWN
 from cortex.families.memory.curation import judge
-from cortex.families.memory.session_context import Context, context_of, session_of
+from cortex.families.memory.session_context import SessionContext, context_of, session_of
 from cortex.families.memory.writer import add
 from families.memory.adapters.claude_bases import START, make_claude_mem
 from families.memory.desk import copy, database, hold, one_of, open_library, settings_of, titles
@@ -38,7 +38,7 @@ def keep(library: Library, title: str, state: MemoryState = MemoryState.APPROVED
     return add(library, Memory("", title, **parts), state=state).key  # type: ignore[arg-type]
 
 
-def told(context: Context) -> tuple[list[str], list[str]]:
+def told(context: SessionContext) -> tuple[list[str], list[str]]:
     return titles(list(context.memories)), titles(list(context.others))
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cortex.base.errors import InputError
-from cortex.families.memory.databases import Database, databases
+from cortex.families.memory.databases import MemoryDatabase, databases
 from cortex.families.memory.ids import find_memory
 from cortex.families.memory.mirror import behind
 from cortex.families.memory.session_context import session_of
@@ -34,9 +34,9 @@ def scopes(user: Path, *names: str) -> list[Made]:
 def test_what_is_seen_in_each_comes_with_what_could_not_be_read(isolated):
     (made,) = scopes(isolated.user, "dev")
     made.close()
-    there = Database(isolated.user / ".ack-mem" / "scopes" / "dev" / "memory.db", "dev")
+    there = MemoryDatabase(isolated.user / ".ack-mem" / "scopes" / "dev" / "memory.db", "dev")
     problems: list[str] = []
-    missing = Database(isolated.user / "nowhere.db", "")
+    missing = MemoryDatabase(isolated.user / "nowhere.db", "")
     seen = glimpse([missing, there], lambda place, opened: (place.scope, opened.count()), tell=problems.append)
     assert list(seen) == [("dev", 1)]
     assert len(problems) == 1 and "nowhere.db" in problems[0]
@@ -45,7 +45,7 @@ def test_what_is_seen_in_each_comes_with_what_could_not_be_read(isolated):
 def test_where_time_is_over_the_rest_is_not_opened(isolated):
     database(isolated.user / ".claude-mem", "Pears", close=True)
     problems: list[str] = []
-    there = Database(isolated.user / ".claude-mem" / "claude-mem.db", "")
+    there = MemoryDatabase(isolated.user / ".claude-mem" / "claude-mem.db", "")
     assert not list(glimpse([there], lambda _, opened: opened.count(), tell=problems.append, seconds=0.0))
     assert "ask again" in problems[0]
 

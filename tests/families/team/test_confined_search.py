@@ -19,9 +19,9 @@ from cortex.engine.embedders.circuit_breaker import Embedders
 from cortex.engine.embedders.hashing import HashingEmbedder
 from cortex.engine.engine import Engine
 from cortex.engine.library import Library
-from cortex.engine.store import Step, Store
+from cortex.engine.store import RecordTransaction, Store
 from cortex.families.team.ids import fresh_key, new_id
-from cortex.families.team.search import Asked, find, page_of
+from cortex.families.team.search import RecordQuery, find, page_of
 from cortex.families.team.writes.transactions import perform
 
 SECRET = "The zanzibar merger closes in May"
@@ -53,7 +53,7 @@ class Team:
     def keep(self, *bodies: Body) -> list[Record[Any]]:
         made: list[Record[Any]] = []
 
-        def work(step: Step) -> str:
+        def work(step: RecordTransaction) -> str:
             made.extend(step.make(new_id(type(body)), body) for body in bodies)
             return ""
 
@@ -63,7 +63,7 @@ class Team:
         return made
 
     def change(self, record: Record[Any], **parts: object) -> None:
-        def work(step: Step) -> str:
+        def work(step: RecordTransaction) -> str:
             kept = step.get(record.id)
             assert kept is not None
             return step.put(replace(kept, body=replace(kept.body, **parts))).id
@@ -74,7 +74,7 @@ class Team:
     def find(self, viewer: Viewer, text: str, **more: Any) -> tuple[list[str], int, str]:
         """The titles that are found, how many there are, and all that is told besides."""
         with self.seen.store.viewed_by(viewer):
-            found = find(self.seen, Asked(text, **more))
+            found = find(self.seen, RecordQuery(text, **more))
         told = " ".join([*(f"{hit.snippet} {hit.why}" for hit in found.hits), *found.notes])
         return [hit.record.body.title for hit in found.hits], found.total, told
 
@@ -120,7 +120,7 @@ def test_a_hidden_topic_is_as_one_that_is_not_there(team):
     with team.seen.store.viewed_by(team.his):
         for name in (team.private.id, "private-topic", "nowhere-topic"):
             with pytest.raises(InputError) as caught:
-                find(team.seen, Asked("merger", subcortex=name))
+                find(team.seen, RecordQuery("merger", subcortex=name))
             assert caught.value.code == "SCOPE_NOT_FOUND"
             assert "private-topic" not in str(caught.value).replace(name, "")
 
@@ -141,18 +141,18 @@ def test_pages_and_their_counts_are_those_of_what_is_seen(team):
     team.keep(*(Thread(f"Merger {number}", SECRET, subcortex=team.private.id) for number in range(5)))
     team.keep(Thread("Merger of branches", "A merger"))
     with team.seen.store.viewed_by(team.his):
-        page = page_of(team.seen, Asked(), Query("merger", limit=10), Cancel())
+        page = page_of(team.seen, RecordQuery(), Query("merger", limit=10), Cancel())
         assert (page.total, page.docs) == (1, 2)
         assert [hit.text for hit in page.hits if "zanzibar" in hit.text] == []
-        below = page_of(team.seen, Asked(), Query("zanzibar merger", mode=Mode.WORDS, threshold=1.0), Cancel())
+        below = page_of(team.seen, RecordQuery(), Query("zanzibar merger", mode=Mode.WORDS, threshold=1.0), Cancel())
         assert "no file says zanzibar" in below.notes[0]  # whoever else says it
     assert team.find(team.his, "merger")[1] == 1
 
 
 def test_nobody_finds_nothing(team):
     team.keep(Thread("Merger", SECRET), Thread("Lamps", "lit"))
-    assert find(team.seen, Asked("merger")).hits == ()
-    assert find(team.seen, Asked("")).total == 0
+    assert find(team.seen, RecordQuery("merger")).hits == ()
+    assert find(team.seen, RecordQuery("")).total == 0
     assert Engine.search(team.seen, Query("merger")).hits == ()
 
 
@@ -161,7 +161,7 @@ def test_how_sure_a_hit_is_does_not_tell_what_others_say(team):
 
     def relevance() -> list[float]:
         with team.seen.store.viewed_by(team.his):
-            return [hit.relevance for hit in find(team.seen, Asked("zanzibar merger", mode=Mode.WORDS)).hits]
+            return [hit.relevance for hit in find(team.seen, RecordQuery("zanzibar merger", mode=Mode.WORDS)).hits]
 
     before = relevance()
     team.keep(*(Thread(f"Merger {number}", SECRET, subcortex=team.private.id) for number in range(5)))

@@ -25,11 +25,11 @@ from cortex.base.record_model import (
     Thread,
 )
 from cortex.engine.library import Library
-from cortex.engine.store import Step
-from cortex.families.team.context_pack import MOST, SLOTS, ContextPack, Subject, bootstrap, context_pack
+from cortex.engine.store import RecordTransaction
+from cortex.families.team.context_pack import MOST, SLOTS, ContextPack, PackSubject, bootstrap, context_pack
 from cortex.families.team.ids import fresh_key, new_id
 from cortex.families.team.pack_entries import claim_of
-from cortex.families.team.writes.placement import Route
+from cortex.families.team.writes.placement import Placement
 from cortex.families.team.writes.transactions import perform
 
 NOW = int(time.time() * 1000)
@@ -38,7 +38,7 @@ NOW = int(time.time() * 1000)
 def keep(library: Library, *bodies: Body) -> list[Any]:
     made: list[Record[Any]] = []
 
-    def work(step: Step) -> str:
+    def work(step: RecordTransaction) -> str:
         made.extend(step.make(new_id(type(body)), body) for body in bodies)
         return ""
 
@@ -47,7 +47,7 @@ def keep(library: Library, *bodies: Body) -> list[Any]:
 
 
 def change(library: Library, record: Record[Any], **parts: object) -> None:
-    def work(step: Step) -> str:
+    def work(step: RecordTransaction) -> str:
         kept = step.get(record.id)
         assert kept is not None
         return step.put(replace(kept, body=replace(kept.body, **parts))).id
@@ -117,7 +117,7 @@ def test_one_topic_is_told_alone(library, team):
 
 def test_in_a_workspace_its_topic_comes_first_and_the_others_by_name(library, team):
     thread = team["incident"].id
-    found = bootstrap(library, "workspace", workspace_route=Route(thread=thread, subcortex=team["docks"].id))
+    found = bootstrap(library, "workspace", workspace_route=Placement(thread=thread, subcortex=team["docks"].id))
     assert [(one.record.body.slug, one.ours, len(one.pinned)) for one in found.topics] == [
         ("docks", True, 1),
         ("sails", False, 0),
@@ -127,7 +127,7 @@ def test_in_a_workspace_its_topic_comes_first_and_the_others_by_name(library, te
 
 
 def test_a_workspace_without_a_topic_gets_all_and_is_told_so(library, team):
-    found = bootstrap(library, "workspace", workspace_route=Route(missing=("thread_x is gone",)))
+    found = bootstrap(library, "workspace", workspace_route=Placement(missing=("thread_x is gone",)))
     assert len(found.topics) == 2 and found.notes[0] == "thread_x is gone" and "no subcortex" in found.notes[1]
 
 
@@ -139,7 +139,7 @@ def test_a_pin_of_what_was_superseded_shows_what_took_its_place(library):
     change(library, docks, pinned_artifacts=(old.id, second.id, last.id))
     ((topic,),) = [bootstrap(library, "subcortex:docks").topics]
     assert [(one.id, one.why) for one in topic.pinned] == [(last.id, f"took the place of {old.id}, pinned")]
-    assert slot(context_pack(library, Subject("subcortex", "docks")), "canon_artifacts") == ["Last"]
+    assert slot(context_pack(library, PackSubject("subcortex", "docks")), "canon_artifacts") == ["Last"]
 
 
 def test_where_no_artifact_is_pinned_what_was_accepted_last_stands_in(library, team):
@@ -190,7 +190,7 @@ def talk(library: Library) -> dict[str, Any]:
 
 
 def test_a_thread_comes_with_its_summary_its_comments_and_what_belongs_to_it(library, talk):
-    pack = context_pack(library, Subject("thread", talk["thread"].id))
+    pack = context_pack(library, PackSubject("thread", talk["thread"].id))
     assert pack.thread == pack.about and pack.about is not None and pack.about.claim == "Opinion number 0."
     assert [one.claim for one in pack.comments] == [f"Opinion number {number}." for number in (0, 4, 5, 6, 7, 8)]
     assert slot(pack, "canon_artifacts") == ["The cache holds 256 MB", "Evict the oldest first"]
@@ -200,7 +200,7 @@ def test_a_thread_comes_with_its_summary_its_comments_and_what_belongs_to_it(lib
 
 
 def test_contradictions_stand_in_their_slot_and_beside_what_they_are_about(library, talk):
-    pack = context_pack(library, Subject("thread", talk["thread"].id))
+    pack = context_pack(library, PackSubject("thread", talk["thread"].id))
     (clash,) = next(one.entries for one in pack.slots if one.name == "contradictions")
     assert clash.id == talk["clash"].id and clash.claim == "512 or 256"
     (seen,) = next(one.entries for one in pack.slots if one.name == "recent_observations")
@@ -209,13 +209,13 @@ def test_contradictions_stand_in_their_slot_and_beside_what_they_are_about(libra
 
 def test_a_contradiction_with_what_no_longer_counts_is_settled(library, talk):
     change(library, talk["rule"], state="superseded")
-    pack = context_pack(library, Subject("thread", talk["thread"].id))
+    pack = context_pack(library, PackSubject("thread", talk["thread"].id))
     assert "contradictions" not in [one.name for one in pack.slots]
 
 
 @pytest.mark.parametrize(("kind", "name"), [("task", "task"), ("artifact", "rule")])
 def test_a_task_and_an_artifact_come_with_the_thread_in_which_they_are_discussed(library, talk, kind, name):
-    pack = context_pack(library, Subject(kind, talk[name].id))
+    pack = context_pack(library, PackSubject(kind, talk[name].id))
     assert pack.about is not None and pack.about.id == talk[name].id
     assert pack.thread is not None and pack.thread.id == talk["thread"].id and len(pack.comments) == 6
     assert "The cache held 512 MB" in slot(pack, "recent_observations")
@@ -225,7 +225,7 @@ def test_a_task_and_an_artifact_come_with_the_thread_in_which_they_are_discussed
 
 def test_a_topic_comes_with_what_counts_there_and_what_was_last_done(library, talk):
     change(library, talk["scope"], pinned_artifacts=(talk["rule"].id,))
-    pack = context_pack(library, Subject("subcortex", "cache"))
+    pack = context_pack(library, PackSubject("subcortex", "cache"))
     assert pack.thread is None and slot(pack, "canon_artifacts") == ["The cache holds 256 MB", "Evict the oldest first"]
     assert slot(pack, "recent_threads") == ["How large may the cache be?"]
     assert slot(pack, "in_progress_tasks") == ["Measure the cache"]
@@ -234,7 +234,7 @@ def test_a_topic_comes_with_what_counts_there_and_what_was_last_done(library, ta
 def test_what_is_superseded_or_done_is_related_and_not_canon(library, talk):
     change(library, talk["rule"], state="superseded")
     change(library, talk["task"], state="done")
-    pack = context_pack(library, Subject("thread", talk["thread"].id))
+    pack = context_pack(library, PackSubject("thread", talk["thread"].id))
     assert "The cache holds 256 MB" not in slot(pack, "canon_artifacts") and not slot(pack, "in_progress_tasks")
     assert {"The cache holds 256 MB", "Measure the cache"} <= set(slot(pack, "related"))
 
@@ -242,7 +242,7 @@ def test_what_is_superseded_or_done_is_related_and_not_canon(library, talk):
 def test_what_says_something_alike_is_there_although_nothing_links_it(library, talk):
     bodies = (Artifact("The size of the cache is a share of the memory", "How large it may be.", state="accepted"),)
     keep(library, *bodies, Thread("Why is the cache so large?", "It may be a leak of memory.", state="resolved"))
-    pack = context_pack(library, Subject("thread", talk["thread"].id))
+    pack = context_pack(library, PackSubject("thread", talk["thread"].id))
     canon = next(one.entries for one in pack.slots if one.name == "canon_artifacts")
     assert ("The size of the cache is a share of the memory", "alike") in [
         (one.record.body.title, one.why) for one in canon
@@ -251,7 +251,7 @@ def test_what_says_something_alike_is_there_although_nothing_links_it(library, t
 
 
 def test_only_the_slots_that_are_included_are_told(library, talk):
-    pack = context_pack(library, Subject("thread", talk["thread"].id), ("in_progress_tasks",))
+    pack = context_pack(library, PackSubject("thread", talk["thread"].id), ("in_progress_tasks",))
     assert [one.name for one in pack.slots] == ["in_progress_tasks"]
 
 
@@ -264,13 +264,13 @@ def test_code_comes_with_the_records_that_speak_of_it(library):
         Task("Same place elsewhere", state="in_progress", code_links=(replace(mine, repo="other"),)),
         Thread("Another file", code_links=(CodeLink("src/cache/lfu.py"),)),
     )
-    pack = context_pack(library, Subject("code", link=CodeLink("src/cache/lru.py", "engine")))
+    pack = context_pack(library, PackSubject("code", link=CodeLink("src/cache/lru.py", "engine")))
     assert pack.about is pack.thread is None and not slot(pack, "in_progress_tasks")
     assert slot(pack, "recent_observations") == ["The file is long"]
     assert next(one.entries for one in pack.slots if one.name == "canon_artifacts")[0].id == of_symbol.id
-    by_name = context_pack(library, Subject("code", link=CodeLink("", symbol="LRU.get")))
+    by_name = context_pack(library, PackSubject("code", link=CodeLink("", symbol="LRU.get")))
     assert slot(by_name, "canon_artifacts") == ["Reads move an entry to the front"]
-    folder = context_pack(library, Subject("code", link=CodeLink("src/cache/")))
+    folder = context_pack(library, PackSubject("code", link=CodeLink("src/cache/")))
     assert slot(folder, "recent_threads") == ["Another file"] and slot(folder, "in_progress_tasks")
 
 
@@ -278,7 +278,7 @@ def test_linked_code_that_changed_is_told_in_a_pack(library, tmp_path):
     link = CodeLink("a.py", root=str(tmp_path), file_hash="00" * 16)
     (tmp_path / "a.py").write_text("x = 1\n", encoding="utf-8")
     keep(library, Observation("It was two", code_links=(link,)))
-    pack = context_pack(library, Subject("code", link=CodeLink("a.py")))
+    pack = context_pack(library, PackSubject("code", link=CodeLink("a.py")))
     assert pack.slots[0].entries[0].warnings == ("maybe_stale: a.py changed",)
 
 
@@ -296,24 +296,24 @@ def test_slots_have_an_end_and_no_record_stands_in_two(library):
         )
     ]
     keep(library, *bodies)
-    pack = context_pack(library, Subject("thread", thread.id))
+    pack = context_pack(library, PackSubject("thread", thread.id))
     assert all(len(one.entries) <= MOST[one.name] for one in pack.slots)
     shown = [entry.id for one in pack.slots for entry in one.entries]
     assert len(set(shown)) == len(shown) > 25
 
 
 def test_what_cannot_be_a_subject_is_refused(library):
-    for subject in (Subject("comment", "x"), Subject("code"), Subject("code", link=CodeLink(""))):
+    for subject in (PackSubject("comment", "x"), PackSubject("code"), PackSubject("code", link=CodeLink(""))):
         with pytest.raises(InputError) as caught:
             context_pack(library, subject)
         assert caught.value.code == "ARGUMENT_INVALID"
     with pytest.raises(InputError) as caught:
-        context_pack(library, Subject("thread", "thread_00000000000000000000000000"))
+        context_pack(library, PackSubject("thread", "thread_00000000000000000000000000"))
     assert caught.value.code == "RECORD_UNKNOWN"
 
 
 def test_a_reader_makes_the_same_packs(library, talk):
-    subject = Subject("thread", talk["thread"].id)
+    subject = PackSubject("thread", talk["thread"].id)
     assert context_pack(library.reader, subject).slots == context_pack(library, subject).slots
     assert bootstrap(library.reader).topics == bootstrap(library).topics
 

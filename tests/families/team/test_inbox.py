@@ -9,9 +9,9 @@ import pytest
 
 from cortex.base.actors import person
 from cortex.base.errors import InputError
-from cortex.base.record_model import Actor, Artifact, Comment, Draft, Evidence, Link, Record, Task, Thread, Wanted
+from cortex.base.record_model import Actor, Artifact, Comment, Draft, Evidence, Link, Record, RecordFilter, Task, Thread
 from cortex.engine.library import Library
-from cortex.families.team.inbox import EVERYTHING, Entry, acknowledge, inbox
+from cortex.families.team.inbox import EVERYTHING, InboxEntry, acknowledge, inbox
 from cortex.families.team.writes.actions import accept_artifact, judge_link, supersede_artifact, update_task
 from cortex.families.team.writes.create import create
 from cortex.families.team.writes.drafts import approve, create_draft, reject
@@ -19,7 +19,7 @@ from cortex.families.team.writes.update import revise
 
 PERSON, AGENT, WRITER = person(), Actor("agent", 1), Actor("agent", 2)
 NOW = int(datetime(2900, 1, 15, 12, tzinfo=UTC).timestamp() * 1000)  # drafts of today are too old by then
-OPEN = Wanted(kinds=("notification",), states=("new",))
+OPEN = RecordFilter(kinds=("notification",), states=("new",))
 
 
 def make(library: Library, body: object, actor: Actor = PERSON) -> Record:
@@ -34,7 +34,7 @@ def types(library: Library, recipient: str | None = "person", **more: object) ->
     return [entry.type for entry in inbox(library, recipient, **more).entries]  # type: ignore[arg-type]
 
 
-def only(library: Library, **more: object) -> Entry:
+def only(library: Library, **more: object) -> InboxEntry:
     (entry,) = inbox(library, **more).entries  # type: ignore[arg-type]
     return entry
 
@@ -106,7 +106,7 @@ def test_what_a_person_has_to_judge_waits_once_and_until_it_is_judged(library: L
 def test_a_judged_contradiction_leaves_no_reminder(library: Library) -> None:
     make(library, Artifact("Timeout of the payment gateway", "The timeout is 30 seconds."))
     make(library, Artifact("Timeout of the payment gateway", "The timeout is 10 seconds."), WRITER)
-    (link,) = library.store.recorded.select(Wanted(kinds=("link",), states=("candidate",)))
+    (link,) = library.store.recorded.select(RecordFilter(kinds=("link",), states=("candidate",)))
     assert types(library) == ["contradiction"]
     assert types(library, include=("notifications",)) == ["review_needed"]
     judge_link(library, link.id, True, actor=PERSON)
@@ -132,7 +132,7 @@ def test_the_newest_comes_first_and_pages_join_without_gap_or_repetition(library
     made = [entry.id[-26:] for entry in whole.entries]
     assert made == sorted(made, reverse=True)
     for size in (1, 5, 12):
-        walked: list[Entry] = []
+        walked: list[InboxEntry] = []
         more = True
         while more:
             page = inbox(library, limit=size, before=walked[-1].id if walked else "")
@@ -209,7 +209,7 @@ def test_a_draft_says_where_it_would_go(library: Library) -> None:
 def test_what_is_judged_or_done_leaves_nothing_open_that_nobody_sees(library: Library) -> None:
     make(library, Artifact("Timeout of the payment gateway", "The timeout is 30 seconds."))
     make(library, Artifact("Timeout of the payment gateway", "The timeout is 10 seconds."))
-    (link,) = library.store.recorded.select(Wanted(kinds=("link",), states=("candidate",)))
+    (link,) = library.store.recorded.select(RecordFilter(kinds=("link",), states=("candidate",)))
     task = make(library, Task("Measure it", assignees=("person",)), WRITER)
     judge_link(library, link.id, False, actor=PERSON)
     update_task(library, task.id, {"state": "done"}, actor=PERSON)

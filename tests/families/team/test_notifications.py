@@ -15,9 +15,9 @@ from cortex.base.record_model import (
     Comment,
     Notification,
     Record,
+    RecordFilter,
     Task,
     Thread,
-    Wanted,
 )
 from cortex.base.settings import Settings
 from cortex.engine.library import Library
@@ -36,7 +36,7 @@ def make(library: Library, body: Body, actor: Actor = PERSON) -> Record[Any]:
 
 def told(library: Library, recipient: str, state: str = "new") -> list[tuple[str, str]]:
     """The type and the record of every notification, the oldest first."""
-    wanted = Wanted(kinds=("notification",), states=(state,), refs=(("recipient", recipient),))
+    wanted = RecordFilter(kinds=("notification",), states=(state,), refs=(("recipient", recipient),))
     return [(one.body.type, one.body.about) for one in reversed(library.store.recorded.select(wanted))]
 
 
@@ -108,7 +108,7 @@ def test_a_task_is_told_to_who_has_it_who_follows_it_and_who_made_it(library: Li
     assert (
         told(library, "omar") == told(library, "person") == [("task_update", task.id)] and told(library, "agent") == []
     )
-    wanted = Wanted(kinds=("notification",), refs=(("recipient", "omar"),))
+    wanted = RecordFilter(kinds=("notification",), refs=(("recipient", "omar"),))
     assert library.store.recorded.select(wanted)[0].body.reason.startswith(
         "a task that you follow: it is in progress now"
     )
@@ -116,7 +116,7 @@ def test_a_task_is_told_to_who_has_it_who_follows_it_and_who_made_it(library: Li
 
 def test_a_notification_says_why_and_is_as_private_as_what_it_is_about(library: Library) -> None:
     make(library, Thread("Raises", "@lena", sensitivity=SENSITIVE))
-    (one,) = library.store.recorded.select(Wanted(kinds=("notification",)))
+    (one,) = library.store.recorded.select(RecordFilter(kinds=("notification",)))
     assert one.body.sensitivity == SENSITIVE and one.body.reason == "person mentioned you in a thread"
 
 

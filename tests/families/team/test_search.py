@@ -29,10 +29,10 @@ from cortex.base.types import Cancel, Mode, Query
 from cortex.engine.embedders.circuit_breaker import Embedders
 from cortex.engine.library import Library
 from cortex.engine.search import retrieval
-from cortex.engine.store import Step
+from cortex.engine.store import RecordTransaction
 from cortex.families.team import search
 from cortex.families.team.ids import fresh_key, new_id
-from cortex.families.team.search import Asked, Findings, find, page_of
+from cortex.families.team.search import RecordQuery, RecordResults, find, page_of
 from cortex.families.team.writes.transactions import perform
 from cortex.toolkit.pagination import MAX_OFFSET
 
@@ -44,7 +44,7 @@ def keep(library: Library, *bodies: Body, at: int = NOW) -> list[Record[Any]]:
     """Have records, in one step, as if it were then."""
     made: list[Record[Any]] = []
 
-    def work(step: Step) -> str:
+    def work(step: RecordTransaction) -> str:
         step.now = at
         made.extend(step.make(new_id(type(body)), body) for body in bodies)
         return ""
@@ -54,7 +54,7 @@ def keep(library: Library, *bodies: Body, at: int = NOW) -> list[Record[Any]]:
 
 
 def change(library: Library, record: Record[Any], **parts: object) -> None:
-    def work(step: Step) -> str:
+    def work(step: RecordTransaction) -> str:
         kept = step.get(record.id)
         assert kept is not None
         return step.put(replace(kept, body=replace(kept.body, **parts))).id
@@ -62,11 +62,11 @@ def change(library: Library, record: Record[Any], **parts: object) -> None:
     perform(library, work, actor=person(), key=fresh_key(), action="test", payload="")
 
 
-def ask(library: Library, query: str = "", **more: object) -> Findings:
-    return find(library, Asked(query, mode=Mode.WORDS, **more))  # type: ignore[arg-type]
+def ask(library: Library, query: str = "", **more: object) -> RecordResults:
+    return find(library, RecordQuery(query, mode=Mode.WORDS, **more))  # type: ignore[arg-type]
 
 
-def titles(found: Findings) -> list[str]:
+def titles(found: RecordResults) -> list[str]:
     return [hit.record.body.title for hit in found.hits]
 
 
@@ -335,13 +335,13 @@ def test_sensitive_records_are_found_by_words_and_can_be_left_out(library):
 
 
 def test_nothing_kept_gives_nothing_and_no_error(library):
-    assert ask(library, "anything") == Findings((), 0, mode=Mode.WORDS)
+    assert ask(library, "anything") == RecordResults((), 0, mode=Mode.WORDS)
     assert ask(library, "anything", state="open").hits == ask(library).hits == ()
 
 
 def test_a_reader_finds_what_its_library_wrote(library):
     keep(library, Task("Feed the otter"))
-    assert titles(find(library.reader, Asked("otter"))) == ["Feed the otter"]
+    assert titles(find(library.reader, RecordQuery("otter"))) == ["Feed the otter"]
 
 
 # -- among other stores ------------------------------------------------------------------------------------------------
@@ -349,10 +349,12 @@ def test_a_reader_finds_what_its_library_wrote(library):
 
 def test_as_one_place_of_many_each_record_is_one_hit_with_its_text(twenty):
     library, records = twenty
-    page = page_of(library, Asked(types=("artifact",)), Query("restore backup", mode=Mode.WORDS, limit=3), Cancel())
+    page = page_of(
+        library, RecordQuery(types=("artifact",)), Query("restore backup", mode=Mode.WORDS, limit=3), Cancel()
+    )
     assert page.hits[0].path == records[12].id and "replay the log" in page.hits[0].text
     assert len({hit.path for hit in page.hits}) == len(page.hits) <= 3
-    narrowed = page_of(library, Asked(state="proposed"), Query("counter", mode=Mode.WORDS, limit=3), Cancel())
+    narrowed = page_of(library, RecordQuery(state="proposed"), Query("counter", mode=Mode.WORDS, limit=3), Cancel())
     assert [hit.path for hit in narrowed.hits] == [records[13].id] and narrowed.total == 1
 
 
@@ -361,7 +363,7 @@ def test_by_meaning_sensitive_records_are_not_looked_at(settings: Settings):
         keep(
             library, Observation("Payroll of the orchestra", sensitivity=SENSITIVE), Observation("Concert in the park")
         )
-        found = find(library, Asked("wages of musicians", mode=Mode.MEANING))
+        found = find(library, RecordQuery("wages of musicians", mode=Mode.MEANING))
         assert titles(found) in ([], ["Concert in the park"])
 
 
@@ -376,7 +378,7 @@ def test_by_meaning_a_longer_list_that_is_sifted_gives_the_same_as_a_search_amon
         answers = []
         for longer in (5, 0):
             monkeypatch.setattr(retrieval, "LONGER", longer)
-            asked = [Asked(question, types=kinds, mode=Mode.MEANING, limit=4) for _, question in KEPT]
+            asked = [RecordQuery(question, types=kinds, mode=Mode.MEANING, limit=4) for _, question in KEPT]
             answers.append([[(hit.record.id, hit.relevance) for hit in find(library, one).hits] for one in asked])
             keep(library, Task("Something else, so that nothing is answered from what was told before"))
         assert answers[0] == answers[1] and any(answers[0])
@@ -387,16 +389,16 @@ def test_a_search_that_was_called_off_ends(library):
     cancel = Cancel()
     cancel.cancel()
     with pytest.raises(CortexError) as caught:
-        find(library, Asked("plants", mode=Mode.WORDS), cancel)
+        find(library, RecordQuery("plants", mode=Mode.WORDS), cancel)
     assert caught.value.code == "CANCELLED"
 
 
 def test_what_changes_its_state_is_found_by_the_new_one_at_once(library: Library) -> None:
     (task,) = keep(library, Task("Rotate the certificate", "Of the gateway."))
-    assert not find(library, Asked("certificate", state="done")).hits
+    assert not find(library, RecordQuery("certificate", state="done")).hits
     change(library, task, state="done")
-    assert [hit.record.id for hit in find(library, Asked("certificate", state="done")).hits] == [task.id]
-    assert not find(library, Asked("certificate", state="inbox")).hits
+    assert [hit.record.id for hit in find(library, RecordQuery("certificate", state="done")).hits] == [task.id]
+    assert not find(library, RecordQuery("certificate", state="inbox")).hits
 
 
 def test_who_turns_the_page_meets_every_record_once(library: Library) -> None:
@@ -406,7 +408,7 @@ def test_who_turns_the_page_meets_every_record_once(library: Library) -> None:
         kept.append(record)
     seen: list[str] = []
     for offset in range(0, 80, 5):
-        page = page_of(library, Asked(), Query("certificate", limit=5, offset=offset), Cancel())
+        page = page_of(library, RecordQuery(), Query("certificate", limit=5, offset=offset), Cancel())
         seen += [hit.path for hit in page.hits]
     assert len(seen) == len(set(seen)) and set(seen) == {one.id for one in kept}
 
@@ -416,12 +418,12 @@ def test_who_asks_for_what_is_further_down_than_anything_gets_nothing_and_has_no
     keep(library, Task("Rotate the certificate"), Task("Renew the certificate"))
     query = Query("certificate", mode=Mode.WORDS, limit=5, offset=offset, snippets=(320, 160))
     assert search.sizes_of(query, offset + 5) == (320, *(160,) * (search.MOST_CUT - 1), 0)
-    page = page_of(library, Asked(), query, Cancel())
+    page = page_of(library, RecordQuery(), query, Cancel())
     assert (page.hits, page.total) == ((), 2)
     # Among several stores the first hits are asked for, as many as that.
-    assert len(page_of(library, Asked(), replace(query, offset=0, limit=offset + 5), Cancel()).hits) == 2
+    assert len(page_of(library, RecordQuery(), replace(query, offset=0, limit=offset + 5), Cancel()).hits) == 2
     for text in ("certificate", ""):
-        found = find(library, Asked(text, mode=Mode.WORDS, limit=5, offset=offset))
+        found = find(library, RecordQuery(text, mode=Mode.WORDS, limit=5, offset=offset))
         assert (found.hits, found.total) == ((), 2)
 
 

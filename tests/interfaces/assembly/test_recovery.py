@@ -22,10 +22,10 @@ from cortex.base.settings import Settings, load
 from cortex.base.types import Memory, MemoryState
 from cortex.engine.embedders.circuit_breaker import Embedders
 from cortex.engine.library import Library
-from cortex.engine.store import OWN, STORE_NAME, Store, Wanted, leased
+from cortex.engine.store import OWN, STORE_NAME, MemoryFilter, Store, leased
 from cortex.engine.store.snapshots import ASKED, RESTORE, list_snapshots, make_snapshot
 from cortex.families.memory.file_import import Brought
-from cortex.families.memory.search import Asked, find
+from cortex.families.memory.search import MemoryQuery, find
 from cortex.families.memory.writer import add, add_all
 from cortex.families.team.sync.state import RESYNC, URL
 from cortex.families.team.writes.create import create
@@ -77,7 +77,7 @@ def settings(made: Path, memory: Path) -> Settings:
 def said(settings: Settings) -> set[str]:
     """The titles of all memories."""
     with opened(settings) as library:
-        return {one.memory.title for one in library.store.remembered.select(Wanted(origins=(OWN,)))}
+        return {one.memory.title for one in library.store.remembered.select(MemoryFilter(origins=(OWN,)))}
 
 
 def check_sound(settings: Settings) -> None:
@@ -85,11 +85,13 @@ def check_sound(settings: Settings) -> None:
     with opened(settings) as library:
         library.catch_up()
         assert library.store.check() == []
-        for one in library.store.remembered.select(Wanted(origins=(OWN,))):
+        for one in library.store.remembered.select(MemoryFilter(origins=(OWN,))):
             number = one.memory.title.split()[1]
             assert one.memory.text == memory_of(int(number)).text
         add(library, Memory("", "Written afterwards", text="The zeppelin landed."))
-        assert [hit.one.memory.title for hit in find(library, Asked("zeppelin")).hits][:1] == ["Written afterwards"]
+        assert [hit.one.memory.title for hit in find(library, MemoryQuery("zeppelin")).hits][:1] == [
+            "Written afterwards"
+        ]
 
 
 @pytest.mark.parametrize("links", [True, False], ids=["links", "no links"])
@@ -128,8 +130,8 @@ def test_a_snapshot_brings_back_memories_records_and_settings_and_that_can_be_un
     assert len(said(settings)) == COUNT
     assert "7s" in (home / "config.yml").read_text(encoding="utf-8")
     with opened(settings) as library:
-        assert [hit.one.memory.title for hit in find(library, Asked("Thing 3")).hits][:1] == ["Thing 3"]
-        assert library.store.recorded.count(record_model.Wanted()) == 2
+        assert [hit.one.memory.title for hit in find(library, MemoryQuery("Thing 3")).hits][:1] == ["Thing 3"]
+        assert library.store.recorded.count(record_model.RecordFilter()) == 2
     restore_snapshot(settings, done.before)
     assert len(said(settings)) == COUNT + 1
     assert "9s" in (home / "config.yml").read_text(encoding="utf-8")
@@ -242,7 +244,7 @@ def test_the_newest_snapshot_fills_the_gaps(settings, damage: Damage):
     assert done.snapshot is not None
     assert said(settings) >= {memory_of(number).title for number in range(COUNT)}
     with opened(settings) as library:
-        assert library.store.recorded.count(record_model.Wanted()) == 2
+        assert library.store.recorded.count(record_model.RecordFilter()) == 2
 
 
 def test_a_snapshot_doubles_no_citation_and_brings_back_those_of_lost_memories(settings):

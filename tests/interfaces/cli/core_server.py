@@ -13,7 +13,7 @@ from cortex.base.visibility import EVERYWHERE
 from cortex.engine.store.records.ledger import Ledger, open_ledger
 from cortex.interfaces.team_server import principals
 from cortex.interfaces.team_server.app import make_app
-from cortex.interfaces.team_server.read_replica import Hall
+from cortex.interfaces.team_server.read_replica import ReadReplica
 from cortex.interfaces.transports.http.uvicorn_server import Guest, config, listen_on
 
 
@@ -26,7 +26,7 @@ class CoreServer:
         flags = {"indexing.embeddingProvider": "none"}
         self.settings = load(None, environment=environment, flags=flags, user_home=directory)
         self.ledger: Ledger = open_ledger(f"sqlite:///{directory}")
-        self._hall = Hall(self.settings, self.ledger, directory)
+        self._hall = ReadReplica(self.settings, self.ledger, directory)
         self._port = 0
         self._server: Guest | None = None
         self.start()

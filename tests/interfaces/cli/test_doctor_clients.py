@@ -15,7 +15,7 @@ from cortex.interfaces.cli.checks.clients import VARIABLE, check_clients
 from cortex.interfaces.install.clients import (
     CLIENTS,
     Client,
-    Format,
+    ConfigFormat,
     Machine,
     entry_file,
     find_client,
@@ -23,7 +23,7 @@ from cortex.interfaces.install.clients import (
     this_system,
 )
 from cortex.interfaces.install.config_entries import (
-    Server,
+    ServerEntry,
     change_entry,
     read_entry,
     read_hook_programs,
@@ -31,7 +31,7 @@ from cortex.interfaces.install.config_entries import (
     read_variables,
     write_entry,
 )
-from cortex.interfaces.install.plans import Wish, install, plan_install, plan_uninstall, uninstall
+from cortex.interfaces.install.plans import InstallOptions, install, plan_install, plan_uninstall, uninstall
 
 PROGRAM = str(Path(sys.executable).with_name("cortex"))
 GONE = "/nowhere/bin/cortex"
@@ -60,7 +60,7 @@ class Desk:
         return read_entry(self.file(client, scope).read_bytes().decode(), client)
 
     def connect(self, client: Client, scope: str, command: str, *arguments: str) -> None:
-        wish = Wish(Server(command, ("mcp", *arguments)))
+        wish = InstallOptions(ServerEntry(command, ("mcp", *arguments)))
         for edit in plan_install([client], self.machine, self.root(scope), wish):
             install(edit, self.home)
 
@@ -87,9 +87,9 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
 
 def others(client: Client) -> bytes:
     """A file with somebody else's server in it, a comment and a layout of its own."""
-    if client.format is Format.TOML:
+    if client.format is ConfigFormat.TOML:
         return b'model = "x"  # mine\n\n[mcp_servers.other]\ncommand = "other"\n'
-    comment = "  // mine\n" if client.format is Format.JSONC else ""
+    comment = "  // mine\n" if client.format is ConfigFormat.JSONC else ""
     return f'{{\n{comment}   "{client.key}": {{ "other": {{"command": "other"}} }}\n}}'.encode()
 
 
@@ -103,7 +103,9 @@ def test_an_entry_whose_program_is_gone_starts_this_one_and_uninstalling_gives_t
     desk.fix()
     assert desk.faults() == []
     server = read_server(desk.entry(client, scope))
-    assert server == Server(PROGRAM if scope == "user" else "cortex", ("mcp", "code", "--workspace", str(desk.project)))
+    assert server == ServerEntry(
+        PROGRAM if scope == "user" else "cortex", ("mcp", "code", "--workspace", str(desk.project))
+    )
     assert b"other" in file.read_bytes()
     desk.disconnect(client, scope)
     assert file.read_bytes() == others(client)
@@ -123,7 +125,7 @@ def test_a_folder_that_is_gone_is_no_longer_served_and_uninstalling_gives_the_by
     if scope == "user" and client.homeless:  # it would have nothing to serve
         assert entry is None
     else:
-        assert read_server(entry) == Server(PROGRAM, ("mcp", "--read-only", *client.arguments))
+        assert read_server(entry) == ServerEntry(PROGRAM, ("mcp", "--read-only", *client.arguments))
     desk.disconnect(client, scope)
     assert file.read_bytes() == others(client)
 
@@ -133,19 +135,19 @@ def test_of_several_folders_those_that_are_there_stay(desk, tmp_path):
     folder = str(desk.project)
     desk.connect(client, "user", PROGRAM, "--workspace", lost, "--workspace", folder, f"--workspace={lost}")
     desk.fix()
-    assert read_server(desk.entry(client, "user")) == Server(PROGRAM, ("mcp", "--workspace", folder))
+    assert read_server(desk.entry(client, "user")) == ServerEntry(PROGRAM, ("mcp", "--workspace", folder))
 
 
 @pytest.mark.parametrize("client", CLIENTS, ids=lambda one: one.name)
 def test_a_variable_that_names_a_lost_folder_goes_and_the_others_stay(desk, client, tmp_path):
     lost, kept = str(tmp_path / "lost"), {"command": PROGRAM, "args": ["mcp", "--workspace", str(desk.project)]}
     name = {"opencode": "environment"}.get(client.name, "env")
-    entry = write_entry(client, Server(PROGRAM, tuple(kept["args"])))
+    entry = write_entry(client, ServerEntry(PROGRAM, tuple(kept["args"])))
     inner = entry.get("transport", entry)
     assert isinstance(inner, dict)
     inner[name] = {VARIABLE: lost, "KEY": "1"}
     file = desk.file(client, "user")
-    if client.format is Format.TOML:
+    if client.format is ConfigFormat.TOML:
         file.write_text(
             f'[mcp_servers.cortex]\ncommand = "{PROGRAM}"\nargs = {json.dumps(kept["args"])}\n\n'
             f'[mcp_servers.cortex.env]\n{VARIABLE} = "{lost}"\nKEY = "1"\n',
@@ -159,7 +161,7 @@ def test_a_variable_that_names_a_lost_folder_goes_and_the_others_stay(desk, clie
     assert desk.faults() == []
     after = desk.entry(client, "user")
     assert read_variables(after) == {"KEY": "1"}
-    assert read_server(after) == Server(PROGRAM, tuple(kept["args"]))
+    assert read_server(after) == ServerEntry(PROGRAM, tuple(kept["args"]))
 
 
 def test_a_lost_program_and_a_lost_folder_are_two_faults_and_both_are_fixed_at_once(desk, tmp_path):
@@ -168,7 +170,7 @@ def test_a_lost_program_and_a_lost_folder_are_two_faults_and_both_are_fixed_at_o
     assert [one.level for one in desk.faults()] == [Level.ERROR] * 2
     desk.fix()
     assert desk.faults() == []
-    assert read_server(desk.entry(client, "project")) == Server("cortex", ("mcp",))
+    assert read_server(desk.entry(client, "project")) == ServerEntry("cortex", ("mcp",))
 
 
 def test_what_a_person_set_in_an_entry_stays(desk):
@@ -188,7 +190,7 @@ def test_a_runner_that_is_gone_is_replaced_by_this_program(desk):
         )
     )
     desk.fix()
-    assert read_server(desk.entry(client, "user")) == Server(PROGRAM, ("mcp", "code"))
+    assert read_server(desk.entry(client, "user")) == ServerEntry(PROGRAM, ("mcp", "code"))
 
 
 @pytest.mark.parametrize(
@@ -253,8 +255,8 @@ def test_a_relative_program_is_looked_for_in_the_project_and_not_where_the_docto
     (fault,) = desk.faults()
     assert command in fault.text
     desk.fix()
-    assert read_server(desk.entry(client, "project")) == Server("cortex", ("mcp",))
-    assert read_server(desk.entry(client, "user")) == Server(command, ("mcp",))
+    assert read_server(desk.entry(client, "project")) == ServerEntry("cortex", ("mcp",))
+    assert read_server(desk.entry(client, "user")) == ServerEntry(command, ("mcp",))
 
 
 def test_hooks_whose_program_only_the_client_can_find_are_left(desk):
@@ -295,7 +297,7 @@ def test_an_entry_without_a_folder_gets_the_clients_own_name_for_the_project(des
     assert (fault.level, fault.fix) == (Level.WARNING, "cortex install cursor")
     desk.fix()
     assert desk.faults() == []
-    assert read_server(desk.entry(client, "user")) == Server(PROGRAM, ("mcp", "--workspace", "${workspaceFolder}"))
+    assert read_server(desk.entry(client, "user")) == ServerEntry(PROGRAM, ("mcp", "--workspace", "${workspaceFolder}"))
 
 
 def test_an_entry_that_cant_be_changed_by_itself_is_told_and_left(desk, tmp_path):
@@ -312,7 +314,9 @@ def test_an_entry_that_cant_be_changed_by_itself_is_told_and_left(desk, tmp_path
 
 def test_only_our_entry_can_be_changed():
     with pytest.raises(Exception, match="isn't ours"):
-        change_entry('{"mcpServers": {"cortex": {"command": "x"}}}', find_client("cursor"), Server("cortex", ("mcp",)))
+        change_entry(
+            '{"mcpServers": {"cortex": {"command": "x"}}}', find_client("cursor"), ServerEntry("cortex", ("mcp",))
+        )
 
 
 HOOKED = [(client, scope) for client, scope in SCOPES if client.hooks]
@@ -326,7 +330,7 @@ def test_hooks_whose_program_is_gone_run_this_one_and_uninstalling_gives_the_byt
     before = b'{ "mine": {} }'
     file.write_bytes(before)
     gone = "/no where/bin/cortex" if scope == "user" else GONE
-    wish = Wish(Server(gone, ("mcp", "--workspace", str(desk.project))), hooks=True)
+    wish = InstallOptions(ServerEntry(gone, ("mcp", "--workspace", str(desk.project))), hooks=True)
     for edit in plan_install([client], desk.machine, desk.root(scope), wish):
         install(edit, desk.home)
     assert [one.check for one in desk.faults()] == ["clients", "hooks"]
@@ -355,7 +359,7 @@ def test_only_the_hooks_that_are_there_are_changed(desk):
 
 def test_a_projects_hooks_without_a_program_on_the_path_are_told(desk, monkeypatch):
     client = find_client("cursor")
-    wish = Wish(Server("cortex", ("mcp",)), hooks=True)
+    wish = InstallOptions(ServerEntry("cortex", ("mcp",)), hooks=True)
     for edit in plan_install([client], desk.machine, desk.project, wish):
         install(edit, desk.home)
     assert desk.faults() == []

@@ -7,7 +7,7 @@ from cortex.base.record_model import Thread
 from cortex.engine import library as libraries
 from cortex.engine.embedders.circuit_breaker import Embedders
 from cortex.engine.library import Library
-from cortex.families.team.search import Asked, find
+from cortex.families.team.search import RecordQuery, find
 from cortex.families.team.writes.create import create
 from cortex.toolkit.terminal.library import open_library
 
@@ -20,4 +20,4 @@ def test_what_others_write_is_found_however_long_a_command_holds_the_library(iso
             assert not other.holds()
             written = create(other, Thread("Which lamp?"), actor=person())
             assert other.follow()
-            assert [hit.record.id for hit in find(other, Asked("lamp")).hits] == [written.id]
+            assert [hit.record.id for hit in find(other, RecordQuery("lamp")).hits] == [written.id]

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import pytest
 
 from cortex.base.settings import load
-from cortex.engine.auto_indexer import Keeper
+from cortex.engine.auto_indexer import AutoIndexer
 from cortex.engine.engine import Engine
 from engine.embedders.stub import Reply, Stub, embeddings
 
@@ -43,7 +43,7 @@ def holding(root):
     """A server that has the project open with the settings from before."""
     with Engine(root, load(root, environment={})) as engine:
         engine.index()
-        keeper = Keeper(engine)
+        keeper = AutoIndexer(engine)
         yield
         keeper.close()
 

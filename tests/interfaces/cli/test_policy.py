@@ -6,7 +6,7 @@ import pytest
 
 from cortex.base.errors import InputError
 from cortex.families.memory.background import remember
-from cortex.families.memory.hook_inbox import Candidate
+from cortex.families.memory.hook_inbox import HookNote
 from interfaces.cli.team_answers import answer, comment_draft, drafted, opened, refusal
 
 pytestmark = pytest.mark.usefixtures("shop", "at_terminal")
@@ -63,7 +63,7 @@ def test_what_a_plugin_takes_out_is_written_nowhere_and_said(cortex, thread, cen
 def test_what_hooks_bring_is_judged_too(censored):
     with opened() as library:
         with pytest.raises(InputError) as refused:
-            remember(library, Candidate("forbidden", text="x"))
+            remember(library, HookNote("forbidden", text="x"))
         assert refused.value.code == "SENSITIVE_BLOCKED"
         assert not library.store.remembered.by_key("")
 

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from cortex.base.actors import agent
-from cortex.base.record_model import Observation, Wanted
+from cortex.base.record_model import Observation, RecordFilter
 from cortex.families.team.commands.render import say_rows, wrapped
 from cortex.families.team.writes.create import create_observations
 from interfaces.cli.team_answers import answer, opened, refusal
@@ -503,7 +503,7 @@ def test_what_can_not_be_is_refused_with_what_is_allowed_and_writes_nothing(cort
     assert (error["code"], says in json.dumps(error)) == (code, True), error
     assert SECRET not in json.dumps(error)
     with opened() as library:
-        assert [one.id for one in library.store.recorded.select(Wanted())] == [auth]
+        assert [one.id for one in library.store.recorded.select(RecordFilter())] == [auth]
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from cortex.base.actors import AGENT, agent
-from cortex.base.record_model import Comment, Draft, Wanted
+from cortex.base.record_model import Comment, Draft, RecordFilter
 from cortex.base.settings import environment, load
 from cortex.families.team.writes.create import create
 from cortex.families.team.writes.placement import route
@@ -169,7 +169,7 @@ def test_the_inbox_has_what_happened_what_to_do_and_what_to_judge(cortex, thread
 def test_what_can_not_be_is_refused(cortex, arguments, code):
     assert refusal(cortex, *arguments)["code"] == code
     with opened() as library:
-        assert library.store.recorded.count(Wanted()) == 0
+        assert library.store.recorded.count(RecordFilter()) == 0
 
 
 # -- where a project's contributions belong ----------------------------------------------------------------------------

@@ -8,14 +8,14 @@ import sys
 import threading
 
 from cortex.interfaces.assembly.pool import engine_pool
-from cortex.interfaces.daemon.server import Daemon, Hello, Moment, Refused, Served
+from cortex.interfaces.daemon.server import ClientRefused, ClientSession, Daemon, Hello, SessionEvent
 
 
-def open_nothing(hello: Hello) -> Served:
-    raise Refused("nothing is served here", 1)
+def open_nothing(hello: Hello) -> ClientSession:
+    raise ClientRefused("nothing is served here", 1)
 
 
-def hooked(moment: Moment) -> str:
+def hooked(moment: SessionEvent) -> str:
     if moment.event == "raise":
         raise ValueError(moment.variables["ACK_KEY"])
     if moment.event == "wait":

@@ -14,12 +14,12 @@ import pytest
 from cortex.base.errors import ConfigError
 from cortex.base.runtime.home import own_variables
 from cortex.base.settings import KEYS, Key, Settings
-from cortex.families.chunkfiles.pool import Shelves
-from cortex.interfaces.assembly.families import Lenders
+from cortex.families.chunkfiles.pool import ChunkIndexPool
+from cortex.interfaces.assembly.families import SharedResources
 from cortex.interfaces.assembly.pool import engine_pool
 from cortex.interfaces.cli.mcp import read_arguments
 from cortex.interfaces.daemon.main import opener
-from cortex.interfaces.daemon.server import Hello, Served
+from cortex.interfaces.daemon.server import ClientSession, Hello
 from cortex.toolkit.tool import Call, bind, find_tool, perform
 
 # A value that isn't the default, where the kind of a setting doesn't give one.
@@ -59,10 +59,10 @@ class Cortexd:
         self.home, self.root = folder / "home", folder / "work"
         self.root.mkdir()
         (self.root / "lamp.py").write_text("def switch_lamp():\n    return 1\n", encoding="utf-8")
-        self.lenders = Lenders(engine_pool(keep=False), Shelves())
+        self.lenders = SharedResources(engine_pool(keep=False), ChunkIndexPool())
         self._open = opener(self.lenders, read_arguments)
 
-    def open(self, *arguments: str, **variables: str) -> Served:
+    def open(self, *arguments: str, **variables: str) -> ClientSession:
         """What a client with these variables gets, which reach cortexd as the front end passes them on."""
         passed = own_variables({"CORTEX_HOME": str(self.home), "PATH": "/bin", **variables})
         return self._open(Hello(arguments, str(self.root), passed, "0.1.0", 1, 1))
@@ -76,11 +76,11 @@ def cortexd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cortexd]:
 
 
 @pytest.fixture
-def open_client(cortexd: Cortexd) -> Iterator[Callable[..., Served]]:
+def open_client(cortexd: Cortexd) -> Iterator[Callable[..., ClientSession]]:
     """`open_client(*arguments, NAME=value)`: a client of cortexd that ends with the test."""
     with ExitStack() as opened:
 
-        def open_one(*arguments: str, **variables: str) -> Served:
+        def open_one(*arguments: str, **variables: str) -> ClientSession:
             served = cortexd.open(*arguments, **variables)
             for family in served.families:
                 opened.callback(family.close)
@@ -89,13 +89,13 @@ def open_client(cortexd: Cortexd) -> Iterator[Callable[..., Served]]:
         yield open_one
 
 
-def settings_of(served: Served) -> Settings:
+def settings_of(served: ClientSession) -> Settings:
     """The settings that a client's code tools work with."""
     (code,) = [family for family in served.families if family.name == "code"]
     return code.context.settings
 
 
-def call(served: Served, name: str, client: str = "", **arguments: object) -> Any:
+def call(served: ClientSession, name: str, client: str = "", **arguments: object) -> Any:
     family, tool = find_tool(served.families, name)
     answer = perform(family, tool, bind(tool, arguments), Call(client=client, trace=served.identity.trace))
     assert not answer.failed, answer.text
@@ -114,7 +114,7 @@ def other_value(key: Key) -> str:
 
 @pytest.mark.parametrize("place", range(max(len(key.variables) for key in KEYS)))
 def test_every_variable_counts_through_cortexd_or_is_said_not_to(
-    open_client: Callable[..., Served], place: int
+    open_client: Callable[..., ClientSession], place: int
 ) -> None:
     """The first variable of every setting at once, then the second of those that have one, then the third."""
     chosen = {key.variables[place]: key for key in KEYS if len(key.variables) > place and key.name not in PLACES}
@@ -133,14 +133,16 @@ def test_every_variable_counts_through_cortexd_or_is_said_not_to(
 
 @pytest.mark.parametrize("variable", ["CORTEX_WORKSPACE_PATHS", "CODEINDEX_WORKSPACE_PATH", "CLAUDE_PROJECT_DIR"])
 def test_a_variable_names_the_project_through_cortexd(
-    open_client: Callable[..., Served], tmp_path: Path, variable: str
+    open_client: Callable[..., ClientSession], tmp_path: Path, variable: str
 ) -> None:
     (tmp_path / "there").mkdir()
     served = open_client("code", **{variable: str(tmp_path / "there")})
     assert [family.context.names for family in served.families] == [("there",)]
 
 
-def test_what_one_client_sets_for_the_index_is_not_what_the_other_gets(open_client: Callable[..., Served]) -> None:
+def test_what_one_client_sets_for_the_index_is_not_what_the_other_gets(
+    open_client: Callable[..., ClientSession],
+) -> None:
     first = open_client("code", CODEINDEX_CHUNK_SIZE="50")
     second = open_client("code")
     call(first, "reindex_workspace")
@@ -155,7 +157,7 @@ def test_what_one_client_sets_for_the_index_is_not_what_the_other_gets(open_clie
         assert one is two
 
 
-def test_a_limit_of_documents_reaches_cortexd(open_client: Callable[..., Served]) -> None:
+def test_a_limit_of_documents_reaches_cortexd(open_client: Callable[..., ClientSession]) -> None:
     (kb,) = open_client("kb", CONDUIT_MCP_MAX_LIMIT="6").families
     (tool,) = [tool for tool in kb.tools if tool.name == "kb_search"]
     with pytest.raises(Exception, match="6"):
@@ -169,7 +171,7 @@ def lines(caplog: pytest.LogCaptureFixture) -> Sequence[str]:
 
 
 def test_a_client_that_wants_it_has_its_calls_logged_without_their_content(
-    open_client: Callable[..., Served], caplog: pytest.LogCaptureFixture
+    open_client: Callable[..., ClientSession], caplog: pytest.LogCaptureFixture
 ) -> None:
     quiet, loud = open_client("code"), open_client("code", CODEINDEX_LOG_LEVEL="debug")
     call(loud, "reindex_workspace")
@@ -183,7 +185,7 @@ def test_a_client_that_wants_it_has_its_calls_logged_without_their_content(
 
 
 def test_the_log_level_of_documents_is_that_of_their_tools(
-    open_client: Callable[..., Served], caplog: pytest.LogCaptureFixture
+    open_client: Callable[..., ClientSession], caplog: pytest.LogCaptureFixture
 ) -> None:
     told: list[str] = []
     for variables in (

@@ -18,10 +18,10 @@ from cortex.interfaces.install.clients import (
     hooks_file,
     is_installed,
 )
-from cortex.interfaces.install.config_entries import Server, hook_command, is_ours, write_entry
+from cortex.interfaces.install.config_entries import ServerEntry, hook_command, is_ours, write_entry
 
 HOME = Path("/home/me")
-SERVER = Server("/opt/cortex", ("mcp", "code"))
+SERVER = ServerEntry("/opt/cortex", ("mcp", "code"))
 # client, system, the person's file below the home, the key, the project's file
 EXPECTED = [
     ("claude-code", System.LINUX, ".claude.json", "mcpServers", ".mcp.json"),

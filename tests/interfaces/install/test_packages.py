@@ -22,13 +22,13 @@ from cortex.families.memory import tools as memory
 from cortex.families.team import tools as team
 from cortex.interfaces.daemon import shim
 from cortex.interfaces.install.clients import EVENTS, find_client
-from cortex.interfaces.install.config_entries import Server, write_entry
+from cortex.interfaces.install.config_entries import ServerEntry, write_entry
 from cortex.toolkit.tool import spell
 
 ROOT = Path(__file__).parents[3]
 PLUGIN = ROOT / "plugin"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-SHARED = write_entry(find_client("claude-code"), Server("cortex", ("mcp",)))
+SHARED = write_entry(find_client("claude-code"), ServerEntry("cortex", ("mcp",)))
 # The fields that the portable manifest may have; clients report every other one.
 PORTABLE = set("$schema name version description author homepage repository license keywords extensions".split())
 

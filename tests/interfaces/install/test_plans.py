@@ -11,11 +11,11 @@ import pytest
 
 from cortex.base.errors import ConfigError, FileError, InputError
 from cortex.interfaces.install.clients import CLIENTS, entry_file, find_client, hooks_file
-from cortex.interfaces.install.config_entries import Server
-from cortex.interfaces.install.plans import Wish, install, plan_install, plan_uninstall, uninstall
+from cortex.interfaces.install.config_entries import ServerEntry
+from cortex.interfaces.install.plans import InstallOptions, install, plan_install, plan_uninstall, uninstall
 
-SERVER = Server("/opt/cortex", ("mcp",))
-WISH = Wish(SERVER)
+SERVER = ServerEntry("/opt/cortex", ("mcp",))
+WISH = InstallOptions(SERVER)
 posix = pytest.mark.skipif(os.name == "nt", reason="modes and links of POSIX")
 
 
@@ -26,7 +26,7 @@ def written(place, name: str, text: str) -> Path:
     return file
 
 
-def connect(place, name: str, wish: Wish = WISH) -> None:
+def connect(place, name: str, wish: InstallOptions = WISH) -> None:
     for edit in plan_install([find_client(name)], place.machine, None, wish):
         install(edit, place.home)
 
@@ -67,7 +67,7 @@ def test_an_entry_of_somebody_else_is_overwritten_only_where_that_was_asked_for(
     assert told.value.code == "ENTRY_FOREIGN"
     assert "npx" in told.value.message and "--replace" in " ".join(told.value.suggestions)
     assert plan_uninstall([client], place.machine, None, place.home, []) == []
-    connect(place, client.name, Wish(SERVER, replace=True))
+    connect(place, client.name, InstallOptions(SERVER, replace=True))
     assert "npx" not in file.read_text("utf-8")
     disconnect(place, client.name)
     assert file.read_text("utf-8") == text
@@ -87,11 +87,11 @@ def test_what_a_person_added_to_our_entry_stays(place):
 
 def test_an_old_hook_of_ours_is_replaced_and_one_of_others_stays(place):
     client = find_client("claude-code")
-    connect(place, "claude-code", Wish(Server("/old/cortex", ("mcp",)), hooks=True))
+    connect(place, "claude-code", InstallOptions(ServerEntry("/old/cortex", ("mcp",)), hooks=True))
     file = hooks_file(client, place.machine, None)
     theirs = '{"hooks": [{"type": "command", "command": "say cortex hook stop it"}]}'
     file.write_text(file.read_text("utf-8").replace('"Stop": [', f'"Stop": [{theirs},'), encoding="utf-8")
-    connect(place, "claude-code", Wish(SERVER, hooks=True))
+    connect(place, "claude-code", InstallOptions(SERVER, hooks=True))
     text = file.read_text("utf-8")
     assert "/old/cortex" not in text
     assert text.count("/opt/cortex hook stop") == 1
@@ -166,7 +166,9 @@ def test_a_client_without_files_in_projects_is_told(place):
 
 
 def test_a_projects_entry_of_cursor_names_the_folder_by_cursors_own_variable(place):
-    (edit,) = plan_install([find_client("cursor")], place.machine, place.root, Wish(Server("cortex", ("mcp",))))
+    (edit,) = plan_install(
+        [find_client("cursor")], place.machine, place.root, InstallOptions(ServerEntry("cortex", ("mcp",)))
+    )
     assert b'"command": "cortex"' in edit.after
     assert b'"args": ["mcp", "--workspace", "${workspaceFolder}"]' in edit.after
 
@@ -239,11 +241,15 @@ def test_a_file_that_broke_after_it_was_planned_is_told_and_left_alone(place):
 def test_two_clients_that_share_a_file_are_both_planned_again(place):
     clients = [find_client(name) for name in ("vscode", "copilot")]
     shared = hooks_file(clients[0], place.machine, None)
-    edits = plan_install(clients, place.machine, None, Wish(SERVER, hooks=True))
+    edits = plan_install(clients, place.machine, None, InstallOptions(SERVER, hooks=True))
     (edit,) = [one for one in edits if one.file == shared]
     shared.parent.mkdir(parents=True)
     shared.write_text('{"theirs": 1}', encoding="utf-8")
     install(edit, place.home)
     assert json.loads(shared.read_text("utf-8"))["theirs"] == 1
-    after = [one for one in plan_install(clients, place.machine, None, Wish(SERVER, hooks=True)) if one.file == shared]
+    after = [
+        one
+        for one in plan_install(clients, place.machine, None, InstallOptions(SERVER, hooks=True))
+        if one.file == shared
+    ]
     assert [(one.action, one.clients) for one in after] == [("unchanged", tuple(clients))]

@@ -13,13 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cortex.interfaces.install import jsonc_edit
-from cortex.interfaces.install.clients import CLIENTS, Client, Format, entry_file, hooks_file
-from cortex.interfaces.install.config_entries import Server, is_ours, read_entry
-from cortex.interfaces.install.plans import Wish, install, plan_install, plan_uninstall, uninstall
+from cortex.interfaces.install.clients import CLIENTS, Client, ConfigFormat, entry_file, hooks_file
+from cortex.interfaces.install.config_entries import ServerEntry, is_ours, read_entry
+from cortex.interfaces.install.plans import InstallOptions, install, plan_install, plan_uninstall, uninstall
 from interfaces.install.documents import jsonc_documents, toml_documents
 from interfaces.install.places import make_place
 
-SERVER = Server("/opt/my tools/cortex", ("mcp", "code"))
+SERVER = ServerEntry("/opt/my tools/cortex", ("mcp", "code"))
 FEWER = settings(max_examples=settings.default.max_examples // 5)  # every example is files and their copies on a disk
 WITH_PROJECT = [client for client in CLIENTS if client.project]
 
@@ -31,7 +31,7 @@ def machine():
 
 
 def documents(client: Client):
-    if client.format is Format.TOML:
+    if client.format is ConfigFormat.TOML:
         return toml_documents()
     hooks = client.hooks.events if client.hooks else ()
     return jsonc_documents(client.key, hooks)
@@ -55,7 +55,7 @@ def tree(folder: Path) -> dict[str, bytes | None]:
 
 
 def connect(place, client: Client, root: Path | None, *, hooks: bool) -> None:
-    for edit in plan_install([client], place.machine, root, Wish(SERVER, hooks=hooks)):
+    for edit in plan_install([client], place.machine, root, InstallOptions(SERVER, hooks=hooks)):
         install(edit, place.home)
 
 
@@ -120,7 +120,7 @@ def test_after_somebody_else_changed_the_file_only_ours_goes(client: Client, cho
         original = parse(file)
         connect(place, client, None, hooks=True)
         text = file.read_bytes().decode()
-        if client.format is Format.TOML:
+        if client.format is ConfigFormat.TOML:
             text += "\n[added]\nlater = 1\n"
         else:
             text, _ = jsonc_edit.put(text, ("added",), {"later": 1})
@@ -208,7 +208,7 @@ def test_a_projects_files_come_and_go(client: Client, place):
 
 
 def test_all_clients_at_once_leave_no_folder_behind(place):
-    for edit in plan_install(CLIENTS, place.machine, None, Wish(SERVER, hooks=True)):
+    for edit in plan_install(CLIENTS, place.machine, None, InstallOptions(SERVER, hooks=True)):
         install(edit, place.home)
     for client in CLIENTS:  # one after the other, although some share a folder or a file
         uninstall(plan_uninstall([client], place.machine, None, place.home, []), place.home)
@@ -247,7 +247,7 @@ def test_a_change_between_two_installations_is_not_lost(place):
     connect(place, cursor, None, hooks=False)
     changed, _ = jsonc_edit.put(file.read_text("utf-8"), ("mcpServers", "theirs"), {"command": "t"})
     write(file, changed)
-    other = Wish(Server("/elsewhere/cortex", ("mcp",)))
+    other = InstallOptions(ServerEntry("/elsewhere/cortex", ("mcp",)))
     for edit in plan_install([cursor], place.machine, None, other):
         install(edit, place.home)
     uninstall(plan_uninstall([cursor], place.machine, None, place.home, []), place.home)

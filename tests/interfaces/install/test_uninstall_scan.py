@@ -12,13 +12,13 @@ from cortex.families.team.sync import overwritten, rejections
 from cortex.families.team.sync.connection import TOKEN_FILE
 from cortex.families.team.sync.cycle import LOCK
 from cortex.interfaces.install.clients import CLIENTS, Machine, System, find_client
-from cortex.interfaces.install.config_entries import Server
-from cortex.interfaces.install.plans import Wish, install, plan_install
+from cortex.interfaces.install.config_entries import ServerEntry
+from cortex.interfaces.install.plans import InstallOptions, install, plan_install
 from cortex.interfaces.install.project_files import write_project_files
 from cortex.interfaces.install.uninstall_scan import find_traces, remove_traces
 from cortex.interfaces.team_server.commands.options import FOLDER, REPLICA
 
-WISH = Wish(Server("cortex", ("mcp",)), hooks=True)
+WISH = InstallOptions(ServerEntry("cortex", ("mcp",)), hooks=True)
 posix = pytest.mark.skipif(os.name == "nt", reason="links of POSIX")
 
 
@@ -185,7 +185,9 @@ def test_a_list_that_cant_be_read_doesnt_keep_us_in_everything_else(place):
 
 
 def test_a_file_that_broke_after_it_was_found_doesnt_keep_us_in_everything_else(place):
-    for edit in plan_install([find_client("cursor"), find_client("gemini")], place.machine, None, Wish(WISH.server)):
+    for edit in plan_install(
+        [find_client("cursor"), find_client("gemini")], place.machine, None, InstallOptions(WISH.server)
+    ):
         install(edit, place.home)
     found = find_traces(place.machine, place.home)
     broken = place.machine.home / ".cursor" / "mcp.json"

@@ -16,7 +16,7 @@ from cortex.engine.store.records.ledger import Ledger, open_ledger
 from cortex.families.team.ids import fresh_key
 from cortex.interfaces.team_server import principals
 from cortex.interfaces.team_server.app import App, make_app
-from cortex.interfaces.team_server.read_replica import Hall
+from cortex.interfaces.team_server.read_replica import ReadReplica
 from interfaces.team_server.straight import StraightClient
 
 EVERYWHERE = {"*": True}
@@ -73,7 +73,7 @@ class Client:
 class Place:
     """A Core with everything around it."""
 
-    def __init__(self, settings: Settings, ledger: Ledger, hall: Hall, clock: Clock) -> None:
+    def __init__(self, settings: Settings, ledger: Ledger, hall: ReadReplica, clock: Clock) -> None:
         self.settings, self.ledger, self.hall, self.clock = settings, ledger, hall, clock
         self.app: App = make_app(hall, ledger, settings, clock=clock)
         self.http = StraightClient(self.app)
@@ -119,7 +119,7 @@ def open_place(settings: Settings, clock: Clock, folder: Path) -> Iterator[Calla
         (folder / "ledger").mkdir(exist_ok=True)
         ledger = open_ledger(url or f"sqlite:///{folder / 'ledger'}")
         try:
-            hall = Hall(settings, ledger, directory or folder / "ledger", embedders=Embedders(None))
+            hall = ReadReplica(settings, ledger, directory or folder / "ledger", embedders=Embedders(None))
         except BaseException:
             ledger.close()
             raise

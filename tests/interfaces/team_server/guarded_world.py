@@ -16,7 +16,7 @@ from typing import Any
 from cortex.base.settings import load
 from cortex.engine.embedders.circuit_breaker import Embedders
 from cortex.engine.store.records.ledger import open_ledger
-from cortex.interfaces.team_server.read_replica import Hall
+from cortex.interfaces.team_server.read_replica import ReadReplica
 from interfaces.team_server.conftest import Client, Clock, Place
 
 SCOPES = {
@@ -205,7 +205,7 @@ def open_world(folder: Path) -> Iterator[World]:
     (folder / "ledger").mkdir()
     with ExitStack() as stack:
         ledger = stack.enter_context(open_ledger(f"sqlite:///{folder / 'ledger'}"))
-        hall = stack.enter_context(Hall(settings, ledger, folder / "ledger", embedders=Embedders(None)))
+        hall = stack.enter_context(ReadReplica(settings, ledger, folder / "ledger", embedders=Embedders(None)))
         place = Place(settings, ledger, hall, Clock())
         stack.enter_context(place.http)
         world = World(place)

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cortex.base.record_model import Body, Record, Wanted
+from cortex.base.record_model import Body, Record, RecordFilter
 from cortex.base.settings import Settings
 from cortex.base.visibility import Viewer, sees
 from cortex.engine.embedders.circuit_breaker import Embedders
 from cortex.engine.library import Library
-from cortex.engine.store import Changed, Entry, Kept
+from cortex.engine.store import OutboxEntry, RecordChange, VersionedRecord
 from cortex.engine.store.records.ledger import Ledger, open_ledger
 from cortex.engine.store.records.principals import Principal
 from cortex.families.team.index_text import wording
@@ -61,7 +61,7 @@ class Team:
         return principals.find(self.ledger, name)
 
     def viewer(self, principal: Principal) -> Viewer:
-        return viewer_of(principal, self.ledger.recorded.select(Wanted(kinds=("subcortex",)), 1_000))
+        return viewer_of(principal, self.ledger.recorded.select(RecordFilter(kinds=("subcortex",)), 1_000))
 
     def accept(self, principal: Principal, action: Action) -> Accepted:
         return accept(self.ledger, principal, self.viewer(principal), action, self.settings)
@@ -92,11 +92,11 @@ class Home:
     def principal(self) -> Principal:
         return self.team.principal(self.name)
 
-    def actions(self) -> list[tuple[Entry, Action]]:
+    def actions(self) -> list[tuple[OutboxEntry, Action]]:
         """What waits here, as it is told to the Core."""
         return [(entry, self.action(entry)) for entry in self.library.store.outbox.waiting(10_000)]
 
-    def action(self, entry: Entry) -> Action:
+    def action(self, entry: OutboxEntry) -> Action:
         changes = [renamed_changed(one, outward(self.name)) for one in entry.changes]
         told = action_to(entry, f"{entry.key}@{self.name}/{entry.actor}", changes)
         return action_from(json.loads(json.dumps(told)))
@@ -105,7 +105,7 @@ class Home:
         """Send all that waits, and keep the answers."""
         return [self.send(entry, action, self.principal) for entry, action in self.actions()]
 
-    def send(self, entry: Entry, action: Action, principal: Principal) -> Accepted:
+    def send(self, entry: OutboxEntry, action: Action, principal: Principal) -> Accepted:
         accepted = self.team.accept(principal, action)
         if accepted.status in (APPLIED, REPLAYED):
             self._apply(accepted.records, settle=entry.id)
@@ -130,7 +130,7 @@ class Home:
 
     def _apply(self, records: Any, settle: int | None = None) -> None:
         told = [record_from(json.loads(json.dumps(record_to(one)))) for one in records]
-        here = [Kept(renamed(one.record, inward(self.name)), one.change) for one in told]
+        here = [VersionedRecord(renamed(one.record, inward(self.name)), one.change) for one in told]
         self.library.store.records.apply(
             here, (), wording=wording(self.library.settings), meta={}, settle=settle, skip_waiting=True
         )
@@ -150,12 +150,12 @@ def open_team(folder: Path, url: str = "", *, indexed: bool = False) -> Iterator
         yield Team(ledger, settings, home_of)
 
 
-def told(id: str, after: Body, before: Body | None = None, author: str = "ada", created: int = 1) -> Changed:
+def told(id: str, after: Body, before: Body | None = None, author: str = "ada", created: int = 1) -> RecordChange:
     """A change, as somebody could make it up."""
-    return Changed(id, type(after).__name__.lower(), author, created, before, after)
+    return RecordChange(id, type(after).__name__.lower(), author, created, before, after)
 
 
 def acting(
-    *changes: Changed, key: str = "made-up", action: str = "edit", actor: str = "person", tier: int = 4
+    *changes: RecordChange, key: str = "made-up", action: str = "edit", actor: str = "person", tier: int = 4
 ) -> Action:
     return Action(key, action, actor, tier, 1, changes)

@@ -270,7 +270,7 @@ def test_what_goes_wrong_here_is_told_without_what_it_was(place, ada, monkeypatc
     def fail(self) -> None:
         raise error
 
-    monkeypatch.setattr("cortex.interfaces.team_server.read_replica.Hall.refresh", fail)
+    monkeypatch.setattr("cortex.interfaces.team_server.read_replica.ReadReplica.refresh", fail)
     response = ada.ask("GET", "/threads")
     told = error_of(response, 500 if isinstance(error, RuntimeError) else 503, "SERVER_ERROR")
     assert "private" not in response.text

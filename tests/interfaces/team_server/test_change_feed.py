@@ -9,7 +9,7 @@ import pytest
 
 from cortex.base.errors import StoreError
 from cortex.base.record_model import Actor, Link
-from cortex.engine.store import Step
+from cortex.engine.store import RecordTransaction
 from cortex.families.team.ids import fresh_key, new_id
 from cortex.interfaces.team_server import change_feed
 from interfaces.team_server.conftest import Client, Place
@@ -83,7 +83,7 @@ def test_what_is_shown_again_while_it_is_told_as_hidden_stays(ada, cat, place, m
 
 
 def move(place: Place, thread: str, subcortex: str) -> None:
-    def work(step: Step) -> str:
+    def work(step: RecordTransaction) -> str:
         found = step.get(thread)
         assert found is not None
         return step.put(replace(found, body=replace(found.body, subcortex=subcortex))).id

@@ -22,11 +22,11 @@ from cortex.base.record_model import (
     Link,
     Notification,
     Observation,
+    RecordFilter,
     Subcortex,
     Task,
     Term,
     Thread,
-    Wanted,
 )
 from cortex.engine.library import Library
 from cortex.families.team.required_permissions import changed_fields
@@ -48,7 +48,7 @@ class Place:
     ids: dict[str, str]
 
     def kind(self, kind: str, recipient: str) -> list[str]:
-        wanted = Wanted(kinds=(kind,), refs=(("recipient", recipient),), states=("new",))
+        wanted = RecordFilter(kinds=(kind,), refs=(("recipient", recipient),), states=("new",))
         return [one.id for one in self.library.store.recorded.select(wanted)]
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from cortex.base.record_model import Actor
-from cortex.engine.store import Step
+from cortex.engine.store import RecordTransaction
 from cortex.engine.store.records.ledger import open_ledger
 from cortex.families.team.index_text import wording
 from interfaces.team_server.conftest import Client, Place
@@ -36,7 +36,7 @@ class Hidden:
         told = {"title": "Pay", "body": "old", "subcortex": self.scope}
         self.same = {**change("Pay", self.thread), "author": "ada", "before": told, "after": told}
 
-    def hide(self, step: Step) -> str:
+    def hide(self, step: RecordTransaction) -> str:
         for number, news in ((self.scope, {"visibility": "private"}), (self.thread, {"body": "salaries"})):
             found = step.get(number)
             assert found is not None

@@ -8,7 +8,7 @@ import pytest
 
 from cortex.base.actors import person
 from cortex.base.errors import FileError, StoreError
-from cortex.base.record_model import CodeLink, Thread, Wanted
+from cortex.base.record_model import CodeLink, RecordFilter, Thread
 from cortex.base.visibility import Viewer
 from cortex.engine.embedders.circuit_breaker import Embedders
 from cortex.engine.store import Store
@@ -16,20 +16,20 @@ from cortex.engine.store.records.ledger import Ledger, open_ledger
 from cortex.families.team.ids import new_id
 from cortex.families.team.writes.create import create
 from cortex.interfaces.team_server.app import WRITERS
-from cortex.interfaces.team_server.read_replica import EPOCH, Hall
+from cortex.interfaces.team_server.read_replica import EPOCH, ReadReplica
 
 ALL = Viewer("ada", 4, True, frozenset({"*"}), frozenset({"*"}))
 
 
-def titles(hall: Hall) -> list[str]:
+def titles(hall: ReadReplica) -> list[str]:
     hall.refresh()
     with hall.as_(ALL):
-        return [one.body.title for one in hall.store.recorded.select(Wanted(kinds=("thread",)))]
+        return [one.body.title for one in hall.store.recorded.select(RecordFilter(kinds=("thread",)))]
 
 
 def test_without_a_visitor_nothing_is_seen_and_nothing_written(place, ada):
     ada.post("/threads", {"title": "a"})
-    assert place.hall.store.recorded.select(Wanted()) == []
+    assert place.hall.store.recorded.select(RecordFilter()) == []
     with pytest.raises(StoreError, match="nobody is there"):
         create(place.hall, Thread("b"), actor=person())
     assert titles(place.hall) == ["a"]
@@ -46,7 +46,7 @@ def test_damaged_words_are_built_anew_while_the_core_answers(place, ada):
 
 def test_two_halls_do_not_share_a_directory(place, open_place, settings, folder):
     with pytest.raises(StoreError, match="each Core needs its own"):
-        Hall(settings, place.ledger, folder / "ledger", embedders=Embedders(None))
+        ReadReplica(settings, place.ledger, folder / "ledger", embedders=Embedders(None))
 
 
 def test_a_home_that_belongs_to_a_core_is_none(settings, folder):
@@ -56,7 +56,7 @@ def test_a_home_that_belongs_to_a_core_is_none(settings, folder):
     store.truth.set({"core.url": "https://core.example"})
     store.close()
     with pytest.raises(StoreError, match="something else"):
-        Hall(settings, ledger, folder / "home", embedders=Embedders(None))
+        ReadReplica(settings, ledger, folder / "home", embedders=Embedders(None))
     ledger.close()
 
 
@@ -135,7 +135,7 @@ def test_a_database_that_was_put_back_is_noticed_and_begins_another_history_once
 
 def test_a_database_that_was_put_back_while_nobody_followed_is_noticed_at_the_start(away, settings, database, folder):
     ada = away.person("ada", 4)
-    first = Hall(settings, away.ledger, folder / "other", embedders=Embedders(None))
+    first = ReadReplica(settings, away.ledger, folder / "other", embedders=Embedders(None))
     for title in ("one", "two"):
         ada.post("/threads", {"title": title})
     assert titles(first) == ["two", "one"]
@@ -143,7 +143,7 @@ def test_a_database_that_was_put_back_while_nobody_followed_is_noticed_at_the_st
     epoch = away.ledger.epoch()
     go_back(database, 1)
     write_past(away.ledger, "new", "newer")  # past where both replicas were
-    again = Hall(settings, away.ledger, folder / "other", embedders=Embedders(None))
+    again = ReadReplica(settings, away.ledger, folder / "other", embedders=Embedders(None))
     try:
         assert titles(again) == ["newer", "new", "one"] and away.ledger.epoch() != epoch
     finally:
@@ -197,13 +197,13 @@ def test_a_replica_is_not_made_of_what_is_something_else(away, settings, folder)
     assert store is not None
     store.close()
     ledger = open_ledger(f"sqlite:///{folder / 'mine'}")
-    hall = Hall(settings, ledger, folder / "mine", embedders=Embedders(None))
+    hall = ReadReplica(settings, ledger, folder / "mine", embedders=Embedders(None))
     with hall.as_(ALL):
         create(hall, Thread("mine"), actor=person())
     hall.close()
     ledger.close()
     with pytest.raises(StoreError, match="something else"):
-        Hall(settings, away.ledger, folder / "mine", embedders=Embedders(None))
+        ReadReplica(settings, away.ledger, folder / "mine", embedders=Embedders(None))
 
 
 def test_where_the_replica_can_not_follow_reading_goes_on_and_a_write_is_tried_again(away, monkeypatch):

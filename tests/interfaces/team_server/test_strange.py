@@ -11,7 +11,7 @@ import pytest
 
 from cortex.base.actors import person
 from cortex.base.record_model import KINDS, PREFIXES, SENSITIVE, Comment, Record, Subcortex, Thread
-from cortex.engine.store import Changed
+from cortex.engine.store import RecordChange
 from cortex.families.team.field_rules import ALLOWED, STATES, TYPES
 from cortex.families.team.ids import new_id
 from cortex.families.team.wire.codec import Action
@@ -56,7 +56,7 @@ class Maker:
         actor = self.chance.choice(("person", "person", "person", "agent"))
         return acting(*changes, key=f"{number}", action=name, actor=actor, tier=self.chance.choice((1, 2, 4, 4, 4, 9)))
 
-    def changed(self) -> Changed:
+    def changed(self) -> RecordChange:
         cls = self.chance.choice(list(KINDS.values()))
         of_kind = [one for one in self.known.values() if type(one.body) is cls]
         if of_kind and self.chance.random() < 0.6:
@@ -66,7 +66,7 @@ class Maker:
         else:
             number, before, after = new_id(cls), self.chance.choice((None, None, None, self.body(cls))), self.body(cls)
         author = self.chance.choice(("zoe", "zoe", "zoe", "zoe", "zoe/agent", "person", "ada", "nobody"))
-        return Changed(number, cls.__name__.lower(), author, self.chance.choice((0, 1, 1 << 52)), before, after)
+        return RecordChange(number, cls.__name__.lower(), author, self.chance.choice((0, 1, 1 << 52)), before, after)
 
     def twisted(self, body: Any) -> Any:
         names = self.chance.sample([one.name for one in fields(body)], k=self.chance.choice((1, 1, 2)))

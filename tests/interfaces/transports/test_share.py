@@ -3,7 +3,7 @@
 import asyncio
 import threading
 
-from cortex.interfaces.transports.thread_pool import Share, Threads
+from cortex.interfaces.transports.thread_pool import BoundedShare, ThreadPool
 from cortex.toolkit.tool import Call
 
 
@@ -20,7 +20,7 @@ def test_a_cancelled_call_keeps_its_turn_until_its_work_ends():
         return "done"
 
     async def ask() -> int:
-        share = Share(Threads(8), 1)
+        share = BoundedShare(ThreadPool(8), 1)
         first = asyncio.create_task(share.run(work, make_call()))
         while not begun:
             await asyncio.sleep(0.001)
@@ -39,7 +39,7 @@ def test_a_call_that_is_cancelled_before_its_turn_takes_none():
     go = threading.Event()
 
     async def ask() -> str:
-        share = Share(Threads(1), 2)
+        share = BoundedShare(ThreadPool(1), 2)
         first = asyncio.create_task(share.run(lambda: go.wait(10), make_call()))
         await asyncio.sleep(0.01)
         waiting = [asyncio.create_task(share.run(lambda: "never", make_call())) for _ in range(3)]
@@ -57,7 +57,7 @@ def test_threads_end_when_nobody_has_them_any_more(until):
     before = set(threading.enumerate())
 
     async def ask() -> list[int]:
-        threads = Threads(4)
+        threads = ThreadPool(4)
         return await asyncio.gather(*(threads.run(lambda: 1, make_call()) for _ in range(8)))
 
     assert asyncio.run(ask()) == [1] * 8
@@ -68,7 +68,7 @@ def test_a_thread_that_works_when_its_loop_ends_ends_with_its_work(until):
     before, go = set(threading.enumerate()), threading.Event()
 
     async def ask() -> None:
-        threads = Threads(1)
+        threads = ThreadPool(1)
         await asyncio.wait({asyncio.create_task(threads.run(lambda: go.wait(30), make_call()))}, timeout=0.01)
 
     asyncio.run(ask())

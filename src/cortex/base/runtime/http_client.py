@@ -35,7 +35,7 @@ ADDRESS_SIGNS = "/%:@!$&'(),;=~?+*"
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class HttpResponse:
     """What a server answered, whatever it is."""
 
     status: int
@@ -74,7 +74,7 @@ class Closed(NoAnswer):
         super().__init__("was closed")
 
 
-class Connections:
+class HttpConnections:
     """Connections to one server; threads may use them at once."""
 
     def __init__(self, url: str, key: str = "", *, max_bytes: int, own_certificates: bool = False) -> None:
@@ -89,7 +89,7 @@ class Connections:
         self._closed = threading.Event()
         self._under_way = _UnderWay(self._closed)
 
-    def ask(self, method: str, path: str, content: bytes | None, timeout: float) -> Answer:
+    def ask(self, method: str, path: str, content: bytes | None, timeout: float) -> HttpResponse:
         """The server's answer. Raises: NoAnswer, in the class that says why."""
         import httpcore2
 
@@ -102,7 +102,7 @@ class Connections:
                 method, address, headers=self._headers, content=content, extensions=limits
             ) as response:
                 self._under_way.head_is_read()
-                return Answer(response.status, self._read(response), _retry_after(response))
+                return HttpResponse(response.status, self._read(response), _retry_after(response))
         except httpcore2.ReadTimeout:
             raise Late(timeout, slow=True) from None
         except (httpcore2.TimeoutException, TimeoutError):

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from cortex.base.errors import ConfigError, FileError
 from cortex.base.paths import LAST_SETTINGS_FOLDER, make_private
 from cortex.base.settings.groups import Trust
-from cortex.base.settings.merge import Entry
+from cortex.base.settings.merge import SettingEntry
 from cortex.base.settings.registry import FamilyKey, Key, find_key, is_group, nearest_key, normalise, unknown
 from cortex.base.settings.values import format_duration, format_size
 from cortex.base.text import hash_bytes
@@ -36,7 +36,7 @@ _MAPPING_STEP = re.compile(r"^[^\s#-][^\n]*:[ \t]*(?:#[^\n]*)?\n(?:[ \t]*#[^\n]*
 
 def read_file(
     path: Path, *, within: Path | None = None, groups: tuple[str, ...] = (), home: Path | None = None
-) -> tuple[list[Entry], list[str]]:
+) -> tuple[list[SettingEntry], list[str]]:
     """The entries of a settings file and what is wrong with it; nothing if there is no file.
 
     `within` is the folder that the file must really lie in; `groups` are those of another product's
@@ -104,9 +104,9 @@ def _kept(home: Path, path: Path) -> Path:
 
 def read_entries(
     content: Mapping[object, object], origin: str, *, groups: tuple[str, ...] = ()
-) -> tuple[list[Entry], list[str]]:
+) -> tuple[list[SettingEntry], list[str]]:
     """The entries of a parsed file, with a warning for every key that isn't known; of some groups only, where they are named."""
-    entries: list[Entry] = []
+    entries: list[SettingEntry] = []
     strange: list[str] = []
     shapeless: list[str] = []
 
@@ -115,7 +115,7 @@ def read_entries(
             name = f"{prefix}{part}"
             key = find_key(name)
             if key is not None and value is not None:
-                entries.append(Entry(key, value, origin))
+                entries.append(SettingEntry(key, value, origin))
             elif key is None and is_group(name):
                 if isinstance(value, Mapping):
                     walk(value, f"{name}.")

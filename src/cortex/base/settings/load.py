@@ -20,7 +20,7 @@ from cortex.base.errors import ConfigError
 from cortex.base.runtime import home
 from cortex.base.settings.files import read_file
 from cortex.base.settings.groups import Groups
-from cortex.base.settings.merge import Entry, Layers, Speaker
+from cortex.base.settings.merge import Layers, SettingEntry, Speaker
 from cortex.base.settings.model import FileStates, Inputs, Settings, known_key
 from cortex.base.settings.registry import KEYS, Key
 
@@ -127,7 +127,7 @@ def find_home(environment: Mapping[str, str], user_home: Path) -> Path:
         raise ConfigError("CONFIG_INVALID", message, context={"key": variable}) from None
 
 
-def _read_own(home: Path, environment: Mapping[str, str], user_home: Path) -> tuple[list[Entry], list[str]]:
+def _read_own(home: Path, environment: Mapping[str, str], user_home: Path) -> tuple[list[SettingEntry], list[str]]:
     """The person's own files. Of conduit.yaml only the keys of documents are ours; the rest belongs to that product."""
     conduit, more = read_file(find_conduit(environment, user_home) / CONDUIT_FILE, groups=("kb", "mcp"), home=home)
     entries, warnings = read_file(home / OWN_FILE, home=home)
@@ -141,8 +141,8 @@ def find_conduit(environment: Mapping[str, str], user_home: Path) -> Path:
     return expand(given, user_home) if given else user_home / ".conduit"
 
 
-def _read_project(root: Path | None, home: Path) -> tuple[list[Entry], list[str]]:
-    entries: list[Entry] = []
+def _read_project(root: Path | None, home: Path) -> tuple[list[SettingEntry], list[str]]:
+    entries: list[SettingEntry] = []
     warnings: list[str] = []
     for path in [root / name for name in PROJECT_FILES] if root else ():
         if path.resolve() == (home / OWN_FILE).resolve():  # the root is the person's own home folder
@@ -153,12 +153,12 @@ def _read_project(root: Path | None, home: Path) -> tuple[list[Entry], list[str]
     return entries, warnings
 
 
-def _read_variables(environment: Mapping[str, str]) -> Iterator[Entry]:
+def _read_variables(environment: Mapping[str, str]) -> Iterator[SettingEntry]:
     """One entry per key: of several variables for one key the first that is set counts, and CORTEX_* come first."""
     for key in KEYS:
         name = next((variable for variable in key.variables if environment.get(variable)), "")
         if name:
-            yield Entry(key, _split_paths(name, environment[name]), f"environment {name}")
+            yield SettingEntry(key, _split_paths(name, environment[name]), f"environment {name}")
 
 
 def _split_paths(name: str, value: str) -> object:
@@ -167,13 +167,13 @@ def _split_paths(name: str, value: str) -> object:
     return [value] if name == "CODEINDEX_WORKSPACE_PATH" else value
 
 
-def _read_flags(flags: Mapping[str, object]) -> Iterator[Entry]:
+def _read_flags(flags: Mapping[str, object]) -> Iterator[SettingEntry]:
     for name, value in flags.items():
         if value is None:
             continue
         key = known_key(name)
         spelled = key.attribute[-1] if isinstance(key, Key) else key.name
-        yield Entry(key, value, "flag " + _FLAGS.get(key.name, "--" + spelled.replace("_", "-")))
+        yield SettingEntry(key, value, "flag " + _FLAGS.get(key.name, "--" + spelled.replace("_", "-")))
 
 
 def _unknown_variables(environment: Mapping[str, str]) -> Iterator[str]:

@@ -49,7 +49,7 @@ class Speaker(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class SettingEntry:
     """A value as it was written somewhere."""
 
     key: Key | FamilyKey
@@ -66,7 +66,7 @@ class Layers:
     families: dict[str, object] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
 
-    def lay(self, entries: Iterable[Entry], speaker: Speaker, held: Layers, root: Path | None) -> None:
+    def lay(self, entries: Iterable[SettingEntry], speaker: Speaker, held: Layers, root: Path | None) -> None:
         """Put `entries` over the values so far; `held` is what counts without any project's files.
 
         Raises: ConfigError (CONFIG_INVALID), if a strict speaker says what isn't allowed.
@@ -86,7 +86,7 @@ class Layers:
             (self.values if isinstance(key, Key) else self.families)[key.name] = value
             self.origins[key.name] = entry.origin
 
-    def _complain(self, entry: Entry, speaker: Speaker, complaint: str) -> None:
+    def _complain(self, entry: SettingEntry, speaker: Speaker, complaint: str) -> None:
         message = f"{entry.origin}: {entry.key.name}: {complaint}"
         if speaker.strict:
             raise ConfigError("CONFIG_INVALID", message, context={"key": entry.key.name, "origin": entry.origin})
@@ -214,7 +214,7 @@ def _is_configured(provider: str, held: Layers) -> bool:
     return not names or any(held.values[key.name] != key.default for key in KEYS if key.name in names)
 
 
-def _shown(entry: Entry) -> str:
+def _shown(entry: SettingEntry) -> str:
     """What was written, unless that is a secret, or an address that may hold one."""
     key = entry.key
     hidden = isinstance(key, Key) and (key.secret or (key.kind == "address" and re.search("[@?#]", str(entry.value))))

@@ -14,8 +14,8 @@ from typing import Self
 from pydantic import Field
 
 from cortex.base.errors import ConfigError
-from cortex.base.settings.groups import Group, Groups
-from cortex.base.settings.merge import Entry, Layers, Speaker, settle
+from cortex.base.settings.groups import Groups, SettingsGroup
+from cortex.base.settings.merge import Layers, SettingEntry, Speaker, settle
 from cortex.base.settings.registry import KEYS, FamilyKey, Key, find_key, unknown
 
 FileStates = tuple[tuple[int, int, int] | None, ...]
@@ -31,7 +31,7 @@ class Inputs:
     user_home: Path = field(compare=False)
     shared: bool = field(compare=False)
     files: FileStates = field(compare=False)  # as they were before they were read
-    apart: tuple[Entry, ...] = field(compare=False, default=())  # what variables say that don't count
+    apart: tuple[SettingEntry, ...] = field(compare=False, default=())  # what variables say that don't count
 
 
 IGNORED = "(file ignored)"  # at the end of a warning
@@ -102,7 +102,7 @@ class Settings(Groups):
         Raises: ConfigError (CONFIG_INVALID), if a key is unknown or a value isn't allowed; then nothing is changed.
         """
         layers = Layers(dict(self.stated), dict(self.origins), dict(self.families), list(self.warnings))
-        entries = [Entry(known_key(name), value, origin) for name, value in changes.items()]
+        entries = [SettingEntry(known_key(name), value, origin) for name, value in changes.items()]
         layers.lay(entries, Speaker.RUNTIME, held=self.own, root=self.root)
         return self.build(layers, home=self.home, root=self.root, own=self.own, inputs=self.inputs)
 
@@ -113,7 +113,7 @@ class Settings(Groups):
         """
         layers = Layers(dict(self.stated))
         speaker = Speaker.PROJECT if project else Speaker.HOME
-        layers.lay([Entry(key, value, "the new value")], speaker, held=self.own, root=project)
+        layers.lay([SettingEntry(key, value, "the new value")], speaker, held=self.own, root=project)
         if layers.warnings:
             message = layers.warnings[0].removesuffix(" (ignored)")
             raise ConfigError("CONFIG_INVALID", message, context={"key": key.name})
@@ -154,12 +154,12 @@ def known_key(name: str) -> Key | FamilyKey:
     return key
 
 
-def _nest(model: type[Group], values: Mapping[str, object], path: tuple[str, ...]) -> dict[str, object]:
+def _nest(model: type[SettingsGroup], values: Mapping[str, object], path: tuple[str, ...]) -> dict[str, object]:
     """The fields of a group, made from checked values without checking them again."""
     out: dict[str, object] = {}
     for attribute, info in model.model_fields.items():
         here = (*path, attribute)
-        if isinstance(info.annotation, type) and issubclass(info.annotation, Group):
+        if isinstance(info.annotation, type) and issubclass(info.annotation, SettingsGroup):
             out[attribute] = info.annotation.model_construct(None, **_nest(info.annotation, values, here))
         else:
             out[attribute] = values[_NAMES[here]]

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
 from cortex.base.runtime.home import SETTING_VARIABLES
-from cortex.base.settings.groups import Group, Groups, Kind, Mark, Trust
+from cortex.base.settings.groups import Groups, KeyMark, SettingKind, SettingsGroup, Trust
 from cortex.base.settings.values import format_duration, format_size
 
 HIDDEN = "***"
@@ -41,7 +41,7 @@ class Key:
 
     name: str  # "workspace.maxFiles", as it is spelled in files
     attribute: tuple[str, ...]  # ("workspace", "max_files")
-    group: type[Group]
+    group: type[SettingsGroup]
     kind: str
     default: object
     description: str
@@ -90,19 +90,19 @@ class FamilyKey:
     trust: Trust = Trust.FREE
 
 
-def _read_keys(model: type[Group], names: tuple[str, ...], attributes: tuple[str, ...]) -> Iterator[Key]:
+def _read_keys(model: type[SettingsGroup], names: tuple[str, ...], attributes: tuple[str, ...]) -> Iterator[Key]:
     for attribute, field in model.model_fields.items():
         path, wire = (*attributes, attribute), (*names, field.alias or attribute)
-        if isinstance(field.annotation, type) and issubclass(field.annotation, Group):
+        if isinstance(field.annotation, type) and issubclass(field.annotation, SettingsGroup):
             yield from _read_keys(field.annotation, wire, path)
         else:
             yield _read_key(model, field, ".".join(wire), path)
 
 
-def _read_key(model: type[Group], field: FieldInfo, name: str, path: tuple[str, ...]) -> Key:
-    mark = next((part for part in field.metadata if isinstance(part, Mark)), Mark())
+def _read_key(model: type[SettingsGroup], field: FieldInfo, name: str, path: tuple[str, ...]) -> Key:
+    mark = next((part for part in field.metadata if isinstance(part, KeyMark)), KeyMark())
     choices = _choices(field.annotation)
-    kind = next((part.name for part in field.metadata if isinstance(part, Kind)), "")
+    kind = next((part.name for part in field.metadata if isinstance(part, SettingKind)), "")
     kind = kind or ("choice" if choices else _KINDS[field.annotation or str])
     own = () if mark.trust is Trust.ENVIRONMENT else ("CORTEX_" + "_".join(path).upper(),)
     others = tuple(variable for variable, setting in SETTING_VARIABLES.items() if setting == name)

@@ -106,8 +106,8 @@ def leaves(provider: str, settings: Settings) -> bool:
 
 def _open_remote(provider: str, settings: Settings) -> Embedder:
     """The embedder that asks a server: of a provider's limit and limits.network the lower one counts."""
-    from cortex.engine.embedders.remote import Model, RemoteEmbedder
-    from cortex.engine.embedders.server_client import Server
+    from cortex.engine.embedders.remote import RemoteEmbedder, RemoteModel
+    from cortex.engine.embedders.server_client import EmbeddingServer
 
     network = settings.limits.network
     openai, ollama, cortex_embed = settings.providers.openai, settings.providers.ollama, settings.providers.cortex_embed
@@ -115,15 +115,15 @@ def _open_remote(provider: str, settings: Settings) -> Embedder:
     match provider:
         case "openai":
             url = openai.base_url if urlsplit(openai.base_url).path.strip("/") else f"{openai.base_url.rstrip('/')}/v1"
-            server = Server(provider, url, openai.api_key, timeout)
-            model = Model(openai.model, openai.dimensions, min(openai.batch_size, batch), requests)
+            server = EmbeddingServer(provider, url, openai.api_key, timeout)
+            model = RemoteModel(openai.model, openai.dimensions, min(openai.batch_size, batch), requests)
         case "ollama":
-            server = Server(provider, ollama.base_url, timeout=min(ollama.timeout, timeout))
-            model = Model(ollama.model, batch=batch, requests=requests)
+            server = EmbeddingServer(provider, ollama.base_url, timeout=min(ollama.timeout, timeout))
+            model = RemoteModel(ollama.model, batch=batch, requests=requests)
         case _:
             url = cortex_embed.base_url.rstrip("/").removesuffix("/embed")
-            server = Server(provider, url, cortex_embed.token, timeout)
-            model = Model(batch=batch, requests=requests)
+            server = EmbeddingServer(provider, url, cortex_embed.token, timeout)
+            model = RemoteModel(batch=batch, requests=requests)
     return RemoteEmbedder(server, model)
 
 

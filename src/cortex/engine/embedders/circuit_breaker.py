@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 REST_SECONDS, LONGEST_REST = 5.0, 300.0  # after a failure, twice as long after the next
 
 
-class Guarded:
+class CircuitBreaker:
     """An embedder that is left alone for a while after it failed."""
 
     def __init__(self, embedder: Embedder) -> None:
@@ -96,28 +96,28 @@ class Embedders:
         open_standby: Callable[[], Embedder | None] = lambda: None,
         open_earlier: Callable[[Stamp], Embedder | None] = lambda stamp: None,
     ) -> None:
-        self.wanted = Guarded(wanted) if wanted else None
+        self.wanted = CircuitBreaker(wanted) if wanted else None
         self._open_standby, self._open_earlier = open_standby, open_earlier
-        self._standby: Guarded | None = None
-        self._earlier: dict[Stamp, Guarded | None] = {}
+        self._standby: CircuitBreaker | None = None
+        self._earlier: dict[Stamp, CircuitBreaker | None] = {}
         self._lock = threading.Lock()
 
     @property
-    def standby(self) -> Guarded | None:
+    def standby(self) -> CircuitBreaker | None:
         """The cheap one, None where the wanted one is cheap itself."""
         if self.wanted is None or not self.wanted.costly:
             return None
         with self._lock:
             if self._standby is None and (opened := self._open_standby()) is not None:
-                self._standby = Guarded(opened)
+                self._standby = CircuitBreaker(opened)
             return self._standby
 
-    def earlier(self, stamp: Stamp) -> Guarded | None:
+    def earlier(self, stamp: Stamp) -> CircuitBreaker | None:
         """The one that made vectors with this stamp, where it may still be asked."""
         with self._lock:
             if stamp not in self._earlier:
                 opened = self._open_earlier(stamp)
-                self._earlier[stamp] = Guarded(opened) if opened is not None else None
+                self._earlier[stamp] = CircuitBreaker(opened) if opened is not None else None
             return self._earlier[stamp]
 
     def close(self) -> None:

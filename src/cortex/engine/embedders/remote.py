@@ -23,8 +23,15 @@ from numpy.typing import NDArray
 from cortex.base.errors import CortexError
 from cortex.base.types import Stamp
 from cortex.engine.embedders import QUERY_SECONDS, EmbedMode
-from cortex.engine.embedders.server_client import Client, Server, TooMuch
-from cortex.engine.embedders.server_protocols import DIALECTS, PREFIXES, Told, Wish, read_greeting, scheme_of
+from cortex.engine.embedders.server_client import EmbeddingClient, EmbeddingServer, TooMuch
+from cortex.engine.embedders.server_protocols import (
+    DIALECTS,
+    PREFIXES,
+    EmbeddingRequest,
+    ServerReply,
+    read_greeting,
+    scheme_of,
+)
 
 PASSAGE_TRIES = 5  # some 8 seconds of waiting, more where the server asks for it
 SLOW_TRIES = 2  # where it did not answer in time
@@ -38,7 +45,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Model:
+class RemoteModel:
     """Which model is wanted of a server, and how much may be asked of it."""
 
     name: str = ""  # empty: the server has one
@@ -52,12 +59,12 @@ class RemoteEmbedder:
 
     costly = True
 
-    def __init__(self, server: Server, model: Model) -> None:
+    def __init__(self, server: EmbeddingServer, model: RemoteModel) -> None:
         self.name = server.provider
         self._dialect = DIALECTS[server.provider]
         self._model = model
         self._most = model.batch  # texts in one request; fewer for a server that is slow
-        self._client = Client(server)
+        self._client = EmbeddingClient(server)
         self._lanes = Lanes(model.requests, lambda: self._client.error("EMBEDDER_UNAVAILABLE", "was closed"))
         self._connecting = threading.Lock()
         self._stamp: Stamp | None = None
@@ -190,8 +197,8 @@ class RemoteEmbedder:
 
     def _request(
         self, texts: list[str], mode: EmbedMode, tries: int, deadline: float
-    ) -> tuple[Told, NDArray[np.float32]]:
-        wish = Wish(texts, mode, self._model.name, self._model.dimensions)
+    ) -> tuple[ServerReply, NDArray[np.float32]]:
+        wish = EmbeddingRequest(texts, mode, self._model.name, self._model.dimensions)
         answer = self._client.ask(
             self._dialect.path,
             self._dialect.write(wish),
@@ -207,7 +214,7 @@ class RemoteEmbedder:
         except ValueError as error:
             raise self._client.error("EMBEDDER_ANSWER", f"gives an answer that can't be used: {error}") from None
 
-    def _check_same(self, told: Told, rows: NDArray[np.float32]) -> None:
+    def _check_same(self, told: ServerReply, rows: NDArray[np.float32]) -> None:
         """Vectors of two models are never compared, so not even one of another model may come in."""
         stamp = self._stamp
         if stamp is not None and rows.shape[1] != stamp.dimensions:

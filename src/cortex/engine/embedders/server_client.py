@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 
 from cortex.base.errors import NetworkError
 from cortex.base.runtime.http_client import (
-    Answer,
     Closed,
-    Connections,
+    HttpConnections,
+    HttpResponse,
     Late,
     NoAnswer,
     TooLarge,
@@ -37,7 +37,7 @@ _TOO_LONG = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Server:
+class EmbeddingServer:
     """Where an embedding server is, and what it may take."""
 
     provider: str
@@ -64,12 +64,12 @@ class _Later(Exception):
         self.slow = slow
 
 
-class Client:
+class EmbeddingClient:
     """Connections to one server; threads may use it at once."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: EmbeddingServer) -> None:
         self.server = server
-        self._connections = Connections(server.url, server.key, max_bytes=MAX_ANSWER_BYTES)
+        self._connections = HttpConnections(server.url, server.key, max_bytes=MAX_ANSWER_BYTES)
 
     def ask(
         self,
@@ -127,7 +127,7 @@ class Client:
         self._judge(answer)
         return answer.body
 
-    def _judge(self, answer: Answer) -> None:
+    def _judge(self, answer: HttpResponse) -> None:
         """Go on only with an answer that can be used. Raises: TooMuch, _Later, NetworkError EMBEDDER_REFUSED."""
         status = answer.status
         if 200 <= status < 300:

@@ -13,7 +13,7 @@ from cortex.engine.embedders import EmbedMode
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class EmbeddingRequest:
     """Texts to be embedded in one request."""
 
     texts: Sequence[str]
@@ -23,7 +23,7 @@ class Wish:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ServerReply:
     """An answer: a vector for each text, and which model made them where the server says so."""
 
     vectors: Sequence[object]
@@ -31,7 +31,7 @@ class Told:
 
 
 @dataclass(frozen=True, slots=True)
-class Greeting:
+class ServerGreeting:
     """What a server says about itself before anything is embedded."""
 
     model: str
@@ -43,43 +43,43 @@ class Dialect:
     """How one kind of server is spoken to."""
 
     path: str
-    write: Callable[[Wish], Mapping[str, object]]
-    read: Callable[[object], Told]
+    write: Callable[[EmbeddingRequest], Mapping[str, object]]
+    read: Callable[[object], ServerReply]
     greeting: str = ""  # path of what it says about itself; empty: nothing
 
 
-def _write_openai(wish: Wish) -> Mapping[str, object]:
+def _write_openai(wish: EmbeddingRequest) -> Mapping[str, object]:
     body: dict[str, object] = {"model": wish.model, "input": list(wish.texts), "encoding_format": "float"}
     return body | ({"dimensions": wish.dimensions} if wish.dimensions else {})
 
 
-def _read_openai(answer: object) -> Told:
+def _read_openai(answer: object) -> ServerReply:
     rows = _list(_field(answer, "data"), "data")
     numbered = [(_field(row, "index") if _has(row, "index") else place, row) for place, row in enumerate(rows)]
     if sorted(str(number) for number, _ in numbered) != sorted(str(place) for place in range(len(rows))):
         raise ValueError("its vectors are numbered wrongly")
     ordered = sorted(numbered, key=lambda pair: int(str(pair[0])))
-    return Told([_field(row, "embedding") for _, row in ordered], _name(answer))
+    return ServerReply([_field(row, "embedding") for _, row in ordered], _name(answer))
 
 
-def _write_ollama(wish: Wish) -> Mapping[str, object]:
+def _write_ollama(wish: EmbeddingRequest) -> Mapping[str, object]:
     return {"model": wish.model, "input": list(wish.texts), "truncate": True}
 
 
-def _write_cortex(wish: Wish) -> Mapping[str, object]:
+def _write_cortex(wish: EmbeddingRequest) -> Mapping[str, object]:
     return {"texts": list(wish.texts), "mode": wish.mode}
 
 
-def _read_embeddings(answer: object) -> Told:
-    return Told(_list(_field(answer, "embeddings"), "embeddings"), _name(answer))
+def _read_embeddings(answer: object) -> ServerReply:
+    return ServerReply(_list(_field(answer, "embeddings"), "embeddings"), _name(answer))
 
 
-def read_greeting(answer: object) -> Greeting:
+def read_greeting(answer: object) -> ServerGreeting:
     """What a cortex-embed says about itself. Raises: ValueError."""
     model, dimensions = _field(answer, "model"), _field(answer, "dimensions")
     if not isinstance(model, str) or not isinstance(dimensions, int) or dimensions < 1:
         raise ValueError("it doesn't say which model it has, and how long its vectors are")
-    return Greeting(model, dimensions)
+    return ServerGreeting(model, dimensions)
 
 
 DIALECTS: Mapping[str, Dialect] = {

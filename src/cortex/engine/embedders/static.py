@@ -52,7 +52,7 @@ def parts_of(run: str) -> list[str]:
     return [part.lower() for part in _PARTS.findall(run) if len(part) > 1]
 
 
-class Words:
+class WordVectors:
     """A vocabulary, the most frequent word first, and how a run of characters becomes numbers of its words."""
 
     def __init__(self, words: Iterable[str]) -> None:
@@ -119,7 +119,7 @@ class StaticEmbedder:
     def __init__(self, model: Path = MODEL) -> None:
         with np.load(model) as arrays:
             self._scales: NDArray[np.float32] = arrays["scales"].astype(np.float32)
-            self._words = Words(arrays["words"].tobytes().decode("ascii").split("\n"))
+            self._words = WordVectors(arrays["words"].tobytes().decode("ascii").split("\n"))
             name = arrays["name"].tobytes().decode("ascii")
         self._table = _map(model, "table.npy")
         self.name = "static"

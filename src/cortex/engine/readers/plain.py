@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 
 from cortex.base.secret_scanner import is_key
-from cortex.base.types import Refused
+from cortex.base.types import UnreadableFile
 from cortex.engine.readers.encoding import decode
 
 GENERATED_LINES = 20  # a marker further down is not about the file
@@ -37,30 +37,30 @@ _WEB = frozenset({"js", "mjs", "cjs", "css", "json", "geojson", "html", "htm", "
 _PROSE = frozenset({"md", "mdx", "markdown", "txt", "rst", "adoc", "tex", "org", "csv", "tsv", "log", "srt", ""})
 
 
-def read(raw: bytes, path: str) -> str | Refused:
+def read(raw: bytes, path: str) -> str | UnreadableFile:
     """The text of a file's bytes, always encodable as UTF-8, or why it isn't worth indexing."""
     text = decoded(raw)
-    if isinstance(text, Refused):
+    if isinstance(text, UnreadableFile):
         return text
     if _is_minified(text, path):
-        return Refused("minified")
+        return UnreadableFile("minified")
     if _is_generated(text):
-        return Refused("generated")
+        return UnreadableFile("generated")
     return text
 
 
-def decoded(raw: bytes) -> str | Refused:
+def decoded(raw: bytes) -> str | UnreadableFile:
     """The text of a file's bytes, always encodable as UTF-8, or why it must not be indexed."""
     if raw.startswith(_LFS) and len(raw) < 1024:
-        return Refused("git lfs pointer")
+        return UnreadableFile("git lfs pointer")
     if raw.startswith(_MAGIC):
-        return Refused("binary")
+        return UnreadableFile("binary")
     text = decode(raw)
     if text is None or _is_binary(raw, text):
-        return Refused("binary")
+        return UnreadableFile("binary")
     if "\r" in text:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
-    return Refused(PRIVATE_KEY) if is_key(text) else text
+    return UnreadableFile(PRIVATE_KEY) if is_key(text) else text
 
 
 def _is_binary(raw: bytes, text: str) -> bool:

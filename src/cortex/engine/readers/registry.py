@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from cortex.base.secret_scanner import is_key
-from cortex.base.types import Refused
+from cortex.base.types import UnreadableFile
 from cortex.engine.readers.markdown_writer import PAGE_END
 from cortex.engine.readers.plain import PRIVATE_KEY, decoded, read
 from cortex.engine.readers.unreadable import Unreadable
@@ -33,7 +33,7 @@ _INNER_PAGE = re.compile(r"(?<=[^\s])[^\S\n]*\f")
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
+class DocumentText:
     """What a reader made of a file. Every page of a paged document ends with "\\f"; `language` is "" where the name tells it."""
 
     text: str
@@ -45,7 +45,7 @@ def unpacked_name(path: str) -> str:
     return path[: -len(GZIP_ENDING)] if path.lower().endswith(GZIP_ENDING) else path
 
 
-def read_document(raw: bytes, path: str) -> Document | Refused:
+def read_document(raw: bytes, path: str) -> DocumentText | UnreadableFile:
     """The text of a document, always encodable as UTF-8, or why there is none."""
     unpacked = unpacked_name(path)
     name = unpacked.rpartition("/")[2].lower()
@@ -65,7 +65,7 @@ def read_document(raw: bytes, path: str) -> Document | Refused:
             raise Unreadable("empty" if not raw else f"damaged: no {extension}")
         return _read_text(raw, path, extension)
     except Unreadable as reason:
-        return Refused(str(reason))
+        return UnreadableFile(str(reason))
 
 
 def _unpack(raw: bytes) -> bytes:
@@ -83,18 +83,18 @@ def _unpack(raw: bytes) -> bytes:
     return unpacked
 
 
-def _read_text(raw: bytes, path: str, extension: str) -> Document | Refused:
+def _read_text(raw: bytes, path: str, extension: str) -> DocumentText | UnreadableFile:
     if extension == "ipynb" or extension in _PAGES | _TABLES:
         text = decoded(raw)
-        if isinstance(text, Refused):
+        if isinstance(text, UnreadableFile):
             return text
         return _converted(_by_extension(extension)(text), "text" if extension in _TABLES else "markdown")
     if extension not in _PROSE and "." in path.rpartition("/")[2]:
         text = read(raw, path)
-        return text if isinstance(text, Refused) else Document(text, "")
+        return text if isinstance(text, UnreadableFile) else DocumentText(text, "")
     text = decoded(raw)
     # A form feed within a line is no end of a page.
-    return text if isinstance(text, Refused) else Document(_INNER_PAGE.sub(" ", text), "")
+    return text if isinstance(text, UnreadableFile) else DocumentText(_INNER_PAGE.sub(" ", text), "")
 
 
 def _by_extension(extension: str) -> Callable[[str], str]:
@@ -142,8 +142,8 @@ def _read_pdf(raw: bytes) -> str:
     return read_pdf(raw)
 
 
-def _converted(text: str, language: str = "markdown") -> Document | Refused:
+def _converted(text: str, language: str = "markdown") -> DocumentText | UnreadableFile:
     if not text.replace(PAGE_END, "").strip():
-        return Refused("no text in it")
+        return UnreadableFile("no text in it")
     text = text.encode("utf-8", "replace").decode("utf-8").replace("\0", "")
-    return Refused(PRIVATE_KEY) if is_key(text) else Document(text, language)
+    return UnreadableFile(PRIVATE_KEY) if is_key(text) else DocumentText(text, language)

@@ -23,8 +23,8 @@ from cortex.engine.search.query_parser import Parsed, parse
 from cortex.engine.search.rank_fusion import found_by_words, fuse
 from cortex.engine.search.ranker import explain, rank, why
 from cortex.engine.search.retrieval import Meaning, Near, add_by_meaning, find_by_words, likeness_by_meaning, masses_of
-from cortex.engine.search.snippets import Group, cut_snippet, merge, opening_of
-from cortex.engine.store import Lookup, Narrow, Place, Store, Words, stem_of
+from cortex.engine.search.snippets import SnippetGroup, cut_snippet, merge, opening_of
+from cortex.engine.store import ChunkLocation, LexicalIndex, Lookup, SearchFilter, Store, stem_of
 
 __all__ = [
     "BELOW_THRESHOLD",
@@ -102,7 +102,7 @@ def _search(
         if query.path:
             below = frozenset(doc.id for number in numbers for doc in store.lookup.docs(number, query.path))
             docs = below if docs is None else docs & below
-        narrow = Narrow(numbers, query.extensions, query.languages, docs, store.lookup.are_all(numbers))
+        narrow = SearchFilter(numbers, query.extensions, query.languages, docs, store.lookup.are_all(numbers))
         seen = None if store.viewer is None else (narrow, store.counts(*numbers).chunks)
         masses = masses_of(words, parsed, seen)
         by_ranks = query.fusion == "rrf" and mode is Mode.HYBRID
@@ -144,7 +144,9 @@ def _recency(lookup: Lookup, sources: Sequence[int]) -> Mapping[str, int]:
     return lookup.recency(sources[0]) if len(sources) == 1 else {}
 
 
-def _all_below(ranked: Sequence[Candidate], query: Query, words: Words | None, parsed: Parsed, narrow: Narrow) -> str:
+def _all_below(
+    ranked: Sequence[Candidate], query: Query, words: LexicalIndex | None, parsed: Parsed, narrow: SearchFilter
+) -> str:
     """Why there is no hit although something matches, and what to do about it."""
     unknown = [word for word in parsed.weights if words is not None and not words.frequency(word, narrow=narrow)][:5]
     missing = f"; no file says {', '.join(unknown)}" if unknown else ""
@@ -164,8 +166,8 @@ def check_query(query: Query) -> None:
 
 def _candidates(
     store: Store,
-    words: Words | None,
-    narrow: Narrow,
+    words: LexicalIndex | None,
+    narrow: SearchFilter,
     parsed: Parsed,
     masses: Mapping[str, float],
     mode: Mode,
@@ -205,7 +207,7 @@ def _fit_of(mode: Mode, near: Near | None) -> Mode:
 
 
 def _show(
-    groups: Sequence[Group], parsed: Parsed, query: Query, texts: _Texts, masses: Mapping[str, float]
+    groups: Sequence[SnippetGroup], parsed: Parsed, query: Query, texts: _Texts, masses: Mapping[str, float]
 ) -> list[Hit]:
     """The hits, with text until there are `query.characters` of it (0 is no limit)."""
     hits: list[Hit] = []
@@ -221,7 +223,7 @@ def _show(
     return hits
 
 
-def _text_of(group: Group, texts: _Texts, size: int, masses: Mapping[str, float]) -> tuple[str, tuple[int, ...]]:
+def _text_of(group: SnippetGroup, texts: _Texts, size: int, masses: Mapping[str, float]) -> tuple[str, tuple[int, ...]]:
     """The group's text, or where it is longer than `size`, the lines that matter and their numbers."""
     first = min(one.place.chunk.start for one in group.chunks)
     last = max(one.place.chunk.end for one in group.chunks)
@@ -241,23 +243,23 @@ class _Texts:
         self._lookup = lookup
         self._blobs: dict[int, str] = {}
 
-    def whole(self, place: Place) -> str:
+    def whole(self, place: ChunkLocation) -> str:
         blob = place.doc.blob
         if blob not in self._blobs:
             self._blobs[blob] = self._lookup.text(blob)
         return self._blobs[blob]
 
-    def redacted(self, group: Group, lines: Collection[int]) -> tuple[Redacted, ...]:
+    def redacted(self, group: SnippetGroup, lines: Collection[int]) -> tuple[Redacted, ...]:
         """What is redacted in the lines of a group that are shown: these, or all."""
         found = self._lookup.redacted(group.best.place.doc.blob)
         shown = lines or range(group.start_line, group.end_line + 1)
         return tuple(one for one in found if one[0] in shown)
 
-    def of(self, place: Place) -> str:
+    def of(self, place: ChunkLocation) -> str:
         return self.whole(place)[place.chunk.start : place.chunk.end]
 
 
-def _hit(group: Group, text: str, lines: tuple[int, ...], reason: str) -> Hit:
+def _hit(group: SnippetGroup, text: str, lines: tuple[int, ...], reason: str) -> Hit:
     place = group.best.place
     doc, chunk = place.doc, place.chunk
     return Hit(

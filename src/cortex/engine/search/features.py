@@ -16,7 +16,7 @@ from cortex.base.text import split_identifier, words_of
 from cortex.base.types import TURN, Chunk
 from cortex.engine.search.query_classes import Corpus
 from cortex.engine.search.query_parser import Parsed
-from cortex.engine.store import Place
+from cortex.engine.store import ChunkLocation
 
 HEAD = 4  # characters that two words must share to count as forms of one
 UNSAID = 6.0  # what nearness weighs more for a query of which nothing stands anywhere
@@ -38,7 +38,7 @@ ROLES: Mapping[str, float] = {
 class Candidate:
     """A place under consideration, with the evidence for it."""
 
-    place: Place
+    place: ChunkLocation
     words: float  # 0..1, share of the best word match
     covers: float = 0.0  # 0..1, share of the query's weight that stands in it, rare words counting more
     beside: float = 0.0  # what its neighbours say of the query and it doesn't, in the measure of `words`

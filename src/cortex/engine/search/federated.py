@@ -19,7 +19,7 @@ Ask = Callable[[Query, Cancel], Page]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SearchTarget:
     """Something that can be searched: a workspace, or the folders of a library."""
 
     family: str  # that it is of
@@ -36,7 +36,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Located:
+class FederatedHit:
     """A hit and where it is from."""
 
     source: str  # the name of the workspace, or of the folder
@@ -47,9 +47,9 @@ class Located:
     copy_of: str = ""  # the path of the file that its text was taken from
 
 
-def search_all(
-    places: Sequence[Place], query: Query, cancel: Cancel, *, spread: float = 0.0
-) -> tuple[list[Located], Page]:
+def federated_search(
+    places: Sequence[SearchTarget], query: Query, cancel: Cancel, *, spread: float = 0.0
+) -> tuple[list[FederatedHit], Page]:
     """Ask every place and merge by relevance; the page sums up what was searched.
 
     With `spread` each further hit of a family counts so much less than the one before it: whether a family knows the answer at all is
@@ -79,13 +79,13 @@ def search_all(
     return _trim(once[query.offset : query.offset + query.limit], query.characters), whole
 
 
-def _merge(pages: Sequence[tuple[Place, Page]]) -> list[tuple[float, Located]]:
+def _merge(pages: Sequence[tuple[SearchTarget, Page]]) -> list[tuple[float, FederatedHit]]:
     """The hits of all pages, each with what it counts: no more than any before it in its place.
 
     A place answers in its own order. A hit further down that counted more would come up between others as soon as somebody looks
     that deep, on a page that has been turned already.
     """
-    merged: list[tuple[tuple[float, str, str, int, int], Located]] = []
+    merged: list[tuple[tuple[float, str, str, int, int], FederatedHit]] = []
     for number, (place, page) in enumerate(pages):
         counts = accumulate((hit.relevance for hit in page.hits), min)
         for rank, (hit, count) in enumerate(zip(page.hits, counts, strict=True)):
@@ -94,7 +94,7 @@ def _merge(pages: Sequence[tuple[Place, Page]]) -> list[tuple[float, Located]]:
     return [(-key[0], one) for key, one in merged]
 
 
-def _spread(merged: Sequence[tuple[float, Located]], spread: float) -> list[Located]:
+def _spread(merged: Sequence[tuple[float, FederatedHit]], spread: float) -> list[FederatedHit]:
     """The hits in the order of what each is worth behind those of its family; of equal ones the more relevant first."""
     seen: dict[str, int] = {}
     worth: list[tuple[float, int]] = []
@@ -105,18 +105,18 @@ def _spread(merged: Sequence[tuple[float, Located]], spread: float) -> list[Loca
     return [merged[place][1] for _, place in sorted(worth)]
 
 
-def _has_copies(places: Sequence[Place]) -> bool:
+def _has_copies(places: Sequence[SearchTarget]) -> bool:
     """Whether hits may be copies of others: of the files of one project, since a copy doesn't say of which it is."""
     return [place.family for place in places].count(FILES) == 1 and any(place.copy_of for place in places)
 
 
-def _without_copies(located: Sequence[Located]) -> list[Located]:
+def _without_copies(located: Sequence[FederatedHit]) -> list[FederatedHit]:
     """The hits without copies of files that are hits, too; the better of both places is the file's."""
-    files: dict[str, list[Located]] = {}
+    files: dict[str, list[FederatedHit]] = {}
     for one in located:
         if one.family == FILES:
             files.setdefault(one.hit.path, []).append(one)
-    shown: dict[int, Located] = {}
+    shown: dict[int, FederatedHit] = {}
     for one in located:
         originals = [file for file in files.get(one.copy_of, ()) if _overlap(file.hit, one.hit)] if one.copy_of else ()
         best = originals[0] if originals else one
@@ -129,15 +129,15 @@ def _overlap(file: Hit, copy: Hit) -> bool:
     return not copy.end_line or (copy.start_line <= file.end_line and file.start_line <= copy.end_line)
 
 
-def _locate(place: Place, hit: Hit) -> Located:
+def _locate(place: SearchTarget, hit: Hit) -> FederatedHit:
     source = place.sources.get(hit.source, place.name)
     copy_of = place.copy_of(hit) if place.copy_of else ""
-    return Located(source, hit, place.family, place.cite(hit), place.opener, copy_of)
+    return FederatedHit(source, hit, place.family, place.cite(hit), place.opener, copy_of)
 
 
-def _trim(located: Sequence[Located], characters: int) -> list[Located]:
+def _trim(located: Sequence[FederatedHit], characters: int) -> list[FederatedHit]:
     """The hits, with text until there are `characters` of it (0 is no limit), as one engine gives it out."""
-    trimmed: list[Located] = []
+    trimmed: list[FederatedHit] = []
     left = characters or sys.maxsize
     for one in located:
         trimmed.append(one if left > 0 else replace(one, hit=replace(one.hit, text="")))

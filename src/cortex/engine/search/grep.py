@@ -15,9 +15,9 @@ from itertools import islice
 from pathlib import Path
 
 from cortex.base.errors import Cancelled, InputError, LimitError
-from cortex.base.redaction import CLEAN, Redaction, note_of, redaction_of
+from cortex.base.redaction import CLEAN, RedactedText, note_of, redaction_of
 from cortex.base.text import role_of
-from cortex.base.types import Cancel, Found, Hit, Mode, Page, Query, Refused, Source
+from cortex.base.types import Cancel, Hit, Mode, Page, Query, ScannedFile, Source, UnreadableFile
 from cortex.engine.chunkers import HEAD_CHARACTERS, language_of
 from cortex.engine.readers import read
 from cortex.engine.search.pattern_check import why_not
@@ -58,7 +58,7 @@ def redaction_note(hits: Sequence[Hit]) -> tuple[str, ...]:
 def search_exact(
     query: Query,
     source: Source,
-    files: Iterable[Found],
+    files: Iterable[ScannedFile],
     *,
     deadline: float,
     max_file_size: int,
@@ -81,8 +81,8 @@ def search_exact(
             found.stopped = True
             break
         raw = read_bytes(Path(source.root), file.path, max_file_size)
-        text = raw if isinstance(raw, Refused) else read(raw, file.path)
-        if isinstance(text, Refused):
+        text = raw if isinstance(raw, UnreadableFile) else read(raw, file.path)
+        if isinstance(text, UnreadableFile):
             continue
         language = language_of(file.path, text[:HEAD_CHARACTERS])
         if query.languages and language not in query.languages:
@@ -102,7 +102,7 @@ def search_exact(
 _clean: set[int] = set()  # hashes of texts
 
 
-def _redaction_of(text: str) -> Redaction:
+def _redaction_of(text: str) -> RedactedText:
     """The redaction of a text; of one without secrets that is known the second time, most files being the same."""
     key = hash(text)
     if key in _clean:
@@ -156,7 +156,7 @@ def _find_literal(text: str, wanted: str) -> Iterator[tuple[int, int]]:
 
 
 def _hits_in(
-    path: str, language: str, text: str, source: int, spans: Sequence[tuple[int, int]], redaction: Redaction
+    path: str, language: str, text: str, source: int, spans: Sequence[tuple[int, int]], redaction: RedactedText
 ) -> Iterator[Hit]:
     if not spans:
         return

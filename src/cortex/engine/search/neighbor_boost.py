@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from cortex.engine.search.features import Candidate
-from cortex.engine.store import Narrow, Neighbour, Store, Term, Words
+from cortex.engine.store import LexicalIndex, LexicalTerm, Neighbour, SearchFilter, Store
 
 BEFORE = (0.7, 0.4)  # of what was said one and two places before
 AFTER = (0.4, 0.2)
@@ -27,9 +27,9 @@ Lent = dict[Pair, dict[str, float]]  # to a chunk: for each word, what a unit of
 
 def add_beside(
     store: Store,
-    words: Words,
-    narrow: Narrow,
-    terms: Sequence[Term],
+    words: LexicalIndex,
+    narrow: SearchFilter,
+    terms: Sequence[LexicalTerm],
     best: float,
     masses: Mapping[str, float],
     found: dict[Pair, Candidate],
@@ -54,9 +54,9 @@ def add_beside(
 
 def _add(
     store: Store,
-    words: Words,
-    narrow: Narrow,
-    terms: Sequence[Term],
+    words: LexicalIndex,
+    narrow: SearchFilter,
+    terms: Sequence[LexicalTerm],
     best: float,
     near: Sequence[Neighbour],
     found: dict[Pair, Candidate],

@@ -13,7 +13,7 @@ from cortex.engine.search import features
 from cortex.engine.search.features import Candidate
 from cortex.engine.search.query_classes import Weights, weights_of
 from cortex.engine.search.query_parser import Parsed
-from cortex.engine.store import Place
+from cortex.engine.store import ChunkLocation
 
 PHRASE_DEPTH = 50  # of the candidates so far, whose text is looked at for phrases
 DAY_NS = 86_400 * 10**9
@@ -40,7 +40,7 @@ _LABELS: dict[str, str] = {
 def rank(
     candidates: Sequence[Candidate],
     parsed: Parsed,
-    words_in: Callable[[Place], Sequence[str]],
+    words_in: Callable[[ChunkLocation], Sequence[str]],
     recency: Mapping[str, int],
     masses: Mapping[str, float] | None = None,
 ) -> list[Candidate]:

@@ -16,12 +16,12 @@ from cortex.engine.search.features import Candidate
 from cortex.engine.search.neighbor_boost import add_beside
 from cortex.engine.search.query_classes import TOLD, Corpus, weights_of
 from cortex.engine.search.query_parser import Parsed
-from cortex.engine.store import Lookup, Narrow, Store, Term, Words, extension_of
+from cortex.engine.store import LexicalIndex, LexicalTerm, Lookup, SearchFilter, Store, extension_of
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from cortex.engine.store.index.vector_index import VectorSet
+    from cortex.engine.store.index.vector_index import VectorIndex
 
 DEPTH = (
     150  # by words, or by meaning alone; 200 is worth .003 on one set, nothing on three, and a fifth of a query's time
@@ -45,7 +45,9 @@ Strengths = dict[Pair, tuple[float, str]]  # with the name that it is about
 NOTHING = (0.0, "")
 
 
-def masses_of(words: Words | None, parsed: Parsed, seen: tuple[Narrow, int] | None = None) -> dict[str, float]:
+def masses_of(
+    words: LexicalIndex | None, parsed: Parsed, seen: tuple[SearchFilter, int] | None = None
+) -> dict[str, float]:
     """What each word of the query is worth: its weight, more for rare words.
 
     `seen` is all that may be looked at, and how many chunks that are, where the rest must not even be counted: what a word is worth
@@ -61,7 +63,7 @@ def masses_of(words: Words | None, parsed: Parsed, seen: tuple[Narrow, int] | No
 
 
 def find_by_words(
-    store: Store, words: Words | None, narrow: Narrow, parsed: Parsed, masses: Mapping[str, float]
+    store: Store, words: LexicalIndex | None, narrow: SearchFilter, parsed: Parsed, masses: Mapping[str, float]
 ) -> dict[Pair, Candidate]:
     """Candidates whose words, names or paths answer to the query's; names and paths alone, where there are no words."""
     terms = _terms(parsed)
@@ -97,7 +99,7 @@ def find_by_words(
 
 
 def add_by_meaning(
-    store: Store, narrow: Narrow, stamp: Stamp, query: np.ndarray, found: dict[Pair, Candidate], weight: float
+    store: Store, narrow: SearchFilter, stamp: Stamp, query: np.ndarray, found: dict[Pair, Candidate], weight: float
 ) -> None:
     """Add those whose vectors are near the query's, and give every candidate the weight of its own nearness."""
     import numpy as np  # here, because without an embedder nobody needs it
@@ -120,7 +122,9 @@ def add_by_meaning(
             del found[pair]
 
 
-def _nearest(store: Store, vectors: VectorSet, narrow: Narrow, query: np.ndarray, depth: int) -> dict[int, float]:
+def _nearest(
+    store: Store, vectors: VectorIndex, narrow: SearchFilter, query: np.ndarray, depth: int
+) -> dict[int, float]:
     """The chunks nearest to the query that may be candidates, nearest first.
 
     Where those are many, by a longer list from which others are left out: to know all chunks that may be takes long after each change,
@@ -143,7 +147,7 @@ def _nearest(store: Store, vectors: VectorSet, narrow: Narrow, query: np.ndarray
     return dict(vectors.search(query, depth, store.indexes.sets.chunks_within(narrow)))
 
 
-def _within(lookup: Lookup, narrow: Narrow, chunks: Sequence[int]) -> list[int]:
+def _within(lookup: Lookup, narrow: SearchFilter, chunks: Sequence[int]) -> list[int]:
     """Those of these chunks that may be candidates."""
     pairs = lookup.places_of_chunks(narrow.sources, chunks)
     if narrow.extensions or narrow.languages or narrow.docs is not None:
@@ -162,7 +166,7 @@ def likeness_by_meaning(store: Store, stamp: Stamp, chunks: Sequence[int]) -> Ca
     return lambda one, other: cosines[one][other]
 
 
-def allowed(doc: Doc, narrow: Narrow) -> bool:
+def allowed(doc: Doc, narrow: SearchFilter) -> bool:
     """Whether a doc is among those that were asked for."""
     if narrow.extensions and extension_of(doc.path) not in narrow.extensions:
         return False
@@ -171,14 +175,16 @@ def allowed(doc: Doc, narrow: Narrow) -> bool:
     return narrow.docs is None or doc.id in narrow.docs
 
 
-def _terms(parsed: Parsed) -> list[Term]:
+def _terms(parsed: Parsed) -> list[LexicalTerm]:
     return [
-        Term(word, tuple((field, weight * field_weight) for field, field_weight in FIELD_WEIGHTS))
+        LexicalTerm(word, tuple((field, weight * field_weight) for field, field_weight in FIELD_WEIGHTS))
         for word, weight in parsed.weights.items()
     ]
 
 
-def _by_words(words: Words, narrow: Narrow, terms: Sequence[Term]) -> tuple[dict[Pair, float], float]:
+def _by_words(
+    words: LexicalIndex, narrow: SearchFilter, terms: Sequence[LexicalTerm]
+) -> tuple[dict[Pair, float], float]:
     """The best matches as shares of the very best, and what that one scored."""
     rows = words.search(terms, narrow, DEPTH)
     # Of a word that stands in nearly every row of thousands, even the best score is rounded to 0.
@@ -186,14 +192,16 @@ def _by_words(words: Words, narrow: Narrow, terms: Sequence[Term]) -> tuple[dict
     return {(doc, chunk): score / best for doc, chunk, score in rows}, best
 
 
-def _by_coverage(words: Words, narrow: Narrow, masses: Mapping[str, float]) -> tuple[dict[Pair, float], float]:
+def _by_coverage(
+    words: LexicalIndex, narrow: SearchFilter, masses: Mapping[str, float]
+) -> tuple[dict[Pair, float], float]:
     """How much of the query a chunk holds, rare words counting more: 1 is all of it; and what those hold at most that aren't named."""
     rows = words.cover(masses, narrow, DEPTH + COVER_DEPTH)
     rest = rows[-1][2] if len(rows) == DEPTH + COVER_DEPTH else 0.0
     return {(doc, chunk): min(1.0, share) for doc, chunk, share in rows}, min(1.0, rest)
 
 
-def _by_definition(lookup: Lookup, words: Words | None, narrow: Narrow, parsed: Parsed) -> Strengths:
+def _by_definition(lookup: Lookup, words: LexicalIndex | None, narrow: SearchFilter, parsed: Parsed) -> Strengths:
     """Chunks that define a name of the query; for a query that is one unknown name, those whose name begins so."""
     found = lookup.definitions(narrow.sources, parsed.names)
     if found or not parsed.is_name:
@@ -217,13 +225,13 @@ def _by_definition(lookup: Lookup, words: Words | None, narrow: Narrow, parsed: 
     )
 
 
-def _by_joined_words(lookup: Lookup, narrow: Narrow, parsed: Parsed) -> Strengths:
+def _by_joined_words(lookup: Lookup, narrow: SearchFilter, parsed: Parsed) -> Strengths:
     return _strongest(
         ((one.doc, one.chunk), 1.0, one.name) for one in lookup.definitions(narrow.sources, parsed.joined)
     )
 
 
-def _by_place(lookup: Lookup, narrow: Narrow, parsed: Parsed) -> Strengths:
+def _by_place(lookup: Lookup, narrow: SearchFilter, parsed: Parsed) -> Strengths:
     """The chunks at the files and lines that the query names; the first chunk where it names no line."""
     found: list[tuple[Pair, float, str]] = []
     for path, line in parsed.places:

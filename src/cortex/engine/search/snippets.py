@@ -24,7 +24,7 @@ _WORD = re.compile(r"\w\w")
 
 
 @dataclass(slots=True)
-class Group:
+class SnippetGroup:
     """Chunks of one file that follow one another, led by the best of them."""
 
     best: Candidate
@@ -33,14 +33,14 @@ class Group:
     end_line: int
 
 
-def merge(ranked: Sequence[Candidate], most: int) -> tuple[list[Group], int]:
+def merge(ranked: Sequence[Candidate], most: int) -> tuple[list[SnippetGroup], int]:
     """The first `most` groups of the candidates in their order, each with those neighbours that are among the best, too; and how
     many groups there are in all."""
     near: dict[int, list[Candidate]] = {}
     for candidate in ranked[:MERGE_DEPTH]:
         near.setdefault(candidate.place.doc.id, []).append(candidate)
     taken: set[tuple[int, int]] = set()
-    groups: list[Group] = []
+    groups: list[SnippetGroup] = []
     for candidate in ranked[:MERGE_DEPTH]:
         place = candidate.place
         if (place.doc.id, place.chunk_id) in taken:
@@ -55,12 +55,12 @@ def merge(ranked: Sequence[Candidate], most: int) -> tuple[list[Group], int]:
     return groups[:most], total
 
 
-def _alone(candidate: Candidate) -> Group:
+def _alone(candidate: Candidate) -> SnippetGroup:
     chunk = candidate.place.chunk
-    return Group(candidate, [candidate], chunk.start_line, chunk.end_line)
+    return SnippetGroup(candidate, [candidate], chunk.start_line, chunk.end_line)
 
 
-def _grow(group: Group, others: Sequence[Candidate], taken: set[tuple[int, int]]) -> None:
+def _grow(group: SnippetGroup, others: Sequence[Candidate], taken: set[tuple[int, int]]) -> None:
     grown = True
     while grown:
         grown = False

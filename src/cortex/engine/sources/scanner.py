@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from cortex.base.types import Cancel, Found, Refused, Scan, Skipped
+from cortex.base.types import Cancel, Scan, ScannedFile, Skipped, UnreadableFile
 from cortex.engine.sources import git
 from cortex.engine.sources.file_kinds import PRUNED_FOLDERS, reason_by_name
 from cortex.engine.sources.gitignore import IgnoreTree, Patterns
@@ -99,25 +99,25 @@ def matcher(root: Path, rules: Rules) -> Callable[[str], bool]:
     return lambda path: not judge.file_reason(path)
 
 
-def read_bytes(root: Path, path: str, max_size: int) -> bytes | Refused:
+def read_bytes(root: Path, path: str, max_size: int) -> bytes | UnreadableFile:
     """The bytes of a regular file, reached without following any symlink below `root`; or why not."""
     parts = path.split("/")
     if "\0" in path or any(part in ("", ".", "..") for part in parts):
-        return Refused("outside the root")
+        return UnreadableFile("outside the root")
     try:
         handle = _open(root, parts)
-        if isinstance(handle, Refused):
+        if isinstance(handle, UnreadableFile):
             return handle
         with open(handle, "rb") as file:
             seen = os.fstat(handle)
             if not stat.S_ISREG(seen.st_mode):
-                return Refused("not a regular file")
+                return UnreadableFile("not a regular file")
             raw = b"" if seen.st_size > max_size else file.read(max_size + 1)
-            return Refused("too large") if seen.st_size > max_size or len(raw) > max_size else raw
+            return UnreadableFile("too large") if seen.st_size > max_size or len(raw) > max_size else raw
     except (FileNotFoundError, NotADirectoryError):
-        return Refused("vanished")
+        return UnreadableFile("vanished")
     except (OSError, ValueError) as error:
-        return Refused("symlink" if getattr(error, "errno", 0) == errno.ELOOP else "unreadable")
+        return UnreadableFile("symlink" if getattr(error, "errno", 0) == errno.ELOOP else "unreadable")
 
 
 class _Judge:
@@ -191,7 +191,7 @@ class _Judge:
 
 
 def _judge_all(judge: _Judge, entries: Iterable[Entry | Skipped]) -> Scan:
-    files: list[Found] = []
+    files: list[ScannedFile] = []
     skipped: list[Skipped] = []
     for entry in entries:
         if isinstance(entry, Skipped):
@@ -205,7 +205,7 @@ def _judge_all(judge: _Judge, entries: Iterable[Entry | Skipped]) -> Scan:
         if reason:
             skipped.append(Skipped(printable, reason))
         else:
-            files.append(Found(path, seen.st_size, seen.st_mtime_ns))
+            files.append(ScannedFile(path, seen.st_size, seen.st_mtime_ns))
     files.sort(key=lambda file: file.path)
     skipped.sort(key=lambda skip: skip.path)
     return Scan(tuple(files), tuple(skipped))
@@ -256,14 +256,14 @@ def _is_direct(root: Path, path: str) -> bool:
     return not any(os.path.islink(root / "/".join(parts[:count])) for count in range(1, len(parts)))
 
 
-def _open(root: Path, parts: list[str]) -> int | Refused:
+def _open(root: Path, parts: list[str]) -> int | UnreadableFile:
     """A handle of the file, opened folder by folder so that no link is followed, even one made meanwhile."""
     if os.open not in os.supports_dir_fd:
         real, given = os.path.realpath(root / "/".join(parts)), os.path.join(os.path.realpath(root), *parts)
         if os.path.normcase(real) != os.path.normcase(given):
-            return Refused("symlink")
+            return UnreadableFile("symlink")
         if not os.path.isfile(real):
-            return Refused("not a regular file" if os.path.exists(real) else "vanished")
+            return UnreadableFile("not a regular file" if os.path.exists(real) else "vanished")
         return os.open(real, os.O_RDONLY | getattr(os, "O_BINARY", 0))
     folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -273,7 +273,7 @@ def _open(root: Path, parts: list[str]) -> int | Refused:
             folder = inner
         mode = os.stat(parts[-1], dir_fd=folder, follow_symlinks=False).st_mode
         if not stat.S_ISREG(mode):  # opening a pipe or a device can block or do things
-            return Refused("symlink" if stat.S_ISLNK(mode) else "not a regular file")
+            return UnreadableFile("symlink" if stat.S_ISLNK(mode) else "not a regular file")
         return os.open(parts[-1], os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
     finally:
         os.close(folder)

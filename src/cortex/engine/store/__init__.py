@@ -22,36 +22,44 @@ from cortex.base.visibility import Viewer
 from cortex.engine.store.connections import Connected, Connections, translated
 from cortex.engine.store.content.chunk_entries import Entries, Held, Update
 from cortex.engine.store.content.folders import DOCUMENTS, Folder, Folders
-from cortex.engine.store.content.queries import Counts, Definition, Lookup, Place
+from cortex.engine.store.content.queries import ChunkLocation, Counts, DefinitionSite, Lookup
 from cortex.engine.store.content.redactions import Redactions
-from cortex.engine.store.content.writer import Change, Known, Truth
-from cortex.engine.store.index.lexical import FIELDS, Narrow, Term, Words, extension_of, remove_generation, stem_of
+from cortex.engine.store.content.writer import ContentChange, ContentStore, Known
+from cortex.engine.store.index.lexical import (
+    FIELDS,
+    LexicalIndex,
+    LexicalTerm,
+    SearchFilter,
+    extension_of,
+    remove_generation,
+    stem_of,
+)
 from cortex.engine.store.index.maintenance import Indexes
-from cortex.engine.store.index.paid_vectors import Embed, Making, Paid, Waiting
-from cortex.engine.store.index.qdrant import Collection, Qdrant
+from cortex.engine.store.index.paid_vectors import Embed, EmbeddingCache, EmbeddingJob, PendingVectors
+from cortex.engine.store.index.qdrant import Qdrant, QdrantCollection
 from cortex.engine.store.lease import Lease
-from cortex.engine.store.memories.filters import Wanted
+from cortex.engine.store.memories.filters import MemoryFilter
 from cortex.engine.store.memories.queries import (
     Decision,
     Judgement,
     MemoryLookup,
+    MemoryRanking,
     Mirror,
     Neighbour,
     Ref,
     Remembered,
     ScopeCount,
-    Standing,
 )
 from cortex.engine.store.memories.rows import OWN, SHOWN, STAGED, NewMemory
-from cortex.engine.store.memories.writer import Memories, Verdict
-from cortex.engine.store.operation_log import Log, Operation, Request
+from cortex.engine.store.memories.writer import Memories, MemoryVerdict
+from cortex.engine.store.operation_log import Operation, OperationLog, OperationRequest
 from cortex.engine.store.records.outbox import Outbox
-from cortex.engine.store.records.outbox_rows import Changed, Entry
-from cortex.engine.store.records.queries import Brief, Deed, Kept, RecordLookup
+from cortex.engine.store.records.outbox_rows import OutboxEntry, RecordChange
+from cortex.engine.store.records.queries import AuditEntry, RecordHeader, RecordLookup, VersionedRecord
 from cortex.engine.store.records.row_reader import kind_of_id
-from cortex.engine.store.records.rows import Worded, Wording
-from cortex.engine.store.records.transaction import Guard, Screened, Sees, Step
-from cortex.engine.store.records.writer import Done, Records
+from cortex.engine.store.records.rows import IndexedText, RecordTextExtractor
+from cortex.engine.store.records.transaction import Guard, RecordTransaction, Screened, Sees
+from cortex.engine.store.records.writer import Records, TransactionResult
 from cortex.engine.store.row_level_security import is_wide, widen
 from cortex.engine.store.schema import is_current, is_outdated, migrate
 from cortex.engine.store.snapshots import MIGRATION, list_snapshots, make_snapshot
@@ -63,56 +71,56 @@ __all__ = [
     "SHOWN",
     "STAGED",
     "STORE_NAME",
-    "Brief",
-    "Change",
-    "Changed",
-    "Collection",
+    "AuditEntry",
+    "ChunkLocation",
+    "ContentChange",
     "Counts",
     "Decision",
-    "Deed",
-    "Definition",
-    "Done",
+    "DefinitionSite",
     "Embed",
+    "EmbeddingCache",
+    "EmbeddingJob",
     "Entries",
-    "Entry",
     "Folder",
     "Guard",
     "Held",
+    "IndexedText",
     "Judgement",
-    "Kept",
     "Known",
+    "LexicalIndex",
+    "LexicalTerm",
     "Lookup",
-    "Making",
     "Memories",
+    "MemoryFilter",
     "MemoryLookup",
+    "MemoryRanking",
+    "MemoryVerdict",
     "Mirror",
-    "Narrow",
     "Neighbour",
     "NewMemory",
     "Operation",
+    "OperationRequest",
     "Outbox",
-    "Paid",
-    "Place",
+    "OutboxEntry",
+    "PendingVectors",
     "Qdrant",
+    "QdrantCollection",
+    "RecordChange",
+    "RecordHeader",
     "RecordLookup",
+    "RecordTextExtractor",
+    "RecordTransaction",
     "Records",
     "Ref",
     "Remembered",
-    "Request",
     "ScopeCount",
     "Screened",
+    "SearchFilter",
     "Sees",
-    "Standing",
-    "Step",
     "Store",
-    "Term",
+    "TransactionResult",
     "Update",
-    "Verdict",
-    "Waiting",
-    "Wanted",
-    "Worded",
-    "Wording",
-    "Words",
+    "VersionedRecord",
     "check_present",
     "extension_of",
     "is_reported_damaged",
@@ -171,9 +179,9 @@ class Store:
             elif not current:  # seldom: opening a store need not wait for its writer
                 with self._connections.write() as connection:
                     _prepare(connection, path, shelved)
-            self.truth = Truth(self._connections)
+            self.truth = ContentStore(self._connections)
             redactions = Redactions(self._connections)
-            self.paid = Paid(self._connections, redactions)
+            self.paid = EmbeddingCache(self._connections, redactions)
             self.indexes = Indexes(directory, self._connections, self.truth, self.paid, qdrant)
         except BaseException:
             self._connections.close()
@@ -187,7 +195,7 @@ class Store:
         self.recorded = RecordLookup(self._connections, lambda: self._connections.viewer)
         self.outbox = Outbox(self._connections)
         self.lease = Lease(directory, folder, wanted=not read_only)
-        self.log = Log(self._connections)
+        self.log = OperationLog(self._connections)
         self._counts: dict[int, tuple[int, Counts, float]] = {}  # by source: seq, counts, until when
         self._totals: tuple[int, dict[tuple[int, ...], Counts]] = (0, {})  # seq, and by sources what they have then
 

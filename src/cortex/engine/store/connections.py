@@ -36,7 +36,7 @@ CHECKPOINT_MS = 100  # how long a checkpoint waits for readers; the next one doe
 COPIES, LOCK = "cortex-store-", "lock"  # how folders with a copy of a read-only store begin, and the file in each
 
 
-class WritersMet(StoreError):
+class WriteConflict(StoreError):
     """Two writers were in each other's way, and this one had to give in; or the connection broke. It can be done again: either nothing
     was written, or whoever asks by a key sees that it was.
     """

@@ -34,7 +34,7 @@ class Operation:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class OperationRequest:
     """Something that another process wants indexed."""
 
     id: int
@@ -44,7 +44,7 @@ class Request:
     paths: tuple[str, ...] | None  # None is the whole source
 
 
-class Log:
+class OperationLog:
     """The operations log and the requests of one store."""
 
     def __init__(self, connections: Connections) -> None:
@@ -81,7 +81,7 @@ class Log:
             assert row is not None
             return row
 
-    def asked(self, since: int) -> list[Request]:
+    def asked(self, since: int) -> list[OperationRequest]:
         """The unanswered requests made since that second, oldest first."""
         with self._connections.read() as connection:
             rows = connection.execute(
@@ -89,7 +89,9 @@ class Log:
                 (since,),
             )
             return [
-                Request(number, source, bool(force), bool(limited), None if paths is None else tuple(json.loads(paths)))
+                OperationRequest(
+                    number, source, bool(force), bool(limited), None if paths is None else tuple(json.loads(paths))
+                )
                 for number, source, force, limited, paths in rows
             ]
 

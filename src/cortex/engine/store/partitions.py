@@ -19,7 +19,7 @@ SHELF_SENSITIVE = "substr(name, -1) = '!'"
 
 
 @dataclass(frozen=True, slots=True)
-class Shelf:
+class RecordPartition:
     """What the name of a source of records says."""
 
     kind: str
@@ -38,11 +38,11 @@ class Shelf:
 
 
 @lru_cache(maxsize=20_000)
-def shelf_of(name: str) -> Shelf:
+def shelf_of(name: str) -> RecordPartition:
     """What a name says."""
     marked, filed, rest = name.partition("@")
     kind, meaning = marked.removesuffix("!"), not marked.endswith("!")
     if not filed:
-        return Shelf(kind, meaning)
+        return RecordPartition(kind, meaning)
     scope = rest.removesuffix("!").replace("%21", "!").replace("%25", "%")
-    return Shelf(kind, meaning, scope, rest.endswith("!"))
+    return RecordPartition(kind, meaning, scope, rest.endswith("!"))

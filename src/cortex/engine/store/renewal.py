@@ -13,11 +13,11 @@ from cortex.base.record_model import refs_of
 from cortex.engine.store.connections import Connected
 from cortex.engine.store.memories.queries import COLUMNS, remembered
 from cortex.engine.store.memories.rows import OWN, reword_memory
+from cortex.engine.store.memories.rows import MemoryTextExtractor as MemoryWording
 from cortex.engine.store.memories.rows import NameOf as MemoryNameOf
-from cortex.engine.store.memories.rows import Wording as MemoryWording
 from cortex.engine.store.records.row_reader import get_records
 from cortex.engine.store.records.rows import RecordRows
-from cortex.engine.store.records.rows import Wording as RecordWording
+from cortex.engine.store.records.rows import RecordTextExtractor as RecordWording
 from cortex.engine.store.snapshots import KEPT
 
 PAGE = 500

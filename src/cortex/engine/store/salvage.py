@@ -19,7 +19,7 @@ from cortex.base.types import MemoryState
 from cortex.engine.store.records.json_codec import from_json
 from cortex.engine.store.schema import MIGRATIONS, migrate
 from cortex.engine.store.snapshots import KEPT
-from cortex.engine.store.sqlite_pages import Pages, Row, Value
+from cortex.engine.store.sqlite_pages import Pages, RawRow, Value
 
 # Tables whose rows can be told from all others by their shape alone, where no root leads to them.
 _SHAPED = ("memories", "records", "versions", "judgements", "decisions", "audit", "keys", "outbox")
@@ -70,7 +70,7 @@ class _Table:
     columns: tuple[tuple[str, str, bool], ...]  # name, type, whether a value has to be there
     rowid: int  # the place of the column that stands for the rowid, -1 for none
 
-    def fit(self, row: Row, fewest: int) -> tuple[Value, ...] | None:
+    def fit(self, row: RawRow, fewest: int) -> tuple[Value, ...] | None:
         """The values of a row of this table, at least so many; None where they can't be that."""
         values = list(row.values)
         if not fewest <= len(values) <= len(self.columns):

@@ -29,7 +29,7 @@ class Damaged(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class RawRow:
     """A row; `rowid` is 0 in a table that has none."""
 
     rowid: int
@@ -37,7 +37,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class SchemaEntry:
     """A table or index as the schema has it."""
 
     kind: str
@@ -73,16 +73,16 @@ class Pages:
             raise Damaged(f"there is no page {number}")
         return found
 
-    def schema(self, seen: set[int]) -> list[Entry]:
+    def schema(self, seen: set[int]) -> list[SchemaEntry]:
         """The tables and indexes, as far as they can be read."""
         entries = []
         for row in self.rows(1, seen):
             match row.values:
                 case (str(kind), str(name), str(), int(root), *_):
-                    entries.append(Entry(kind, name, root))
+                    entries.append(SchemaEntry(kind, name, root))
         return entries
 
-    def rows(self, root: int, seen: set[int]) -> Iterator[Row]:
+    def rows(self, root: int, seen: set[int]) -> Iterator[RawRow]:
         """The rows below a root, in its order; pages that were read are added to `seen`."""
         waiting = [root]
         while waiting:
@@ -109,7 +109,7 @@ class Pages:
                     continue
             waiting.extend(reversed(below))
 
-    def lost_rows(self, seen: set[int]) -> Iterator[Row]:
+    def lost_rows(self, seen: set[int]) -> Iterator[RawRow]:
         """The rows on leaf pages that weren't read yet and aren't free."""
         free = self._free()
         for number in range(1, self.count + 1):
@@ -137,12 +137,12 @@ class Pages:
             pass
         return free
 
-    def _row(self, page: bytes, offset: int, kind: int) -> Row:
+    def _row(self, page: bytes, offset: int, kind: int) -> RawRow:
         size, offset = _varint(page, offset)
         rowid = 0
         if kind == _TABLE_LEAF:
             rowid, offset = _varint(page, offset)
-        return Row(rowid, _values(self._payload(page, offset, size, kind)))
+        return RawRow(rowid, _values(self._payload(page, offset, size, kind)))
 
     def _payload(self, page: bytes, offset: int, size: int, kind: int) -> bytes:
         usable = self._usable

@@ -19,7 +19,7 @@ from typing import BinaryIO, cast
 
 from cortex.base.redaction import redact_cut
 from cortex.base.secret_scanner import find_leaks_by_line
-from cortex.base.types import Cut, Refused
+from cortex.base.types import Cut, UnreadableFile
 from cortex.engine.chunkers import HEAD_CHARACTERS, cut, language_of
 from cortex.engine.readers import read, read_document, unpacked_name
 from cortex.engine.worker.frames import READY, Answer, Request, pack_answer, read_frame, write_frame
@@ -27,7 +27,7 @@ from cortex.engine.worker.frames import READY, Answer, Request, pack_answer, rea
 NICENESS = 5  # a little behind what the user is doing
 GRACE_SECONDS = 5.0  # the parent kills first
 MAX_REASON_CHARACTERS = 200
-Cutter = Callable[[str, bytes, int, int, bool, bool], Cut | Refused]
+Cutter = Callable[[str, bytes, int, int, bool, bool], Cut | UnreadableFile]
 
 
 def main(arguments: list[str]) -> int:
@@ -54,30 +54,30 @@ def serve(requests: BinaryIO, answers: BinaryIO, cutter: Cutter) -> None:
 
 def cut_file(
     path: str, raw: bytes, target_tokens: int, overlap_tokens: int, documents: bool = False, redacted: bool = False
-) -> Cut | Refused:
+) -> Cut | UnreadableFile:
     """Read and cut one file, as a document or as it is, and find the secrets in it; `redacted`, also take them out."""
     found = _cut(path, raw, target_tokens, overlap_tokens, documents)
-    if isinstance(found, Refused):
+    if isinstance(found, UnreadableFile):
         return found
     found = replace(found, leaks=find_leaks_by_line(found.text))
     return redact_cut(found) if redacted else found
 
 
-def _cut(path: str, raw: bytes, target_tokens: int, overlap_tokens: int, documents: bool) -> Cut | Refused:
+def _cut(path: str, raw: bytes, target_tokens: int, overlap_tokens: int, documents: bool) -> Cut | UnreadableFile:
     if documents:
         document = read_document(raw, path)
-        if isinstance(document, Refused):
+        if isinstance(document, UnreadableFile):
             return document
         path = unpacked_name(path)
         language = document.language or language_of(path, document.text[:HEAD_CHARACTERS])
         return cut(document.text, path, language, target_tokens, overlap_tokens, document=True)
     text = read(raw, path)
-    if isinstance(text, Refused):
+    if isinstance(text, UnreadableFile):
         return text
     return cut(text, path, language_of(path, text[:HEAD_CHARACTERS]), target_tokens, overlap_tokens)
 
 
-def _answer(cut: Callable[[], Cut | Refused], raw: bytes) -> Answer:
+def _answer(cut: Callable[[], Cut | UnreadableFile], raw: bytes) -> Answer:
     try:
         return pack_answer(cut(), raw)
     except MemoryError:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import marshal
 from typing import BinaryIO
 
-from cortex.base.types import Chunk, Cut, Leak, Refused, Symbol
+from cortex.base.types import Chunk, Cut, Leak, Symbol, UnreadableFile
 
 _LENGTH_BYTES = 8
 MAX_FRAME_BYTES = 1 << 30  # far above any batch; a length beyond it is no length
@@ -46,9 +46,9 @@ def read_frame(stream: BinaryIO) -> object | None:
     return marshal.loads(body)
 
 
-def pack_answer(answer: Cut | Refused, raw: bytes) -> Answer:
+def pack_answer(answer: Cut | UnreadableFile, raw: bytes) -> Answer:
     """An answer as plain tuples; a text that is `raw` decoded is not sent back."""
-    if isinstance(answer, Refused):
+    if isinstance(answer, UnreadableFile):
         return answer.reason
     same = len(answer.text) <= len(raw) and answer.text.encode("utf-8", "surrogatepass") == raw
     chunks: Rows = [
@@ -60,7 +60,7 @@ def pack_answer(answer: Cut | Refused, raw: bytes) -> Answer:
     return answer.language, None if same else answer.text, chunks, symbols, leaks
 
 
-def unpack_reply(reply: object, files: list[Work]) -> list[Cut | Refused]:
+def unpack_reply(reply: object, files: list[Work]) -> list[Cut | UnreadableFile]:
     """The answers to these files.
 
     Raises:
@@ -71,9 +71,9 @@ def unpack_reply(reply: object, files: list[Work]) -> list[Cut | Refused]:
     return [_unpack(answer, raw) for answer, (_, raw) in zip(reply, files, strict=True)]
 
 
-def _unpack(answer: Answer, raw: bytes) -> Cut | Refused:
+def _unpack(answer: Answer, raw: bytes) -> Cut | UnreadableFile:
     if isinstance(answer, str):
-        return Refused(answer)
+        return UnreadableFile(answer)
     language, text, chunks, symbols, leaks = answer
     if text is None:
         text = raw.decode("utf-8")

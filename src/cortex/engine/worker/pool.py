@@ -18,7 +18,7 @@ import time
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from typing import BinaryIO, Generic, TypeVar, cast
 
-from cortex.base.types import Cancel, Cut, Refused
+from cortex.base.types import Cancel, Cut, UnreadableFile
 from cortex.engine.worker.frames import READY, Request, read_frame, unpack_reply, write_frame
 
 BATCH_FILES = 32
@@ -53,13 +53,13 @@ class _Worker:
         self._overdue = False
         self._guard = threading.Lock()  # between the thread that asks and the one that watches
 
-    def ask(self, request: Request, seconds: float) -> list[Cut | Refused]:
+    def ask(self, request: Request, seconds: float) -> list[Cut | UnreadableFile]:
         """The answers to a request; the time counts from when the process is ready.
 
         Raises:
             _Lost: the process did not answer, or not to this; the message is the reason.
         """
-        answers: list[Cut | Refused] | None = None
+        answers: list[Cut | UnreadableFile] | None = None
         # The reason where no answer comes: in time, and because time was up.
         lost = late = NOT_STARTED
         try:
@@ -152,7 +152,7 @@ class _Run(Generic[Key]):
         self.documents = documents
         self.redacted = redacted
         self.waiting: queue.SimpleQueue[Batch[Key] | None] = queue.SimpleQueue()
-        self.done: queue.SimpleQueue[tuple[Batch[Key], Sequence[Cut | Refused]]] = queue.SimpleQueue()
+        self.done: queue.SimpleQueue[tuple[Batch[Key], Sequence[Cut | UnreadableFile]]] = queue.SimpleQueue()
         self.stopped = threading.Event()
 
 
@@ -179,7 +179,7 @@ class Pool:
         cancel: Cancel | None = None,
         documents: bool = False,
         redacted: bool = False,
-    ) -> Generator[tuple[Key, Cut | Refused], None, None]:
+    ) -> Generator[tuple[Key, Cut | UnreadableFile], None, None]:
         """Exactly one answer for each (key, path, content), in any order; fewer only after `cancel` or `close`.
 
         `documents` reads PDF, office files and the like, and makes text of HTML and notebooks; else a file's text is its own.
@@ -242,7 +242,7 @@ class Pool:
 
     def _drive(
         self, run: _Run[Key], batches: Iterator[Batch[Key]], cancel: Cancel | None
-    ) -> Iterator[tuple[Key, Cut | Refused]]:
+    ) -> Iterator[tuple[Key, Cut | UnreadableFile]]:
         """Feed batches and yield answers until all are answered."""
         flying = flying_bytes = 0
         exhausted = False
@@ -291,23 +291,23 @@ class Pool:
                     answers = self._answers(worker, run, batch)
                 except Exception:  # a thread that ends without an answer would leave the run waiting for ever
                     log.exception("asking a worker failed")
-                    answers = [Refused("worker died") for _ in batch]
+                    answers = [UnreadableFile("worker died") for _ in batch]
                 if not run.stopped.is_set():  # else a process ended by `close` would look like the file's fault
                     run.done.put((batch, answers))
 
-    def _answers(self, worker: _Worker, run: _Run[Key], batch: Batch[Key]) -> list[Cut | Refused]:
+    def _answers(self, worker: _Worker, run: _Run[Key], batch: Batch[Key]) -> list[Cut | UnreadableFile]:
         """The answers for a batch, file by file when it fails as a whole."""
         # A batch is small files: it gets half the time, so that one that hangs costs 1.5 times the timeout, not twice.
         seconds = self._timeout_seconds if len(batch) == 1 else self._timeout_seconds / 2
         files = [(path, raw) for _, path, raw in batch]
         request: Request = (run.target_tokens, run.overlap_tokens, seconds, run.documents, run.redacted, files)
         if run.stopped.is_set():
-            return [Refused("cancelled") for _ in batch]  # nobody takes it
+            return [UnreadableFile("cancelled") for _ in batch]  # nobody takes it
         try:
             return worker.ask(request, seconds)
         except _Lost as lost:
             if len(batch) == 1:
-                return [Refused(str(lost))]
+                return [UnreadableFile(str(lost))]
             return [self._answers(worker, run, [single])[0] for single in batch]
 
 

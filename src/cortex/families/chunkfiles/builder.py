@@ -17,7 +17,7 @@ from cortex.base.errors import FileError, StoreError
 from cortex.base.text import hash_bytes, role_of
 from cortex.base.types import Chunk, Cut, Entry, Source, Stamp, Symbol
 from cortex.engine.store import Held, Store, Update
-from cortex.families.chunkfiles.format import ChunkFile, Reading, Signature, Vector, Written, shown
+from cortex.families.chunkfiles.format import ChunkFile, Reading, Signature, Vector, WrittenFile, shown
 
 if TYPE_CHECKING:
     import numpy as np
@@ -204,7 +204,7 @@ class _Reader:
         self._update.remove(held)
         self._vectors.remove(held.chunk)
 
-    def _take(self, written: Written) -> None:
+    def _take(self, written: WrittenFile) -> None:
         entry, vector, name = written.entry, written.embedding, self._file.name
         path = path_of(entry)
         key, _, file = path.partition(_BETWEEN)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, TextIO
 from cortex.base.errors import ConfigError, FileError, LimitError, explained
 from cortex.base.runtime.file_lock import lock_file
 from cortex.families.chunkfiles.export_entries import DATA, DEFINITIONS, DOCUMENTATION, SYMBOLS
-from cortex.families.chunkfiles.format import Reading, Written
+from cortex.families.chunkfiles.format import Reading, WrittenFile
 
 if TYPE_CHECKING:
     import numpy as np
@@ -37,7 +37,7 @@ GENERATOR = "cortex-context"
 
 
 @dataclass(frozen=True, slots=True)
-class Model:
+class ExportModel:
     """Whose vectors a chunk file has."""
 
     name: str
@@ -131,7 +131,7 @@ def _write(file: TextIO, pieces: Iterable[str]) -> None:
     os.fsync(file.fileno())
 
 
-def render(kind: str, model: Model, generated: str, written: Iterable[Written]) -> Iterator[str]:
+def render(kind: str, model: ExportModel, generated: str, written: Iterable[WrittenFile]) -> Iterator[str]:
     """A chunk file, piece by piece."""
     head = {
         "model": model.name,
@@ -146,7 +146,7 @@ def render(kind: str, model: Model, generated: str, written: Iterable[Written]) 
     yield "]}"
 
 
-def _render_one(one: Written) -> str:
+def _render_one(one: WrittenFile) -> str:
     entry = one.entry
     before = {"id": entry.id, "chunk_type": entry.chunk_type, "title": entry.title, "text": entry.text}
     after = {
@@ -183,7 +183,7 @@ def numbers(vector: np.ndarray) -> str:
     return f"[{','.join(vector.astype('float32').astype(str).tolist())}]"
 
 
-def read_written(folder: Path, kind: str, model: Model) -> dict[str, Written]:
+def read_written(folder: Path, kind: str, model: ExportModel) -> dict[str, WrittenFile]:
     """What was written before, by id; nothing where that isn't of this model, or can't be read."""
     try:
         reading = Reading(folder / NAMES[kind])

@@ -18,16 +18,16 @@ from typing import TYPE_CHECKING
 
 from cortex.base.errors import Cancelled
 from cortex.base.settings import Settings
-from cortex.base.types import Cancel, Doc, Entry, Progress, ProgressCallback, Refused
+from cortex.base.types import Cancel, Doc, Entry, Progress, ProgressCallback, UnreadableFile
 from cortex.engine.embedders import open_embedder, open_local
-from cortex.engine.embedders.circuit_breaker import Guarded
+from cortex.engine.embedders.circuit_breaker import CircuitBreaker
 from cortex.engine.engine import Engine
 from cortex.engine.sources.gitignore import Patterns
 from cortex.engine.sources.scanner import read_bytes
 from cortex.families.chunkfiles import export_files as files
 from cortex.families.chunkfiles.export_entries import DOCUMENTATION, DOCUMENTS, Sizes, entries_of
-from cortex.families.chunkfiles.export_files import NAMES, Model, check_ours
-from cortex.families.chunkfiles.format import Written
+from cortex.families.chunkfiles.export_files import NAMES, ExportModel, check_ours
+from cortex.families.chunkfiles.format import WrittenFile
 from cortex.families.chunkfiles.index import chunks_dir
 from cortex.families.chunkfiles.reembedder import Reembedded, reembed
 
@@ -74,8 +74,8 @@ class Exporter:
         self.folder = folder
         self._made: dict[str, _Made] = {}  # by path
         self._made_by: tuple[Sizes, str] | None = None  # the settings that entries depend on
-        self._standing: dict[str, dict[str, Written]] = {}  # by chunk type and id
-        self._model = Model("", 0)
+        self._standing: dict[str, dict[str, WrittenFile]] = {}  # by chunk type and id
+        self._model = ExportModel("", 0)
         self._told: tuple[object, object] = ({}, {})  # what generator-output.json says of files
         self._seq = -1  # of the store when it was exported
 
@@ -89,9 +89,9 @@ class Exporter:
         Raises: CortexError, where the embedder fails; FileError; LimitError INDEX_BUSY; Cancelled. Then all files are as they were.
         """
         started, seq = time.monotonic(), self._engine.store.truth.seq()
-        embedder = self._engine.embedding.wanted or Guarded(open_local())
+        embedder = self._engine.embedding.wanted or CircuitBreaker(open_local())
         stamp = embedder.stamp or embedder.connect()
-        model = Model(stamp.model, stamp.dimensions)
+        model = ExportModel(stamp.model, stamp.dimensions)
         with files.writing(self.folder):
             self._recall(model)
             self._make()
@@ -108,7 +108,7 @@ class Exporter:
             str(self.folder), model.name, model.dimensions, counts, embedded, names, left_out, len(self._made), seconds
         )
 
-    def _recall(self, model: Model) -> None:
+    def _recall(self, model: ExportModel) -> None:
         """Know what stands in the files, and say whose they are before the first of them is written."""
         if model == self._model and (self.folder / files.OUTPUT).exists():
             return
@@ -140,7 +140,9 @@ class Exporter:
     def _checksum(self, doc: Doc, text: str) -> str:
         """Of the file as it is on disk, as long as that is what was indexed; else of its text."""
         raw = read_bytes(self._engine.root, doc.path, max(doc.size, 1))
-        whole = text.encode("utf-8", "surrogatepass") if isinstance(raw, Refused) or len(raw) != doc.size else raw
+        whole = (
+            text.encode("utf-8", "surrogatepass") if isinstance(raw, UnreadableFile) or len(raw) != doc.size else raw
+        )
         return hashlib.sha256(whole).hexdigest()
 
     def _by_kind(self) -> dict[str, list[Entry]]:
@@ -151,7 +153,11 @@ class Exporter:
         return wanted
 
     def _embed(
-        self, wanted: Mapping[str, Sequence[Entry]], embedder: Guarded, progress: ProgressCallback, cancel: Cancel
+        self,
+        wanted: Mapping[str, Sequence[Entry]],
+        embedder: CircuitBreaker,
+        progress: ProgressCallback,
+        cancel: Cancel,
     ) -> tuple[dict[str, np.ndarray], int]:
         """The vector of every text, and how many of them had to be made; texts that the model makes nothing of have none."""
         known = {
@@ -178,7 +184,7 @@ class Exporter:
     def _bring(self, kind: str, entries: Sequence[Entry], vectors: Mapping[str, np.ndarray]) -> str:
         """Write the file of a kind, where it would be another one; gives its name then, else nothing."""
         standing, moment = self._standing[kind], files.now()
-        new: dict[str, Written] = {}
+        new: dict[str, WrittenFile] = {}
         for entry in entries:
             old = standing.get(entry.id)
             if old is not None and replace(old.entry, created_at=None, updated_at=None) == entry:
@@ -186,7 +192,7 @@ class Exporter:
             elif entry.text in vectors:
                 created = old.entry.created_at if old else moment
                 timed = replace(entry, created_at=created, updated_at=moment)
-                new[entry.id] = Written(timed, vectors[entry.text])
+                new[entry.id] = WrittenFile(timed, vectors[entry.text])
         same = list(new) == list(standing) and all(new[name] is standing[name] for name in new)
         if same and (self.folder / NAMES[kind]).exists():
             return ""
@@ -222,9 +228,9 @@ class Exporter:
         self._told = (checksums, times)
 
 
-def embedder_for(settings: Settings) -> Guarded:
+def embedder_for(settings: Settings) -> CircuitBreaker:
     """Who embeds for chunk files: whoever does for an index; where it has words only, the model that comes along, since they need vectors."""
-    return Guarded(open_embedder(settings) or open_local())
+    return CircuitBreaker(open_embedder(settings) or open_local())
 
 
 def folder_of(settings: Settings, root: Path, chosen: Path | None = None) -> Path:

@@ -61,7 +61,7 @@ class ChunkFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenFile:
     """A chunk as it is written in a file, with its vector where it has one."""
 
     entry: Entry
@@ -116,7 +116,7 @@ class Reading:
         self._more_warnings = 0
         self.model, self.dimensions = self._read_about()
 
-    def __iter__(self) -> Iterator[Written]:
+    def __iter__(self) -> Iterator[WrittenFile]:
         """The chunks that are well formed, in order; `warnings` names the others."""
         number = 0
         for number, value in enumerate(self._values(), start=1):
@@ -169,7 +169,7 @@ class Reading:
             if text.peek():
                 raise text.mistake("goes on after its end")
 
-    def _written(self, value: object) -> Written:
+    def _written(self, value: object) -> WrittenFile:
         """Raises: ValueError with what is wrong."""
         if not isinstance(value, Mapping):
             raise ValueError("is no object")
@@ -193,7 +193,7 @@ class Reading:
         )
         if not entry.id:
             raise ValueError("has no id")
-        return Written(entry, embedding)
+        return WrittenFile(entry, embedding)
 
     def _vector(self, value: object) -> Vector | None:
         if value is None or value == []:

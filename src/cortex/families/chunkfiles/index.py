@@ -35,10 +35,10 @@ from cortex.families.chunkfiles.builder import States
 from cortex.families.chunkfiles.generations import Generation
 from cortex.families.chunkfiles.loader import DAMAGES, Loading
 from cortex.families.chunkfiles.preflight import check_files
-from cortex.families.chunkfiles.query_embedding import Asker, Choice
+from cortex.families.chunkfiles.query_embedding import Asker, EmbedderChoice
 from cortex.families.chunkfiles.watcher import Follower
 
-__all__ = ["Found", "Shelf", "ShelfState", "Wanted", "chunks_dir"]
+__all__ = ["ChunkHit", "ChunkIndex", "ChunkQuery", "ShelfState", "chunks_dir"]
 
 RETRY_SECONDS = 5.0  # after a build that failed for another reason than its files
 READY_SECONDS = 30.0  # that a question waits for the first generation
@@ -51,7 +51,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ChunkQuery:
     """A question to a shelf: of any of these types (none: of every type), with all of these tags."""
 
     text: str
@@ -62,7 +62,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ChunkHit:
     """Entries with their relevance, best first; by words or also by meaning; and what a reader should know."""
 
     results: tuple[tuple[Entry, float], ...]
@@ -99,7 +99,7 @@ def chunks_dir(root: Path, settings: Settings) -> Path:
     return folder
 
 
-class Shelf:
+class ChunkIndex:
     """The chunk files of one directory. Opened by `start`, which looks only as far as it takes to know that there is something to serve."""
 
     def __init__(self, directory: Path, settings: Settings, *, watch: bool = True) -> None:
@@ -147,7 +147,7 @@ class Shelf:
         else:
             self._loading.solved(RELOAD)
 
-    def search(self, wanted: Wanted, *, cancel: Cancel | None = None) -> Found:
+    def search(self, wanted: ChunkQuery, *, cancel: Cancel | None = None) -> ChunkHit:
         """Answer a question.
 
         Raises: InputError, LimitError SEARCH_TIMEOUT or INDEX_BUSY, NetworkError where an embedder is required and fails, Cancelled.
@@ -165,7 +165,7 @@ class Shelf:
         self._await_rebuilt(before, cancel)
         return self._search(wanted, query, cancel)
 
-    def _search(self, wanted: Wanted, query: Query, cancel: Cancel) -> Found:
+    def _search(self, wanted: ChunkQuery, query: Query, cancel: Cancel) -> ChunkHit:
         with self._using() as generation:
             stamps = generation.stamps
             choice = self._choose(generation)
@@ -175,7 +175,7 @@ class Shelf:
             except NetworkError as error:
                 if self._asker.required:
                     raise
-                page = self._ask(generation, query, Choice(None, error.message), docs, cancel)
+                page = self._ask(generation, query, EmbedderChoice(None, error.message), docs, cancel)
             entries = generation.store.entries.read([hit.doc for hit in page.hits])
             if generation.store.indexes.damaged:
                 self._spoil(generation)
@@ -183,7 +183,7 @@ class Shelf:
         shown = [(self._shown(entry), relevance) for entry, relevance in found]
         redacted = note_of((entry.id, line) for (entry, lines), _ in shown for line in lines)
         results = tuple((entry, relevance) for (entry, _), relevance in shown)
-        return Found(results, page.mode, (*self._notes(page, choice, stamps), *redacted))
+        return ChunkHit(results, page.mode, (*self._notes(page, choice, stamps), *redacted))
 
     def _shown(self, entry: Entry) -> tuple[Entry, tuple[Redacted, ...]]:
         """An entry as it is told, and the redacted lines of its text."""
@@ -219,7 +219,7 @@ class Shelf:
                 raise Cancelled()
             time.sleep(POLL_SECONDS)
 
-    def _choose(self, generation: Generation) -> Choice:
+    def _choose(self, generation: Generation) -> EmbedderChoice:
         """Whose vectors answer. Raises: NetworkError, where none can and one is required."""
         choice = self._asker.choose(generation.stamps)
         if choice.meaning is None:
@@ -228,11 +228,11 @@ class Shelf:
             return choice
         room = self._settings.limits.memory.embeddings
         if generation.store.indexes.vectors(choice.meaning[0]).memory > room:
-            return Choice(None, "limits.memory.embeddings leaves no room for all vectors")
+            return EmbedderChoice(None, "limits.memory.embeddings leaves no room for all vectors")
         return choice
 
     def _ask(
-        self, generation: Generation, query: Query, choice: Choice, docs: frozenset[int] | None, cancel: Cancel
+        self, generation: Generation, query: Query, choice: EmbedderChoice, docs: frozenset[int] | None, cancel: Cancel
     ) -> Page:
         deadline = time.monotonic() + self._settings.search.timeout
         return search(
@@ -246,7 +246,7 @@ class Shelf:
             docs=docs,
         )
 
-    def _docs(self, generation: Generation, wanted: Wanted) -> frozenset[int] | None:
+    def _docs(self, generation: Generation, wanted: ChunkQuery) -> frozenset[int] | None:
         """The docs that a question's filters leave; None without a filter. Remembered, since who filters does so again."""
         if not wanted.tags and not wanted.chunk_types:
             return None
@@ -259,7 +259,7 @@ class Shelf:
             generation.filters[key] = found
         return found
 
-    def _notes(self, page: Page, choice: Choice, stamps: Sequence[Stamp]) -> tuple[str, ...]:
+    def _notes(self, page: Page, choice: EmbedderChoice, stamps: Sequence[Stamp]) -> tuple[str, ...]:
         notes = list(page.notes)
         if choice.meaning is not None and page.mode is not Mode.WORDS and len(stamps) > 1:
             others = ", ".join(dict.fromkeys(stamp.model or "?" for stamp in stamps if stamp != choice.meaning[0]))

@@ -13,24 +13,24 @@ from pathlib import Path
 
 from cortex.base.errors import ConfigError
 from cortex.base.settings import Settings
-from cortex.families.chunkfiles.index import Shelf
+from cortex.families.chunkfiles.index import ChunkIndex
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True, eq=False)
-class Shelved:
+class PooledIndex:
     """A shelf and how many windows have it."""
 
     directory: Path
     settings: Settings
-    shelf: Shelf | None = None
+    shelf: ChunkIndex | None = None
     windows: int = 0
     ending: threading.Timer | None = None
     turn: threading.Lock = field(default_factory=threading.Lock)  # to open or close it
 
 
-class Shelves:
+class ChunkIndexPool:
     """Opens the shelf of a folder for whoever wants it, and closes it when nobody does."""
 
     def __init__(self, *, linger: float = 0.0, watch: bool = True) -> None:
@@ -38,17 +38,17 @@ class Shelves:
         self._linger = linger
         self._watch = watch
         self._lock = threading.Lock()
-        self._known: list[Shelved] = []
+        self._known: list[PooledIndex] = []
         self._closed = False
 
-    def borrow(self, directory: Path, settings: Settings) -> Shelved:
-        """The open shelf of a folder, for a window that gives it back at its end. Raises: as `Shelf.start`."""
+    def borrow(self, directory: Path, settings: Settings) -> PooledIndex:
+        """The open shelf of a folder, for a window that gives it back at its end. Raises: as `ChunkIndex.start`."""
         with self._lock:
             if self._closed:
                 raise ConfigError("WORKSPACE_MISSING", "the server is ending")
             one = next((one for one in self._known if (one.directory, one.settings) == (directory, settings)), None)
             if one is None:
-                one = Shelved(directory, settings)
+                one = PooledIndex(directory, settings)
                 self._known.append(one)
             one.windows += 1
             if one.ending is not None:
@@ -63,7 +63,7 @@ class Shelves:
             raise
         return one
 
-    def give_back(self, one: Shelved) -> None:
+    def give_back(self, one: PooledIndex) -> None:
         """Say that a window is done; the shelf is closed at once where nothing lingers."""
         with self._lock:
             one.windows -= 1
@@ -76,7 +76,7 @@ class Shelves:
                 return
         self._close_unused(one)
 
-    def shelves(self) -> list[Shelf]:
+    def shelves(self) -> list[ChunkIndex]:
         """Those that are open."""
         with self._lock:
             return [one.shelf for one in self._known if one.shelf is not None]
@@ -92,7 +92,7 @@ class Shelves:
             with one.turn:
                 _close(one)
 
-    def _close_unused(self, one: Shelved) -> None:
+    def _close_unused(self, one: PooledIndex) -> None:
         with one.turn:
             with self._lock:
                 if one.windows:  # somebody came meanwhile
@@ -102,8 +102,8 @@ class Shelves:
             _close(one)
 
 
-def _open(directory: Path, settings: Settings, watch: bool) -> Shelf:
-    shelf = Shelf(directory, settings, watch=watch)
+def _open(directory: Path, settings: Settings, watch: bool) -> ChunkIndex:
+    shelf = ChunkIndex(directory, settings, watch=watch)
     try:
         shelf.start()
     except BaseException:
@@ -112,7 +112,7 @@ def _open(directory: Path, settings: Settings, watch: bool) -> Shelf:
     return shelf
 
 
-def _close(one: Shelved) -> None:
+def _close(one: PooledIndex) -> None:
     shelf, one.shelf = one.shelf, None
     if shelf is not None:
         try:

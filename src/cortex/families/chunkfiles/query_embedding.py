@@ -20,7 +20,7 @@ from cortex.base.errors import CortexError, NetworkError
 from cortex.base.settings import Settings, stays_here
 from cortex.base.types import Stamp
 from cortex.engine.embedders import Embedder, open_local
-from cortex.engine.embedders.circuit_breaker import Guarded
+from cortex.engine.embedders.circuit_breaker import CircuitBreaker
 from cortex.engine.search import Meaning
 
 MINILM = frozenset({"all-minilm-l6-v2", "all-minilm-l6-v2-int8"})
@@ -41,7 +41,7 @@ _GO_ON = {
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class EmbedderChoice:
     """How a question gets its vector: by whose vectors; where by none, why not."""
 
     meaning: Meaning | None
@@ -60,10 +60,10 @@ class Asker:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._lock = threading.Lock()
-        self._own: dict[str, Guarded] = {}
+        self._own: dict[str, CircuitBreaker] = {}
         self._child: Child | None = None
         self._address, self._refused = _address(settings)
-        self._server = Guarded(_open_server(settings, self._address)) if self._address else None
+        self._server = CircuitBreaker(_open_server(settings, self._address)) if self._address else None
 
     @property
     def required(self) -> bool:
@@ -83,17 +83,17 @@ class Asker:
             raise choice.error("questions can't be embedded")
         return choice.why
 
-    def choose(self, stamps: Sequence[Stamp]) -> Choice:
+    def choose(self, stamps: Sequence[Stamp]) -> EmbedderChoice:
         """Whose vectors answer; `stamps` are those that there are, the most vectors first."""
         if not stamps:
-            return Choice(None, "no chunk has a vector")
+            return EmbedderChoice(None, "no chunk has a vector")
         reasons: list[str] = []
         codes: list[str] = []
         for stamp in stamps:
             for one in self._fitting(stamp):
                 code, why = self._why_not(one, stamp)
                 if not why:
-                    return Choice((stamp, one.query))
+                    return EmbedderChoice((stamp, one.query))
                 codes.append(code)
                 reasons.append(why)
         if self._refused:
@@ -105,16 +105,16 @@ class Asker:
         # Whoever may answer later comes first: only then is it worth a second try.
         code = min(codes, key=list(_GO_ON).index, default="EMBEDDER_MISSING")
         go_on = _GO_ON[code].format(origin=self._settings.origin("embedding.endpoint"))
-        return Choice(None, "; ".join(dict.fromkeys(reasons)), code, go_on)
+        return EmbedderChoice(None, "; ".join(dict.fromkeys(reasons)), code, go_on)
 
-    def _fitting(self, stamp: Stamp) -> list[Guarded]:
+    def _fitting(self, stamp: Stamp) -> list[CircuitBreaker]:
         """Who may be asked for a model's vectors: what the person named first, then what needs no network."""
         servers = [self._server] if self._server is not None else []
         own = self._own_of(stamp)
         models = [own] if own is not None else []
         return [*servers, *models] if self.required else [*models, *servers]
 
-    def _own_of(self, stamp: Stamp) -> Guarded | None:
+    def _own_of(self, stamp: Stamp) -> CircuitBreaker | None:
         """The model of our own that has this name."""
         name = plain(stamp.model)
         with self._lock:
@@ -122,10 +122,10 @@ class Asker:
                 opened = _open_own(name, stamp.dimensions)
                 if opened is None:
                     return None
-                self._own[name] = Guarded(opened)
+                self._own[name] = CircuitBreaker(opened)
             return self._own[name]
 
-    def _why_not(self, one: Guarded, stamp: Stamp) -> tuple[str, str]:
+    def _why_not(self, one: CircuitBreaker, stamp: Stamp) -> tuple[str, str]:
         """Why an embedder can't be asked for a model's vectors, with the code of that error; empty where it can."""
         if one.stamp is None and (self.required or not one.rests):
             with suppress(CortexError):  # it rests then
@@ -169,7 +169,7 @@ class Child:
             command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, close_fds=True
         )
 
-    def await_answer(self, server: Guarded) -> None:
+    def await_answer(self, server: CircuitBreaker) -> None:
         """Wait until it answers, for some time; where it can't begin, words answer as without it."""
         deadline = time.monotonic() + START_SECONDS
         while time.monotonic() < deadline and self._process.poll() is None:
@@ -226,18 +226,18 @@ def _address(settings: Settings) -> tuple[str, str]:
 
 def _open_server(settings: Settings, address: str) -> Embedder:
     """The embedder behind an address. A key goes only where the person configured it to go."""
-    from cortex.engine.embedders.remote import Model, RemoteEmbedder
-    from cortex.engine.embedders.server_client import Server
+    from cortex.engine.embedders.remote import RemoteEmbedder, RemoteModel
+    from cortex.engine.embedders.server_client import EmbeddingServer
 
     network, openai, cortex_embed = settings.limits.network, settings.providers.openai, settings.providers.cortex_embed
     address = address.rstrip("/")
     if settings.embedding.provider == "openai":
         key = openai.api_key if _is_below(address, openai.base_url) else ""
-        server = Server("openai", address.removesuffix("/embeddings"), key, network.embedding_timeout)
-        return RemoteEmbedder(server, Model(settings.embedding.model or openai.model))
+        server = EmbeddingServer("openai", address.removesuffix("/embeddings"), key, network.embedding_timeout)
+        return RemoteEmbedder(server, RemoteModel(settings.embedding.model or openai.model))
     key = cortex_embed.token if _is_below(address, cortex_embed.base_url) else ""
     return RemoteEmbedder(
-        Server("cortex-embed", address.removesuffix("/embed"), key, network.embedding_timeout), Model()
+        EmbeddingServer("cortex-embed", address.removesuffix("/embed"), key, network.embedding_timeout), RemoteModel()
     )
 
 

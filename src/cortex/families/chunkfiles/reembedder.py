@@ -16,7 +16,7 @@ import numpy as np
 
 from cortex.base.errors import Cancelled, FileError
 from cortex.base.types import Cancel, Progress, ProgressCallback
-from cortex.engine.embedders.circuit_breaker import Guarded
+from cortex.engine.embedders.circuit_breaker import CircuitBreaker
 from cortex.families.chunkfiles import export_files
 from cortex.families.chunkfiles.format import list_chunk_files
 
@@ -54,7 +54,7 @@ class _Numbers:
 
 def reembed(
     folder: Path,
-    embedder: Guarded,
+    embedder: CircuitBreaker,
     *,
     progress: ProgressCallback = lambda progress: None,
     cancel: Cancel | None = None,
@@ -67,7 +67,7 @@ def reembed(
     if not folder.is_dir():
         raise FileError("FILE_NOT_FOUND", f"there is no folder {folder}")
     stamp = embedder.stamp or embedder.connect()
-    model = export_files.Model(stamp.model, stamp.dimensions)
+    model = export_files.ExportModel(stamp.model, stamp.dimensions)
     cancel = Cancel() if cancel is None else cancel
     with export_files.writing(folder):
         listing = list_chunk_files(folder)  # without links and pipes
@@ -77,7 +77,12 @@ def reembed(
 
 
 def _reembed_file(
-    folder: Path, name: str, embedder: Guarded, model: export_files.Model, progress: ProgressCallback, cancel: Cancel
+    folder: Path,
+    name: str,
+    embedder: CircuitBreaker,
+    model: export_files.ExportModel,
+    progress: ProgressCallback,
+    cancel: Cancel,
 ) -> Reembedded:
     try:
         content = _read(folder / name)
@@ -144,7 +149,7 @@ def _parts_of(content: Json | list[object]) -> tuple[Json, list[Json]]:
     return head, found
 
 
-def _has_vector(one: Mapping[str, object], model: export_files.Model) -> bool:
+def _has_vector(one: Mapping[str, object], model: export_files.ExportModel) -> bool:
     vector = one.get("embedding")
     return isinstance(vector, _Numbers) and vector.count == model.dimensions
 

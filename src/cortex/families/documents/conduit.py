@@ -26,7 +26,7 @@ MAX_DIMENSIONS = 100_000
 
 
 @dataclass(frozen=True, slots=True)
-class Folder:
+class ConduitFolder:
     """A source: a folder that was added."""
 
     id: str
@@ -43,7 +43,7 @@ class Folder:
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
+class ConduitDocument:
     """A file of a source as it was indexed."""
 
     id: str
@@ -73,20 +73,22 @@ class Base:
         self._file = file
         self.version = file.read(_version)
 
-    def folders(self) -> list[Folder]:
+    def folders(self) -> list[ConduitFolder]:
         """All sources, in the order in which they were added."""
         wanted = ("source_id", "name", "path", "patterns", "excludes", "sync_mode")
         rows = self._rows("kb_sources", wanted, "ORDER BY rowid")
         return [
-            Folder(_text(key), _text(name), _text(path), _list(patterns), _list(excludes), _text(mode) or "watch")
+            ConduitFolder(
+                _text(key), _text(name), _text(path), _list(patterns), _list(excludes), _text(mode) or "watch"
+            )
             for key, name, path, patterns, excludes, mode in rows
             if key and path
         ]
 
-    def documents(self, source: str | None = None) -> list[Document]:
+    def documents(self, source: str | None = None) -> list[ConduitDocument]:
         """The documents of a source, or of all."""
         wanted = ("document_id", "source_id", "path", "title", "mime_type", "hash")
-        found = [Document(*map(_text, row)) for row in self._rows("kb_documents", wanted, "ORDER BY path")]
+        found = [ConduitDocument(*map(_text, row)) for row in self._rows("kb_documents", wanted, "ORDER BY path")]
         return [one for one in found if source is None or one.source == source]
 
     def texts(self) -> list[Text]:

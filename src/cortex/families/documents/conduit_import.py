@@ -21,7 +21,7 @@ from cortex.engine.embedders.server_protocols import PREFIXES
 from cortex.engine.library import Library
 from cortex.engine.store import Folder
 from cortex.families.documents.conduit import Base, open_base
-from cortex.families.documents.conduit import Folder as Foreign
+from cortex.families.documents.conduit import ConduitFolder as Foreign
 
 if TYPE_CHECKING:
     import numpy as np
@@ -33,7 +33,7 @@ _ALIASES = {"nomic-embed-text-v1.5": "nomic-embed-text", "mxbai-embed-large-v1":
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ImportOutcome:
     """What became of one source."""
 
     id: str
@@ -51,7 +51,7 @@ class Imported:
     """What an import did."""
 
     version: int  # of the other product's base
-    sources: tuple[Outcome, ...]
+    sources: tuple[ImportOutcome, ...]
     vectors: int  # that the base has
     reused: int
     note: str  # about vectors
@@ -74,7 +74,7 @@ def import_conduit(
     Raises: FileError FILE_NOT_FOUND or IMPORT_UNREADABLE; else as `index`. What was taken until then stays.
     """
     with open_base(path) as base:
-        outcomes: list[Outcome] = []
+        outcomes: list[ImportOutcome] = []
         taken: list[Folder] = []
         for source in base.folders():
             folder, outcome = _take(library, source)
@@ -93,8 +93,8 @@ def import_conduit(
         return Imported(base.version, tuple(outcomes), len(vectors), reused, note)
 
 
-def _take(library: Library, source: Foreign) -> tuple[Folder | None, Outcome]:
-    outcome = Outcome(source.id, source.name, source.path, ADDED)
+def _take(library: Library, source: Foreign) -> tuple[Folder | None, ImportOutcome]:
+    outcome = ImportOutcome(source.id, source.name, source.path, ADDED)
     if "\0" in source.path:
         return None, replace(outcome, status=REFUSED, reason="its path is none")
     try:

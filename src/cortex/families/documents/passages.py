@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from cortex.base.redaction import Redacted
 from cortex.base.types import Chunk, Hit
 from cortex.engine.store import Lookup
-from cortex.families.documents.search import Result, page_of
+from cortex.families.documents.search import DocumentResult, page_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +30,13 @@ class Passage:
 class Excerpt:
     """A document and its passages, the best first."""
 
-    result: Result  # the best of the document
+    result: DocumentResult  # the best of the document
     passages: tuple[Passage, ...]
 
 
-def excerpts_of(lookup: Lookup, results: Sequence[Result], most: int) -> list[Excerpt]:
+def excerpts_of(lookup: Lookup, results: Sequence[DocumentResult], most: int) -> list[Excerpt]:
     """The first `most` documents of the results, each once."""
-    by_document: dict[str, list[Result]] = {}
+    by_document: dict[str, list[DocumentResult]] = {}
     for result in results:
         if result.document_id in by_document or len(by_document) < most:
             by_document.setdefault(result.document_id, []).append(result)

@@ -45,7 +45,7 @@ _OWN_TYPES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class DocumentResult:
     """A hit as it is told."""
 
     document_id: str
@@ -62,10 +62,10 @@ class Result:
 
 
 @dataclass(frozen=True, slots=True)
-class Findings:
+class DocumentResults:
     """The answer to a question."""
 
-    results: tuple[Result, ...]
+    results: tuple[DocumentResult, ...]
     total: int
     mode: str  # that ran
     degraded: bool  # it isn't the one that was asked for
@@ -97,7 +97,7 @@ def folders_of(library: Library, source: str | None) -> list[Folder]:
     return library.folders() if source is None else [library.folder(source)]
 
 
-def find(library: Library, query: Query, source: str | None, cancel: Cancel | None = None) -> Findings:
+def find(library: Library, query: Query, source: str | None, cancel: Cancel | None = None) -> DocumentResults:
     """Ask one source, or all.
 
     Raises: ConfigError SOURCE_UNKNOWN, InputError, LimitError, Cancelled, StoreError; NetworkError EMBEDDER_UNAVAILABLE, where meaning
@@ -107,7 +107,7 @@ def find(library: Library, query: Query, source: str | None, cancel: Cancel | No
     folders = folders_of(library, source)
     if not folders:
         note = "there are no sources yet: a person adds one with `cortex kb add PATH`"
-        return Findings((), 0, MODE_NAMES[query.mode], False, (note,))
+        return DocumentResults((), 0, MODE_NAMES[query.mode], False, (note,))
     page = library.search(query, cancel=cancel, sources=[folder.source for folder in folders])
     degraded = page.mode is not query.mode
     if degraded and not library.settings.mcp.kb.search.semantic_fallback and not _is_of_the_query(page):
@@ -120,7 +120,7 @@ def find(library: Library, query: Query, source: str | None, cancel: Cancel | No
     told = _Told(library.store.lookup, folders)
     results = tuple(result for hit in page.hits if (result := told.result(hit)) is not None)
     notes = (*_told_notes(page, query), *_unfinished(library, folders))
-    return Findings(results, page.total, MODE_NAMES[page.mode], degraded, notes)
+    return DocumentResults(results, page.total, MODE_NAMES[page.mode], degraded, notes)
 
 
 def _is_of_the_query(page: Page) -> bool:
@@ -149,7 +149,7 @@ class _Told:
         self._folders = {folder.source.id: folder for folder in folders}
         self._titles: dict[int, str] = {}
 
-    def result(self, hit: Hit) -> Result | None:
+    def result(self, hit: Hit) -> DocumentResult | None:
         """None where it was removed meanwhile."""
         folder = self._folders.get(hit.source)
         place = self._lookup.places([(hit.doc, hit.chunk)]).get((hit.doc, hit.chunk))
@@ -158,7 +158,7 @@ class _Told:
         doc = place.doc
         if doc.id not in self._titles:
             self._titles[doc.id] = title_of(self._lookup, doc)
-        return Result(
+        return DocumentResult(
             document_id=id_of(folder, doc.path),
             folder=folder,
             title=self._titles[doc.id],

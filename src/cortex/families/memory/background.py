@@ -10,7 +10,7 @@ from cortex.base.paths import without_waiting
 from cortex.base.types import Memory, MemoryState
 from cortex.engine.library import Library
 from cortex.engine.sources.project import project_at
-from cortex.families.memory.hook_inbox import Candidate, take_in
+from cortex.families.memory.hook_inbox import HookNote, take_in
 from cortex.families.memory.mirror import is_work, sync, want
 from cortex.families.memory.writer import HOOK, add
 
@@ -32,7 +32,7 @@ def tend(library: Library) -> None:
         sync(library, seconds=COPY_SECONDS)
 
 
-def remember(library: Library, candidate: Candidate) -> None:
+def remember(library: Library, candidate: HookNote) -> None:
     """Put what a hook brought into staging; saying the same twice is one memory. Raises: InputError MEMORY_REFUSED."""
     folder = Path(candidate.project_path) if candidate.project_path else None
     known = folder is not None and folder.is_dir()

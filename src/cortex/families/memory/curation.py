@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 from cortex.base.errors import InputError
 from cortex.base.types import Citation, Memory, MemoryState
 from cortex.engine.library import Library
-from cortex.engine.store import OWN, Decision, Remembered, Verdict
+from cortex.engine.store import OWN, Decision, MemoryVerdict, Remembered
 from cortex.families.memory.dedup import fingerprint
 from cortex.families.memory.index_text import word
 from cortex.families.memory.states import name_of
-from cortex.families.memory.writer import HOOK, PERSON, Written, add, checked, screened, that_say
+from cortex.families.memory.writer import HOOK, PERSON, WriteResult, add, checked, screened, that_say
 
 ACTIONS: Mapping[str, MemoryState] = {
     "approve": MemoryState.APPROVED,
@@ -39,7 +39,7 @@ def judge(library: Library, chosen: Sequence[Remembered], action: str, *, actor:
     """Give memories another state; returns how many had another one before."""
     state = ACTIONS[action]
     verdicts = [
-        Verdict(one.ref, state, name_of(state, library.settings.memory.uncurated))
+        MemoryVerdict(one.ref, state, name_of(state, library.settings.memory.uncurated))
         for one in chosen
         if one.state is not state
     ]
@@ -59,10 +59,10 @@ def supersede(library: Library, old: Remembered, new: Remembered, *, actor: str 
     """
     if _leads_to(library, new, old):
         raise InputError("ARGUMENT_INVALID", f"{new.memory.key} is itself superseded by {old.memory.key}")
-    verdicts = [Verdict(old.ref, MemoryState.SUPERSEDED, None, new.memory.key)]
+    verdicts = [MemoryVerdict(old.ref, MemoryState.SUPERSEDED, None, new.memory.key)]
     if new.state not in (MemoryState.APPROVED, MemoryState.PROMOTED):
         state = MemoryState.APPROVED
-        verdicts.append(Verdict(new.ref, state, name_of(state, library.settings.memory.uncurated)))
+        verdicts.append(MemoryVerdict(new.ref, state, name_of(state, library.settings.memory.uncurated)))
     library.store.memories.decide(verdicts, word, action="supersede", actor=actor, reason=reason)
     library.follow()
 
@@ -89,7 +89,7 @@ def edit(
     *,
     citations: Sequence[Citation] | None = None,
     actor: str = PERSON,
-) -> Written:
+) -> WriteResult:
     """Give a memory another wording; one of another product's becomes our own, and takes the place of the row.
 
     Raises: InputError MEMORY_REFUSED.
@@ -102,7 +102,7 @@ def edit(
     if known:
         raise InputError("MEMORY_REFUSED", f"this memory is not kept: {known[0].memory.key} says the same")
     state = one.state or MemoryState.APPROVED
-    verdict = Verdict(
+    verdict = MemoryVerdict(
         one.ref,
         state,
         name_of(state, library.settings.memory.uncurated),
@@ -113,7 +113,7 @@ def edit(
     )
     library.store.memories.decide([verdict], word, action="edit", actor=actor, reason="")
     library.follow()
-    return Written(one.memory.key, True, state)
+    return WriteResult(one.memory.key, True, state)
 
 
 def delete(library: Library, chosen: Sequence[Remembered], *, actor: str = PERSON) -> Deleted:

@@ -26,7 +26,7 @@ _VARIABLE = "CLAUDE_MEM_DATA_DIR"
 
 
 @dataclass(frozen=True, slots=True)
-class Database:
+class MemoryDatabase:
     """A database of another product."""
 
     path: Path
@@ -48,37 +48,37 @@ def searched_places(settings: Settings) -> tuple[Path, ...]:
     return tuple(dict.fromkeys(candidate.path for candidate in reversed([*_candidates(settings)])))
 
 
-def scope_folders(settings: Settings) -> tuple[Database, ...]:
+def scope_folders(settings: Settings) -> tuple[MemoryDatabase, ...]:
     """The folders under `scopes/`, each as the database that it has or would have."""
     return tuple(candidate for candidate in _candidates(settings) if candidate.scope)
 
 
-def databases(settings: Settings) -> tuple[Database, ...]:
+def databases(settings: Settings) -> tuple[MemoryDatabase, ...]:
     """All that there are, in the order in which they are looked for."""
-    found: dict[str, Database] = {}
+    found: dict[str, MemoryDatabase] = {}
     for one in _candidates(settings):
         if one.path.is_file():
             real = Path(os.path.realpath(one.path))
-            found.setdefault(os.path.normcase(str(real)), Database(real, one.scope))
+            found.setdefault(os.path.normcase(str(real)), MemoryDatabase(real, one.scope))
     return tuple(found.values())
 
 
-def _candidates(settings: Settings) -> Iterator[Database]:
+def _candidates(settings: Settings) -> Iterator[MemoryDatabase]:
     """A path that somebody gave takes the place of the defaults after it."""
     memory, person = settings.memory, Path.home()
     given = bool(memory.database)
     folder = _expand(memory.path) if memory.path else person / ACK_FOLDER
-    yield Database(_expand(memory.database) if given else folder / DATABASE, "")
+    yield MemoryDatabase(_expand(memory.database) if given else folder / DATABASE, "")
     if memory.path or not given:
         yield from _scopes(folder / "scopes")
     if memory.claude_mem:
-        yield Database(_expand(memory.claude_mem) / DATABASE, "")
+        yield MemoryDatabase(_expand(memory.claude_mem) / DATABASE, "")
     elif not given and not memory.path:
         default = person / CLAUDE_FOLDER
-        yield Database((_moved_to(default) or default) / DATABASE, "")
+        yield MemoryDatabase((_moved_to(default) or default) / DATABASE, "")
 
 
-def _scopes(folder: Path) -> Iterator[Database]:
+def _scopes(folder: Path) -> Iterator[MemoryDatabase]:
     try:
         names = sorted(os.listdir(folder))[:MAX_SCOPES]
     except OSError:
@@ -87,7 +87,7 @@ def _scopes(folder: Path) -> Iterator[Database]:
         files = [folder / name / file for file in SCOPE_DATABASES]
         present = next((file for file in files if file.is_file()), None)
         if present is not None or ((folder / name).is_dir() and not name.startswith(".")):
-            yield Database(present or files[0], name)
+            yield MemoryDatabase(present or files[0], name)
 
 
 def _moved_to(folder: Path) -> Path | None:

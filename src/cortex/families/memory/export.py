@@ -20,7 +20,7 @@ NO_SESSION = "cortex"
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class ExportedMemory:
     """A memory on its way out, with what was decided about it."""
 
     memory: Memory
@@ -32,7 +32,7 @@ class Kept:
     superseded_by: str = ""
 
 
-def export_of(memories: Iterable[Kept], *, at: int, query: str = "", project: str = "") -> dict[str, object]:
+def export_of(memories: Iterable[ExportedMemory], *, at: int, query: str = "", project: str = "") -> dict[str, object]:
     """The export of these memories, made at that millisecond; `query` and `project` are what they were chosen by."""
     kept = list(memories)
     rows = [_row(number, one) for number, one in enumerate(kept, 1)]
@@ -53,7 +53,7 @@ def export_of(memories: Iterable[Kept], *, at: int, query: str = "", project: st
     }
 
 
-def _row(number: int, kept: Kept) -> dict[str, object]:
+def _row(number: int, kept: ExportedMemory) -> dict[str, object]:
     memory = kept.memory
     return {
         "id": number,
@@ -76,7 +76,7 @@ def _row(number: int, kept: Kept) -> dict[str, object]:
     }
 
 
-def _ours(kept: Kept) -> dict[str, object]:
+def _ours(kept: ExportedMemory) -> dict[str, object]:
     memory = kept.memory
     told: dict[str, object] = {
         "key": memory.key,
@@ -105,7 +105,7 @@ def _ours(kept: Kept) -> dict[str, object]:
     return told | ({"citations": cited} if cited else {})
 
 
-def _sessions(kept: list[Kept]) -> list[dict[str, object]]:
+def _sessions(kept: list[ExportedMemory]) -> list[dict[str, object]]:
     """A row for each session that a memory is of, begun when its first memory was made."""
     first: dict[str, Memory] = {}
     for one in kept:

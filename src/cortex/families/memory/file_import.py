@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cortex.base.errors import FileError
-from cortex.base.types import Citation, Found, Memory, MemoryState, Refused, Skipped
+from cortex.base.types import Citation, Memory, MemoryState, ScannedFile, Skipped, UnreadableFile
 from cortex.engine.readers.plain import decoded
 from cortex.engine.sources.scanner import Rules, read_bytes, scan
 from cortex.engine.sources.secret_filenames import is_secret
@@ -226,16 +226,16 @@ def _single(path: Path, real: Path, project: str) -> Brought:
         raise _unreadable(path, f"it is no Markdown or text file ({', '.join(NOTES)}), and no export (json)")
     if is_secret(path.name) or is_secret(f"{real.parent.name}/{real.name}"):
         raise _unreadable(path, "by its name it holds secrets")
-    note = _note(real.parent, Found(real.name, seen.st_size, seen.st_mtime_ns), project or real.parent.name)
+    note = _note(real.parent, ScannedFile(real.name, seen.st_size, seen.st_mtime_ns), project or real.parent.name)
     if isinstance(note, Skipped):
         raise _unreadable(path, f"it is left out: {note.reason}")
     return note
 
 
-def _note(root: Path, file: Found, project: str) -> Brought | Skipped:
+def _note(root: Path, file: ScannedFile, project: str) -> Brought | Skipped:
     raw = read_bytes(root, file.path, MAX_NOTE_BYTES)
-    text = raw if isinstance(raw, Refused) else decoded(raw)
-    if isinstance(text, Refused):
+    text = raw if isinstance(raw, UnreadableFile) else decoded(raw)
+    if isinstance(text, UnreadableFile):
         return Skipped(file.path, text.reason)
     note = read_note(_NOT_TEXT.sub("", text), file.path)
     if note is None:

@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class HookNote:
     """What somebody wants to be remembered, before anybody has looked at it."""
 
     title: str
@@ -54,7 +54,7 @@ class _Unreadable(Exception):
     """Why a file is put aside."""
 
 
-def take_in(home: Path, remember: Callable[[Candidate], None]) -> int:
+def take_in(home: Path, remember: Callable[[HookNote], None]) -> int:
     """Hand over every candidate in the inbox, oldest first; gives how many were taken.
 
     What `remember` refuses (InputError) is done with; any other error of ours leaves the file, and those after it, for the next time.
@@ -90,7 +90,7 @@ def is_waiting(home: Path) -> bool:
     return bool(_names(os.path.join(home, INBOX)))
 
 
-def _hand_over(candidate: Candidate, remember: Callable[[Candidate], None]) -> int:
+def _hand_over(candidate: HookNote, remember: Callable[[HookNote], None]) -> int:
     try:
         remember(candidate)
     except InputError as error:  # a secret, a text that says nothing: it would be refused again
@@ -115,7 +115,7 @@ def _is_left(entry: os.DirEntry[str]) -> bool:
     return abs(time.time() - entry.stat(follow_symlinks=False).st_mtime) > LEFT_SECONDS
 
 
-def _read(path: str, name: str) -> list[Candidate]:
+def _read(path: str, name: str) -> list[HookNote]:
     """The candidates of a file. Raises: _Unreadable; FileNotFoundError."""
     try:
         note = json.loads(_bytes_of(path))
@@ -147,10 +147,10 @@ def _bytes_of(path: str) -> bytes:
     return raw
 
 
-def _candidate(one: Mapping[str, object], note: Mapping[str, object], name: str) -> Candidate:
+def _candidate(one: Mapping[str, object], note: Mapping[str, object], name: str) -> HookNote:
     at = note.get("at")
     known = isinstance(at, int | float) and not isinstance(at, bool) and math.isfinite(at) and 0 < at < 1e11
-    return Candidate(
+    return HookNote(
         title=" ".join(_text(one.get("title")).split()),
         text=_text(one.get("text")),
         facts=_texts(one.get("facts")),

@@ -15,9 +15,9 @@ from cortex.base.errors import InputError
 from cortex.base.secret_scanner import redact
 from cortex.engine.library import Library
 from cortex.engine.store import OWN, Judgement, Remembered
-from cortex.families.memory.adapters.claude_mem import Database as Opened
-from cortex.families.memory.adapters.claude_mem import Row
-from cortex.families.memory.databases import Database, databases
+from cortex.families.memory.adapters.claude_mem import ClaudeMemDatabase as Opened
+from cortex.families.memory.adapters.claude_mem import ClaudeMemRow
+from cortex.families.memory.databases import MemoryDatabase, databases
 from cortex.families.memory.mirror import behind, without_secrets
 from cortex.families.memory.states import is_forgotten
 from cortex.families.memory.uncopied_rows import glimpse
@@ -27,18 +27,18 @@ MAX_COLONS = 8  # of an id, behind which its key may begin
 MAX_NAMED = 5  # of those that an id may mean, in a message
 
 
-def told_id(one: Remembered, present: Sequence[Database]) -> str:
+def told_id(one: Remembered, present: Sequence[MemoryDatabase]) -> str:
     """What a memory is called in answers."""
     if len(present) < 2 or one.origin == OWN or not (one.shared or COUNTED.fullmatch(one.memory.key)):
         return one.memory.key
     return _full_id(one, present)
 
 
-def _full_id(one: Remembered, present: Sequence[Database]) -> str:
+def _full_id(one: Remembered, present: Sequence[MemoryDatabase]) -> str:
     return f"{_scope(one, present)}:{one.memory.key}"
 
 
-def _scope(one: Remembered, present: Sequence[Database]) -> str:
+def _scope(one: Remembered, present: Sequence[MemoryDatabase]) -> str:
     """The scope of a memory, with the folder of its database where another one has the same."""
     database = next((each for each in present if each.origin == one.origin), None)
     if database is None or database.scope:
@@ -78,7 +78,7 @@ def find_memory(library: Library, told: str, scope: str = "") -> Remembered:
     return found[0]
 
 
-def _of(found: Sequence[Remembered], scope: str, present: Sequence[Database]) -> list[Remembered]:
+def _of(found: Sequence[Remembered], scope: str, present: Sequence[MemoryDatabase]) -> list[Remembered]:
     """Those of a scope: as it is told, else as it may be meant."""
     asked = scope.casefold()
     told = [one for one in found if asked == _scope(one, present).casefold()]
@@ -89,13 +89,13 @@ def _of(found: Sequence[Remembered], scope: str, present: Sequence[Database]) ->
     ]
 
 
-def _known(library: Library, key: str, present: Sequence[Database]) -> list[Remembered]:
+def _known(library: Library, key: str, present: Sequence[MemoryDatabase]) -> list[Remembered]:
     """The memories with this key; a row that isn't copied yet is read where it is."""
     lookup = library.store.remembered
     found = lookup.by_key(key, {OWN, *(one.origin for one in present)})
     have = {one.origin for one in found}
 
-    def look(database: Database, opened: Opened) -> Remembered | None:
+    def look(database: MemoryDatabase, opened: Opened) -> Remembered | None:
         row = opened.row(key)
         if row is None or is_forgotten(row.memory, lookup.forgotten(database.origin)):
             return None
@@ -105,7 +105,7 @@ def _known(library: Library, key: str, present: Sequence[Database]) -> list[Reme
     return found + [one for one in glimpse(others, look) if one is not None]
 
 
-def uncopied(row: Row, database: Database, judged: Judgement | None) -> Remembered:
+def uncopied(row: ClaudeMemRow, database: MemoryDatabase, judged: Judgement | None) -> Remembered:
     """A row of a database as if it had been copied."""
     memory = without_secrets(row.memory)
     if judged is not None and judged.made not in (0, memory.created):  # it was about another row, which had this key

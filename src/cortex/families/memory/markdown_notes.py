@@ -47,7 +47,7 @@ _FIELD = re.compile(r"([A-Za-z][\w-]*)[ \t]*:(?:[ \t]+(.*))?$")
 
 
 @dataclass(frozen=True, slots=True)
-class Note:
+class MarkdownNote:
     """A file's text and what it says of itself; what it doesn't is empty."""
 
     title: str
@@ -58,7 +58,7 @@ class Note:
     text: str
 
 
-def read_note(text: str, path: str) -> Note | None:
+def read_note(text: str, path: str) -> MarkdownNote | None:
     """What a file says, None where that is nothing; its name may tell the date."""
     fields, body = split_front_matter(text.removeprefix("\ufeff"))
     body = body.strip("\n").rstrip()
@@ -70,7 +70,7 @@ def read_note(text: str, path: str) -> Note | None:
         return None
     if heading == title and (begins := _HEADING.match(lines[0])) and begins[1] == title:
         body = "\n".join(lines[1:]).strip("\n")  # the title says it
-    return Note(
+    return MarkdownNote(
         title=title,
         subtitle=" ".join(_first(fields, "description", "subtitle", "summary").split())[:MAX_SUBTITLE],
         tags=_tags(fields),

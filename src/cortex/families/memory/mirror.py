@@ -22,10 +22,10 @@ from cortex.base.text import hash_bytes
 from cortex.base.types import Cancel, Memory, MemoryState
 from cortex.engine.library import Library
 from cortex.engine.store import Mirror, NewMemory
-from cortex.families.memory.adapters.claude_mem import Database as Opened
-from cortex.families.memory.adapters.claude_mem import Row, open_database
+from cortex.families.memory.adapters.claude_mem import ClaudeMemDatabase as Opened
+from cortex.families.memory.adapters.claude_mem import ClaudeMemRow, open_database
 from cortex.families.memory.chroma_vectors import let_go, reuse
-from cortex.families.memory.databases import Database, databases
+from cortex.families.memory.databases import MemoryDatabase, databases
 from cortex.families.memory.dedup import fingerprint
 from cortex.families.memory.index_text import VERSION, word
 from cortex.families.memory.states import is_forgotten, name_of
@@ -102,7 +102,7 @@ def is_due(library: Library) -> bool:
     return any(_is_due(known.get(one.origin, Mirror(one.origin))) for one in databases(library.settings))
 
 
-def behind(library: Library) -> list[Database]:
+def behind(library: Library) -> list[MemoryDatabase]:
     """The databases that may have rows which are not copied; looks at files only."""
     known = _mirrors(library)
 
@@ -193,7 +193,7 @@ class _Copy:
         if mirror.shown_as != self.shown_as:
             mirror = replace(mirror, seen="", cursor=NOT_BEGUN, compared_at=0)  # each copy is made anew on the way down
         self.mirror = mirror
-        self.database = Database(Path(mirror.origin), mirror.scope)
+        self.database = MemoryDatabase(Path(mirror.origin), mirror.scope)
         self.forgotten = self.store.remembered.forgotten(mirror.origin)
         self.new: list[Memory] = []
         self.behind = False  # the indexes are
@@ -279,7 +279,7 @@ class _Copy:
                 return self.mirror.cursor == DONE
         return True
 
-    def _changed(self, rows: Sequence[Row], known: Mapping[int, tuple[str, bytes]]) -> list[NewMemory]:
+    def _changed(self, rows: Sequence[ClaudeMemRow], known: Mapping[int, tuple[str, bytes]]) -> list[NewMemory]:
         """The rows whose copy isn't there, or is of another wording."""
         new = []
         for row in rows:
@@ -290,7 +290,7 @@ class _Copy:
                 new.append(self._new(row, signature))
         return new
 
-    def _new(self, row: Row, signature: bytes) -> NewMemory:
+    def _new(self, row: ClaudeMemRow, signature: bytes) -> NewMemory:
         memory = without_secrets(row.memory)
         return NewMemory(
             memory,
@@ -373,11 +373,13 @@ def _chunks_of(memory: Memory) -> list[str]:
     return [cut.text[chunk.start : chunk.end] for chunk in cut.chunks]
 
 
-def _gone(rows: Sequence[Row], known: Mapping[int, tuple[str, bytes]], forgotten: Mapping[str, int]) -> list[str]:
+def _gone(
+    rows: Sequence[ClaudeMemRow], known: Mapping[int, tuple[str, bytes]], forgotten: Mapping[str, int]
+) -> list[str]:
     """The keys that no row has any more of those that were copied from where these rows are; what is forgotten is no row."""
     here = {row.number: row.memory.key for row in rows if not is_forgotten(row.memory, forgotten)}
     return [key for number, (key, _) in known.items() if here.get(number) != key]
 
 
-def _signature(row: Row, shown_as: str) -> bytes:
+def _signature(row: ClaudeMemRow, shown_as: str) -> bytes:
     return hash_bytes(repr((row, shown_as)).encode("utf-8", "surrogatepass"))

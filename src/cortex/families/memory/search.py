@@ -17,9 +17,9 @@ from cortex.base.types import Cancel, MemoryState, Mode, Query, Source
 from cortex.engine.library import Library
 from cortex.engine.search import check_query
 from cortex.engine.search.query_parser import STOP_WORDS
-from cortex.engine.store import OWN, SHOWN, STAGED, Remembered, Standing, Wanted, stem_of
-from cortex.families.memory.adapters.claude_mem import Database as Opened
-from cortex.families.memory.databases import Database, databases
+from cortex.engine.store import OWN, SHOWN, STAGED, MemoryFilter, MemoryRanking, Remembered, stem_of
+from cortex.families.memory.adapters.claude_mem import ClaudeMemDatabase as Opened
+from cortex.families.memory.databases import MemoryDatabase, databases
 from cortex.families.memory.ids import uncopied
 from cortex.families.memory.index_text import text_of
 from cortex.families.memory.mirror import SMALL, copied, is_due
@@ -36,7 +36,7 @@ POLL_SECONDS = 0.02
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class MemoryQuery:
     """What somebody wants to know."""
 
     query: str = ""
@@ -51,7 +51,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Hit:
+class MemoryHit:
     """A memory that answers."""
 
     one: Remembered
@@ -60,23 +60,23 @@ class Hit:
 
 
 @dataclass(frozen=True, slots=True)
-class Findings:
+class MemoryResults:
     """The answer to a question."""
 
-    hits: tuple[Hit, ...]
+    hits: tuple[MemoryHit, ...]
     total: int
     notes: tuple[str, ...] = ()
     mode: Mode | None = None  # that ran
-    present: tuple[Database, ...] = field(default=())
+    present: tuple[MemoryDatabase, ...] = field(default=())
 
 
-def find(library: Library, asked: Asked, cancel: Cancel | None = None) -> Findings:
+def find(library: Library, asked: MemoryQuery, cancel: Cancel | None = None) -> MemoryResults:
     """Answer a question. Raises: InputError QUERY_INVALID, LimitError, Cancelled, StoreError."""
     await_fresh(library, FRESH_SECONDS)
     asked = replace(asked, tags=tuple(tag for tag in asked.tags if tag.strip()))  # a blank one asks for nothing
     present = databases(library.settings)
     sources = sources_of(library, present, asked.status)
-    wanted = Wanted(
+    wanted = MemoryFilter(
         sources=tuple(source.id for source in sources),
         projects=(asked.project,) if asked.project else (),
         scope=asked.scope,
@@ -90,7 +90,7 @@ def find(library: Library, asked: Asked, cancel: Cancel | None = None) -> Findin
     return replace(_with_uncopied(library, asked, found, present), present=present)
 
 
-def sources_of(library: Library, present: Sequence[Database], status: str) -> list[Source]:
+def sources_of(library: Library, present: Sequence[MemoryDatabase], status: str) -> list[Source]:
     """The sources that a status means."""
     return library.store.remembered.sources({OWN, *(one.origin for one in present)}, STATUSES[status])
 
@@ -114,24 +114,24 @@ def await_fresh(library: Library, seconds: float) -> bool:
     return not due
 
 
-def _newest(library: Library, asked: Asked, wanted: Wanted, sources: Sequence[Source]) -> Findings:
+def _newest(library: Library, asked: MemoryQuery, wanted: MemoryFilter, sources: Sequence[Source]) -> MemoryResults:
     with library.store.reading():
         rows = library.store.remembered.select(wanted, asked.limit, asked.offset)
         total = library.store.remembered.count(wanted)
     shown = {source.id for source in sources if source.name == SHOWN}
-    return Findings(tuple(Hit(one, 0.0, one.source in shown) for one in rows), total)
+    return MemoryResults(tuple(MemoryHit(one, 0.0, one.source in shown) for one in rows), total)
 
 
 def _search(
-    library: Library, asked: Asked, wanted: Wanted, sources: Sequence[Source], cancel: Cancel | None
-) -> Findings:
+    library: Library, asked: MemoryQuery, wanted: MemoryFilter, sources: Sequence[Source], cancel: Cancel | None
+) -> MemoryResults:
     depth = max(DEPTH, asked.offset + asked.limit)
     query = Query(asked.query, mode=asked.mode, limit=depth, snippets=(0,))
     check_query(query)
     narrowed = bool(wanted.projects or wanted.scope or wanted.tags or wanted.states)
     docs = library.store.remembered.docs(wanted) if narrowed else None
     if not sources or docs == frozenset():
-        return Findings((), 0, mode=asked.mode)
+        return MemoryResults((), 0, mode=asked.mode)
     page = library.search(query, sources=sources, docs=docs, cancel=cancel)
     best: dict[int, tuple[float, float]] = {}
     for hit in page.hits:  # a long memory has several chunks: the best one stands for it
@@ -144,12 +144,12 @@ def _search(
     ]
     chosen = [doc for *_, doc in sorted(ranked)[asked.offset : asked.offset + asked.limit]]
     known = lookup.by_docs(chosen)  # all of a memory only of those that are told
-    hits = [Hit(known[doc], best[doc][1], known[doc].source in shown) for doc in chosen if doc in known]
+    hits = [MemoryHit(known[doc], best[doc][1], known[doc].source in shown) for doc in chosen if doc in known]
     total = len(ranked) if page.total <= depth else max(page.total, len(ranked))
-    return Findings(tuple(hits), total, page.notes, page.mode)
+    return MemoryResults(tuple(hits), total, page.notes, page.mode)
 
 
-def _boost(one: Standing, asked: Asked, shown: set[int]) -> float:
+def _boost(one: MemoryRanking, asked: MemoryQuery, shown: set[int]) -> float:
     """What decides between memories that answer nearly as well."""
     days = max(0.0, time.time() - one.created / 1000) / 86_400
     names = {one.project.casefold(), one.other_project.casefold()}
@@ -161,7 +161,9 @@ def _boost(one: Standing, asked: Asked, shown: set[int]) -> float:
 # -- rows that aren't copied yet ---------------------------------------------------------------------------------------
 
 
-def _with_uncopied(library: Library, asked: Asked, found: Findings, present: Sequence[Database]) -> Findings:
+def _with_uncopied(
+    library: Library, asked: MemoryQuery, found: MemoryResults, present: Sequence[MemoryDatabase]
+) -> MemoryResults:
     state = copied(library)
     notes = (*found.notes, *state.problems)
     if not state.left or asked.offset:
@@ -173,7 +175,7 @@ def _with_uncopied(library: Library, asked: Asked, found: Findings, present: Seq
     have = {hit.one.ref for hit in found.hits}
     until = time.monotonic() + GLANCE_SECONDS
     looks = glimpse(present, partial(_glance, library, asked, until), seconds=GLANCE_SECONDS)
-    looked, more = 0, list[Hit]()
+    looked, more = 0, list[MemoryHit]()
     for rows, seen in looks:  # what can't be looked at is among the problems that are told
         looked += seen
         more += [hit for hit in rows if hit.one.ref not in have]
@@ -183,12 +185,14 @@ def _with_uncopied(library: Library, asked: Asked, found: Findings, present: Seq
     return replace(found, hits=tuple(hits), total=max(found.total, len(hits)), notes=(*notes, note))
 
 
-def _glance(library: Library, asked: Asked, until: float, database: Database, opened: Opened) -> tuple[list[Hit], int]:
+def _glance(
+    library: Library, asked: MemoryQuery, until: float, database: MemoryDatabase, opened: Opened
+) -> tuple[list[MemoryHit], int]:
     """The newest rows of a database that hold the words, and how many were looked at."""
     uncurated, lookup = library.settings.memory.uncurated, library.store.remembered
     forgotten = lookup.forgotten(database.origin)
     stems = [stem_of(word) for word in dict.fromkeys(words_of(asked.query)) if word not in STOP_WORDS]
-    found: list[Hit] = []
+    found: list[MemoryHit] = []
     seen, below = 0, None
     while seen < GLANCE_ROWS and time.monotonic() < until:
         rows = opened.rows(below=below, limit=500)
@@ -205,17 +209,17 @@ def _glance(library: Library, asked: Asked, until: float, database: Database, op
     return found[: asked.limit], seen
 
 
-def _says(one: Remembered, asked: Asked, stems: Sequence[str], uncurated: str) -> Hit | None:
+def _says(one: Remembered, asked: MemoryQuery, stems: Sequence[str], uncurated: str) -> MemoryHit | None:
     """A row as an answer, None where it is none."""
     name = name_of(one.state, uncurated)
     if name not in STATUSES[asked.status] or not _fits(one, asked):
         return None
     text = text_of(one.memory).casefold()
     share = sum(stem in text for stem in stems) / len(stems) if stems else 0.0
-    return Hit(one, round(0.9 * share * share, 4), name == SHOWN) if share or not asked.query.strip() else None
+    return MemoryHit(one, round(0.9 * share * share, 4), name == SHOWN) if share or not asked.query.strip() else None
 
 
-def _fits(one: Remembered, asked: Asked) -> bool:
+def _fits(one: Remembered, asked: MemoryQuery) -> bool:
     def same(left: str, *right: str) -> bool:
         return left.casefold() in {each.casefold() for each in right}
 

@@ -17,7 +17,7 @@ from cortex.base.paths import root_text
 from cortex.base.text import words_of
 from cortex.engine.library import Library
 from cortex.engine.search.query_parser import STOP_WORDS
-from cortex.engine.store import OWN, Remembered, Wanted, stem_of
+from cortex.engine.store import OWN, MemoryFilter, Remembered, stem_of
 from cortex.families.memory.databases import databases
 from cortex.families.memory.ids import find_memory
 from cortex.families.memory.index_text import text_of
@@ -84,8 +84,8 @@ def find_told(library: Library, told: str) -> Remembered:
     return found[0]
 
 
-def _wanted(library: Library, wanted: Filter) -> Wanted:
-    return Wanted(
+def _wanted(library: Library, wanted: Filter) -> MemoryFilter:
+    return MemoryFilter(
         origins=_origins(library, wanted.origin),
         states=_states(wanted.states, library.settings.memory.uncurated),
         projects=(wanted.project,) if wanted.project else (),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from cortex.base.text import fenced, one_line
 from cortex.engine.store import Remembered
 from cortex.families.memory.ids import told_id
-from cortex.families.memory.session_context import Context
+from cortex.families.memory.session_context import SessionContext
 
 TITLE_CHARACTERS = 300
 SESSION_CHARACTERS = 400
@@ -21,7 +21,7 @@ HEAD = (
 )
 
 
-def tell(context: Context, characters: int) -> str:
+def tell(context: SessionContext, characters: int) -> str:
     """The context as text of at most so many characters, whole lines only; "" where there is nothing."""
     parts = (
         (f"Project: {one_line(context.project.name)}", [_row(one, context) for one in context.memories]),
@@ -41,7 +41,7 @@ def tell(context: Context, characters: int) -> str:
     return ""
 
 
-def _row(one: Remembered, context: Context, *, elsewhere: bool = False) -> str:
+def _row(one: Remembered, context: SessionContext, *, elsewhere: bool = False) -> str:
     memory = one.memory
     kind = f" {one_line(memory.kind, 40)}:" if memory.kind else ""
     project = f" ({one_line(memory.project, 60)})" if elsewhere and memory.project else ""

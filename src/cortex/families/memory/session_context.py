@@ -13,11 +13,11 @@ from cortex.base.secret_scanner import redact
 from cortex.base.types import MemoryState
 from cortex.engine.library import Library
 from cortex.engine.sources.project import Project, project_at
-from cortex.engine.store import Ref, Remembered, Wanted
+from cortex.engine.store import MemoryFilter, Ref, Remembered
 from cortex.families.memory.adapters.claude_mem import Session
-from cortex.families.memory.databases import Database, databases
+from cortex.families.memory.databases import MemoryDatabase, databases
 from cortex.families.memory.mirror import copied
-from cortex.families.memory.search import Asked, await_fresh, find, sources_of, states_of
+from cortex.families.memory.search import MemoryQuery, await_fresh, find, sources_of, states_of
 from cortex.families.memory.staleness import LOOK_SECONDS, changes_in
 from cortex.families.memory.uncopied_rows import glimpse
 
@@ -29,7 +29,7 @@ FRESH_SECONDS = 0.2
 
 
 @dataclass(frozen=True, slots=True)
-class Context:
+class SessionContext:
     """What is worth knowing in a project."""
 
     project: Project
@@ -37,7 +37,7 @@ class Context:
     sessions: tuple[Session, ...]
     others: tuple[Remembered, ...]  # of other projects
     notes: tuple[str, ...]
-    present: tuple[Database, ...]
+    present: tuple[MemoryDatabase, ...]
     stale: Mapping[Ref, tuple[str, ...]]  # what changed in the code that a memory cites
 
 
@@ -49,7 +49,7 @@ def context_of(
     others: bool = True,
     fresh: float = FRESH_SECONDS,
     looking: float = LOOK_SECONDS,
-) -> Context:
+) -> SessionContext:
     """What is worth knowing in the project around a folder, after so many seconds for what was just written. Raises: StoreError.
 
     For so many seconds it is looked into cited files; of the rest it is told that they changed, not what in them.
@@ -61,7 +61,7 @@ def context_of(
     with library.store.reading():
         states = states_of(library, "approved")
         newest = lookup.select(
-            Wanted(sources=sources, projects=project.names, promoted=False, states=states), LOOKED_AT
+            MemoryFilter(sources=sources, projects=project.names, promoted=False, states=states), LOOKED_AT
         )
         chosen = _choose(newest, most)
         elsewhere = _elsewhere(library, sources, project, newest, most) if others else ()
@@ -71,7 +71,9 @@ def context_of(
     sessions, problems = _sessions(present, project)
     changes_of = changes_in(library, looking)
     stale = {one.ref: changes for one in (*chosen, *elsewhere) if (changes := changes_of(one))}
-    return Context(project, chosen, sessions, elsewhere, tuple(dict.fromkeys((*notes, *problems))), present, stale)
+    return SessionContext(
+        project, chosen, sessions, elsewhere, tuple(dict.fromkeys((*notes, *problems))), present, stale
+    )
 
 
 def _choose(newest: Sequence[Remembered], most: int) -> tuple[Remembered, ...]:
@@ -96,11 +98,11 @@ def _elsewhere(
     """What was learnt in other projects: what counts everywhere first, then what is about the same."""
     lookup = library.store.remembered
     promoted = lookup.select(
-        Wanted(sources=sources, states=(MemoryState.PROMOTED.value,), not_projects=project.names), most
+        MemoryFilter(sources=sources, states=(MemoryState.PROMOTED.value,), not_projects=project.names), most
     )
     about = {concept.casefold() for one in own for concept in one.memory.concepts} - LASTING_CONCEPTS
     states = states_of(library, "approved")
-    newest = lookup.select(Wanted(sources=sources, not_projects=project.names, states=states), LOOKED_AT)
+    newest = lookup.select(MemoryFilter(sources=sources, not_projects=project.names, states=states), LOOKED_AT)
     known = {one.ref for one in promoted}
     related = [
         one
@@ -111,12 +113,12 @@ def _elsewhere(
 
 
 def _uncopied(library: Library, project: Project, most: int) -> tuple[tuple[Remembered, ...], list[str]]:
-    found = [find(library, Asked(project=name, limit=most)) for name in project.names]
+    found = [find(library, MemoryQuery(project=name, limit=most)) for name in project.names]
     ones = {hit.one.ref: hit.one for each in found for hit in each.hits}
     return tuple(ones.values())[:most], [note for each in found for note in each.notes]
 
 
-def _sessions(present: Sequence[Database], project: Project) -> tuple[tuple[Session, ...], tuple[str, ...]]:
+def _sessions(present: Sequence[MemoryDatabase], project: Project) -> tuple[tuple[Session, ...], tuple[str, ...]]:
     """The last sessions in the project, newest first, and what could not be read."""
     problems: list[str] = []
     looks = glimpse(present, lambda _, opened: opened.sessions(project.names, SESSIONS), tell=problems.append)
@@ -126,7 +128,7 @@ def _sessions(present: Sequence[Database], project: Project) -> tuple[tuple[Sess
     return tuple(map(_without_secrets, chosen)), tuple(problems)
 
 
-def session_of(present: Sequence[Database], session: str) -> Session | None:
+def session_of(present: Sequence[MemoryDatabase], session: str) -> Session | None:
     """What is told of a session, wherever that is known."""
     looks = glimpse(present if session else (), lambda _, opened: opened.session(session))
     return next((_without_secrets(found) for found in looks if found is not None), None)

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
 from cortex.base.errors import CortexError
-from cortex.families.memory.adapters.claude_mem import Database as Opened
+from cortex.families.memory.adapters.claude_mem import ClaudeMemDatabase as Opened
 from cortex.families.memory.adapters.claude_mem import open_database
-from cortex.families.memory.databases import Database
+from cortex.families.memory.databases import MemoryDatabase
 
 ANSWER_SECONDS = 1.0
 
@@ -20,8 +20,8 @@ Seen = TypeVar("Seen")
 
 
 def glimpse(
-    present: Iterable[Database],
-    look: Callable[[Database, Opened], Seen],
+    present: Iterable[MemoryDatabase],
+    look: Callable[[MemoryDatabase, Opened], Seen],
     *,
     tell: Callable[[str], None] = lambda problem: None,
     seconds: float = ANSWER_SECONDS,

@@ -19,7 +19,7 @@ from cortex.base.secret_scanner import find_leaks, redact
 from cortex.base.text import rfc3339
 from cortex.base.types import Citation, Memory, MemoryState, Mode, Query
 from cortex.engine.library import Library
-from cortex.engine.store import OWN, SHOWN, STAGED, NewMemory, Remembered, Verdict
+from cortex.engine.store import OWN, SHOWN, STAGED, MemoryVerdict, NewMemory, Remembered
 from cortex.families.memory.databases import databases
 from cortex.families.memory.dedup import ALIKE, fingerprint, is_recalled, likeness, parts_of, restates
 from cortex.families.memory.file_import import Brought
@@ -36,7 +36,7 @@ _OWN_KEY = re.compile(r"mem_[0-9a-f]{10}")
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WriteResult:
     """What became of a memory: where `created` is false, it is another one, or none."""
 
     key: str
@@ -66,7 +66,7 @@ def add(
     supersedes: Sequence[Remembered] = (),
     citations: Sequence[Citation] = (),
     instructions: str = "",
-) -> Written:
+) -> WriteResult:
     """Keep a memory, found from now on; what it supersedes is so in the same step.
 
     Raises: InputError MEMORY_REFUSED, where it says nothing, too much, or a secret.
@@ -80,7 +80,7 @@ def add(
     if actor != PERSON and (refused := _said_anyway(memory, similar, instructions)):
         return refused
     new = _new(library, memory, state, scope, citations)
-    verdicts = [Verdict(one.ref, MemoryState.SUPERSEDED, None, new.memory.key) for one in supersedes]
+    verdicts = [MemoryVerdict(one.ref, MemoryState.SUPERSEDED, None, new.memory.key) for one in supersedes]
     if not library.store.memories.add([new], word, actor=actor, supersedes=verdicts).keys:
         return add(  # another process wrote the same since: now it is known
             library,
@@ -94,16 +94,16 @@ def add(
         )
     library.follow()
     alike = tuple(one for one in similar if likeness(memory, one.memory) >= ALIKE and one not in supersedes)
-    return Written(new.memory.key, True, state, similar_to=alike)
+    return WriteResult(new.memory.key, True, state, similar_to=alike)
 
 
-def _said_anyway(memory: Memory, similar: Sequence[Remembered], instructions: str) -> Written | None:
+def _said_anyway(memory: Memory, similar: Sequence[Remembered], instructions: str) -> WriteResult | None:
     """Why what nobody typed isn't kept, None where it is."""
     parts = {part for one in similar for part in parts_of(one.memory)}
     if similar and is_recalled(memory, lambda asked: parts & set(asked)):
-        return Written("", False, duplicate_of=similar[0], refused="it says again what is remembered already")
+        return WriteResult("", False, duplicate_of=similar[0], refused="it says again what is remembered already")
     if instructions and restates(memory, instructions):
-        return Written("", False, refused="it only says what an instruction file says")
+        return WriteResult("", False, refused="it only says what an instruction file says")
     return None
 
 
@@ -225,18 +225,18 @@ def that_say(library: Library, asked: bytes) -> list[Remembered]:
 
 def _known_already(
     library: Library, known: Remembered, state: MemoryState, actor: str, supersedes: Sequence[Remembered]
-) -> Written:
+) -> WriteResult:
     """What a person says again counts as they say it; of whatever else it is only told that it is there."""
     uncurated = library.settings.memory.uncurated
     if actor == PERSON and (known.state is not state or supersedes):
-        verdicts = [Verdict(known.ref, state, name_of(state, uncurated))] if known.state is not state else []
+        verdicts = [MemoryVerdict(known.ref, state, name_of(state, uncurated))] if known.state is not state else []
         others = [one for one in supersedes if one.ref != known.ref]
-        verdicts += [Verdict(one.ref, MemoryState.SUPERSEDED, None, known.memory.key) for one in others]
+        verdicts += [MemoryVerdict(one.ref, MemoryState.SUPERSEDED, None, known.memory.key) for one in others]
         if verdicts:
             library.store.memories.decide(verdicts, word, action="add", actor=actor, reason="added again")
             library.follow()
-        return Written(known.memory.key, False, state, duplicate_of=known)
-    return Written(known.memory.key, False, known.state, duplicate_of=known)
+        return WriteResult(known.memory.key, False, state, duplicate_of=known)
+    return WriteResult(known.memory.key, False, known.state, duplicate_of=known)
 
 
 def _new(library: Library, memory: Memory, state: MemoryState, scope: str, citations: Sequence[Citation]) -> NewMemory:

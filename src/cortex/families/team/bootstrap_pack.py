@@ -11,14 +11,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from cortex.base.record_model import PRESSING, Record, Subcortex, Term, Wanted
+from cortex.base.record_model import PRESSING, Record, RecordFilter, Subcortex, Term
 from cortex.engine.library import Library
 from cortex.engine.store import RecordLookup
 from cortex.families.team.caveats import Changes, absence_of
 from cortex.families.team.code_links import changes_in
-from cortex.families.team.pack_entries import Entry, claim_of, entries_of
+from cortex.families.team.pack_entries import PackEntry, claim_of, entries_of
 from cortex.families.team.references import scope_of
-from cortex.families.team.writes.placement import Route
+from cortex.families.team.writes.placement import Placement
 
 MOST_TOPICS = 200  # that are looked at
 MOST_PINNED = 10  # of a topic
@@ -47,7 +47,7 @@ class Topic:
 
     record: Record[Subcortex]
     claim: str
-    pinned: tuple[Entry, ...]
+    pinned: tuple[PackEntry, ...]
     ours: bool  # it is what was asked for
     warnings: tuple[str, ...] = ()
 
@@ -69,24 +69,24 @@ class Bootstrap:
     topics: tuple[Topic, ...]  # what was asked for first
     glossary: tuple[Word, ...]
     naming: tuple[str, ...]
-    priorities: tuple[Entry, ...]
-    incidents: tuple[Entry, ...]
-    here: tuple[Entry, ...] = ()  # the thread and the task that the workspace is about
+    priorities: tuple[PackEntry, ...]
+    incidents: tuple[PackEntry, ...]
+    here: tuple[PackEntry, ...] = ()  # the thread and the task that the workspace is about
     notes: tuple[str, ...] = ()
-    lately: tuple[Entry, ...] = ()  # what was accepted last, where no artifact is pinned
+    lately: tuple[PackEntry, ...] = ()  # what was accepted last, where no artifact is pinned
 
 
-def bootstrap(library: Library, scope: str = GLOBAL, *, workspace_route: Route | None = None) -> Bootstrap:
+def bootstrap(library: Library, scope: str = GLOBAL, *, workspace_route: Placement | None = None) -> Bootstrap:
     """What to know everywhere ("global"), in a workspace ("workspace"), or about one topic ("subcortex:slug").
 
     Raises: InputError SCOPE_NOT_FOUND; StoreError.
     """
-    route = workspace_route or Route()
+    route = workspace_route or Placement()
     lookup, now = library.store.recorded, int(time.time() * 1000)
     changes_of = changes_in(library, LOOK_SECONDS)
     with library.store.reading():
         own, notes = _own(library, scope, route)
-        active = lookup.select(Wanted(kinds=("subcortex",), states=("active",), by_change=True), MOST_TOPICS)
+        active = lookup.select(RecordFilter(kinds=("subcortex",), states=("active",), by_change=True), MOST_TOPICS)
         left_out = {*library.store.outbox.withheld(), *([own.id] if own else ())}
         others = [one for one in active if one.id not in left_out]
         others.sort(key=lambda one: not (one.body.pinned_artifacts or one.body.pinned_threads))
@@ -108,7 +108,7 @@ def bootstrap(library: Library, scope: str = GLOBAL, *, workspace_route: Route |
         )
 
 
-def _own(library: Library, scope: str, route: Route) -> tuple[Record[Subcortex] | None, list[str]]:
+def _own(library: Library, scope: str, route: Placement) -> tuple[Record[Subcortex] | None, list[str]]:
     """The topic that is asked for, and what to say where there is none."""
     lookup = library.store.recorded
     if scope.startswith(SUBCORTEX):
@@ -163,7 +163,9 @@ def successor_of(lookup: RecordLookup, record: Record[Any]) -> Record[Any]:
     return record
 
 
-def _pinned(pins: Sequence[str], latest: Mapping[str, Record[Any]], entries: Mapping[str, Entry]) -> Iterator[Entry]:
+def _pinned(
+    pins: Sequence[str], latest: Mapping[str, Record[Any]], entries: Mapping[str, PackEntry]
+) -> Iterator[PackEntry]:
     """What stands for each pin, once: of an artifact that was superseded its successor."""
     shown: set[str] = set()
     for pin in pins:
@@ -175,11 +177,11 @@ def _pinned(pins: Sequence[str], latest: Mapping[str, Record[Any]], entries: Map
 
 def _lately(
     library: Library, own: Record[Any] | None, topics: Sequence[Topic], now: int, changes_of: Changes
-) -> tuple[Entry, ...]:
+) -> tuple[PackEntry, ...]:
     """What was accepted last: it stands in for pins, so that nobody begins without knowing what was decided."""
     if any(entry.record.kind == "artifact" for one in topics for entry in one.pinned):
         return ()
-    wanted = Wanted(kinds=("artifact",), states=("accepted",), refs=_within(own), by_change=True)
+    wanted = RecordFilter(kinds=("artifact",), states=("accepted",), refs=_within(own), by_change=True)
     found = library.store.recorded.select(wanted, MOST_LATELY)
     return entries_of(library, found, now, changes_of, "not pinned: accepted lately")
 
@@ -196,19 +198,19 @@ def _priorities(
     scoped: Sequence[Record[Subcortex]],
     now: int,
     changes_of: Changes,
-) -> tuple[Entry, ...]:
+) -> tuple[PackEntry, ...]:
     """What is pinned first, then what is urgent, then what is high; all of it unfinished."""
     lookup = library.store.recorded
     pinned = lookup.get(pin for one in scoped for pin in one.body.pinned_tasks)
     chosen = {one.id: one for one in pinned.values() if one.body.state in UNFINISHED}
     for priority in PRESSING:
-        wanted = Wanted(kinds=("task",), states=UNFINISHED, refs=(("priority", priority), *_within(own)))
+        wanted = RecordFilter(kinds=("task",), states=UNFINISHED, refs=(("priority", priority), *_within(own)))
         chosen |= {one.id: one for one in lookup.select(wanted, MOST_PRIORITIES) if one.id not in chosen}
     return entries_of(library, list(chosen.values())[:MOST_PRIORITIES], now, changes_of)
 
 
-def _incidents(library: Library, own: Record[Any] | None, now: int, changes_of: Changes) -> tuple[Entry, ...]:
-    wanted = Wanted(kinds=("thread",), states=("open",), refs=(("type", "incident"), *_within(own)))
+def _incidents(library: Library, own: Record[Any] | None, now: int, changes_of: Changes) -> tuple[PackEntry, ...]:
+    wanted = RecordFilter(kinds=("thread",), states=("open",), refs=(("type", "incident"), *_within(own)))
     return entries_of(library, library.store.recorded.select(wanted, MOST_INCIDENTS), now, changes_of)
 
 

@@ -12,23 +12,23 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cortex.base.errors import InputError
-from cortex.base.record_model import FOUND_KINDS, CodeLink, Record, Thread, Wanted
+from cortex.base.record_model import FOUND_KINDS, CodeLink, Record, RecordFilter, Thread
 from cortex.base.types import Cancel
 from cortex.engine.library import Library
 from cortex.families.team.bootstrap_pack import UNFINISHED, Bootstrap, Topic, Word, bootstrap, successor_of
 from cortex.families.team.caveats import SETTLED, unsettled
 from cortex.families.team.code_links import changes_in
-from cortex.families.team.pack_entries import Entry, claim_of, entries_of
+from cortex.families.team.pack_entries import PackEntry, claim_of, entries_of
 from cortex.families.team.references import resolve_ref
-from cortex.families.team.search import Asked, find
+from cortex.families.team.search import RecordQuery, find
 
 __all__ = [
     "SLOTS",
     "Bootstrap",
     "ContextPack",
-    "Entry",
-    "Slot",
-    "Subject",
+    "PackEntry",
+    "PackSlot",
+    "PackSubject",
     "Topic",
     "Word",
     "bootstrap",
@@ -52,7 +52,7 @@ _SLOT_OF = {"artifact": CANON, "thread": THREADS, "observation": OBSERVATIONS, "
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class PackSubject:
     """What a pack is about: a record, or code."""
 
     kind: str  # of KINDS_OF
@@ -61,27 +61,27 @@ class Subject:
 
 
 @dataclass(frozen=True, slots=True)
-class Slot:
+class PackSlot:
     """Records that are there for one reason."""
 
     name: str  # of SLOTS
-    entries: tuple[Entry, ...]
+    entries: tuple[PackEntry, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class ContextPack:
     """What matters about a subject."""
 
-    subject: Subject
-    about: Entry | None  # the record that it is; None for code
-    thread: Entry | None  # in which it is discussed, or the subject itself; its body has the summary
-    comments: tuple[Entry, ...]  # that count there, in the order they were written
-    slots: tuple[Slot, ...]  # without those in which nothing is
+    subject: PackSubject
+    about: PackEntry | None  # the record that it is; None for code
+    thread: PackEntry | None  # in which it is discussed, or the subject itself; its body has the summary
+    comments: tuple[PackEntry, ...]  # that count there, in the order they were written
+    slots: tuple[PackSlot, ...]  # without those in which nothing is
     notes: tuple[str, ...] = ()
 
 
 def context_pack(
-    library: Library, subject: Subject, include: Iterable[str] = SLOTS, *, cancel: Cancel | None = None
+    library: Library, subject: PackSubject, include: Iterable[str] = SLOTS, *, cancel: Cancel | None = None
 ) -> ContextPack:
     """What matters about a subject, in the slots that are included.
 
@@ -110,7 +110,7 @@ def context_pack(
         now, changes_of = int(time.time() * 1000), changes_in(library, LOOK_SECONDS)
         comments = _comments(library, thread) if thread else []
         gathered.note_clashes([one for one in (about, thread) if one])
-        slots = [Slot(name, gathered.entries(name, now, changes_of)) for name in wished]
+        slots = [PackSlot(name, gathered.entries(name, now, changes_of)) for name in wished]
         alone = {
             one.id: one
             for one in entries_of(library, [one for one in (about, thread) if one], now, changes_of, whole=True)
@@ -163,13 +163,13 @@ class _Gathered:
         links.sort(key=lambda one: (one.body.state != "confirmed", not near & {one.body.source, one.body.target}))
         self.add(CONTRADICTIONS, links, "")
 
-    def entries(self, slot: str, now: int, changes_of: Any) -> tuple[Entry, ...]:
+    def entries(self, slot: str, now: int, changes_of: Any) -> tuple[PackEntry, ...]:
         whys = {number: why for number, (_, why) in self.slots[slot].items()}
         found = entries_of(self.library, (one for one, _ in self.slots[slot].values()), now, changes_of)
-        return tuple(Entry(one.record, one.claim, one.warnings, whys[one.id]) for one in found)
+        return tuple(PackEntry(one.record, one.claim, one.warnings, whys[one.id]) for one in found)
 
 
-def _about(library: Library, subject: Subject) -> Record[Any] | None:
+def _about(library: Library, subject: PackSubject) -> Record[Any] | None:
     """The record that a pack is about. Raises: InputError ARGUMENT_INVALID, RECORD_UNKNOWN."""
     if subject.kind not in KINDS_OF:
         raise InputError("ARGUMENT_INVALID", f"a pack is about one of: {', '.join(KINDS_OF)}")
@@ -199,7 +199,7 @@ def _around(library: Library, about: Record[Any], thread: Record[Any] | None) ->
     links = [one.body for one in lookup.links(core) if one.body.state == "confirmed"]
     told += [end for link in links for end in (link.source, link.target)]
     pointing = [
-        lookup.select(Wanted(kinds=(kind,), refs=(("thread", core[-1]),)), 20) for kind in ("observation", "task")
+        lookup.select(RecordFilter(kinds=(kind,), refs=(("thread", core[-1]),)), 20) for kind in ("observation", "task")
     ]
     pointing.append(lookup.pointing(core, ("task", "evidence", "citation", "supersedes"), MOST_POINTING))
     found = [*lookup.get(filter(None, told)).values(), *(one for many in pointing for one in many)]
@@ -229,7 +229,7 @@ def _in_repository(record: Record[Any], repo: str) -> bool:
 def _add_alike(
     library: Library,
     gathered: _Gathered,
-    subject: Subject,
+    subject: PackSubject,
     about: Record[Any] | None,
     scope: str,
     cancel: Cancel | None,
@@ -244,7 +244,7 @@ def _add_alike(
         link = subject.link or CodeLink("")
         text = f"{link.path} {link.symbol}"
     kinds = tuple(kind for kind in FOUND_KINDS if kind != "comment")  # they say again what their thread says
-    found = find(library, Asked(text[:ALIKE_CHARACTERS], types=kinds, limit=ALIKE), cancel)
+    found = find(library, RecordQuery(text[:ALIKE_CHARACTERS], types=kinds, limit=ALIKE), cancel)
     hits = [hit.record for hit in found.hits if hit.relevance >= LEAST_ALIKE]
     hits.sort(key=lambda one: scope != getattr(one.body, "subcortex", ""))  # keeps the order of each half
     gathered.add(CANON, (one for one in hits if one.kind == "artifact" and one.body.state == "accepted"), "alike")
@@ -264,7 +264,9 @@ def _add_recent(gathered: _Gathered, scope: str) -> None:
         (TASKS, "task", UNDER_WAY),
     ):
         if gathered.left(slot):
-            found = lookup.select(Wanted(kinds=(kind,), states=states, refs=within), MOST[slot] + len(gathered.seen))
+            found = lookup.select(
+                RecordFilter(kinds=(kind,), states=states, refs=within), MOST[slot] + len(gathered.seen)
+            )
             gathered.add(slot, found, "same subcortex")
 
 
@@ -272,6 +274,6 @@ def _comments(library: Library, thread: Record[Thread]) -> list[Record[Any]]:
     """The comments that the summary rests on, then the last ones; in the order they were written."""
     lookup = library.store.recorded
     cited = [one for one in lookup.get(thread.body.summary_sources).values() if one.kind == "comment"]
-    last = lookup.select(Wanted(kinds=("comment",), refs=(("thread", thread.id),)), MOST_COMMENTS)
+    last = lookup.select(RecordFilter(kinds=("comment",), refs=(("thread", thread.id),)), MOST_COMMENTS)
     chosen = {one.id: one for one in (*cited[-MOST_COMMENTS + 1 :], *last)}
     return sorted(list(chosen.values())[:MOST_COMMENTS], key=lambda one: one.id)

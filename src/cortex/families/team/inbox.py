@@ -23,12 +23,12 @@ from cortex.base.record_model import (
     Link,
     Notification,
     Record,
+    RecordFilter,
     Task,
-    Wanted,
 )
 from cortex.base.text import one_line
 from cortex.engine.library import Library
-from cortex.engine.store import RecordLookup, Step
+from cortex.engine.store import RecordLookup, RecordTransaction
 from cortex.families.team.caveats import absence_of, unsettled
 from cortex.families.team.ids import fresh_key
 from cortex.families.team.notifications import OPEN, title_of, who
@@ -52,7 +52,7 @@ NEWS_MS = 14 * 86_400_000
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class InboxEntry:
     """Something that waits."""
 
     id: str  # of the notification, task, draft, artifact or link; the id to go on `before`
@@ -70,7 +70,7 @@ class Entry:
 class Inbox:
     """A page of what waits, and whether there is more."""
 
-    entries: tuple[Entry, ...]
+    entries: tuple[InboxEntry, ...]
     more: bool
 
 
@@ -100,7 +100,7 @@ def inbox(
     look = _Look(library.store.recorded, name, include, before, now or now_ms(), decides)
     absent = library.store.outbox.absent()
     streams = [stream for name, make in _STREAMS.items() if name in include for stream in make(look, limit + 1)]
-    found: dict[str, Entry] = {}
+    found: dict[str, InboxEntry] = {}
     for record in heapq.merge(*streams, key=lambda one: one.id[-26:], reverse=True):
         if len(found) > limit:
             break
@@ -118,7 +118,7 @@ def acknowledge(library: Library, ids: Sequence[str], *, actor: Actor, key: str 
     actor = acting(library, actor)
     need(actor, "acknowledge")
 
-    def work(step: Step) -> str:
+    def work(step: RecordTransaction) -> str:
         found: dict[str, Record[Notification]] = {}
         for ref in ids:
             one: Record[Notification] = resolve_ref(step, ref, "notification")
@@ -161,7 +161,7 @@ class _Look:
     def today(self) -> str:
         return datetime.fromtimestamp(self.now / 1000, UTC).strftime("%Y-%m-%d")
 
-    def get(self, *wanted: Wanted, size: int) -> list[Iterator[Record[Any]]]:
+    def get(self, *wanted: RecordFilter, size: int) -> list[Iterator[Record[Any]]]:
         return [pages(self.lookup, replace(one, before=self.before), size) for one in wanted]
 
     def for_recipient(self, role: str) -> tuple[tuple[str, str], ...]:
@@ -169,13 +169,13 @@ class _Look:
 
 
 def _notifications(look: _Look, size: int) -> list[Iterator[Record[Any]]]:
-    return look.get(Wanted(kinds=("notification",), states=OPEN, refs=look.for_recipient("recipient")), size=size)
+    return look.get(RecordFilter(kinds=("notification",), states=OPEN, refs=look.for_recipient("recipient")), size=size)
 
 
 def _tasks(look: _Look, size: int) -> list[Iterator[Record[Any]]]:
     return look.get(
-        Wanted(kinds=("task",), states=OPEN_TASK_STATES, refs=look.for_recipient("assignee")),
-        Wanted(kinds=("task",), states=("blocked",)),
+        RecordFilter(kinds=("task",), states=OPEN_TASK_STATES, refs=look.for_recipient("assignee")),
+        RecordFilter(kinds=("task",), states=("blocked",)),
         size=size,
     )
 
@@ -184,9 +184,9 @@ def _reviews(look: _Look, size: int) -> list[Iterator[Record[Any]]]:
     if not look.decides:
         return []
     return look.get(
-        Wanted(kinds=("draft",), states=(PENDING,)),
-        Wanted(kinds=("artifact",), states=TO_REVIEW, due=look.today),
-        Wanted(kinds=("link",), states=(CANDIDATE,), refs=(("relation", "contradicts"),)),
+        RecordFilter(kinds=("draft",), states=(PENDING,)),
+        RecordFilter(kinds=("artifact",), states=TO_REVIEW, due=look.today),
+        RecordFilter(kinds=("link",), states=(CANDIDATE,), refs=(("relation", "contradicts"),)),
         size=size,
     )
 
@@ -197,7 +197,7 @@ _STREAMS = {NOTIFICATIONS: _notifications, TASKS: _tasks, REVIEWS: _reviews}
 # -- what it says ------------------------------------------------------------------------------------------------------
 
 
-def _entry(look: _Look, record: Record[Any]) -> Entry | None:
+def _entry(look: _Look, record: Record[Any]) -> InboxEntry | None:
     """What a record says in an inbox; None where another entry says it."""
     match record.body:
         case Notification() as body:
@@ -232,18 +232,18 @@ def _is_told(look: _Look, body: Notification) -> bool:
     return False
 
 
-def _notification_entry(look: _Look, record: Record[Notification]) -> Entry:
+def _notification_entry(look: _Look, record: Record[Notification]) -> InboxEntry:
     body = record.body
     about = look.lookup.one(body.about)
     place = about.body.thread if about and isinstance(about.body, Comment) else body.about
     private = SENSITIVE in (body.sensitivity, about.body.sensitivity if about else "")
     title = title_of(about) if private and about and not isinstance(about.body, Link) else body.title
-    return Entry(record.id, record.kind, body.type, body.about, title, body.reason, record.created, place, private)
+    return InboxEntry(record.id, record.kind, body.type, body.about, title, body.reason, record.created, place, private)
 
 
-def _own(record: Record[Any], type: str, why: str, at: int) -> Entry:
+def _own(record: Record[Any], type: str, why: str, at: int) -> InboxEntry:
     private = record.body.sensitivity == SENSITIVE
-    return Entry(record.id, record.kind, type, record.id, record.body.title, why, at, record.id, private)
+    return InboxEntry(record.id, record.kind, type, record.id, record.body.title, why, at, record.id, private)
 
 
 def _place_of(look: _Look, draft: Draft) -> str:
@@ -261,7 +261,7 @@ def _why_task(look: _Look, body: Task) -> str:
     return one_line(f"{whose}, {body.priority} priority, {body.state}{blocked}", WHY_CHARACTERS)
 
 
-def _contradiction(look: _Look, record: Record[Link], body: Link) -> Entry:
+def _contradiction(look: _Look, record: Record[Link], body: Link) -> InboxEntry:
     ends = look.lookup.get((body.source, body.target))
     titles = [ends[end].body.title if end in ends else end for end in (body.source, body.target)]
     title = one_line(f"{titles[0]} may contradict {titles[1]}", WHY_CHARACTERS)

@@ -15,7 +15,7 @@ from cortex.base.settings import Settings
 from cortex.base.text import hash_bytes
 from cortex.base.types import Chunk, Cut
 from cortex.engine import chunkers
-from cortex.engine.store import Worded
+from cortex.engine.store import IndexedText
 
 VERSION = "1"
 CHUNK_TOKENS = 500
@@ -26,10 +26,10 @@ MOST_SECTIONS = 500  # of a record: the longest, with 50,000 characters, has one
 Get = Callable[[str], Record[Any] | None]
 
 
-def wording(settings: Settings) -> Callable[[Record[Any], Get], Worded | None]:
+def wording(settings: Settings) -> Callable[[Record[Any], Get], IndexedText | None]:
     """How records are found, as these settings have it."""
 
-    def word(record: Record[Any], get: Get) -> Worded | None:
+    def word(record: Record[Any], get: Get) -> IndexedText | None:
         title, text = text_of(record, get)
         if not text:
             return None
@@ -40,7 +40,7 @@ def wording(settings: Settings) -> Callable[[Record[Any], Get], Worded | None]:
         key = hash_bytes(b"record", salt.encode(), title.encode("utf-8"), text.encode("utf-8"))
         if len(cut.chunks) > 1:
             cut = replace(cut, chunks=tuple(_anchored(chunk, title) for chunk in cut.chunks))
-        return Worded(key, cut, meaning=not private)
+        return IndexedText(key, cut, meaning=not private)
 
     return word
 

@@ -14,10 +14,20 @@ from functools import cache
 from typing import Any
 
 from cortex.base.actors import AGENT, PERSON
-from cortex.base.record_model import NORMAL, SENSITIVE, Artifact, Body, Comment, Notification, Record, Task, Wanted
+from cortex.base.record_model import (
+    NORMAL,
+    SENSITIVE,
+    Artifact,
+    Body,
+    Comment,
+    Notification,
+    Record,
+    RecordFilter,
+    Task,
+)
 from cortex.base.settings import Settings
 from cortex.base.text import one_line
-from cortex.engine.store import Step
+from cortex.engine.store import RecordTransaction
 from cortex.families.team.ids import new_id
 from cortex.families.team.notification_texts import ACCEPTED, ASSIGNED, CHANGED, MENTIONED, OPENED, ROLES, SPOKE
 from cortex.families.team.validation import LIMITS, checked
@@ -33,7 +43,14 @@ _MENTION = re.compile(r"(?<![\w@/.:-])@(\w[\w.-]{0,98})(?![\w/@])")
 
 
 def notice(
-    step: Step, type: str, recipient: str, about: str, title: str, reason: str, *, sensitivity: str = NORMAL
+    step: RecordTransaction,
+    type: str,
+    recipient: str,
+    about: str,
+    title: str,
+    reason: str,
+    *,
+    sensitivity: str = NORMAL,
 ) -> Record[Notification]:
     """Have somebody hear of a record; an open notification of the same type about it is done with that."""
     close_notices(step, about, type, recipient, action="replace_notification")
@@ -56,12 +73,12 @@ def title_of(record: Record[Any]) -> str:
 
 
 def close_notices(
-    step: Step, about: str, type: str = "", recipient: str = "", *, action: str = "close_notification"
+    step: RecordTransaction, about: str, type: str = "", recipient: str = "", *, action: str = "close_notification"
 ) -> None:
     """Be done with what is open about a record, all of it or that of one type or for one recipient, whoever may see it."""
     refs = (("about", about), *((("recipient", recipient),) if recipient else ()))
     with step.unconfined():
-        for one in step.select(Wanted(kinds=("notification",), states=OPEN, refs=refs), MOST_OPEN):
+        for one in step.select(RecordFilter(kinds=("notification",), states=OPEN, refs=refs), MOST_OPEN):
             if type in ("", one.body.type):
                 step.put(replace(one, body=replace(one.body, state="done")), action)
 
@@ -110,7 +127,12 @@ def mentioned(text: str, settings: Settings | None = None) -> list[str]:
 
 
 def notice_mentions(
-    step: Step, record: Record[Any], text: str, settings: Settings | None = None, *, besides: Iterable[str] = ()
+    step: RecordTransaction,
+    record: Record[Any],
+    text: str,
+    settings: Settings | None = None,
+    *,
+    besides: Iterable[str] = (),
 ) -> list[str]:
     """Tell those whom a text mentions; `besides` know already. Gives who was told."""
     told = [name for name in mentioned(text, settings) if name not in {record.author, step.actor.name, *besides}]
@@ -120,7 +142,11 @@ def notice_mentions(
 
 
 def notice_comment(
-    step: Step, comment: Record[Any], thread: Record[Any], authors: Iterable[str], settings: Settings | None = None
+    step: RecordTransaction,
+    comment: Record[Any],
+    thread: Record[Any],
+    authors: Iterable[str],
+    settings: Settings | None = None,
 ) -> None:
     """Tell of a comment: whom it mentions, who opened the thread, and who spoke there before."""
     told = notice_mentions(step, comment, comment.body.body, settings)
@@ -128,7 +154,12 @@ def notice_comment(
 
 
 def notice_spoken(
-    step: Step, comment: Record[Any], thread: Record[Any], authors: Iterable[str], *, besides: Iterable[str] = ()
+    step: RecordTransaction,
+    comment: Record[Any],
+    thread: Record[Any],
+    authors: Iterable[str],
+    *,
+    besides: Iterable[str] = (),
 ) -> None:
     """Tell of a comment who opened the thread, and who spoke there before; `besides` know already."""
     others = dict.fromkeys((thread.author, *authors))
@@ -139,7 +170,7 @@ def notice_spoken(
 
 
 def notice_task(
-    step: Step, task: Record[Task], before: Task | None, changed: str = "", *, besides: Iterable[str] = ()
+    step: RecordTransaction, task: Record[Task], before: Task | None, changed: str = "", *, besides: Iterable[str] = ()
 ) -> None:
     """Tell of a task: those who have it now that it is theirs, the others that it was changed; `besides` know already."""
     old = before.assignees if before else ()
@@ -155,20 +186,20 @@ def notice_task(
             _tell(step, "task_update", name, task.id, task, CHANGED.format(role=role, said=changed))
 
 
-def notice_accepted(step: Step, artifact: Record[Artifact]) -> None:
+def notice_accepted(step: RecordTransaction, artifact: Record[Artifact]) -> None:
     """Tell those who made an artifact, and who stands for it, that it is accepted."""
     for name in dict.fromkeys((artifact.author, artifact.body.owner)):
         if name and name != step.actor.name:
             _tell(step, "artifact_accepted", name, artifact.id, artifact, ACCEPTED.format(name=step.actor.name))
 
 
-def notice_review(step: Step, record: Record[Any], title: str, reason: str) -> None:
+def notice_review(step: RecordTransaction, record: Record[Any], title: str, reason: str) -> None:
     """Tell the person that something waits for their judgement, whoever made it."""
     recipient = person_of(step.actor.name)
     notice(step, "review_needed", recipient, record.id, title, reason, sensitivity=record.body.sensitivity)
 
 
-def _tell(step: Step, type: str, recipient: str, about: str, record: Record[Any], reason: str) -> None:
+def _tell(step: RecordTransaction, type: str, recipient: str, about: str, record: Record[Any], reason: str) -> None:
     notice(step, type, recipient, about, title_of(record), reason, sensitivity=record.body.sensitivity)
 
 

@@ -18,7 +18,7 @@ _SOURCE = re.compile(r"^- |\s*\[\w+\]$")  # what a line of a thread's summary ha
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class PackEntry:
     """A record as a pack tells it."""
 
     record: Record[Any]
@@ -39,12 +39,12 @@ def entries_of(
     why: str = "",
     *,
     whole: bool = False,
-) -> tuple[Entry, ...]:
+) -> tuple[PackEntry, ...]:
     """Each of these records as an entry; unless `whole`, without those that are withheld since the team's Core doesn't have them."""
     withheld = frozenset[str]() if whole else library.store.outbox.withheld()
     ones = [record for record in records if record.id not in withheld]
     warnings = warnings_for(library, ones, now, changes_of)
-    return tuple(Entry(one, claim_of(one), warnings[one.id], why) for one in ones)
+    return tuple(PackEntry(one, claim_of(one), warnings[one.id], why) for one in ones)
 
 
 def claim_of(record: Record[Any]) -> str:

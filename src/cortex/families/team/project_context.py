@@ -34,7 +34,7 @@ _INDENT = re.compile(r"^\s*\{\r?\n([ \t]+)\"")
 
 
 @dataclass(frozen=True, slots=True)
-class Context:
+class ProjectContext:
     """What a project says, as it is written; nobody has looked whether it is there."""
 
     thread: str = ""
@@ -47,7 +47,7 @@ def context_file(root: Path) -> Path:
     return root / STORE_FOLDER / FILE
 
 
-def read_context(root: Path) -> Context:
+def read_context(root: Path) -> ProjectContext:
     """What the project's file says; nothing where there is no file.
 
     Raises: ConfigError CONFIG_INVALID for a file that isn't a JSON object or a link that leaves the project; FileError.
@@ -58,7 +58,7 @@ def read_context(root: Path) -> Context:
 
 def write_context(
     root: Path, *, thread: str | None = None, task: str | None = None, subcortex: str | None = None
-) -> Context:
+) -> ProjectContext:
     """Say something else in the project's file: None leaves what is there, "" takes it out. Returns what it says now.
 
     Raises: ConfigError CONFIG_INVALID, also for a file that is a link, FileError PERMISSION_DENIED or DISK_FULL; then the file is as it was.
@@ -78,7 +78,7 @@ def write_context(
     return _context_of(content)
 
 
-def clear_context(root: Path, *, thread: bool = True, task: bool = True, subcortex: bool = True) -> Context:
+def clear_context(root: Path, *, thread: bool = True, task: bool = True, subcortex: bool = True) -> ProjectContext:
     """Take what the project's file says out of it, all or some. Raises as `write_context` does."""
     return write_context(
         root, thread="" if thread else None, task="" if task else None, subcortex="" if subcortex else None
@@ -144,8 +144,8 @@ def _refuse(file: Path, reason: str) -> NoReturn:
     )
 
 
-def _context_of(content: Mapping[str, object]) -> Context:
-    context = Context()
+def _context_of(content: Mapping[str, object]) -> ProjectContext:
+    context = ProjectContext()
     for name, key in NAMES.items():
         values = [value for known, value in content.items() if normalise(known) == normalise(key)]
         if values and isinstance(values[-1], str):

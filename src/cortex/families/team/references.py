@@ -11,7 +11,17 @@ from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 
 from cortex.base.errors import InputError
-from cortex.base.record_model import KINDS, PREFIXES, SENSITIVE, Artifact, Body, Comment, Record, Subcortex, Wanted
+from cortex.base.record_model import (
+    KINDS,
+    PREFIXES,
+    SENSITIVE,
+    Artifact,
+    Body,
+    Comment,
+    Record,
+    RecordFilter,
+    Subcortex,
+)
 from cortex.base.secret_scanner import redact
 from cortex.base.text import one_line
 from cortex.engine.store import RecordLookup, kind_of_id
@@ -30,17 +40,17 @@ POINTS = (("thread", "thread"), ("task", "task"), ("parent", "comment"), ("super
 PINS = (("pinned_threads", "thread"), ("pinned_artifacts", "artifact"), ("pinned_tasks", "task"))
 
 
-class Place(Protocol):
+class RecordReader(Protocol):
     """Where records are looked up one by one: a step, or what somebody sees inside of one."""
 
     def get(self, number: str, /) -> Record[Any] | None: ...
 
-    def select(self, wanted: Wanted, limit: int = 100, /) -> list[Record[Any]]: ...
+    def select(self, wanted: RecordFilter, limit: int = 100, /) -> list[Record[Any]]: ...
 
     def starting(self, prefix: str, limit: int = 10, /) -> list[Record[Any]]: ...
 
 
-def resolve_ref(place: RecordLookup | Place, ref: str, kind: str = "") -> Record[Any]:
+def resolve_ref(place: RecordLookup | RecordReader, ref: str, kind: str = "") -> Record[Any]:
     """The record that is meant: by its id, by at least 8 characters of its ULID, by a permalink, or a subcortex by its slug.
 
     Raises: InputError RECORD_UNKNOWN with near ones.
@@ -66,13 +76,15 @@ def resolve_ref(place: RecordLookup | Place, ref: str, kind: str = "") -> Record
     )
 
 
-def by_slug(place: RecordLookup | Place, slug: str) -> Record[Subcortex] | None:
+def by_slug(place: RecordLookup | RecordReader, slug: str) -> Record[Subcortex] | None:
     """The subcortex with this slug."""
-    found = place.select(Wanted(kinds=("subcortex",), refs=(("slug", slug.casefold()),)), 1) if slug.isascii() else []
+    found = (
+        place.select(RecordFilter(kinds=("subcortex",), refs=(("slug", slug.casefold()),)), 1) if slug.isascii() else []
+    )
     return found[0] if found else None
 
 
-def scope_of(place: RecordLookup | Place, ref: str) -> Record[Subcortex]:
+def scope_of(place: RecordLookup | RecordReader, ref: str) -> Record[Subcortex]:
     """The subcortex of this slug or id. Raises: InputError SCOPE_NOT_FOUND."""
     ref = one_line(ref, 200)
     found = _one(place, ref)
@@ -87,7 +99,7 @@ def scope_of(place: RecordLookup | Place, ref: str) -> Record[Subcortex]:
     )
 
 
-def target_of(place: RecordLookup | Place, ref: str, kinds: tuple[str, ...], field: str) -> Record[Any]:
+def target_of(place: RecordLookup | RecordReader, ref: str, kinds: tuple[str, ...], field: str) -> Record[Any]:
     """The record that a field points to. Raises: InputError TARGET_NOT_FOUND."""
     found = _one(place, ref)
     if found is None or found.kind not in kinds:
@@ -110,7 +122,7 @@ def check_open(scope: Record[Subcortex]) -> None:
         raise InputError("RECORD_INVALID", told, context={"field": "subcortex"})
 
 
-def resolved(step: Place, body: B, before: Body | None = None) -> B:
+def resolved(step: RecordReader, body: B, before: Body | None = None) -> B:
     """The body with its subcortex by id, and sensitive where what it belongs to is; all that it points to is there.
 
     What stood there `before` isn't asked again. Raises: InputError TARGET_NOT_FOUND, SCOPE_NOT_FOUND, RECORD_INVALID.
@@ -141,7 +153,7 @@ def resolved(step: Place, body: B, before: Body | None = None) -> B:
     return replace(body, **changes) if changes else body
 
 
-def _check_several(step: Place, body: Body, before: Body | None) -> None:
+def _check_several(step: RecordReader, body: Body, before: Body | None) -> None:
     if isinstance(body, Subcortex):
         for field, kind in PINS:
             for ref in set(getattr(body, field)).difference(getattr(before, field, ())):
@@ -166,13 +178,13 @@ def _shown(ref: str) -> str:
     return redact(ref)[0][:80]
 
 
-def _one(place: RecordLookup | Place, ref: str) -> Record[Any] | None:
+def _one(place: RecordLookup | RecordReader, ref: str) -> Record[Any] | None:
     if not ref.isascii():  # no id is; and what isn't text at all can't be asked for
         return None
     return place.one(ref) if isinstance(place, RecordLookup) else place.get(ref)
 
 
-def _beginning_with(place: RecordLookup | Place, ref: str, kind: str) -> list[Record[Any]]:
+def _beginning_with(place: RecordLookup | RecordReader, ref: str, kind: str) -> list[Record[Any]]:
     """The records whose id begins like this, with the prefix of its kind or without."""
     prefix, _, rest = ref.rpartition("_")
     told = kind_of_id(f"{prefix}_x") if prefix else kind
@@ -182,13 +194,13 @@ def _beginning_with(place: RecordLookup | Place, ref: str, kind: str) -> list[Re
     return place.starting(PREFIXES[KINDS[told]] + rest, MOST_NEAR)
 
 
-def _near(place: RecordLookup | Place, ref: str, kind: str) -> list[str]:
+def _near(place: RecordLookup | RecordReader, ref: str, kind: str) -> list[str]:
     """What somebody may have meant: slugs and ids that are spelled alike, or the newest of the kind."""
     if kind == "subcortex":
-        slugs = [one.body.slug for one in place.select(Wanted(kinds=("subcortex",)), MOST_SCOPES)]
+        slugs = [one.body.slug for one in place.select(RecordFilter(kinds=("subcortex",)), MOST_SCOPES)]
         return difflib.get_close_matches(ref.casefold(), slugs, MOST_NEAR, 0.5) or slugs[:MOST_NEAR]
     told = kind or kind_of_id(ref)
-    newest = place.select(Wanted(kinds=(told,)), MOST_ALIKE) if told else []
+    newest = place.select(RecordFilter(kinds=(told,)), MOST_ALIKE) if told else []
     alike = difflib.get_close_matches(ref, [one.id for one in newest], 1, LEAST_ALIKE)
     # The first characters are the time: who mistypes a later one means what was made at that moment.
     begun = _beginning_with(place, ref[: len(ref) - 26 + TIME_OF_ID], told) if len(ref) > 26 else []

@@ -14,14 +14,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from cortex.base.errors import InputError
-from cortex.base.record_model import FOUND_KINDS, Body, Record, Wanted
+from cortex.base.record_model import FOUND_KINDS, Body, Record, RecordFilter
 from cortex.base.text import words_of
 from cortex.base.types import Cancel, Mode, Page, Query, Source
 from cortex.base.types import Hit as Found
 from cortex.engine.library import Library
 from cortex.engine.search import check_query
 from cortex.engine.search.query_parser import STOP_WORDS
-from cortex.engine.store import Brief, stem_of
+from cortex.engine.store import RecordHeader, stem_of
 from cortex.families.team.field_rules import LIMITS
 from cortex.families.team.index_text import about_of
 from cortex.families.team.references import scope_of
@@ -51,7 +51,7 @@ ONLY_TITLE = 0.6  # of the score of one that does not
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RecordQuery:
     """What somebody wants to know; what is empty doesn't narrow."""
 
     query: str = ""
@@ -69,7 +69,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Hit:
+class RecordHit:
     """A record that answers."""
 
     record: Record[Any]
@@ -79,24 +79,24 @@ class Hit:
 
 
 @dataclass(frozen=True, slots=True)
-class Findings:
+class RecordResults:
     """The answer to a question."""
 
-    hits: tuple[Hit, ...]
+    hits: tuple[RecordHit, ...]
     total: int
     notes: tuple[str, ...] = ()
     mode: Mode | None = None  # that ran
 
 
-def find(library: Library, asked: Asked, cancel: Cancel | None = None) -> Findings:
+def find(library: Library, asked: RecordQuery, cancel: Cancel | None = None) -> RecordResults:
     """Answer a question. Raises: InputError QUERY_INVALID, ARGUMENT_INVALID or SCOPE_NOT_FOUND; LimitError, Cancelled, StoreError."""
     wanted = wanted_of(library, asked)
     if not asked.query.strip():
         with library.store.reading():
             newest = library.store.recorded.select(replace(wanted, by_change=True), asked.limit, asked.offset)
             hidden = _hidden(library, asked)
-            shown = tuple(Hit(one, 0.0) for one in newest if one.id not in hidden)
-            return Findings(shown, library.store.recorded.count(wanted))
+            shown = tuple(RecordHit(one, 0.0) for one in newest if one.id not in hidden)
+            return RecordResults(shown, library.store.recorded.count(wanted))
     query = Query(asked.query, mode=asked.mode, limit=max(DEPTH, asked.offset + asked.limit), snippets=(0,))
     ranked, page = _ranked(library, wanted, query, asked.offset + asked.limit, cancel, hidden=_hidden(library, asked))
     chosen = ranked[asked.offset : asked.offset + asked.limit]
@@ -104,14 +104,16 @@ def find(library: Library, asked: Asked, cancel: Cancel | None = None) -> Findin
     texts = _texts_of(library, [hit for hit, _ in chosen])
     stems = _stems_of(asked.query)
     hits = [
-        Hit(known[brief.id], hit.relevance, *_told(known[brief.id].body, texts.get(hit.chunk, ""), stems, hit.why))
+        RecordHit(
+            known[brief.id], hit.relevance, *_told(known[brief.id].body, texts.get(hit.chunk, ""), stems, hit.why)
+        )
         for hit, brief in chosen
         if brief.id in known
     ]
-    return Findings(tuple(hits), page.total, page.notes, page.mode)
+    return RecordResults(tuple(hits), page.total, page.notes, page.mode)
 
 
-def page_of(library: Library, asked: Asked, query: Query, cancel: Cancel) -> Page:
+def page_of(library: Library, asked: RecordQuery, query: Query, cancel: Cancel) -> Page:
     """The records as one place of a search over several: `query` says what is asked and how much is told, `asked` what may answer."""
     most = query.offset + query.limit
     wanted = wanted_of(library, asked)
@@ -136,7 +138,7 @@ def _size_at(query: Query, place: int) -> int:
     return query.snippets[min(place, len(query.snippets) - 1)]
 
 
-def _with_text(library: Library, query: Query, chosen: Sequence[tuple[Found, Brief]]) -> tuple[Found, ...]:
+def _with_text(library: Library, query: Query, chosen: Sequence[tuple[Found, RecordHeader]]) -> tuple[Found, ...]:
     """The hits; those that have no text yet get the sentences that say most of the query."""
     bare = [hit for hit, _ in chosen if not hit.text]
     if not bare or not any(query.snippets):
@@ -152,7 +154,7 @@ def _with_text(library: Library, query: Query, chosen: Sequence[tuple[Found, Bri
     return tuple(hits)
 
 
-def wanted_of(library: Library, asked: Asked) -> Wanted:
+def wanted_of(library: Library, asked: RecordQuery) -> RecordFilter:
     """Which records may answer. Raises: InputError ARGUMENT_INVALID or SCOPE_NOT_FOUND."""
     unknown = [one for one in asked.types if one not in FOUND_KINDS]
     if unknown:
@@ -165,7 +167,7 @@ def wanted_of(library: Library, asked: Asked) -> Wanted:
     refs = [("tag", tag) for tag in tags]
     if asked.subcortex:
         refs.append(("subcortex", scope_of(library.store.recorded, asked.subcortex.strip()).id))
-    return Wanted(
+    return RecordFilter(
         kinds=asked.types or FOUND_KINDS,
         states=(asked.state,) if isinstance(asked.state, str) and asked.state else tuple(asked.state),
         refs=tuple(refs),
@@ -175,12 +177,12 @@ def wanted_of(library: Library, asked: Asked) -> Wanted:
     )
 
 
-def _hidden(library: Library, asked: Asked) -> frozenset[str]:
+def _hidden(library: Library, asked: RecordQuery) -> frozenset[str]:
     """The records that don't answer because the team's Core doesn't have them."""
     return frozenset() if asked.withheld else library.store.outbox.withheld()
 
 
-def is_narrowed(wanted: Wanted) -> bool:
+def is_narrowed(wanted: RecordFilter) -> bool:
     """Whether more than a choice of kinds is asked for."""
     return bool(wanted.states or wanted.refs or wanted.sensitivity or wanted.since or wanted.until)
 
@@ -190,13 +192,13 @@ def is_narrowed(wanted: Wanted) -> bool:
 
 def _ranked(
     library: Library,
-    wanted: Wanted,
+    wanted: RecordFilter,
     query: Query,
     most: int,
     cancel: Cancel | None,
     window: int = DEPTH,
     hidden: frozenset[str] = frozenset(),
-) -> tuple[list[tuple[Found, Brief]], Page]:
+) -> tuple[list[tuple[Found, RecordHeader]], Page]:
     """What answers, best first, each record once; and the page that it is from, with how many there are.
 
     Boosts reach as far as a `window` of hits: else whoever turns the page would meet what they have seen, since more is looked at then.
@@ -222,10 +224,10 @@ def _look(
     query: Query,
     sources: Sequence[Source],
     docs: frozenset[int] | None,
-    wanted: Wanted,
+    wanted: RecordFilter,
     cancel: Cancel | None,
     hidden: frozenset[str],
-) -> tuple[list[tuple[Found, Brief]], Page]:
+) -> tuple[list[tuple[Found, RecordHeader]], Page]:
     page = library.search(query, sources=sources, docs=docs, cancel=cancel)
     best: dict[int, Found] = {}
     for hit in page.hits:  # a long record has several chunks: the best one stands for it
@@ -235,12 +237,12 @@ def _look(
 
 
 def _ordered(
-    found: Sequence[tuple[Found, Brief]], pinned: frozenset[str], windows: Mapping[int, int]
-) -> list[tuple[Found, Brief]]:
+    found: Sequence[tuple[Found, RecordHeader]], pinned: frozenset[str], windows: Mapping[int, int]
+) -> list[tuple[Found, RecordHeader]]:
     """By score and what a record counts for, window by window; what says more of one thread goes back a little."""
     now = time.time()
 
-    def order(one: tuple[float, Found, Brief]) -> tuple[int, float, int, str]:
+    def order(one: tuple[float, Found, RecordHeader]) -> tuple[int, float, int, str]:
         score, hit, brief = one
         return windows[hit.doc], -round(score, 4), -brief.updated, brief.id
 
@@ -249,7 +251,7 @@ def _ordered(
     ]
     scored.sort(key=order)
     seen: dict[str, int] = {}
-    again: list[tuple[float, Found, Brief]] = []
+    again: list[tuple[float, Found, RecordHeader]] = []
     for score, hit, brief in scored:
         thread = brief.thread if brief.kind == "comment" else brief.id
         before = seen.get(thread, 0)
@@ -259,7 +261,7 @@ def _ordered(
     return [(replace(hit, relevance=_relevance(hit, score)), brief) for score, hit, brief in again]
 
 
-def _by_their_own(found: Sequence[tuple[Found, Brief]]) -> list[tuple[float, Found, Brief]]:
+def _by_their_own(found: Sequence[tuple[Found, RecordHeader]]) -> list[tuple[float, Found, RecordHeader]]:
     """The hits with what they score of their own: a comment that is hardly better than its thread, such as "+1", is found by the title.
 
     Then the thread stands for it, with what the comment scored; else the shortest comments would stand before it.
@@ -274,14 +276,14 @@ def _by_their_own(found: Sequence[tuple[Found, Brief]]) -> list[tuple[float, Fou
         if brief.id in titles and hit.score > threads[brief.thread].score:
             above = threads[brief.thread]
             threads[brief.thread] = replace(above, score=hit.score, relevance=max(above.relevance, hit.relevance))
-    own: list[tuple[float, Found, Brief]] = []
+    own: list[tuple[float, Found, RecordHeader]] = []
     for hit, brief in found:
         stands = threads.get(brief.id, hit)
         own.append((stands.score * (ONLY_TITLE if brief.id in titles else 1.0), stands, brief))
     return own
 
 
-def _boost(brief: Brief, pinned: bool, now: float) -> float:
+def _boost(brief: RecordHeader, pinned: bool, now: float) -> float:
     """What decides between records that answer nearly as well."""
     days = max(0.0, now - brief.updated / 1000) / 86_400
     share = SHARES.get((brief.kind, brief.state), 0.0)

@@ -15,9 +15,9 @@ from cortex.base.errors import ConfigError, CortexError, InputError
 from cortex.base.settings import Settings, Workspace, load
 from cortex.engine.library import has_folders, has_records
 from cortex.engine.library_session import library_settings
-from cortex.engine.pool import Engines
+from cortex.engine.pool import EnginePool
 from cortex.families import FAMILIES
-from cortex.families.chunkfiles.pool import Shelves
+from cortex.families.chunkfiles.pool import ChunkIndexPool
 from cortex.families.memory.databases import has_memories
 from cortex.toolkit.terminal import workspace
 from cortex.toolkit.tool import Family, list_once
@@ -27,7 +27,7 @@ TEAM = "team"  # which asks all others
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ServeRequest:
     """What a command line asks for."""
 
     names: tuple[str, ...]  # of families; none is the default
@@ -44,11 +44,11 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Lenders:
+class SharedResources:
     """What the clients of one process share."""
 
-    engines: Engines
-    shelves: Shelves
+    engines: EnginePool
+    shelves: ChunkIndexPool
 
     def close(self) -> None:
         """Close everything, whoever has it."""
@@ -65,7 +65,7 @@ def check_families(names: Sequence[str]) -> None:
 
 def ask(
     names: Sequence[str], paths: Sequence[Path], variables: Mapping[str, str], cwd: Path, *, shared: bool = False
-) -> Asked:
+) -> ServeRequest:
     """What somebody with these variables, in that folder, asks for; `shared`: of a process that serves others, too.
 
     Raises: InputError ARGUMENT_INVALID, ConfigError.
@@ -84,10 +84,10 @@ def ask(
             if not names:
                 warnings.append(f"{error.message}: only what is yours is served, no project's")
     warnings += workspace.home_warnings(person.home)
-    return Asked(tuple(names), found, person, scope, cwd, tuple(warnings))
+    return ServeRequest(tuple(names), found, person, scope, cwd, tuple(warnings))
 
 
-def open_families(asked: Asked, lenders: Lenders, *, read_only: bool) -> tuple[list[Family], list[str]]:
+def open_families(asked: ServeRequest, lenders: SharedResources, *, read_only: bool) -> tuple[list[Family], list[str]]:
     """The families that were asked for, opened in the background, and what a person should know about them and those left out."""
     default = _default_names(asked)
     names = asked.names or default
@@ -112,8 +112,8 @@ def open_families(asked: Asked, lenders: Lenders, *, read_only: bool) -> tuple[l
 
 
 def _open_team(
-    asked: Asked,
-    lenders: Lenders,
+    asked: ServeRequest,
+    lenders: SharedResources,
     read_only: bool,
     beside: Sequence[Family],
     unlisted: Sequence[str],
@@ -135,7 +135,7 @@ def _has_own(person: Settings) -> bool:
     return has_folders(person.home) or has_memories(person) or has_records(person.home)
 
 
-def _default_names(asked: Asked) -> list[str]:
+def _default_names(asked: ServeRequest) -> list[str]:
     """The families of a client that names none."""
     from cortex.families.chunkfiles.tools import has_chunks
 
@@ -149,7 +149,7 @@ def _default_names(asked: Asked) -> list[str]:
     return [name for name in FAMILIES if served[name]]
 
 
-def _open(name: str, asked: Asked, lenders: Lenders, read_only: bool) -> Family:
+def _open(name: str, asked: ServeRequest, lenders: SharedResources, read_only: bool) -> Family:
     match name:
         case "chunks":
             from cortex.families.chunkfiles import tools as chunks

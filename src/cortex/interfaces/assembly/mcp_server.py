@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from cortex.base.errors import InputError, NetworkError
 from cortex.base.settings import Settings
-from cortex.interfaces.assembly.families import Asked
+from cortex.interfaces.assembly.families import ServeRequest
 
 if TYPE_CHECKING:  # the SDK is loaded once stdout is claimed
     from cortex.interfaces.transports.http.gateway import Site
@@ -30,7 +30,7 @@ class ToolNames(StrEnum):
     DOTTED = "dotted"
 
 
-def log_level(asked: Asked) -> str:
+def log_level(asked: ServeRequest) -> str:
     """What goes to stderr. Where documents alone are served, `mcp.kb.logging` has its say, unless somebody chose `server.logLevel`."""
     settings = asked.settings
     if asked.names != ("kb",) or settings.origin("server.logLevel") != "default":
@@ -39,7 +39,7 @@ def log_level(asked: Asked) -> str:
     return chosen.logging.level if chosen.logging.to_stderr else "error"
 
 
-def http_site(http: str | None, asked: Asked) -> Site | None:
+def http_site(http: str | None, asked: ServeRequest) -> Site | None:
     """Where to serve and for whom, if it is HTTP that is wanted. Raises: InputError, NetworkError ADDRESS_REFUSED."""
     if http is None and asked.settings.server.transport != "http":
         return None
@@ -66,7 +66,7 @@ def site_at(host: str, port: int, told: Sequence[tuple[Settings, str]]) -> Site:
     return Site(host, port, server.http_token, server.rate_limit)
 
 
-def identity_of(asked: Asked, tool_names: ToolNames, tell: Tell | None = None) -> Identity:
+def identity_of(asked: ServeRequest, tool_names: ToolNames, tell: Tell | None = None) -> Identity:
     """How the server calls itself and its tools, and who hears of each call; `tell` reaches the stderr of a client of cortexd."""
     from cortex.interfaces.transports.mcp.server import Identity
 
@@ -75,7 +75,7 @@ def identity_of(asked: Asked, tool_names: ToolNames, tell: Tell | None = None) -
     return Identity(server.name, server.version, dotted=tool_names is ToolNames.DOTTED, trace=trace)
 
 
-def _tracer(asked: Asked, tell: Tell | None) -> Callable[[str, str], None] | None:
+def _tracer(asked: ServeRequest, tell: Tell | None) -> Callable[[str, str], None] | None:
     """Logs each call at level debug: all of them by server.logLevel, those of documents by mcp.kb.logging too."""
     settings, documents = asked.settings, asked.person.mcp.kb.logging
     everything = settings.server.log_level == "debug"

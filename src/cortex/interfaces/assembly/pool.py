@@ -10,14 +10,14 @@ from pathlib import Path
 from cortex.base.settings import Settings
 from cortex.engine.engine import Engine
 from cortex.engine.library import Library
-from cortex.engine.pool import Engines
+from cortex.engine.pool import EnginePool
 from cortex.engine.pool import open_engine as open_plain_engine
 from cortex.families.memory.background import begin, tend
 
 
-def engine_pool(*, keep: bool, linger: float = 0.0, rest: float = 0.0) -> Engines:
+def engine_pool(*, keep: bool, linger: float = 0.0, rest: float = 0.0) -> EnginePool:
     """Return a pool whose library copies memories of other products and takes in what hooks left."""
-    return Engines(keep=keep, linger=linger, rest=rest, opener=open_engine)
+    return EnginePool(keep=keep, linger=linger, rest=rest, opener=open_engine)
 
 
 def open_engine(root: Path, settings: Settings) -> Engine:

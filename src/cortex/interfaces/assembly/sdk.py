@@ -13,11 +13,11 @@ from pathlib import Path
 from cortex.base.errors import CortexError, InputError
 from cortex.base.settings import Settings, Workspace, environment, load
 from cortex.base.types import Entry
-from cortex.engine.pool import Engines
+from cortex.engine.pool import EnginePool
 from cortex.families import FAMILIES
 from cortex.families.chunkfiles import tools as chunks
-from cortex.families.chunkfiles.index import Found, Shelf, Wanted
-from cortex.families.chunkfiles.pool import Shelves
+from cortex.families.chunkfiles.index import ChunkHit, ChunkIndex, ChunkQuery
+from cortex.families.chunkfiles.pool import ChunkIndexPool
 from cortex.families.chunkfiles.tools.definitions import answer_text, result_text
 from cortex.families.code import tools as code
 from cortex.interfaces.assembly.pool import engine_pool
@@ -37,7 +37,7 @@ class ChunkResult:
 class Chunks:
     """The chunk files of a folder, open to be searched; changed files are seen while it is open. Threads may share it."""
 
-    def __init__(self, shelf: Shelf) -> None:
+    def __init__(self, shelf: ChunkIndex) -> None:
         self._shelf = shelf
 
     def search(
@@ -69,9 +69,11 @@ class Chunks:
         found = self._find(query, limit, min_score, tags, chunk_types)
         return answer_text([result_text(entry, score) for entry, score in found.results])
 
-    def _find(self, query: str, limit: int, min_score: float, tags: Iterable[str], chunk_types: Iterable[str]) -> Found:
+    def _find(
+        self, query: str, limit: int, min_score: float, tags: Iterable[str], chunk_types: Iterable[str]
+    ) -> ChunkHit:
         return self._shelf.search(
-            Wanted(
+            ChunkQuery(
                 query,
                 max(1, min(MOST, limit)),
                 min_score,
@@ -97,7 +99,9 @@ def open_chunks(directory: str | Path, *, watch: bool = True) -> Chunks:
     Raises: FileError and ConfigError, where there is nothing to search; NetworkError, where an embedder is required and can't be asked.
     """
     folder = Path(directory).resolve()
-    shelf = Shelf(folder, _settings_of(folder.parent.parent if folder.parent.name == ".cortex" else None), watch=watch)
+    shelf = ChunkIndex(
+        folder, _settings_of(folder.parent.parent if folder.parent.name == ".cortex" else None), watch=watch
+    )
     try:
         shelf.start()
     except BaseException:
@@ -118,7 +122,7 @@ class ToolAnswer:
 class Tools:
     """Tools of Cortex, open to be listed and called. Calls may block, and threads may make them at once."""
 
-    def __init__(self, families: Sequence[Family], engines: Engines, shelves: Shelves) -> None:
+    def __init__(self, families: Sequence[Family], engines: EnginePool, shelves: ChunkIndexPool) -> None:
         self._families = tuple(families)
         self._engines, self._shelves = engines, shelves
 
@@ -179,7 +183,7 @@ def open_tools(*names: str, root: str | Path = ".", writes: bool = False) -> Too
         raise InputError("ARGUMENT_INVALID", f"{told}; known: {', '.join(FAMILIES)}")
     folder = Path(root).resolve()
     found = (Workspace(folder, _settings_of(folder)),)
-    engines, shelves = engine_pool(keep=True), Shelves()
+    engines, shelves = engine_pool(keep=True), ChunkIndexPool()
     families: list[Family] = []
     try:
         for name in sorted(names, key=lambda name: name == "team"):  # last: it searches the others
@@ -193,8 +197,8 @@ def open_tools(*names: str, root: str | Path = ".", writes: bool = False) -> Too
 def _open(
     name: str,
     found: Sequence[Workspace],
-    engines: Engines,
-    shelves: Shelves,
+    engines: EnginePool,
+    shelves: ChunkIndexPool,
     beside: Sequence[Family],
     writes: bool,
 ) -> Family:

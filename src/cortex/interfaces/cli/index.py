@@ -130,9 +130,9 @@ def _export(exporters: Sequence[Exporter], as_json: bool) -> list[Report]:
 
 def _watch(engines: Sequence[Engine], exporters: Sequence[Exporter], as_json: bool) -> None:
     """Follow changes until a signal; that is how it is meant to end, so it is no error."""
-    from cortex.engine.auto_indexer import Keeper
+    from cortex.engine.auto_indexer import AutoIndexer
 
-    keepers = [Keeper(engine) for engine in engines]
+    keepers = [AutoIndexer(engine) for engine in engines]
     stopped = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stopped.set())

@@ -78,8 +78,8 @@ def install_clients(
 ) -> None:
     """Connect clients: add the server to their settings."""
     from cortex.interfaces.install.clients import find_client
-    from cortex.interfaces.install.config_entries import Server
-    from cortex.interfaces.install.plans import Wish, install, plan_install, renew
+    from cortex.interfaces.install.config_entries import ServerEntry
+    from cortex.interfaces.install.plans import InstallOptions, install, plan_install, renew
 
     machine, home = _machine(), person_home()
     root = _root(scope)
@@ -89,8 +89,8 @@ def install_clients(
     command, note = (own_program(), "") if root is None else _project_command(chosen, machine, root, hooks=hooks)
     name = _profile(profile)
     arguments = ("mcp", *_families(families or ""), *_workspaces(workspaces or [], scope))
-    wish = Wish(
-        Server(command, (*arguments, *(("--profile", name) if name else ()))),
+    wish = InstallOptions(
+        ServerEntry(command, (*arguments, *(("--profile", name) if name else ()))),
         hooks=hooks,
         replace=replace,
         profile=name,

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cortex.base.settings import environment
-from cortex.families.chunkfiles.pool import Shelves
-from cortex.interfaces.assembly.families import Asked, Lenders, ask, check_families, open_families
+from cortex.families.chunkfiles.pool import ChunkIndexPool
+from cortex.interfaces.assembly.families import ServeRequest, SharedResources, ask, check_families, open_families
 from cortex.interfaces.assembly.mcp_server import ToolNames, http_site, identity_of, log_level
 from cortex.interfaces.assembly.pool import engine_pool
 from cortex.toolkit.terminal.options import ProfileOption
@@ -71,8 +71,10 @@ def mcp(
     return serve_stdio(_open(asked, read_only), stdio, identity)
 
 
-def _open(asked: Asked, read_only: bool) -> list[Family]:
-    families, left_out = open_families(asked, Lenders(engine_pool(keep=True), Shelves()), read_only=read_only)
+def _open(asked: ServeRequest, read_only: bool) -> list[Family]:
+    families, left_out = open_families(
+        asked, SharedResources(engine_pool(keep=True), ChunkIndexPool()), read_only=read_only
+    )
     for warning in (*asked.warnings, *left_out):
         say(f"warning: {warning}", error=True)
     return families

@@ -49,7 +49,7 @@ class Estimate:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class ModelChoice:
     """An embedder that can be chosen."""
 
     provider: str
@@ -134,7 +134,7 @@ def _project(settings: Settings) -> Iterator[Engine | None]:
             yield engine
 
 
-def _look(provider: str, settings: Settings, engine: Engine | None, check: bool) -> Choice:
+def _look(provider: str, settings: Settings, engine: Engine | None, check: bool) -> ModelChoice:
     """What there is to know of an embedder; one that runs here is loaded and tried, a server is asked only where that is wanted."""
     away = leaves(provider, settings)
     embedder = None if away and settings.server.local_only else open_embedder(_choosing(provider, settings))
@@ -160,7 +160,7 @@ def _look(provider: str, settings: Settings, engine: Engine | None, check: bool)
     }
     address, key = servers.get(provider, ("", None))
     named = {"openai": settings.providers.openai.model, "ollama": settings.providers.ollama.model}
-    return Choice(
+    return ModelChoice(
         provider=provider,
         used=provider == settings.indexing.embedding_provider,
         model=stamp.model if stamp else named.get(provider, ""),
@@ -174,10 +174,10 @@ def _look(provider: str, settings: Settings, engine: Engine | None, check: bool)
     )
 
 
-def _words_only(settings: Settings) -> Choice:
+def _words_only(settings: Settings) -> ModelChoice:
     """The choice to have no embedder."""
     used = settings.indexing.embedding_provider == "none"
-    return Choice("none", used, "", 0, "", leaves=False, key=None, problem="", fix=(), estimate=None)
+    return ModelChoice("none", used, "", 0, "", leaves=False, key=None, problem="", fix=(), estimate=None)
 
 
 def _choosing(provider: str, settings: Settings) -> Settings:
@@ -226,7 +226,7 @@ def _estimate(engine: Engine, provider: str, stamp: Stamp | None, model: str, se
     return Estimate(chunks, kept, requests=math.ceil(waiting / size), tokens=tokens)
 
 
-def _describe(choice: Choice) -> list[str]:
+def _describe(choice: ModelChoice) -> list[str]:
     if choice.provider == "none":
         return ["words only"]
     parts = [f"{choice.model} ({choice.dimensions} dimensions)" if choice.dimensions else choice.model or "one model"]
@@ -255,7 +255,7 @@ def _takes(estimate: Estimate) -> str:
     return f"{what} for {estimate.chunks:,} chunks{kept}"
 
 
-def _notes(name: str, choice: Choice | None, settings: Settings, engine: Engine | None) -> list[str]:
+def _notes(name: str, choice: ModelChoice | None, settings: Settings, engine: Engine | None) -> list[str]:
     """What will happen now."""
     if choice is None:
         return ["search goes by words from now on"]

@@ -43,7 +43,7 @@ def documents(profile: str | None) -> dict[str, object]:
 def memories(profile: str | None) -> dict[str, object]:
     """The databases that memories are read from, how many each has, and how far they are indexed."""
     from cortex.engine.library import Library, has_own_memories
-    from cortex.engine.store import OWN, STORE_NAME, Wanted
+    from cortex.engine.store import OWN, STORE_NAME, MemoryFilter
     from cortex.families.memory.databases import databases
     from cortex.families.memory.mirror import copied
 
@@ -54,8 +54,8 @@ def memories(profile: str | None) -> dict[str, object]:
     try:
         with Library(settings, read_only=True) as library:
             count = library.store.remembered.count
-            own = count(Wanted(origins=(OWN,))) if has_own_memories(settings.home) else 0
-            found = [{"path": str(one.path), "memories": count(Wanted(origins=(one.origin,)))} for one in present]
+            own = count(MemoryFilter(origins=(OWN,))) if has_own_memories(settings.home) else 0
+            found = [{"path": str(one.path), "memories": count(MemoryFilter(origins=(one.origin,)))} for one in present]
             state = copied(library)
     except CortexError as error:
         return {"own": None, "databases": [{"path": str(one.path)} for one in present], "problem": error.message}
@@ -66,7 +66,7 @@ def memories(profile: str | None) -> dict[str, object]:
 def records(profile: str | None) -> dict[str, object]:
     """How many records of each kind there are, those that the Core doesn't have, and the drafts that the person may decide about."""
     from cortex.base.actors import person
-    from cortex.base.record_model import FOUND_KINDS, Wanted
+    from cortex.base.record_model import FOUND_KINDS, RecordFilter
     from cortex.engine.library import Library, has_records
     from cortex.families.team.permissions import may
     from cortex.families.team.sync.state import URL
@@ -79,7 +79,7 @@ def records(profile: str | None) -> dict[str, object]:
     try:
         with Library(settings, read_only=True) as library:
             count = library.store.recorded.count
-            counts = {kind: count(Wanted(kinds=(kind,))) for kind in FOUND_KINDS}
+            counts = {kind: count(RecordFilter(kinds=(kind,))) for kind in FOUND_KINDS}
             decides = may(acting(library, person()), "approve_draft")
             waiting = len(listed(library, (PENDING,), MAX_DRAFTS)) if decides else 0
             # A store of an older version has no outbox to look at.

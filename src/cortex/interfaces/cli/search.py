@@ -21,7 +21,7 @@ from cortex.base.types import Cancel, Freshness, Hit, Mode, Page, Query
 from cortex.engine.engine import Engine
 from cortex.engine.library import Library
 from cortex.engine.search import NO_EMBEDDER
-from cortex.engine.search.federated import Located, Place, search_all
+from cortex.engine.search.federated import FederatedHit, SearchTarget, federated_search
 from cortex.engine.store import STORE_NAME
 from cortex.engine.store_folder import find_store
 from cortex.families.code.tools.definitions import exact_text, language_called
@@ -106,7 +106,7 @@ def search(
         weak_below = (found[0].settings if found else _person_settings()).search.relevance_threshold
         places, states, late = _open(used, families, found, wanted, as_json)
         started = time.perf_counter()
-        located, page = search_all(places, wanted, Cancel())
+        located, page = federated_search(places, wanted, Cancel())
         milliseconds = 1000 * (time.perf_counter() - started)
         metadata = search_metadata(page, milliseconds, [state() for state in states])
     told = _Told(families != (CODE,), len(places) > 1, weak_below)
@@ -179,9 +179,9 @@ def _is_indexed(found: Workspace) -> bool:
 
 def _open(
     used: ExitStack, families: tuple[str, ...], found: Sequence[Workspace], wanted: Query, as_json: bool
-) -> tuple[list[Place], list[Callable[[], Freshness]], list[str]]:
+) -> tuple[list[SearchTarget], list[Callable[[], Freshness]], list[str]]:
     """The places to search, for as long as `used` is open; how fresh each of them is, and the workspaces that aren't indexed yet."""
-    places: list[Place] = []
+    places: list[SearchTarget] = []
     states: list[Callable[[], Freshness]] = []
     late: list[str] = []
     by_meaning = wanted.mode in (Mode.HYBRID, Mode.MEANING)
@@ -207,12 +207,12 @@ def _open(
             sync(library, seconds=COPY_SECONDS)
             places.append(place_of_memories(library.reader))
         if TEAM in families:
-            from cortex.families.team.search import Asked
+            from cortex.families.team.search import RecordQuery
             from cortex.families.team.tools.search_target import (
                 place_of as place_of_records,  # a search of code alone needs none of it
             )
 
-            places.append(place_of_records(library.reader, Asked(withheld=True)))
+            places.append(place_of_records(library.reader, RecordQuery(withheld=True)))
     return places, states, late
 
 
@@ -241,7 +241,7 @@ def _freshen(engine: Engine, as_json: bool) -> bool:
     return finished
 
 
-def _row(one: Located, told: _Told) -> dict[str, object]:
+def _row(one: FederatedHit, told: _Told) -> dict[str, object]:
     hit = one.hit
     row: dict[str, object] = {
         "file": hit.path,
@@ -260,7 +260,7 @@ def _row(one: Located, told: _Told) -> dict[str, object]:
     return {**row, "workspace": one.source} if told.workspace else row
 
 
-def _print_hits(located: list[Located], page: Page, late: list[str], told: _Told, *, asked: bool) -> None:
+def _print_hits(located: list[FederatedHit], page: Page, late: list[str], told: _Told, *, asked: bool) -> None:
     """Hits for people, and what there is to know of them; that nobody embeds is told only where a way was asked for."""
     for name in late:
         say(f"warning: {name} is not fully indexed yet; run `cortex index` to finish", error=True)
@@ -305,14 +305,14 @@ def _because(hit: Hit) -> str:
     return f"{hit.score:g} = {', '.join(parts)}"
 
 
-def _place(one: Located, told: _Told) -> str:
+def _place(one: FederatedHit, told: _Told) -> str:
     path = one.cited.get("id", one.hit.path)  # of a memory or a record, as the commands that show it take it
     where = f"{one.source}/{path}" if told.family or told.workspace else path
     page = one.cited.get("page")
     return f"{where}:{one.hit.start_line}{f' (page {page})' if page else ''}"
 
 
-def _over(one: Located) -> str:
+def _over(one: FederatedHit) -> str:
     """That a record doesn't count any more, or that the team's Core didn't take it."""
     state, warnings = str(one.cited.get("state", "")), one.cited.get("warnings")
     if isinstance(warnings, list) and warnings:
@@ -320,7 +320,7 @@ def _over(one: Located) -> str:
     return f"  ({state})" if state in OVER else ""
 
 
-def _print_rich(located: list[Located], told: _Told) -> None:
+def _print_rich(located: list[FederatedHit], told: _Told) -> None:
     from rich.console import Console
     from rich.syntax import Syntax
     from rich.text import Text

@@ -17,7 +17,7 @@ CHUNK_BYTES = 65_536
 CHILD_SECONDS = 10.0  # for a child that has closed its stdout to end
 
 
-class Link:
+class Channel:
     """A way to a server."""
 
     def read(self) -> bytes:
@@ -40,7 +40,7 @@ class Link:
         return 0
 
 
-class SocketLink(Link):
+class SocketLink(Channel):
     """A connection to cortexd."""
 
     def __init__(self, raw: socket.socket) -> None:
@@ -70,7 +70,7 @@ class SocketLink(Link):
         return 0
 
 
-class ChildLink(Link):
+class ChildLink(Channel):
     """A server of our own in a child, which ends when we do: it reads from a pipe that only we hold."""
 
     def __init__(self, command: Sequence[str]) -> None:

@@ -26,8 +26,8 @@ from cortex.base.runtime.home import VERSION
 from cortex.base.runtime.rendezvous import ELECTED, Rendezvous, find
 
 if TYPE_CHECKING:
-    from cortex.interfaces.assembly.families import Lenders
-    from cortex.interfaces.daemon.server import Hello, Served
+    from cortex.interfaces.assembly.families import SharedResources
+    from cortex.interfaces.daemon.server import ClientSession, Hello
 
 ReadArguments = Callable[[Sequence[str]], Mapping[str, Any]]
 LOG_BYTES, LOGS = 2_000_000, 3
@@ -161,8 +161,8 @@ def _serve(
     gc.set_threshold(50_000)
     from cortex.base.settings import environment, load
     from cortex.engine.library import back_up_soon
-    from cortex.families.chunkfiles.pool import Shelves
-    from cortex.interfaces.assembly.families import Lenders
+    from cortex.families.chunkfiles.pool import ChunkIndexPool
+    from cortex.interfaces.assembly.families import SharedResources
     from cortex.interfaces.assembly.pool import engine_pool
     from cortex.interfaces.daemon.server import Daemon
     from cortex.interfaces.daemon.session_events import moments, take_in_soon
@@ -170,7 +170,7 @@ def _serve(
 
     own = load(None, environment={k: v for k, v in environment().items() if k in ("CORTEX_HOME", "CORTEX_PROFILE")})
     engines = engine_pool(keep=True, linger=LINGER_SECONDS, rest=REST_SECONDS)
-    lenders = Lenders(engines, Shelves(linger=LINGER_SECONDS))
+    lenders = SharedResources(engines, ChunkIndexPool(linger=LINGER_SECONDS))
     logging.getLogger(__name__).info("cortexd %s at %s", VERSION, meeting.home)
 
     back_up_soon(own.home)  # one that ends soon makes a day's snapshot, too
@@ -198,12 +198,12 @@ def _serve(
     logging.shutdown()
 
 
-def opener(lenders: Lenders, read_arguments: ReadArguments) -> Callable[[Hello], Served]:
+def opener(lenders: SharedResources, read_arguments: ReadArguments) -> Callable[[Hello], ClientSession]:
     """What cortexd gives to a client: what its command line says, with the settings of its folder and variables."""
     from cortex.interfaces.assembly import families, mcp_server
-    from cortex.interfaces.daemon.server import Refused, Served, Told
+    from cortex.interfaces.daemon.server import ClientMessages, ClientRefused, ClientSession
 
-    def open_served(hello: Hello) -> Served:
+    def open_served(hello: Hello) -> ClientSession:
         try:
             given = read_arguments(hello.arguments)
         except Exception as error:
@@ -211,14 +211,14 @@ def opener(lenders: Lenders, read_arguments: ReadArguments) -> Callable[[Hello],
                 raise
             said = io.StringIO()
             error.show(said)  # type: ignore[attr-defined]
-            raise Refused(said.getvalue().strip(), 2) from None
+            raise ClientRefused(said.getvalue().strip(), 2) from None
         named = given["families"] or (), given["workspaces"] or ()
         asked = families.ask(*named, hello.variables, Path(hello.cwd), shared=True)
         address = mcp_server.http_site(given["http"], asked)
         opened, left_out = families.open_families(asked, lenders, read_only=bool(given["read_only"]))
         warnings = tuple(f"warning: {one}" for one in (*asked.warnings, *left_out))
-        told = Told()
-        return Served(opened, mcp_server.identity_of(asked, given["tool_names"], told), warnings, address, told)
+        told = ClientMessages()
+        return ClientSession(opened, mcp_server.identity_of(asked, given["tool_names"], told), warnings, address, told)
 
     return open_served
 

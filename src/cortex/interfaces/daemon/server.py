@@ -2,7 +2,7 @@
 
 A connection begins with one line, the hello: either a front end that introduces its client (command line, folder, variables), or
 somebody who asks for the status or for the end. What a command line means is not known here; `Opener` is given. Nothing of a
-hello's variables is ever logged: keys are among them. What a moment of a session asks for isn't known here either; `Hooked` is given.
+hello's variables is ever logged: keys are among them. What a moment of a session asks for isn't known here either; `SessionEventHandler` is given.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from cortex.base.errors import CortexError
 from cortex.base.runtime.home import VERSION, version_parts
 from cortex.base.runtime.process_stats import memory_bytes
 from cortex.base.runtime.rendezvous import MAX_HELLO_BYTES, PROTOCOL, is_own
-from cortex.engine.pool import Engines
+from cortex.engine.pool import EnginePool
 from cortex.interfaces.daemon.shim import BYE, LEAVING, LOG_LINE
 from cortex.interfaces.transports.http.gateway import Site
 from cortex.interfaces.transports.http.mcp_site import listen, serve_http_within, serving
 from cortex.interfaces.transports.jsonrpc import split_lines
 from cortex.interfaces.transports.mcp.line_server import serve_lines
 from cortex.interfaces.transports.mcp.server import Identity, make_server
-from cortex.interfaces.transports.thread_pool import Share, Threads
+from cortex.interfaces.transports.thread_pool import BoundedShare, ThreadPool
 from cortex.toolkit.tool import Family, spell
 
 log = logging.getLogger(__name__)
@@ -63,7 +63,7 @@ class Hello:
     takes_log: bool = False  # the front end shows lines for people on its stderr
 
 
-class Told:
+class ClientMessages:
     """Passes lines on to the stderr of a client, once it is connected; any thread may call it."""
 
     def __init__(self) -> None:
@@ -88,18 +88,18 @@ class Told:
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
+class ClientSession:
     """What a client gets."""
 
     families: Sequence[Family]
     identity: Identity
     messages: tuple[str, ...] = ()  # for people, on the front end's stderr
     http: Site | None = None  # where it is served over HTTP instead of its own lines
-    told: Told | None = None
+    told: ClientMessages | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class SessionEvent:
     """A moment of a client's session: its start, the end of a turn, the time before it is compacted."""
 
     event: str  # as `cortex hook` calls it
@@ -108,7 +108,7 @@ class Moment:
     seconds: float = 0.0  # for which the client waits for an answer
 
 
-class Refused(Exception):
+class ClientRefused(Exception):
     """Why a client gets nothing: what to say on its stderr, and with what to exit."""
 
     def __init__(self, message: str, exit_code: int) -> None:
@@ -135,8 +135,8 @@ class _Client:
         self.reader.feed_eof()
 
 
-Opener = Callable[[Hello], Served]
-Hooked = Callable[[Moment], str]  # what there is to say at a moment, "" for nothing
+Opener = Callable[[Hello], ClientSession]
+SessionEventHandler = Callable[[SessionEvent], str]  # what there is to say at a moment, "" for nothing
 
 
 class Daemon:
@@ -146,8 +146,8 @@ class Daemon:
         self,
         listener: socket.socket,
         opener: Opener,
-        hooked: Hooked,
-        engines: Engines,
+        hooked: SessionEventHandler,
+        engines: EnginePool,
         *,
         idle: float,
         memory: int,
@@ -163,7 +163,7 @@ class Daemon:
         self._memory = memory
         self._token = token
         self._has_work = has_work
-        self._threads = Threads(THREADS)
+        self._threads = ThreadPool(THREADS)
         self._clients: set[_Client] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._alone_since = time.monotonic()
@@ -241,7 +241,7 @@ class Daemon:
             return {"pid": os.getpid()}
         return await asyncio.get_running_loop().run_in_executor(None, self.status)  # it asks disks
 
-    async def _answer(self, moment: Moment) -> dict[str, object]:
+    async def _answer(self, moment: SessionEvent) -> dict[str, object]:
         """What there is to say at a moment of a session; it never waits long, and what fails says nothing."""
         if self._leaving.is_set():
             return {"text": "", "leaving": True}
@@ -309,7 +309,7 @@ class Daemon:
             if served.told is not None and hello.takes_log and served.http is None:
                 served.told.reach(asyncio.get_running_loop(), writer)
             await self._serve(served, reader, writer)
-        except Refused as refused:
+        except ClientRefused as refused:
             await _say(writer, {"messages": [refused.message], "exit": refused.exit_code})
         except CortexError as error:
             lines = [
@@ -329,11 +329,11 @@ class Daemon:
                 return
             yield line
 
-    async def _serve(self, served: Served, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve(self, served: ClientSession, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         reads = [tool.name for family in served.families for tool in family.tools if not tool.writes or tool.keyed]
         again = sorted({*reads, *(spell(name) for name in reads)})
         welcome: dict[str, object] = {"version": VERSION, "again": again, "messages": list(served.messages)}
-        threads = Share(self._threads, THREADS_EACH)
+        threads = BoundedShare(self._threads, THREADS_EACH)
         if served.http is None:
             server = make_server(served.families, threads, served.identity)
             await _say(writer, welcome)
@@ -366,9 +366,9 @@ def _read_hello(hello: Mapping[str, Any]) -> Hello:
     )
 
 
-def _read_moment(hello: Mapping[str, Any]) -> Moment:
+def _read_moment(hello: Mapping[str, Any]) -> SessionEvent:
     variables = {str(name): str(value) for name, value in dict(hello["variables"]).items()}
-    return Moment(str(hello["event"]), str(hello["cwd"]), variables, float(hello["seconds"]))
+    return SessionEvent(str(hello["event"]), str(hello["cwd"]), variables, float(hello["seconds"]))
 
 
 def _forget(work: asyncio.Future[str]) -> None:

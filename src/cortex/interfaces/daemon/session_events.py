@@ -18,14 +18,14 @@ from cortex.base.errors import CortexError
 from cortex.base.settings import Settings
 from cortex.engine.library import Library
 from cortex.engine.library_session import library_settings
-from cortex.engine.pool import Engines
+from cortex.engine.pool import EnginePool
 from cortex.engine.store import STORE_NAME
 from cortex.families.memory.databases import databases
 from cortex.families.memory.hook_inbox import is_waiting
 from cortex.families.memory.session_brief import tell
 from cortex.families.memory.session_context import context_of
 from cortex.interfaces.daemon.hook import MOST_CHARACTERS, START
-from cortex.interfaces.daemon.server import Hooked, Moment
+from cortex.interfaces.daemon.server import SessionEvent, SessionEventHandler
 
 MOST = 12  # memories of the project, and of others, at a session's start
 FRESH_SECONDS = 0.05  # for what was just written elsewhere: a session doesn't wait while a database is copied
@@ -36,10 +36,10 @@ _holding = threading.Lock()
 log = logging.getLogger(__name__)
 
 
-def moments(engines: Engines) -> Hooked:
+def moments(engines: EnginePool) -> SessionEventHandler:
     """What is said at a moment, with the settings of the client's variables."""
 
-    def say(moment: Moment) -> str:
+    def say(moment: SessionEvent) -> str:
         settings = library_settings(moment.variables, shared=True)
         if moment.event == START:
             return _start(engines, settings, moment.cwd)
@@ -49,13 +49,13 @@ def moments(engines: Engines) -> Hooked:
     return say
 
 
-def take_in_soon(engines: Engines, settings: Settings) -> None:
+def take_in_soon(engines: EnginePool, settings: Settings) -> None:
     """Have the inbox taken in, if there is something in it; in a thread that nobody waits for when all is ending."""
     if is_waiting(settings.home):
         threading.Thread(target=_hold_open, args=(engines, settings), name="inbox", daemon=True).start()
 
 
-def _start(engines: Engines, settings: Settings, cwd: str) -> str:
+def _start(engines: EnginePool, settings: Settings, cwd: str) -> str:
     """What is known of the project; a library is not made for it."""
     if not ((settings.home / STORE_NAME).is_file() or databases(settings)) or not os.path.isabs(cwd):
         return ""
@@ -64,7 +64,7 @@ def _start(engines: Engines, settings: Settings, cwd: str) -> str:
         return tell(context, MOST_CHARACTERS)
 
 
-def _hold_open(engines: Engines, settings: Settings) -> None:
+def _hold_open(engines: EnginePool, settings: Settings) -> None:
     """Keep the library open until its keeper, or whoever has the lease, has emptied the inbox."""
     if not _holding.acquire(blocking=False):  # the one who does sees what came now, too
         return
@@ -80,7 +80,7 @@ def _hold_open(engines: Engines, settings: Settings) -> None:
 
 
 @contextmanager
-def _open(engines: Engines, settings: Settings) -> Iterator[Library]:
+def _open(engines: EnginePool, settings: Settings) -> Iterator[Library]:
     lent = engines.borrow(settings.home, settings)
     try:
         with engines.use(lent, wait=False) as engine:

@@ -21,8 +21,8 @@ from cortex.base.runtime.home import VERSION
 from cortex.base.runtime.rendezvous import Rendezvous, find, profile_of
 from cortex.interfaces.daemon.channels import (
     CHUNK_BYTES,
+    Channel,
     ChildLink,
-    Link,
     SocketLink,
     client_lines,
     in_process,
@@ -92,7 +92,7 @@ class Shim:
         self._arguments = arguments
         self._variables = variables
         self._changed = threading.Condition()  # guards all that follows
-        self._link: Link | None = None
+        self._link: Channel | None = None
         self._open: dict[str, list[_Asked]] = {}  # by id, as JSON: 1 and "1" are two; a client may use one again
         self._session: dict[str, tuple[dict[str, object], _Asked]] = {}  # what makes the session, to be said again
         self._held: list[bytes] = []  # what came while there was no link and isn't a request
@@ -123,7 +123,7 @@ class Shim:
 
     # -- to the client -------------------------------------------------------------------------------------------------
 
-    def _carry(self, link: Link) -> bool:
+    def _carry(self, link: Channel) -> bool:
         """Pass on what the server says until it ends; true where that was all, or nobody listens any more."""
         for line in server_lines(lambda: self._hear(link)):
             if line == BYE:
@@ -138,7 +138,7 @@ class Shim:
             return False
         return self._ended
 
-    def _hear(self, link: Link) -> bytes:
+    def _hear(self, link: Channel) -> bytes:
         while not link.is_ready(QUIET_SECONDS):
             if self._open and self._is_stuck():
                 say("warning: cortexd no longer answers")
@@ -213,7 +213,7 @@ class Shim:
                 self._link.end()
             self._changed.notify()
 
-    def _note(self, raw: bytes, message: object) -> Link | None:
+    def _note(self, raw: bytes, message: object) -> Channel | None:
         """Remember what is asked, and what makes the session; gives the link to send it over."""
         members = _members(message)
         asked = _Asked(raw, [_key(one["id"]) for one in members if _wants_answer(one)], self._link is not None)
@@ -276,7 +276,7 @@ class Shim:
             link.close()
             time.sleep(0.02)
 
-    def _go_on(self, link: Link) -> int | None:
+    def _go_on(self, link: Channel) -> int | None:
         """After the end of a server: find the next one once there is something to ask; gives the exit code where all is done."""
         code = link.close()
         self._link = None
@@ -403,7 +403,7 @@ def _wants_answer(message: dict[str, object]) -> bool:
     return known and not (is_answer and ("result" in message or "error" in message))
 
 
-def _send(link: Link | None, raw: bytes) -> None:
+def _send(link: Channel | None, raw: bytes) -> None:
     try:
         if link is not None:
             link.write(raw)

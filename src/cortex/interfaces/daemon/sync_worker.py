@@ -20,12 +20,12 @@ from cortex.base.runtime.sqlite_file_state import may_lack, state_of
 from cortex.base.settings import Settings, load
 from cortex.base.types import Cancel
 from cortex.engine.library import Library
-from cortex.engine.pool import Engines
+from cortex.engine.pool import EnginePool
 from cortex.engine.store import STORE_NAME, Store
 from cortex.families.team.sync import connection, cycle, state
 from cortex.families.team.sync.backoff import Pace
 from cortex.families.team.sync.client import Remote
-from cortex.families.team.sync.cycle import FAILED, Outcome
+from cortex.families.team.sync.cycle import FAILED, SyncOutcome
 
 LOOK_SECONDS = 0.5  # between two looks whether something is to be done
 CLOSE_SECONDS = 0.5  # for a sync under way when the end comes; one that is cut off costs nothing
@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 class Syncing:
     """Syncs one home until it is closed."""
 
-    def __init__(self, engines: Engines, home: Path, *, skip_first: bool = False) -> None:
+    def __init__(self, engines: EnginePool, home: Path, *, skip_first: bool = False) -> None:
         self._engines = engines
         self._home = home
         self._skip_first = skip_first
@@ -47,7 +47,7 @@ class Syncing:
         self._seen: tuple[int, ...] = ()  # how the store's files were when it was last asked
         self._seen_at = 0.0
         self._waiting = 0
-        self._last: Outcome | None = None
+        self._last: SyncOutcome | None = None
         self._thread = threading.Thread(target=self._go_on, name="sync", daemon=True)
 
     def start(self) -> None:
@@ -125,7 +125,7 @@ class Syncing:
             self._engines.give_back(lent)
         self._note(outcome, settings.team.sync_seconds)
 
-    def _note(self, outcome: Outcome, every: float) -> None:
+    def _note(self, outcome: SyncOutcome, every: float) -> None:
         """Remember how it went, and when the next one is due."""
         changed = self._last is None or (self._last.status, self._last.error) != (outcome.status, outcome.error)
         if changed or outcome.flushed or outcome.refused or outcome.pulled or outcome.erased:
@@ -141,7 +141,7 @@ class Syncing:
     def _failed(self, message: str) -> None:
         """Nothing could be tried at all: no token, no disk, no store."""
         if self._pace is not None:
-            self._note(Outcome(FAILED, waiting=self._waiting, error=message), self._pace.every)
+            self._note(SyncOutcome(FAILED, waiting=self._waiting, error=message), self._pace.every)
 
     def _settings(self) -> Settings:
         return load(None, environment={"CORTEX_HOME": str(self._home)})

@@ -41,7 +41,7 @@ class Shape(StrEnum):
     NESTED = "nested"  # {"transport": {"type": "stdio", ...}}
 
 
-class Format(StrEnum):
+class ConfigFormat(StrEnum):
     """The language of a file. Comments and trailing commas are kept in JSON too, wherever somebody wrote them."""
 
     JSON = "json"
@@ -106,7 +106,7 @@ class Client:
     user: Places
     project: tuple[str, ...] = ()  # relative to the project; empty: the client has no file there
     shape: Shape = Shape.BARE
-    format: Format = Format.JSON
+    format: ConfigFormat = ConfigFormat.JSON
     folders: tuple[str, ...] = ()  # one of them is there where the client is
     commands: tuple[str, ...] = ()
     hooks: Hooks | None = None
@@ -187,7 +187,7 @@ CLIENTS: tuple[Client, ...] = (
         user=settings_of("Code", "User/mcp.json"),
         project=(".vscode/mcp.json",),
         shape=Shape.STDIO,
-        format=Format.JSONC,
+        format=ConfigFormat.JSONC,
         commands=("code",),
         hooks=_COPILOT_HOOKS,
     ),
@@ -197,7 +197,7 @@ CLIENTS: tuple[Client, ...] = (
         key="mcp_servers",
         user=everywhere("${CODEX_HOME:-~/.codex}/config.toml"),
         project=(".codex/config.toml",),
-        format=Format.TOML,
+        format=ConfigFormat.TOML,
         commands=("codex",),
         hooks=Hooks(
             user=everywhere("${CODEX_HOME:-~/.codex}/hooks.json"),
@@ -212,7 +212,7 @@ CLIENTS: tuple[Client, ...] = (
         key="mcpServers",
         user=everywhere("~/.gemini/settings.json"),
         project=(".gemini/settings.json",),
-        format=Format.JSONC,
+        format=ConfigFormat.JSONC,
         commands=("gemini",),
         hooks=Hooks(
             user=everywhere("~/.gemini/settings.json"),
@@ -249,7 +249,7 @@ CLIENTS: tuple[Client, ...] = (
             ("${APPDATA:-~/AppData/Roaming}/Zed/settings.json",),
         ),
         project=(".zed/settings.json",),
-        format=Format.JSONC,
+        format=ConfigFormat.JSONC,
         commands=("zed", "zeditor"),
     ),
     Client(
@@ -262,7 +262,7 @@ CLIENTS: tuple[Client, ...] = (
         ),
         project=("opencode.jsonc", "opencode.json"),
         shape=Shape.LIST,
-        format=Format.JSONC,
+        format=ConfigFormat.JSONC,
         commands=("opencode",),
     ),
     Client(

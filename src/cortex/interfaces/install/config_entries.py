@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from cortex.base.errors import ConfigError
 from cortex.interfaces.install import jsonc_edit, toml_edit
-from cortex.interfaces.install.clients import EVENTS, HOOK_SECONDS, NAME, Client, Format, Hooks, Shape, System
+from cortex.interfaces.install.clients import EVENTS, HOOK_SECONDS, NAME, Client, ConfigFormat, Hooks, Shape, System
 from cortex.interfaces.install.jsonc_edit import Keys
 
 _OUR_PROGRAM = re.compile(r"(?:.*[\\/])?cortex(?:\.exe|\.cmd)?", re.IGNORECASE | re.DOTALL)
@@ -25,7 +25,7 @@ _OUR_HOOK = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Server:
+class ServerEntry:
     """How our server is started."""
 
     command: str
@@ -40,7 +40,7 @@ class Merged:
     made: tuple[Keys, ...] = ()
 
 
-def add_entry(text: str, client: Client, server: Server, *, replace: bool = False) -> Merged:
+def add_entry(text: str, client: Client, server: ServerEntry, *, replace: bool = False) -> Merged:
     """The client's text with our server in it; other settings of an entry that is ours stay.
 
     Raises: Broken; ConfigError (ENTRY_FOREIGN), where another server has our name.
@@ -53,7 +53,7 @@ def add_entry(text: str, client: Client, server: Server, *, replace: bool = Fals
             raise _foreign(client, present)
         text = remove_entry(text, client, replace=True)
         present = None
-    if client.format is Format.TOML:
+    if client.format is ConfigFormat.TOML:
         new = {key: value for key, value in wanted.items() if _reach(present, (key,)) != value}
         return Merged(toml_edit.put_table(text, path, new) if new else text)
     if present is None:
@@ -68,7 +68,9 @@ def remove_entry(text: str, client: Client, *, replace: bool = False) -> str:
     """The client's text without our server; with `replace` without whatever has its name."""
     while (present := read_entry(text, client)) is not None and (replace or is_ours(present)):
         path = (client.key, NAME)
-        shorter = toml_edit.remove_table(text, path) if client.format is Format.TOML else jsonc_edit.remove(text, path)
+        shorter = (
+            toml_edit.remove_table(text, path) if client.format is ConfigFormat.TOML else jsonc_edit.remove(text, path)
+        )
         if shorter == text:  # written in a way that has no lines of its own
             raise _unchangeable(client)
         text = shorter
@@ -77,13 +79,13 @@ def remove_entry(text: str, client: Client, *, replace: bool = False) -> str:
 
 def read_entry(text: str, client: Client) -> object:
     """What is called "cortex" among the client's servers, None for nothing."""
-    if client.format is Format.TOML:
+    if client.format is ConfigFormat.TOML:
         return _reach(toml_edit.parse(text), (client.key, NAME))
     part = jsonc_edit.find(jsonc_edit.read(text), (client.key, NAME))
     return None if part is None else jsonc_edit.value_of(text, part)
 
 
-def write_entry(client: Client, server: Server) -> dict[str, object]:
+def write_entry(client: Client, server: ServerEntry) -> dict[str, object]:
     """Our server as the client writes one down."""
     started: dict[str, object] = {"command": server.command, "args": list(server.arguments)}
     match client.shape:
@@ -99,7 +101,7 @@ def write_entry(client: Client, server: Server) -> dict[str, object]:
             return {"transport": {"type": "stdio", **started}}
 
 
-def read_server(entry: object) -> Server | None:
+def read_server(entry: object) -> ServerEntry | None:
     """How an entry starts its server, in whichever shape it is written; None for one that starts nothing."""
     if not isinstance(entry, Mapping):
         return None
@@ -111,7 +113,7 @@ def read_server(entry: object) -> Server | None:
         command, arguments = (command[0] if command else ""), command[1:]
     if not isinstance(command, str) or not isinstance(arguments, list):
         return None
-    return Server(command, tuple(one for one in arguments if isinstance(one, str)))
+    return ServerEntry(command, tuple(one for one in arguments if isinstance(one, str)))
 
 
 def read_variables(entry: object) -> Mapping[str, object]:
@@ -130,7 +132,7 @@ def is_ours(entry: object) -> bool:
     return any(_OUR_PACKAGE.fullmatch(one) for one in server.arguments) and "mcp" in server.arguments
 
 
-def change_entry(text: str, client: Client, server: Server, without: str = "") -> Merged:
+def change_entry(text: str, client: Client, server: ServerEntry, without: str = "") -> Merged:
     """The client's text with another program and arguments in our entry, and without one of its variables; all else of it stays.
 
     Raises: Broken; ConfigError, where the entry isn't there, isn't ours, or is written in a way that can't be changed by itself.
@@ -143,7 +145,7 @@ def change_entry(text: str, client: Client, server: Server, without: str = "") -
     if isinstance(_reach(present, (*inner, "command")), list):
         wanted = {"command": [server.command, *server.arguments]}
     new = {key: value for key, value in wanted.items() if _reach(present, (*inner, key)) != value}
-    path, in_toml = (client.key, NAME, *inner), client.format is Format.TOML
+    path, in_toml = (client.key, NAME, *inner), client.format is ConfigFormat.TOML
     if in_toml and new:
         text = toml_edit.put_table(text, path, new)
     for key, value in new.items() if not in_toml else ():

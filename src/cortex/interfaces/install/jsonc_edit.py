@@ -36,20 +36,20 @@ class Broken(ValueError):
 
 
 @dataclass(slots=True)
-class Part:
+class JsoncPart:
     """A value in a text: where it is, and what is in it."""
 
     start: int
     end: int = 0
     opening: str = ""  # "{" or "["; "" for a scalar
-    parts: list[Part] = field(default_factory=list)  # members of an object or elements of an array
+    parts: list[JsoncPart] = field(default_factory=list)  # members of an object or elements of an array
     key: str = ""  # of a member
     key_start: int = 0  # of a member; of an element its own start
     comma: int = -1  # where the comma behind it is
 
 
 @lru_cache(maxsize=2)  # the same text is asked about several times, and Claude Code's may have many megabytes
-def read(text: str) -> Part | None:
+def read(text: str) -> JsoncPart | None:
     """The outermost value of a text; None where there is none but space and comments.
 
     Raises: Broken.
@@ -67,7 +67,7 @@ def read(text: str) -> Part | None:
     return top
 
 
-def value_of(text: str, part: Part) -> object:
+def value_of(text: str, part: JsoncPart) -> object:
     """A part as Python has it."""
     match part.opening:
         case "{":
@@ -78,7 +78,7 @@ def value_of(text: str, part: Part) -> object:
             return json.loads(text[part.start : part.end])
 
 
-def find(top: Part | None, path: Keys) -> Part | None:
+def find(top: JsoncPart | None, path: Keys) -> JsoncPart | None:
     """The value under a path of keys."""
     part = top
     for key in path:
@@ -139,9 +139,9 @@ def _skip(text: str, position: int) -> int:
     return found.end()
 
 
-def _value(text: str, position: int, key: str, key_start: int) -> tuple[Part, int]:
+def _value(text: str, position: int, key: str, key_start: int) -> tuple[JsoncPart, int]:
     """A whole scalar, or an object or array of which only the opening is read."""
-    part = Part(position, key=key, key_start=key_start)
+    part = JsoncPart(position, key=key, key_start=key_start)
     character = text[position : position + 1]
     if character and character in "{[":
         part.opening = character
@@ -154,7 +154,7 @@ def _value(text: str, position: int, key: str, key_start: int) -> tuple[Part, in
     return part, part.end
 
 
-def _step(text: str, position: int, open_parts: list[Part]) -> int:
+def _step(text: str, position: int, open_parts: list[JsoncPart]) -> int:
     """Read one more part of the innermost open object or array, or its end; a loop instead of recursion, since files nest."""
     around = open_parts[-1]
     position = _skip(text, position)
@@ -203,13 +203,13 @@ def _append_document(text: str, value: object) -> str:
     return text.rstrip(" \t\r\n") + _line_end(text) + body + _line_end(text)
 
 
-def _replace(text: str, part: Part, value: object) -> str:
+def _replace(text: str, part: JsoncPart, value: object) -> str:
     unit, indent = _unit(text), _indent_at(text, part.key_start)
     flat = "\n" not in text[part.start : part.end] and part.opening != ""
     return text[: part.start] + _render(value, unit, indent, _line_end(text), flat=flat) + text[part.end :]
 
 
-def _insert(text: str, around: Part, key: str | None, value: object) -> str:
+def _insert(text: str, around: JsoncPart, key: str | None, value: object) -> str:
     """Put a new last member or element into an object or array, in the layout of its sisters."""
     inner = text[around.start + 1 : around.end - 1]
     end, unit = _line_end(text), _unit(text)
@@ -239,7 +239,7 @@ def _insert(text: str, around: Part, key: str | None, value: object) -> str:
     )
 
 
-def _cut(text: str, around: Part, index: int) -> str:
+def _cut(text: str, around: JsoncPart, index: int) -> str:
     part = around.parts[index]
     start, end = part.key_start, part.end
     if part.comma >= 0:

@@ -15,19 +15,19 @@ from pathlib import Path
 
 from cortex.base.errors import ConfigError, FileError, InputError
 from cortex.interfaces.install import config_entries, safe_files, undo_log
-from cortex.interfaces.install.clients import NAME, Client, Format, Machine, entry_file, hooks_file
-from cortex.interfaces.install.config_entries import Merged, Server
+from cortex.interfaces.install.clients import NAME, Client, ConfigFormat, Machine, entry_file, hooks_file
+from cortex.interfaces.install.config_entries import Merged, ServerEntry
 from cortex.interfaces.install.jsonc_edit import Broken, Keys
-from cortex.interfaces.install.undo_log import Record
+from cortex.interfaces.install.undo_log import InstallRecord
 
 WORKSPACE = "--workspace"  # before a folder to serve
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class InstallOptions:
     """What to install."""
 
-    server: Server
+    server: ServerEntry
     hooks: bool = False
     replace: bool = False  # an entry of our name that isn't ours
     profile: str = ""  # for hooks; the server has it among its arguments
@@ -69,7 +69,7 @@ class Edit:
         return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
 
 
-def plan_install(clients: Sequence[Client], machine: Machine, root: Path | None, wish: Wish) -> list[Edit]:
+def plan_install(clients: Sequence[Client], machine: Machine, root: Path | None, wish: InstallOptions) -> list[Edit]:
     """The changes that connect these clients: the person's files, or with `root` those of a project.
 
     Raises: InputError, where a client has no file in a project; ConfigError (CLIENT_FILE_INVALID, ENTRY_FOREIGN); FileError.
@@ -152,7 +152,7 @@ def install(edit: Edit, home: Path) -> Path | None:
         folders = safe_files.missing_folders(edit.file) or (known.folders if known else ())
         made = (*(known.made if known else ()), *edit.made)
         existed = edit.before is not None
-    record = Record(
+    record = InstallRecord(
         edit.file, edit.root, names, existed, undo_log.digest(edit.after), folders, tuple(dict.fromkeys(made))
     )
     backup = undo_log.write_record(home, record, before)
@@ -236,14 +236,14 @@ def _plan_removal(file: Path, leaving: tuple[Client, ...], root: Path | None, ho
     return replace(edit, after=None if gone else rest)
 
 
-def _without_ours(edit: Edit, known: Record | None) -> bytes:
+def _without_ours(edit: Edit, known: InstallRecord | None) -> bytes:
     """What a file holds besides ours."""
     content = edit.before or b""
     text = whole = safe_files.read_text(edit.file, content)
     try:
         in_toml = edit.file.suffix == ".toml"
         for client in edit.clients:
-            if in_toml == (client.format is Format.TOML):  # hooks are JSON in every client
+            if in_toml == (client.format is ConfigFormat.TOML):  # hooks are JSON in every client
                 text = config_entries.remove_entry(text, client)
             if client.hooks is not None and not in_toml:
                 text = config_entries.remove_hooks(text, client.hooks)

@@ -19,10 +19,10 @@ from cortex.engine.sources.gitignore import Patterns
 from cortex.interfaces.install import safe_files as files
 from cortex.interfaces.install import undo_log
 from cortex.interfaces.install.clients import Client, Machine, entry_file, find_client, this_system
-from cortex.interfaces.install.config_entries import Server, is_ours, read_entry, read_server
+from cortex.interfaces.install.config_entries import ServerEntry, is_ours, read_entry, read_server
 from cortex.interfaces.install.jsonc_edit import Broken
-from cortex.interfaces.install.plans import Edit, Wish, install, plan_install
-from cortex.interfaces.install.undo_log import Record
+from cortex.interfaces.install.plans import Edit, InstallOptions, install, plan_install
+from cortex.interfaces.install.undo_log import InstallRecord
 
 IGNORED = (f"{STORE_FOLDER}/*", f"!{STORE_FOLDER}/config.yml", f"!{STORE_FOLDER}/config.json")
 NAME_ON_PATH = "cortex"  # of the command, the same on every machine
@@ -30,7 +30,7 @@ PROFILE = "--profile"
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class ProjectWrite:
     """The names of the files that changed, and what a person should know about them."""
 
     files: tuple[str, ...]
@@ -39,7 +39,7 @@ class Written:
 
 def write_project_files(
     root: Path, *, mcp: bool, gitignore: bool, home: Path, program: str = "", profile: str = ""
-) -> Written:
+) -> ProjectWrite:
     """Write or merge `.mcp.json` and `.gitignore` of the project at `root`.
 
     `program` is the full path of the command, for an entry of a machine that has it on no PATH. Raises: ConfigError
@@ -51,7 +51,7 @@ def write_project_files(
         client = find_client("claude-code")
         machine = Machine(root, this_system())  # the files of a person aren't asked for
         server = _server(root, client, machine, program, profile, notes)
-        (edit,) = plan_install([client], machine, root, Wish(server))
+        (edit,) = plan_install([client], machine, root, InstallOptions(server))
         if edit.action != "unchanged":
             install(edit, home)
             written.append(edit.file.name)
@@ -59,10 +59,10 @@ def write_project_files(
         notes.append(f"{root} is not a git repository: .gitignore was not written")
     elif gitignore and _write_ignore_lines(root, home):
         written.append(".gitignore")
-    return Written(tuple(written), tuple(notes))
+    return ProjectWrite(tuple(written), tuple(notes))
 
 
-def _server(root: Path, client: Client, machine: Machine, program: str, profile: str, notes: list[str]) -> Server:
+def _server(root: Path, client: Client, machine: Machine, program: str, profile: str, notes: list[str]) -> ServerEntry:
     """The server of the project's entry: one that is there keeps its command and arguments, and gets the profile."""
     file = entry_file(client, machine, root)
     assert file is not None
@@ -71,7 +71,7 @@ def _server(root: Path, client: Client, machine: Machine, program: str, profile:
         server = present
     else:
         command, note = project_command(root, [file], program)
-        server = Server(command, ("mcp",))
+        server = ServerEntry(command, ("mcp",))
         notes += [note] if note else []
     return replace(server, arguments=_with_profile(server.arguments, profile)) if profile else server
 
@@ -94,7 +94,7 @@ def project_command(root: Path, targets: Sequence[Path], program: str) -> tuple[
     )
 
 
-def _present(file: Path, root: Path, client: Client) -> Server | None:
+def _present(file: Path, root: Path, client: Client) -> ServerEntry | None:
     """How the entry that is there starts Cortex; None where there is none of ours, or the file can't be read."""
     try:
         entry = read_entry(files.read_text(file, files.read(file, root) or b""), client)
@@ -128,7 +128,7 @@ def plan_ignore_removals(home: Path, failed: list[str], root: Path | None = None
     return [edit for edit in edits if edit.action != "unchanged"]
 
 
-def plan_ignore_removal(record: Record, home: Path) -> Edit:
+def plan_ignore_removal(record: InstallRecord, home: Path) -> Edit:
     """The change that takes our lines out of a .gitignore again. Raises: FileError."""
     content = files.read(record.file, record.root)
     edit = Edit((), record.file, record.root, content, content, partial(plan_ignore_removal, record, home))
@@ -163,7 +163,7 @@ def _write_ignore_lines(root: Path, home: Path) -> bool:
     end = b"\r\n" if b"\r\n" in present else b"\n"
     gap = b"" if not present or present.endswith(b"\n") else end
     after = present + gap + end.join(line.encode() for line in IGNORED) + end
-    record = Record(file, root, (), content is not None, undo_log.digest(after), (), ())
+    record = InstallRecord(file, root, (), content is not None, undo_log.digest(after), (), ())
     undo_log.write_record(home, record, content)
     files.write(file, after, root)
     return True

@@ -22,7 +22,7 @@ _PLACE = re.compile(r"\(at line (\d+), column (\d+)\)")
 
 
 @dataclass(frozen=True, slots=True)
-class Statement:
+class TomlStatement:
     """A table's heading or an assignment, with the lines that it takes."""
 
     start: int
@@ -87,9 +87,9 @@ def remove_table(text: str, path: Keys) -> str:
     return text
 
 
-def _change_table(text: str, heading: Statement, values: Mapping[str, object], end: str) -> str:
+def _change_table(text: str, heading: TomlStatement, values: Mapping[str, object], end: str) -> str:
     """Set values in a table that is there."""
-    assignments: dict[str, Statement] = {}
+    assignments: dict[str, TomlStatement] = {}
     inside = False
     for one in _statements(text):
         if one.heading:
@@ -126,7 +126,7 @@ def _with(content: object, path: Keys, values: Mapping[str, object]) -> dict[str
     return base | {path[0]: _with(base.get(path[0]), path[1:], values)}
 
 
-def _statements(text: str) -> Iterator[Statement]:
+def _statements(text: str) -> Iterator[TomlStatement]:
     """Every heading and assignment of a text that is known to be TOML."""
     position = 1 if text.startswith("\ufeff") else 0
     while position < len(text):
@@ -140,14 +140,14 @@ def _statements(text: str) -> Iterator[Statement]:
             brackets = 2 if text.startswith("[[", start) else 1
             keys, _ = _keys(text, start + brackets)
             # An array of tables is nobody's table: "[[a]]" never equals the path of "[a]".
-            yield Statement(position, line_end, True, (*keys, "[]") if brackets == 2 else keys)
+            yield TomlStatement(position, line_end, True, (*keys, "[]") if brackets == 2 else keys)
             position = line_end
             continue
         keys, equals = _keys(text, start)
         value = equals + 1 + len(text[equals + 1 :]) - len(text[equals + 1 :].lstrip(" \t"))
         stop = text.find("\n", _end_of_value(text, value))
         stop = len(text) if stop < 0 else stop + 1
-        yield Statement(position, stop, False, keys, value)
+        yield TomlStatement(position, stop, False, keys, value)
         position = stop
 
 

@@ -21,7 +21,7 @@ FOLDER = "installed"
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class InstallRecord:
     """A file of another program that has something of ours in it."""
 
     file: Path
@@ -38,12 +38,12 @@ def digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def read_record(home: Path, file: Path) -> Record | None:
+def read_record(home: Path, file: Path) -> InstallRecord | None:
     """The record of a file, None where there is none that can be read."""
     return _read(_place(home, file))
 
 
-def read_records(home: Path) -> Iterator[Record]:
+def read_records(home: Path) -> Iterator[InstallRecord]:
     """All records, in a fixed order."""
     for place in sorted((home / FOLDER).glob("*.json")):
         record = _read(place)
@@ -56,7 +56,7 @@ def read_backup(home: Path, file: Path) -> bytes | None:
     return safe_files.read(_place(home, file).with_suffix(".backup"))
 
 
-def write_record(home: Path, record: Record, before: bytes | None) -> Path | None:
+def write_record(home: Path, record: InstallRecord, before: bytes | None) -> Path | None:
     """Remember a file before it is changed; gives the place of the copy."""
     place = _place(home, record.file)
     backup = place.with_suffix(".backup")
@@ -83,13 +83,13 @@ def _place(home: Path, file: Path) -> Path:
     return home / FOLDER / f"{hash_bytes(os.fsencode(os.path.abspath(file))).hex()}.json"
 
 
-def _read(place: Path) -> Record | None:
+def _read(place: Path) -> InstallRecord | None:
     content = safe_files.read(place)
     if content is None:
         return None
     try:
         body = json.loads(content)
-        return Record(
+        return InstallRecord(
             file=Path(body["file"]),
             root=Path(body["root"]) if body["root"] else None,
             clients=tuple(body["clients"]),

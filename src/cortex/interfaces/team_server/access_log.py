@@ -21,7 +21,7 @@ log = logging.getLogger(LOGGER)
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
+class ServedRequest:
     """How a request went."""
 
     request_id: str
@@ -32,7 +32,7 @@ class Served:
     ms: float
 
 
-def note(served: Served) -> None:
+def note(served: ServedRequest) -> None:
     """Write a line about a request."""
     level = logging.ERROR if served.status >= 500 else logging.INFO
     text = f"{served.method} {served.route} {served.status} {served.ms:.1f}ms {served.principal or '-'} {served.request_id}"
@@ -49,7 +49,7 @@ class JsonLines(logging.Formatter):
             "level": record.levelname.lower(),
         }
         served = getattr(record, FIELDS, None)
-        if isinstance(served, Served):
+        if isinstance(served, ServedRequest):
             told |= asdict(served)
         else:
             told |= {"logger": record.name, "message": record.getMessage()}

@@ -23,16 +23,16 @@ from cortex.engine.store.records.ledger import Ledger
 from cortex.engine.store.records.principals import Principal, is_token
 from cortex.families.team.ids import new_ulid
 from cortex.interfaces.team_server import access_policy
-from cortex.interfaces.team_server.access_log import Served, note
+from cortex.interfaces.team_server.access_log import ServedRequest, note
 from cortex.interfaces.team_server.metrics import CONTENT_TYPE, Metrics
 from cortex.interfaces.team_server.openapi import describe
-from cortex.interfaces.team_server.rate_limits import Limits
-from cortex.interfaces.team_server.read_replica import Hall
+from cortex.interfaces.team_server.rate_limits import RateLimits
+from cortex.interfaces.team_server.read_replica import ReadReplica
 from cortex.interfaces.team_server.responses import (
     API,
     DOCUMENT,
     REQUEST_ID,
-    Told,
+    RouteResult,
     answer,
     as_bytes,
     failure,
@@ -40,9 +40,9 @@ from cortex.interfaces.team_server.responses import (
     refusal,
 )
 from cortex.interfaces.team_server.router import (
-    Asked,
-    Core,
     Route,
+    RouteContext,
+    ServerParts,
     Table,
     payload_of,
     permit,
@@ -53,8 +53,8 @@ from cortex.interfaces.team_server.router import (
 from cortex.interfaces.team_server.routes import principals as routes_people
 from cortex.interfaces.team_server.routes import records, sync, workflow
 from cortex.interfaces.transports.http.application import Application, Gone, Incoming, Outgoing
-from cortex.interfaces.transports.http.gateway import Refused
-from cortex.interfaces.transports.thread_pool import THREADS, Share, Threads
+from cortex.interfaces.transports.http.gateway import HttpError
+from cortex.interfaces.transports.thread_pool import THREADS, BoundedShare, ThreadPool
 from cortex.toolkit.tool import Call, unforeseen
 
 ROUTES: tuple[Route, ...] = (
@@ -85,11 +85,11 @@ class _Workers:
     """
 
     loop: asyncio.AbstractEventLoop
-    all: Threads
-    reading: Threads
-    writing: Threads
-    strange: Threads
-    watching: Threads
+    all: ThreadPool
+    reading: ThreadPool
+    writing: ThreadPool
+    strange: ThreadPool
+    watching: ThreadPool
 
 
 @dataclass(slots=True)
@@ -104,12 +104,12 @@ class _Noted:
 class App(Application):
     """A Core."""
 
-    def __init__(self, core: Core, *, local: bool = True, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, core: ServerParts, *, local: bool = True, clock: Callable[[], float] = time.monotonic) -> None:
         """`local` refuses requests that were sent to another name than this machine's: there is no other."""
         self._core = core
         self._local = local
         self._table = Table(ROUTES)
-        self._limits = Limits(core.settings.core.rates, clock)
+        self._limits = RateLimits(core.settings.core.rates, clock)
         with suppress(CortexError):  # it is asked again
             self._limits.know(core.ledger.principals.good())
         self._metrics = Metrics()
@@ -131,14 +131,14 @@ class App(Application):
         seconds, method = time.perf_counter() - started, incoming.method
         self._metrics.count(method, noted.route, told.status, seconds)
         ms = round(1000 * seconds, 2)
-        note(Served(noted.request_id, noted.principal, method[:MAX_METHOD], noted.route, told.status, ms))
+        note(ServedRequest(noted.request_id, noted.principal, method[:MAX_METHOD], noted.route, told.status, ms))
         return told
 
     async def _answer(self, incoming: Incoming, noted: _Noted) -> Outgoing:
         """An answer to whatever was asked."""
         try:
             return await self._find(incoming, noted)
-        except Refused as refused:
+        except HttpError as refused:
             return refusal(refused, noted.request_id)
         except CortexError as error:
             return failure(error, noted.request_id, _challenge(error))
@@ -168,7 +168,7 @@ class App(Application):
             return Outgoing(200, text.encode(), {REQUEST_ID: noted.request_id}, CONTENT_TYPE)
         methods, variables = self._table.find(path.removeprefix(API)) if path.startswith(f"{API}/") else ({}, {})
         if not methods:
-            raise Refused(404, f"there is no such path; {DOCUMENT} names those that there are")
+            raise HttpError(404, f"there is no such path; {DOCUMENT} names those that there are")
         noted.route = API + next(iter(methods.values())).path
         if incoming.method == "OPTIONS":
             return Outgoing(204, headers={"Allow": _allowed(methods), REQUEST_ID: noted.request_id})
@@ -201,7 +201,7 @@ class App(Application):
         body: Any,
         key: str,
         call: Call,
-    ) -> tuple[Told, bool]:
+    ) -> tuple[RouteResult, bool]:
         """Do what a route does, as far as whoever asks may; in a thread.
 
         What they may see can become less between the two moments in which that and the records are looked up: then it is done again.
@@ -213,7 +213,9 @@ class App(Application):
             (hall.refresh if route.searches else hall.keep_up)()
             viewer = access_policy.viewer_of(principal, hall.subcortexes())
             with self._at_work(), hall.as_(viewer) as visit:
-                asked = Asked(self._core, principal, viewer, visit, variables, query, body, key, asked_for, call.cancel)
+                asked = RouteContext(
+                    self._core, principal, viewer, visit, variables, query, body, key, asked_for, call.cancel
+                )
                 told = route.run(asked), visit.replayed
             found = None if route.writes else hall.present.look(principal.name)
             if found is None or found[1] == viewer:
@@ -225,9 +227,9 @@ class App(Application):
         """The threads of this event loop."""
         loop = asyncio.get_running_loop()
         if self._crew is None or self._crew.loop is not loop:
-            threads = Threads()
-            reading, writing, strange = (Share(threads, most) for most in (READERS, WRITERS, STRANGERS))
-            self._crew = _Workers(loop, threads, reading, writing, strange, Threads(1))
+            threads = ThreadPool()
+            reading, writing, strange = (BoundedShare(threads, most) for most in (READERS, WRITERS, STRANGERS))
+            self._crew = _Workers(loop, threads, reading, writing, strange, ThreadPool(1))
         return self._crew
 
     @property
@@ -245,7 +247,7 @@ class App(Application):
             with self._turn:
                 self._working -= 1
 
-    async def _run(self, work: Callable[[], Any], call: Call, threads: Threads) -> Any:
+    async def _run(self, work: Callable[[], Any], call: Call, threads: ThreadPool) -> Any:
         """What blocking work gives. Raises: LimitError, where it takes too long."""
         try:
             async with asyncio.timeout(REQUEST_SECONDS):
@@ -323,7 +325,7 @@ class App(Application):
 
 
 def make_app(
-    hall: Hall,
+    hall: ReadReplica,
     ledger: Ledger,
     settings: Settings,
     *,
@@ -331,7 +333,7 @@ def make_app(
     clock: Callable[[], float] = time.monotonic,
 ) -> App:
     """A Core as an ASGI application."""
-    return App(Core(hall, ledger, settings), local=local, clock=clock)
+    return App(ServerParts(hall, ledger, settings), local=local, clock=clock)
 
 
 async def _body_of(incoming: Incoming, route: Route) -> bytes:
@@ -342,7 +344,7 @@ async def _body_of(incoming: Incoming, route: Route) -> bytes:
 
 def _need_method(incoming: Incoming, methods: Mapping[str, Route] | set[str]) -> None:
     if incoming.method not in methods:
-        raise Refused(405, f"this path wants {_allowed(methods)}", {"Allow": _allowed(methods)})
+        raise HttpError(405, f"this path wants {_allowed(methods)}", {"Allow": _allowed(methods)})
 
 
 def _allowed(methods: Mapping[str, Route] | set[str]) -> str:

@@ -13,21 +13,21 @@ from typing import Any
 
 from cortex.base.actors import AGENT
 from cortex.base.errors import InputError
-from cortex.base.record_model import SENSITIVE, Draft, Link, Notification, Observation, Record, Wanted
+from cortex.base.record_model import SENSITIVE, Draft, Link, Notification, Observation, Record, RecordFilter
 from cortex.base.visibility import REVIEWER, STEPS, Viewer, sees
-from cortex.engine.store import Kept
+from cortex.engine.store import VersionedRecord
 from cortex.engine.store.records.ledger import Ledger
 from cortex.families.team.notifications import OPEN
 from cortex.families.team.wire import codec
 from cortex.interfaces.team_server import access_policy
-from cortex.interfaces.team_server.responses import Told
-from cortex.interfaces.team_server.router import Asked
+from cortex.interfaces.team_server.responses import RouteResult
+from cortex.interfaces.team_server.router import RouteContext
 
 MOST_LOOKED_AT = 10_000  # changes for one answer, where few of them may be seen
 _CURSOR = re.compile(r"([0-9a-f]{1,64}):([0-9]{1,18})(?::([0-9a-f.]{0,40})(?::(\d{1,18}))?)?")
 
 
-def read_deltas(asked: Asked) -> Told:
+def read_deltas(asked: RouteContext) -> RouteResult:
     """What was changed since a cursor, as far as it may be seen, and which ids may not any more."""
     query, view = asked.query, access_policy.stamp_of(asked.viewer)
     epoch, last, witness = asked.core.ledger.mark()
@@ -35,7 +35,9 @@ def read_deltas(asked: Asked) -> Told:
     since, begun = _since(asked.core.ledger, query.since, (epoch, last, witness))
     if query.since and query.view and query.view != view:
         raise _resync("view", "what may be seen is something else now")
-    told: dict[str, Kept | None] = {}  # by ids, in the order of changes; None for what may not be seen any more
+    told: dict[
+        str, VersionedRecord | None
+    ] = {}  # by ids, in the order of changes; None for what may not be seen any more
     past = _Past(asked)
     count = looked_at = 0
     more = True
@@ -52,7 +54,7 @@ def read_deltas(asked: Asked) -> Told:
                 told[one.record.id] = None
         told |= visible
         count = sum(one is not None for one in told.values())
-    return Told(
+    return RouteResult(
         {
             "updates": [codec.record_to(one) for one in told.values() if one is not None],
             "invalidations": [number for number, one in told.items() if one is None],
@@ -89,7 +91,7 @@ def _resync(reason: str, why: str) -> InputError:
 class _Past:
     """What whoever asks may have seen, that they don't see now."""
 
-    def __init__(self, asked: Asked) -> None:
+    def __init__(self, asked: RouteContext) -> None:
         self._asked = asked
         self._known: dict[str, bool] = {}
 
@@ -133,10 +135,10 @@ def _above(body: Any) -> tuple[str, ...]:
     return ()
 
 
-def _waiting(asked: Asked) -> int:
+def _waiting(asked: RouteContext) -> int:
     """How many notifications are open for whoever asks, and for their agent."""
     names = (asked.principal.name, f"{asked.principal.name}/{AGENT}")
     lookup = asked.hall.store.recorded
     return sum(
-        lookup.count(Wanted(kinds=("notification",), states=OPEN, refs=(("recipient", name),))) for name in names
+        lookup.count(RecordFilter(kinds=("notification",), states=OPEN, refs=(("recipient", name),))) for name in names
     )

@@ -7,7 +7,7 @@ follow. So what became private meanwhile is. Road not taken: the hall follows in
 from __future__ import annotations
 
 from cortex.base.errors import NetworkError, StoreError
-from cortex.base.record_model import Record, Subcortex, Wanted
+from cortex.base.record_model import Record, RecordFilter, Subcortex
 from cortex.base.visibility import Viewer
 from cortex.engine.store.records.ledger import Ledger
 from cortex.engine.store.records.principals import Principal
@@ -18,7 +18,7 @@ from cortex.interfaces.team_server.principals import ACTIVE
 State = tuple[str, tuple[int, int]]  # of all subcortexes: the epoch, how many there are, and the last change of one
 
 
-class Present:
+class LiveAccess:
     """Everybody, as the ledger knows them now."""
 
     def __init__(self, ledger: Ledger) -> None:
@@ -44,5 +44,5 @@ class Present:
         lookup = self._ledger.recorded
         known, now = self._known, (self._ledger.epoch(), lookup.last_of("subcortex"))
         if known is None or known[0] != now:
-            known = self._known = (now, tuple(pages(lookup, Wanted(kinds=("subcortex",)))))
+            known = self._known = (now, tuple(pages(lookup, RecordFilter(kinds=("subcortex",)))))
         return known[1]

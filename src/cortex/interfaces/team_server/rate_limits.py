@@ -18,7 +18,7 @@ from cortex.interfaces.transports.http.gateway import Rates
 GOOD_SECONDS = 5.0  # after which it is asked again which tokens count, where one comes that isn't known
 
 
-class Limits:
+class RateLimits:
     """Counts requests."""
 
     def __init__(self, rates: Sequence[int], clock: Callable[[], float] = time.monotonic) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 from cortex.base.actors import PERSON
 from cortex.base.errors import CortexError, StoreError
 from cortex.base.paths import ensure_store_dir
-from cortex.base.record_model import Record, Subcortex, Wanted
+from cortex.base.record_model import Record, RecordFilter, Subcortex
 from cortex.base.settings import Settings
 from cortex.base.visibility import EVERYWHERE, Viewer
 from cortex.engine.embedders.circuit_breaker import Embedders
@@ -28,11 +28,11 @@ from cortex.engine.store import Store, set_aside
 from cortex.engine.store.records.ledger import SQLITE, Ledger
 from cortex.families.team.index_text import wording
 from cortex.families.team.references import by_slug
-from cortex.families.team.search import Asked, find
+from cortex.families.team.search import RecordQuery, find
 from cortex.families.team.writes.drafts import pages
 from cortex.interfaces.team_server.access_policy import PRIVATE
-from cortex.interfaces.team_server.live_access import Present
-from cortex.interfaces.team_server.write_gateway import Desk, Visit
+from cortex.interfaces.team_server.live_access import LiveAccess
+from cortex.interfaces.team_server.write_gateway import RequestScope, WriteGateway
 
 PAGE = 500  # records that are taken over in one transaction
 EPOCH, CURSOR, WITNESS = "core.epoch", "core.cursor", "core.witness"
@@ -41,19 +41,19 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class ReplicaMark:
     """How far something is: which history, and up to which change."""
 
     epoch: str = ""
     change: int = 0
     witness: str = ""  # that the history was this one
 
-    def covers(self, other: Mark) -> bool:
+    def covers(self, other: ReplicaMark) -> bool:
         """Whether whoever is here has been there; who is at the same change in another history hasn't."""
         return self == other or (self.epoch == other.epoch and self.change > other.change)
 
 
-class Back(Library):
+class ReplicaIndexer(Library):
     """What the ledger has, whole, as it is found."""
 
     def _open_store(self, directory: Path | None, root: str) -> Store:
@@ -67,7 +67,7 @@ class Back(Library):
         return self._embedders
 
 
-class Hall(Library):
+class ReadReplica(Library):
     """What visitors read."""
 
     has_files = False
@@ -79,16 +79,16 @@ class Hall(Library):
         own = settings.model_copy(update={"home": directory, "team": _nobody(settings)})
         ensure_store_dir(directory)
         self.ledger = ledger
-        self.present = Present(ledger)
-        self._desk = Desk(ledger, self.present, self.take_over)
+        self.present = LiveAccess(ledger)
+        self._desk = WriteGateway(ledger, self.present, self.take_over)
         self._turn = threading.RLock()  # one follows at a time
-        self._done = Mark()  # that is followed, and found
-        self._taken = Mark()  # that is taken over of a directory; of a database the replica knows it
+        self._done = ReplicaMark()  # that is followed, and found
+        self._taken = ReplicaMark()  # that is taken over of a directory; of a database the replica knows it
         self._emptied = 0  # how often another history began
         self._scopes: tuple[tuple[tuple[int, int], int], tuple[Record[Subcortex], ...]] | None = None
         self._once_open: tuple[tuple[tuple[str, int], ...], frozenset[str]] = ((), frozenset())
         try:
-            self.back = Back(own, embedders=embedders)
+            self.back = ReplicaIndexer(own, embedders=embedders)
         except StoreError as error:
             # A replica has nothing that its database hasn't.
             if ledger.kind == SQLITE or error.code not in DISCARDED:
@@ -96,7 +96,7 @@ class Hall(Library):
             log.warning(
                 "%s; it is filled anew, and the old one kept as %s", error.message, set_aside(directory, replica=True)
             )
-            self.back = Back(own, embedders=embedders)
+            self.back = ReplicaIndexer(own, embedders=embedders)
         try:
             if not self.back.holds():
                 raise StoreError(
@@ -125,7 +125,7 @@ class Hall(Library):
     # -- who is there --------------------------------------------------------------------------------------------------
 
     @contextmanager
-    def as_(self, viewer: Viewer) -> Iterator[Visit]:
+    def as_(self, viewer: Viewer) -> Iterator[RequestScope]:
         """Have this thread see what a viewer may see, and write as far as they may, inside the block."""
         with self.store.viewed_by(viewer), self._desk.visited_by(viewer) as visit:
             yield visit
@@ -135,7 +135,7 @@ class Hall(Library):
         lookup = self.back.store.recorded
         known, now = self._scopes, (lookup.last_of("subcortex"), self._emptied)
         if known is None or known[0] != now:
-            known = self._scopes = (now, tuple(pages(lookup, Wanted(kinds=("subcortex",)))))
+            known = self._scopes = (now, tuple(pages(lookup, RecordFilter(kinds=("subcortex",)))))
         return known[1]
 
     def whole(self, ref: str) -> Record[Any] | None:
@@ -176,7 +176,7 @@ class Hall(Library):
         whoever = Viewer("", 0, sensitive=True, reads=frozenset({EVERYWHERE}))
         try:
             with self.store.viewed_by(whoever):
-                find(self, Asked("anything"))
+                find(self, RecordQuery("anything"))
         except CortexError as error:  # whoever asks is told
             log.warning("nothing can be searched yet: %s", error.message)
 
@@ -230,22 +230,22 @@ class Hall(Library):
         now, done = self._mark(), self._done
         return 0 if done.covers(now) else now.change - (done.change if now.epoch == done.epoch else 0)
 
-    def _mark(self) -> Mark:
-        return Mark(*self.ledger.mark())
+    def _mark(self) -> ReplicaMark:
+        return ReplicaMark(*self.ledger.mark())
 
-    def _last(self) -> Mark | None:
+    def _last(self) -> ReplicaMark | None:
         """How far the ledger is, None where it doesn't say."""
         try:
             return self._mark()
         except CortexError:
             return None
 
-    def _take_over(self) -> Mark:
+    def _take_over(self) -> ReplicaMark:
         """Copy what is new in a database into the replica, each page with its place; a directory is its own replica."""
         mark, store = self._mark(), self.back.store
         known = self._taken
         if self.ledger.kind != SQLITE:
-            known = Mark(store.truth.get(EPOCH), int(store.truth.get(CURSOR, "0")), store.truth.get(WITNESS))
+            known = ReplicaMark(store.truth.get(EPOCH), int(store.truth.get(CURSOR, "0")), store.truth.get(WITNESS))
         if self._was_put_back(known, mark):
             log.warning(
                 "the database was put back by other means than `cortex core restore`: everything is compared anew"
@@ -257,7 +257,7 @@ class Hall(Library):
             return mark
         if known.epoch != mark.epoch:
             self._empty(store)
-            known = Mark(mark.epoch)
+            known = ReplicaMark(mark.epoch)
             store.truth.set({EPOCH: known.epoch, CURSOR: "0", WITNESS: ""})
         cursor = known.change
         while cursor < mark.change:
@@ -267,9 +267,9 @@ class Hall(Library):
             store.records.apply(page, (), wording=wording(self.settings), meta=facts)
         if known.change == mark.change and known.witness != mark.witness:  # of what is no record: who may come in
             store.truth.set({WITNESS: mark.witness})
-        return Mark(mark.epoch, cursor, mark.witness)
+        return ReplicaMark(mark.epoch, cursor, mark.witness)
 
-    def _was_put_back(self, known: Mark, now: Mark) -> bool:
+    def _was_put_back(self, known: ReplicaMark, now: ReplicaMark) -> bool:
         """Whether the ledger has lost what was taken over of it: it went backwards, or others have written there since in its place."""
         if known.epoch != now.epoch:
             return False

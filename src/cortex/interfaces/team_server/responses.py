@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 
 from cortex.base.errors import CortexError
 from cortex.interfaces.transports.http.application import Outgoing
-from cortex.interfaces.transports.http.gateway import Refused
+from cortex.interfaces.transports.http.gateway import HttpError
 from cortex.interfaces.transports.jsonrpc import well_formed
 
 API = "/api/v2"
@@ -71,7 +71,7 @@ class Pagination:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class RouteResult:
     """What a route answers."""
 
     content: object
@@ -80,7 +80,7 @@ class Told:
     meta: Mapping[str, object] = field(default_factory=dict)
 
 
-def answer(told: Told, request_id: str, *, replayed: bool = False) -> Outgoing:
+def answer(told: RouteResult, request_id: str, *, replayed: bool = False) -> Outgoing:
     """An answer in its envelope."""
     envelope: dict[str, object] = {"data": told.content, "meta": {**_meta(request_id), **told.meta}}
     if told.pagination is not None:
@@ -95,7 +95,7 @@ def failure(error: CortexError, request_id: str, headers: Mapping[str, str] | No
     return _failed(error, code, status, request_id, headers or {})
 
 
-def refusal(refused: Refused, request_id: str) -> Outgoing:
+def refusal(refused: HttpError, request_id: str) -> Outgoing:
     """What is refused before anybody looks at it, in the same envelope."""
     code, status = code_of(refused.error)
     if refused.error.code == "REQUEST_REFUSED":

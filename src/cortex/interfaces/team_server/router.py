@@ -25,9 +25,9 @@ from cortex.base.visibility import Viewer
 from cortex.engine.store.records.ledger import Ledger
 from cortex.engine.store.records.principals import Principal
 from cortex.families.team.writes.transactions import check_key
-from cortex.interfaces.team_server.read_replica import Hall
-from cortex.interfaces.team_server.responses import Told
-from cortex.interfaces.team_server.write_gateway import Visit
+from cortex.interfaces.team_server.read_replica import ReadReplica
+from cortex.interfaces.team_server.responses import RouteResult
+from cortex.interfaces.team_server.write_gateway import RequestScope
 from cortex.interfaces.transports.http.gateway import MAX_BODY_BYTES
 from cortex.interfaces.transports.jsonrpc import read_object
 from cortex.toolkit.tool import Arguments
@@ -46,22 +46,22 @@ NoArguments = Arguments
 
 
 @dataclass(frozen=True, slots=True)
-class Core:
+class ServerParts:
     """What a Core consists of."""
 
-    hall: Hall
+    hall: ReadReplica
     ledger: Ledger
     settings: Settings
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RouteContext:
     """A request, as a route gets it."""
 
-    core: Core
+    core: ServerParts
     principal: Principal
     viewer: Viewer
-    visit: Visit
+    visit: RequestScope
     path: Mapping[str, str]
     query: Any
     body: Any
@@ -70,7 +70,7 @@ class Asked:
     cancel: Cancel
 
     @property
-    def hall(self) -> Hall:
+    def hall(self) -> ReadReplica:
         return self.core.hall
 
     @property
@@ -86,7 +86,7 @@ class Route:
     path: str  # below /api/v2, with {variables}
     name: str  # of the operation
     summary: str
-    run: Callable[[Asked], Told]
+    run: Callable[[RouteContext], RouteResult]
     tag: str
     answer: Mapping[str, object]  # the schema of `data`
     query: type[Arguments] = NoArguments

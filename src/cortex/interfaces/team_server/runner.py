@@ -21,7 +21,7 @@ from cortex.base.settings import Settings
 from cortex.engine.store.records.ledger import Ledger
 from cortex.interfaces.team_server.access_log import write_logs
 from cortex.interfaces.team_server.app import App, make_app
-from cortex.interfaces.team_server.read_replica import Hall
+from cortex.interfaces.team_server.read_replica import ReadReplica
 from cortex.interfaces.transports.http.gateway import is_loopback
 from cortex.interfaces.transports.http.uvicorn_server import Patient, config, listen_on
 
@@ -106,9 +106,9 @@ def _no_password() -> str:
 
 
 @contextmanager
-def _open(ledger: Ledger, settings: Settings, directory: Path) -> Iterator[Hall]:
+def _open(ledger: Ledger, settings: Settings, directory: Path) -> Iterator[ReadReplica]:
     """The hall, brought up to date and kept so until the block ends."""
-    hall = Hall(settings, ledger, directory)
+    hall = ReadReplica(settings, ledger, directory)
     ending = threading.Event()
     chores = threading.Thread(target=_keep, args=(hall, ending), name="chores", daemon=True)
     try:
@@ -124,7 +124,7 @@ def _open(ledger: Ledger, settings: Settings, directory: Path) -> Iterator[Hall]
         hall.close()
 
 
-def _keep(hall: Hall, ending: threading.Event) -> None:
+def _keep(hall: ReadReplica, ending: threading.Event) -> None:
     """Follow the ledger where nobody asks, let go of what many at once needed, and drop once a day what is older than it is to be kept."""
     cleaned = time.monotonic()
     while not ending.wait(LOOK_SECONDS):

@@ -15,32 +15,41 @@ from typing import Any
 from cortex.base.errors import InputError, StoreError
 from cortex.base.record_model import Actor, Record
 from cortex.base.visibility import Get, Viewer, sees
-from cortex.engine.store import Done, Guard, Records, Screened, Sees, Step, Wording, kind_of_id
+from cortex.engine.store import (
+    Guard,
+    Records,
+    RecordTextExtractor,
+    RecordTransaction,
+    Screened,
+    Sees,
+    TransactionResult,
+    kind_of_id,
+)
 from cortex.engine.store.records.ledger import Ledger
 from cortex.interfaces.team_server import access_policy
-from cortex.interfaces.team_server.live_access import Present
+from cortex.interfaces.team_server.live_access import LiveAccess
 
 
 @dataclass(slots=True)
-class Visit:
+class RequestScope:
     """Somebody who is there, and whether what they asked to write had been written before."""
 
     viewer: Viewer
     replayed: bool = False
 
 
-class Desk(Records):
+class WriteGateway(Records):
     """The records of the ledger, for whoever visits this thread."""
 
-    def __init__(self, ledger: Ledger, present: Present, take_over: Callable[[], None]) -> None:
+    def __init__(self, ledger: Ledger, present: LiveAccess, take_over: Callable[[], None]) -> None:
         """`take_over` has what was written readable."""
         self._ledger, self._present, self._take_over = ledger, present, take_over
         self._here = threading.local()
 
     @contextmanager
-    def visited_by(self, viewer: Viewer) -> Iterator[Visit]:
+    def visited_by(self, viewer: Viewer) -> Iterator[RequestScope]:
         """Let somebody write in this thread, inside the block."""
-        self._here.visit = visit = Visit(viewer)
+        self._here.visit = visit = RequestScope(viewer)
         try:
             yield visit
         finally:
@@ -48,23 +57,23 @@ class Desk(Records):
 
     def perform(
         self,
-        work: Callable[[Step], str],
+        work: Callable[[RecordTransaction], str],
         *,
         actor: Actor,
         key: str,
         action: str,
         payload: str,
-        wording: Wording,
+        wording: RecordTextExtractor,
         sees: Sees | None = None,
         guard: Guard | None = None,
         quiet: bool = False,
         screen: Screened | None = None,
-    ) -> Done:
+    ) -> TransactionResult:
         """As the ledger does it, but only what the visitor may do.
 
         Raises: StoreError STORE_READ_ONLY, where there is none; STORE_LOCKED, where what they may do was changed since they came; as there.
         """
-        visit: Visit | None = getattr(self._here, "visit", None)
+        visit: RequestScope | None = getattr(self._here, "visit", None)
         if visit is None:
             raise StoreError("STORE_READ_ONLY", "nobody is there who writes")
         done = self._ledger.records.perform(
@@ -82,14 +91,14 @@ class Desk(Records):
         self._take_over()
         return done
 
-    def known(self, actor: Actor, key: str, action: str, payload: str) -> Done | None:
+    def known(self, actor: Actor, key: str, action: str, payload: str) -> TransactionResult | None:
         """What a key gave before, None where it is new. Raises: InputError IDEMPOTENCY_REPLAY."""
         return self._ledger.records.known(actor, key, action, payload)
 
-    def _seen(self, work: Callable[[Step], str], viewer: Viewer) -> Callable[[Step], str]:
+    def _seen(self, work: Callable[[RecordTransaction], str], viewer: Viewer) -> Callable[[RecordTransaction], str]:
         """A step that isn't taken where its own author could not see what it wrote. It raises: InputError RIGHTS_MISSING; StoreError."""
 
-        def step_of(step: Step) -> str:
+        def step_of(step: RecordTransaction) -> str:
             self._present.check(viewer)  # nobody else writes from here on
             result = work(step)
             if kind_of_id(result) and step.get(result) is None:

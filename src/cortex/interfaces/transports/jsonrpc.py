@@ -30,7 +30,7 @@ INVALID_PARAMS = -32602
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class RpcRequest:
     """A message that wants an answer."""
 
     id: int | str
@@ -39,7 +39,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Notification:
+class RpcNotification:
     """A message that wants none."""
 
     method: str
@@ -53,11 +53,11 @@ class Refusal:
     line: bytes
 
 
-Message = Request | Notification | Refusal
+Message = RpcRequest | RpcNotification | Refusal
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class RpcBatch:
     """Several messages in one array, without those that want nothing (answers that nobody waits for)."""
 
     members: tuple[Message, ...]
@@ -65,7 +65,7 @@ class Batch:
     @property
     def requests(self) -> int:
         """How many answers it wants."""
-        return sum(isinstance(member, Request) for member in self.members)
+        return sum(isinstance(member, RpcRequest) for member in self.members)
 
     @property
     def refusals(self) -> list[bytes]:
@@ -73,7 +73,7 @@ class Batch:
         return [member.line for member in self.members if isinstance(member, Refusal)]
 
 
-Incoming = Message | Batch | None  # None: nothing to do (blank, an answer nobody waits for)
+Incoming = Message | RpcBatch | None  # None: nothing to do (blank, an answer nobody waits for)
 
 
 async def split_lines(chunks: AsyncIterable[bytes], limit: int = MAX_LINE_BYTES) -> AsyncIterator[bytes | None]:
@@ -138,7 +138,7 @@ def without_surrogates(body: bytes) -> bytes:
     return json.dumps(_decode(body)).encode() if _SURROGATE.search(body) else body
 
 
-def _batch(messages: list[Any]) -> Batch | Refusal:
+def _batch(messages: list[Any]) -> RpcBatch | Refusal:
     if not messages:
         return _refuse(None, INVALID_REQUEST, "the batch is empty")
     if len(messages) > MAX_MEMBERS:
@@ -147,7 +147,7 @@ def _batch(messages: list[Any]) -> Batch | Refusal:
     ids: set[str] = set()  # as text, because 1 and "1" are the same to some
     for message in messages:
         member = _envelope(message)
-        if isinstance(member, Request):
+        if isinstance(member, RpcRequest):
             if member.method == "initialize":
                 member = _refuse(member.id, INVALID_REQUEST, "`initialize` must not be part of a batch")
             elif str(member.id) in ids:
@@ -156,7 +156,7 @@ def _batch(messages: list[Any]) -> Batch | Refusal:
                 ids.add(str(member.id))
         if member is not None:
             members.append(member)
-    return Batch(tuple(members))
+    return RpcBatch(tuple(members))
 
 
 def _envelope(message: object) -> Message | None:
@@ -172,12 +172,12 @@ def _envelope(message: object) -> Message | None:
     if not isinstance(method, str) or not 0 < len(method) <= MAX_METHOD_CHARS:
         return _refuse(known, INVALID_REQUEST, f"`method` must be a string of 1 to {MAX_METHOD_CHARS} characters")
     if "id" not in message:
-        return Notification(method, params) if params is None or isinstance(params, dict) else None
+        return RpcNotification(method, params) if params is None or isinstance(params, dict) else None
     if known is None:
         return _refuse(None, INVALID_REQUEST, f"`id` must be a string or a whole number of at most {MAX_DIGITS} digits")
     if params is not None and not isinstance(params, dict):
         return _refuse(known, INVALID_PARAMS, "`params` must be an object")
-    return Request(known, method, params)
+    return RpcRequest(known, method, params)
 
 
 def _decode(line: bytes, *, halves: bool = True) -> Any:

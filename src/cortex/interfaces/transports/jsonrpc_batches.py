@@ -14,16 +14,16 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from cortex.interfaces.transports.jsonrpc import Batch, Notification, Refusal, Request, array
+from cortex.interfaces.transports.jsonrpc import Refusal, RpcBatch, RpcNotification, RpcRequest, array
 
 END_OF_EVENT = b"\r\n\r\n"
 
 
-async def answer_batch(app: ASGIApp, batch: Batch, scope: Scope, receive: Receive, send: Send) -> None:
+async def answer_batch(app: ASGIApp, batch: RpcBatch, scope: Scope, receive: Receive, send: Send) -> None:
     """Let `app` answer every member, and send what it says."""
     gathered = _Gathered(send, batch.refusals)
 
-    async def ask(member: Request | Notification) -> None:
+    async def ask(member: RpcRequest | RpcNotification) -> None:
         await app(scope, replay(_body(member), receive), _listener(gathered, member))
 
     async with anyio.create_task_group() as tasks:
@@ -79,7 +79,7 @@ class _Gathered:
         return Response(array(self.answers), 200 if self.members else 400, media_type="application/json")
 
 
-def _listener(gathered: _Gathered, member: Request | Notification) -> Send:
+def _listener(gathered: _Gathered, member: RpcRequest | RpcNotification) -> Send:
     """An ASGI `send` that takes the response to one member apart."""
     start: Message = {}
     rest = b""
@@ -101,7 +101,7 @@ def _listener(gathered: _Gathered, member: Request | Notification) -> Send:
         elif not message.get("more_body"):
             if start["status"] >= 400:
                 gathered.failures.append(Response(rest, start["status"], media_type=kind or None))
-            if isinstance(member, Request):
+            if isinstance(member, RpcRequest):
                 gathered.answers.append(json.dumps({**json.loads(rest), "id": member.id}).encode())
 
     return listen
@@ -117,9 +117,9 @@ def _answer(event: bytes) -> bytes:
     return b"" if "method" in message else content
 
 
-def _body(member: Request | Notification) -> bytes:
+def _body(member: RpcRequest | RpcNotification) -> bytes:
     message: dict[str, object] = {"jsonrpc": "2.0", "method": member.method}
-    if isinstance(member, Request):
+    if isinstance(member, RpcRequest):
         message["id"] = member.id
     if member.params is not None:
         message["params"] = member.params

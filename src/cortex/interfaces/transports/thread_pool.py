@@ -43,7 +43,7 @@ class _Job:
 _Jobs = queue.SimpleQueue[_Job | None]  # of one thread; None ends it
 
 
-class Threads:
+class ThreadPool:
     """Runs blocking calls, at most so many at a time, in the thread that rested last: what it has open is still warm.
 
     All but the work itself happens on the loop, so that nothing here needs a lock. When nobody has this any more, as after the end of
@@ -91,7 +91,7 @@ class Threads:
         self._begin(jobs)
 
 
-def _start(threads: Threads) -> _Jobs:
+def _start(threads: ThreadPool) -> _Jobs:
     """A new thread, that keeps nothing alive while it rests."""
     jobs: _Jobs = queue.SimpleQueue()
     owner = weakref.ref(threads)
@@ -104,7 +104,7 @@ def _start(threads: Threads) -> _Jobs:
     return jobs
 
 
-def _do(job: _Job, owner: weakref.ref[Threads], jobs: _Jobs) -> bool:
+def _do(job: _Job, owner: weakref.ref[ThreadPool], jobs: _Jobs) -> bool:
     """Do a job and tell its loop; False where nobody is there any more who would have another one."""
     result, error = None, None
     try:
@@ -120,10 +120,10 @@ def _dismiss(resting: list[_Jobs]) -> None:
         jobs.put(None)
 
 
-class Share(Threads):
+class BoundedShare(ThreadPool):
     """A part of threads that many use: nobody gets more than this at a time, however much they ask for."""
 
-    def __init__(self, threads: Threads, most: int) -> None:
+    def __init__(self, threads: ThreadPool, most: int) -> None:
         super().__init__(most)
         self._threads = threads
         self._turns = asyncio.Semaphore(most)
@@ -197,7 +197,7 @@ def close_families(families: Sequence[Family]) -> bool:
     return not thread.is_alive()
 
 
-def end(families: Sequence[Family], threads: Threads) -> int:
+def end(families: Sequence[Family], threads: ThreadPool) -> int:
     """Close what is open and give the exit code; leaves the process at once where a thread would hold it up."""
     closed = close_families(families)
     if threads.running or not closed:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class SettingChange:
     """What a `set` did."""
 
     key: Key
@@ -41,14 +41,14 @@ class Change:
         return (self.key.name,) if self.old != self.new else ()
 
 
-def say_change(done: Change) -> None:
+def say_change(done: SettingChange) -> None:
     """Say what was written, and what counts all the same."""
     say(f"{done.key.name} = {done.key.show(done.new)} in {done.file}")
     if done.origin != str(done.file):
         say(f"note: {done.origin} still counts before this file", error=True)
 
 
-def change(values: Mapping[str, object], *, project: bool, path: Path | None) -> list[Change]:
+def change(values: Mapping[str, object], *, project: bool, path: Path | None) -> list[SettingChange]:
     """Check settings, then write them: all or none.
 
     Raises: ConfigError, if a key is unknown, a value isn't allowed, or it would not count where it is written.
@@ -65,7 +65,7 @@ def change(values: Mapping[str, object], *, project: bool, path: Path | None) ->
     for key, new in checked:
         old = read_setting(file, key)
         write_setting(file, key, new, private=not project, within=root)
-        changes.append(done := Change(key, file, old, new, load_settings(path).origin(key.name)))
+        changes.append(done := SettingChange(key, file, old, new, load_settings(path).origin(key.name)))
         if done.changed_keys:
             _record(done, settings.home, root)
     return changes
@@ -81,7 +81,7 @@ def _settable(name: str, home: Path) -> Key:
     return key
 
 
-def _record(done: Change, home: Path, root: Path | None) -> None:
+def _record(done: SettingChange, home: Path, root: Path | None) -> None:
     """A line in the operations log: the project's, or the person's own."""
     # The setting counts; every command that needs the database says what is wrong with it.
     with suppress(StoreError), open_settings_store(home, root) as store:

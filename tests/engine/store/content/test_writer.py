@@ -2,8 +2,8 @@
 
 import time
 
-from cortex.base.types import Found
-from cortex.engine.store import Change
+from cortex.base.types import ScannedFile
+from cortex.engine.store import ContentChange
 from cortex.engine.store.content import writer
 
 DAY = 86_400
@@ -16,7 +16,9 @@ def test_every_change_raises_seq_by_one(folder):
 
 def test_a_new_time_of_a_file_is_no_news_to_the_indexes(folder):
     folder.write(a_py="x = 1\n")
-    folder.store.truth.apply(folder.source.id, Change(touched=[(folder.doc("a.py"), Found("a.py", 6, 99))]))
+    folder.store.truth.apply(
+        folder.source.id, ContentChange(touched=[(folder.doc("a.py"), ScannedFile("a.py", 6, 99))])
+    )
     assert folder.store.truth.seq() == 1
     assert folder.store.truth.known(folder.source.id)["a.py"].mtime_ns == 99
 
@@ -55,7 +57,7 @@ def test_a_rename_and_a_branch_switch_and_back_need_no_new_blob(folder):
     assert folder.blobs() == 2
     before = folder.blob("b.py")
     folder.write(b_py="y = 'on the branch'\n")
-    folder.store.truth.apply(folder.source.id, Change(links=[(Found("b.py", 1, 1), before)]))
+    folder.store.truth.apply(folder.source.id, ContentChange(links=[(ScannedFile("b.py", 1, 1), before)]))
     assert folder.blobs() == 3
     assert folder.store.lookup.text(folder.blob("b.py")) == "y = 1\n"
 
@@ -120,7 +122,7 @@ def test_forgetting_what_is_not_there_is_nothing(folder):
 
 def test_a_refused_file_leaves_the_docs_and_comes_back_when_it_can_be_read(folder):
     folder.write(a_py="x = 1\n")
-    folder.store.truth.apply(folder.source.id, Change(skips=[(Found("a.py", 5, 7), "binary")]))
+    folder.store.truth.apply(folder.source.id, ContentChange(skips=[(ScannedFile("a.py", 5, 7), "binary")]))
     assert folder.store.truth.known(folder.source.id) == {}
     assert folder.store.truth.skips(folder.source.id) == {"a.py": (5, 7, "binary")}
     folder.write(a_py="x = 2\n")
@@ -131,7 +133,7 @@ def test_a_change_that_fails_leaves_nothing_behind(folder):
     folder.write(a_py="x = 1\n")
     try:
         folder.store.truth.apply(
-            folder.source.id, Change(removed=["a.py"], links=[(Found("b.py", 1, 1), 12345)])
+            folder.source.id, ContentChange(removed=["a.py"], links=[(ScannedFile("b.py", 1, 1), 12345)])
         )  # there is no such blob
     except Exception as error:
         assert getattr(error, "code", "") == "INTERNAL_ERROR"

@@ -13,41 +13,41 @@ from cortex.engine.store.index.lexical import (
     FIELDS,
     MAX_HELD,
     NO_WATERMARK,
-    Narrow,
-    Row,
-    Term,
-    Words,
+    LexicalIndex,
+    LexicalRow,
+    LexicalTerm,
+    SearchFilter,
     extension_of,
     find_damage,
 )
 
-EVERYWHERE = Narrow((1,))
+EVERYWHERE = SearchFilter((1,))
 ANYWHERE = tuple((field, 1.0) for field in FIELDS)
 
 
-def row(doc: int, chunk: int, body: str, path: str = "a.py", source: int = 1, language: str = "python") -> Row:
-    return Row(Doc(doc, source, path, doc, 1, 1, language), chunk, Chunk(0, 0, 9, 1, 1, "block"), body)
+def row(doc: int, chunk: int, body: str, path: str = "a.py", source: int = 1, language: str = "python") -> LexicalRow:
+    return LexicalRow(Doc(doc, source, path, doc, 1, 1, language), chunk, Chunk(0, 0, 9, 1, 1, "block"), body)
 
 
-def find(words: Words, word: str, narrow: Narrow = EVERYWHERE, limit: int = 10) -> list[tuple[int, int]]:
-    return [(doc, chunk) for doc, chunk, _ in words.search([Term(word, ANYWHERE)], narrow, limit)]
+def find(words: LexicalIndex, word: str, narrow: SearchFilter = EVERYWHERE, limit: int = 10) -> list[tuple[int, int]]:
+    return [(doc, chunk) for doc, chunk, _ in words.search([LexicalTerm(word, ANYWHERE)], narrow, limit)]
 
 
 def test_fresh_words_have_no_watermark_and_no_rows(tmp_path):
-    words = Words(tmp_path / "w", create=True)
+    words = LexicalIndex(tmp_path / "w", create=True)
     assert (words.watermark(), len(words), find(words, "x")) == (NO_WATERMARK, 0, [])
 
 
 def test_the_watermark_is_committed_with_the_rows(tmp_path):
-    words = Words(tmp_path / "w", create=True)
+    words = LexicalIndex(tmp_path / "w", create=True)
     words.apply([row(1, 1, "lamp")], (), 7)
     words.close()
-    again = Words(tmp_path / "w")
+    again = LexicalIndex(tmp_path / "w")
     assert (again.watermark(), len(again), find(again, "lamp")) == (7, 1, [(1, 1)])
 
 
 def test_a_lock_that_somebody_gives_back_in_a_moment_is_waited_for(tmp_path, monkeypatch):
-    first, second = Words(tmp_path / "w", create=True), Words(tmp_path / "w")
+    first, second = LexicalIndex(tmp_path / "w", create=True), LexicalIndex(tmp_path / "w")
     first.apply([row(1, 1, "lamp")], (), 1)
     monkeypatch.setattr(words_module, "LOCK_SECONDS", 0.0)
     with pytest.raises(StoreError) as caught:
@@ -63,7 +63,7 @@ def test_a_lock_that_somebody_gives_back_in_a_moment_is_waited_for(tmp_path, mon
 
 
 def test_rows_that_fail_on_the_way_in_leave_the_index_as_it_was(tmp_path):
-    words = Words(tmp_path / "w", create=True)
+    words = LexicalIndex(tmp_path / "w", create=True)
     words.apply([row(1, 1, "lamp")], (), 1)
 
     def broken():
@@ -80,27 +80,29 @@ def test_rows_that_fail_on_the_way_in_leave_the_index_as_it_was(tmp_path):
 def test_how_often_a_word_stands_in_some_sources_follows_what_is_written_here_and_elsewhere(tmp_path, monkeypatch):
     monkeypatch.setattr(words_module, "MAX_COUNTED", 2)
     monkeypatch.setattr(words_module, "MAX_WORDS_COUNTED", 1)
-    words = Words(tmp_path / "w", create=True)
+    words = LexicalIndex(tmp_path / "w", create=True)
     words.apply([row(1, 1, "lamp"), row(2, 2, "lamp", source=2), row(3, 3, "lamp bulb", source=3)], (), 1)
-    reader = Words(tmp_path / "w")
+    reader = LexicalIndex(tmp_path / "w")
     for sources, lamps, bulbs in (((1,), 1, 0), ((1, 2), 2, 0), ((2, 3), 2, 1), ((1,), 1, 0)):
         for one in (words, reader, words):
-            found = [one.frequency(word, narrow=Narrow(sources)) for word in ("lamp", "bulb", "lamp")]
+            found = [one.frequency(word, narrow=SearchFilter(sources)) for word in ("lamp", "bulb", "lamp")]
             assert found == [lamps, bulbs, lamps]
     words.apply([row(4, 4, "lamp")], [3], 2)
     reader.reload()
     for one in (words, reader):
-        assert [one.frequency("lamp", narrow=Narrow(sources)) for sources in ((1,), (2, 3))] == [2, 1]
+        assert [one.frequency("lamp", narrow=SearchFilter(sources)) for sources in ((1,), (2, 3))] == [2, 1]
     words.close()
 
 
 def test_what_stands_in_few_rows_is_counted_as_what_stands_in_many(tmp_path, monkeypatch):
-    words = Words(tmp_path / "w", create=True)
+    words = LexicalIndex(tmp_path / "w", create=True)
     told = ("lamp", "lamp bulb", "bulbs", "shade")
     words.apply([row(doc, doc, told[doc % 4], source=doc % 7) for doc in range(1, 200)], (), 1)
     words.apply([row(200, 200, "lamp", source=3)], range(1, 60, 3), 2)  # deleted rows are none
     asked = [
-        (word, Narrow(sources)) for word in ("lamp", "bulb", "shade", "sun") for sources in ((3,), (1, 2, 6), (9,))
+        (word, SearchFilter(sources))
+        for word in ("lamp", "bulb", "shade", "sun")
+        for sources in ((3,), (1, 2, 6), (9,))
     ]
     seldom = [words.frequency(word, narrow=narrow) for word, narrow in asked]
     monkeypatch.setattr(words_module, "FEW_ROWS", 0)
@@ -112,7 +114,7 @@ def test_what_stands_in_few_rows_is_counted_as_what_stands_in_many(tmp_path, mon
 
 
 def test_replaying_twice_changes_nothing(tmp_path):
-    words = Words(tmp_path / "w", create=True)
+    words = LexicalIndex(tmp_path / "w", create=True)
     words.apply([row(9, 9, "old")], (), 1)
     for _ in range(3):
         words.apply([row(1, 1, "lamp"), row(1, 2, "lamp"), row(2, 3, "lamp")], [9], 5)
@@ -121,13 +123,13 @@ def test_replaying_twice_changes_nothing(tmp_path):
 
 
 def test_equal_scores_come_by_doc_and_chunk(tmp_path):
-    words = Words(tmp_path / "w", create=True)
+    words = LexicalIndex(tmp_path / "w", create=True)
     words.apply([row(doc, doc, "lamp") for doc in (3, 1, 2)], (), 1)
     assert find(words, "lamp") == [(1, 1), (2, 2), (3, 3)]
 
 
 def test_narrowing_is_by_source_extension_language_and_doc(tmp_path):
-    words = Words(tmp_path / "w", create=True)
+    words = LexicalIndex(tmp_path / "w", create=True)
     rows = [
         row(1, 1, "lamp"),
         row(2, 2, "lamp", path="src/b.go", language="go"),
@@ -135,24 +137,24 @@ def test_narrowing_is_by_source_extension_language_and_doc(tmp_path):
         row(4, 4, "lamp", path="Makefile", language="make"),
     ]
     words.apply(rows, (), 1)
-    assert find(words, "lamp", Narrow((2,))) == [(3, 3)]
-    assert find(words, "lamp", Narrow((1,), extensions=("go", "makefile"))) == [(2, 2), (4, 4)]
-    assert find(words, "lamp", Narrow((1,), languages=("python",))) == [(1, 1)]
-    assert find(words, "lamp", Narrow((1,), docs=frozenset({2, 3}))) == [(2, 2)]
-    assert find(words, "lamp", Narrow((1,), docs=frozenset())) == []
+    assert find(words, "lamp", SearchFilter((2,))) == [(3, 3)]
+    assert find(words, "lamp", SearchFilter((1,), extensions=("go", "makefile"))) == [(2, 2), (4, 4)]
+    assert find(words, "lamp", SearchFilter((1,), languages=("python",))) == [(1, 1)]
+    assert find(words, "lamp", SearchFilter((1,), docs=frozenset({2, 3}))) == [(2, 2)]
+    assert find(words, "lamp", SearchFilter((1,), docs=frozenset())) == []
 
 
 @pytest.mark.parametrize("share", [0.02, 0.3, 0.9])
 def test_many_docs_narrow_as_few_do(tmp_path, monkeypatch, share):
     chance = random.Random(5)
-    words = Words(tmp_path / "w", create=True)
+    words = LexicalIndex(tmp_path / "w", create=True)
     words.apply([row(doc, doc, "lamp " * (1 + doc % 7) + "rest " * (doc % 11)) for doc in range(1, 400)], (), 1)
     for _ in range(5):
-        narrow = Narrow((1,), docs=frozenset(doc for doc in range(1, 400) if chance.random() < share))
-        few = words.search([Term("lamp", ANYWHERE)], narrow, 10)
+        narrow = SearchFilter((1,), docs=frozenset(doc for doc in range(1, 400) if chance.random() < share))
+        few = words.search([LexicalTerm("lamp", ANYWHERE)], narrow, 10)
         with monkeypatch.context() as patch:
             patch.setattr("cortex.engine.store.index.lexical.MANY_DOCS", 1)
-            assert [score for *_, score in words.search([Term("lamp", ANYWHERE)], narrow, 10)] == [
+            assert [score for *_, score in words.search([LexicalTerm("lamp", ANYWHERE)], narrow, 10)] == [
                 score for *_, score in few
             ]
             assert {doc for doc, _ in find(words, "lamp", narrow)} <= narrow.docs
@@ -169,9 +171,9 @@ def test_an_extension_is_lower_case_and_a_name_without_one_is_its_own():
 
 
 def test_a_reader_follows_a_writer_when_it_reloads(tmp_path):
-    writer = Words(tmp_path / "w", create=True)
+    writer = LexicalIndex(tmp_path / "w", create=True)
     writer.apply([row(1, 1, "lamp")], (), 1)
-    reader = Words(tmp_path / "w")
+    reader = LexicalIndex(tmp_path / "w")
     writer.apply([row(2, 2, "lamp")], [1], 2)
     reader.reload()
     assert (find(reader, "lamp"), reader.watermark()) == ([(2, 2)], 2)
@@ -179,14 +181,14 @@ def test_a_reader_follows_a_writer_when_it_reloads(tmp_path):
 
 def test_opening_words_that_are_not_there_makes_none(tmp_path):
     with pytest.raises(StoreError) as caught:
-        Words(tmp_path / "w")
+        LexicalIndex(tmp_path / "w")
     assert caught.value.code == "INDEX_DAMAGED"
     assert not (tmp_path / "w").exists()
 
 
 @pytest.mark.parametrize("damage", ["cut", "garbage", "deleted"])
 def test_damaged_words_are_an_error_or_work_but_never_a_crash(tmp_path, damage):
-    original = Words(tmp_path / "w", create=True)
+    original = LexicalIndex(tmp_path / "w", create=True)
     original.apply([row(doc, doc, f"lamp number{doc}") for doc in range(1, 60)], (), 1)
     original.close()
     names = sorted(os.listdir(tmp_path / "w"))
@@ -201,7 +203,7 @@ def test_damaged_words_are_an_error_or_work_but_never_a_crash(tmp_path, damage):
                 raw = raw[: len(raw) // 2] if damage == "cut" else random.Random(number).randbytes(max(64, len(raw)))
             (copy / other).write_bytes(raw)
         try:
-            words = Words(copy)
+            words = LexicalIndex(copy)
             words.watermark()
             assert len(find(words, "lamp", limit=100)) in (0, 59)
         except StoreError as error:
@@ -209,7 +211,7 @@ def test_damaged_words_are_an_error_or_work_but_never_a_crash(tmp_path, damage):
 
 
 def test_deleted_rows_do_not_come_back_when_the_merges_of_a_killed_writer_end(tmp_path):
-    words, live, number = Words(tmp_path / "w", create=True), set(), 0
+    words, live, number = LexicalIndex(tmp_path / "w", create=True), set(), 0
     chance = random.Random(4)
     for step in range(60):
         gone = sorted(doc for doc in live if chance.random() < 0.05)
@@ -220,12 +222,12 @@ def test_deleted_rows_do_not_come_back_when_the_merges_of_a_killed_writer_end(tm
         assert {doc for doc, _ in words.identities()} == live, f"step {step}"
         if chance.random() < 0.3:
             words._writer = None  # as a kill would leave it: nobody waits for its merges
-            words = Words(tmp_path / "w")
+            words = LexicalIndex(tmp_path / "w")
     words.close()
 
 
 def test_which_of_many_words_a_row_holds_is_told_for_each(tmp_path):
-    words = Words(tmp_path / "w", create=True)
+    words = LexicalIndex(tmp_path / "w", create=True)
     said = [f"word{number}" for number in range(MAX_HELD)]
     words.apply([row(1, 1, " ".join(said)), row(2, 2, "word3 word3 word17"), row(3, 3, "nothing")], (), 1)
     held = words.held([*said, "beyond"], EVERYWHERE, 10)
@@ -234,7 +236,7 @@ def test_which_of_many_words_a_row_holds_is_told_for_each(tmp_path):
 
 
 def test_a_changed_byte_anywhere_in_a_segment_is_found(tmp_path):
-    words = Words(tmp_path / "w", create=True)
+    words = LexicalIndex(tmp_path / "w", create=True)
     words.apply([row(doc, doc, f"lamp number{doc}") for doc in range(1, 60)], (), 1)
     words.close()
     assert find_damage(tmp_path / "w") == ""
@@ -253,7 +255,7 @@ def test_a_changed_byte_anywhere_in_a_segment_is_found(tmp_path):
 
 def test_short_memory_is_no_damage(tmp_path, monkeypatch):
     monkeypatch.setattr(words_module, "ROOM_BYTES", 1 << 60)
-    words = Words(tmp_path / "w", create=True)
+    words = LexicalIndex(tmp_path / "w", create=True)
     with pytest.raises(LimitError) as caught:
         words.apply([row(1, 1, "lamp")], (), 1)
     assert caught.value.code == "MEMORY_SHORT" and "ulimit" in caught.value.suggestions[0]

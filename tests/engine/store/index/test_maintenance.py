@@ -12,9 +12,9 @@ import pytest
 
 from cortex.base.errors import NetworkError
 from cortex.engine.embedders.hashing import HashingEmbedder
-from cortex.engine.store import FIELDS, Making, Narrow, Store, Term
+from cortex.engine.store import FIELDS, EmbeddingJob, LexicalTerm, SearchFilter, Store
 from cortex.engine.store.index import maintenance, vector_indexes
-from cortex.engine.store.index.lexical import NO_WATERMARK, Words
+from cortex.engine.store.index.lexical import NO_WATERMARK, LexicalIndex
 
 DEADLINE = 20.0
 TERM = tuple((field, 1.0) for field in FIELDS)
@@ -24,7 +24,7 @@ def find(store: Store, word: str) -> list[str]:
     """The paths of what is found, as a search would see it: hits that SQLite doesn't know are left out."""
     words = store.indexes.words()
     assert words is not None
-    rows = words.search([Term(word, TERM)], Narrow((1,)), 1000)
+    rows = words.search([LexicalTerm(word, TERM)], SearchFilter((1,)), 1000)
     places = store.lookup.places([(doc, chunk) for doc, chunk, _ in rows])
     return sorted({place.doc.path for place in places.values()})
 
@@ -254,7 +254,7 @@ def test_a_change_during_a_rebuild_is_not_lost(folder, monkeypatch):
     folder.write(a_py="lamp = 1\n", b_py="lamp = 2\n")
     folder.catch_up()
     started, go_on = threading.Event(), threading.Event()
-    apply = Words.apply
+    apply = LexicalIndex.apply
 
     def slow(self, rows, gone, watermark):
         if self._index.searcher().num_docs == 0 and not started.is_set():  # the fresh ones
@@ -262,7 +262,7 @@ def test_a_change_during_a_rebuild_is_not_lost(folder, monkeypatch):
             go_on.wait(DEADLINE)
         return apply(self, rows, gone, watermark)
 
-    monkeypatch.setattr(Words, "apply", slow)
+    monkeypatch.setattr(LexicalIndex, "apply", slow)
     rebuilding = threading.Thread(target=folder.store.indexes.rebuild)
     rebuilding.start()
     assert started.wait(DEADLINE)
@@ -289,14 +289,14 @@ def test_rebuilt_words_do_not_depend_on_the_order_of_changes(tmp_path, open_stor
         folder.catch_up()
         folder.store.indexes.rebuild()
         words = folder.store.indexes.words()
-        rows = words.search([Term("lamp", TERM)], Narrow((1,)), 10)
+        rows = words.search([LexicalTerm("lamp", TERM)], SearchFilter((1,)), 10)
         places = folder.store.lookup.places([(doc, chunk) for doc, chunk, _ in rows])
         orders.append(sorted((score, places[doc, chunk].doc.path) for doc, chunk, score in rows))
     assert orders[0] == orders[1]
 
 
-def making(embedder) -> Making:
-    return Making(embedder.stamp, lambda texts: embedder.embed(texts, "passage"))
+def making(embedder) -> EmbeddingJob:
+    return EmbeddingJob(embedder.stamp, lambda texts: embedder.embed(texts, "passage"))
 
 
 def vector_ids(store: Store, embedder) -> set[int]:
@@ -334,12 +334,12 @@ def test_an_embedder_that_fails_halfway_is_caught_up_with_later(folder, monkeypa
 
     folder.write_all({f"f{number}.py": f"lamp = {number}\n" for number in range(7)})
     with pytest.raises(NetworkError):
-        folder.store.indexes.catch_up([Making(embedder.stamp, embed)])
+        folder.store.indexes.catch_up([EmbeddingJob(embedder.stamp, embed)])
     assert find(folder.store, "lamp")  # the words have everything
     assert folder.write(z_py="z = 1\n")  # and no view is left open
     folder.store.checkpoint()
     assert (folder.store.directory / "cortex.db-wal").stat().st_size == 0
-    folder.store.indexes.catch_up([Making(embedder.stamp, embed)])
+    folder.store.indexes.catch_up([EmbeddingJob(embedder.stamp, embed)])
     assert vector_ids(folder.store, embedder) == chunk_ids(folder)
 
 

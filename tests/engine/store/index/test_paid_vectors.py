@@ -10,7 +10,7 @@ import pytest
 
 from cortex.base.types import Stamp
 from cortex.engine.embedders.hashing import HashingEmbedder
-from cortex.engine.store import Change, Making, schema
+from cortex.engine.store import ContentChange, EmbeddingJob, schema
 
 STAMP = Stamp("test", "costly", 32)
 
@@ -36,7 +36,7 @@ def vector_ids(folder, stamp: Stamp = STAMP) -> set[int]:
 
 
 def catch_up(folder, stamp: Stamp = STAMP) -> None:
-    folder.store.indexes.catch_up([Making(stamp, None)])
+    folder.store.indexes.catch_up([EmbeddingJob(stamp, None)])
 
 
 def test_a_store_of_the_first_version_becomes_one_of_the_second(tmp_path, open_store, folder_of):
@@ -168,5 +168,5 @@ def test_what_is_most_useful_waits_in_front(folder):
     folder.write_all(
         {"tests/test_a.py": "test = 1\n", "a.py": "code = 1\n", "README.md": "text\n", "vendor/b.py": "b = 1\n"}
     )
-    assert folder.store.truth.apply(folder.source.id, Change()) == 1
+    assert folder.store.truth.apply(folder.source.id, ContentChange()) == 1
     assert pay(folder.store) == ["code = 1", "text", "test = 1", "b = 1"]

@@ -18,12 +18,12 @@ import pytest
 
 from cortex.base.settings import Settings, load
 from cortex.base.types import Cancel, Stamp
-from cortex.engine.auto_indexer import Keeper
+from cortex.engine.auto_indexer import AutoIndexer
 from cortex.engine.embedders.hashing import HashingEmbedder
 from cortex.engine.library import Library, open_qdrant
 from cortex.engine.store import Qdrant
 from cortex.engine.store.index import qdrant
-from cortex.families.documents.search import Findings, find, query_of
+from cortex.families.documents.search import DocumentResults, find, query_of
 
 URL = "http://127.0.0.1:6333"
 KEY = "a-very-secret-key"
@@ -91,11 +91,13 @@ def add(library: Library, *places: Path) -> None:
     library.embedding.embed(cancel=Cancel())
 
 
-def ask(library: Library, text: str, mode: str = "semantic", source: str | None = None, limit: int = 10) -> Findings:
+def ask(
+    library: Library, text: str, mode: str = "semantic", source: str | None = None, limit: int = 10
+) -> DocumentResults:
     return find(library.reader, query_of(library.settings, text, mode, limit), source)
 
 
-def told(found: Findings) -> list[tuple[str, int, float]]:
+def told(found: DocumentResults) -> list[tuple[str, int, float]]:
     return [(result.path, result.start_line, result.score) for result in found.results]
 
 
@@ -260,7 +262,7 @@ def test_a_running_server_brings_it_up_to_date_when_it_is_back_or_has_lost_every
     server.away = True
     library = open_library()
     library.add_folder(notes)
-    with closing(Keeper(library)):
+    with closing(AutoIndexer(library)):
         until(lambda: ask(library, "drawers", "fts5").results)
         server.away = False
         until(lambda: not ask(library, "drawers", "hybrid").degraded)

@@ -16,7 +16,7 @@ from cortex.engine.store.index import vector_file as module
 from cortex.engine.store.index.qdrant import Qdrant
 from cortex.engine.store.index.qdrant_index import QdrantVectors
 from cortex.engine.store.index.vector_file import FRESH, Vectors
-from cortex.engine.store.index.vector_log import Log
+from cortex.engine.store.index.vector_log import VectorLog
 
 STAMP = Stamp(provider="test", model="random", dimensions=32)
 
@@ -319,7 +319,7 @@ def test_a_compaction_that_fails_loses_no_row(tmp_path, engine, monkeypatch, err
         raise error
 
     with monkeypatch.context() as patch, pytest.raises(CortexError) as caught:
-        patch.setattr(Log, "append", fail)
+        patch.setattr(VectorLog, "append", fail)
         vectors.compact()
     assert caught.value.code == code
     vectors.sync(2)

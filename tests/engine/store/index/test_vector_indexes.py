@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cortex.engine.embedders.hashing import HashingEmbedder
-from cortex.engine.store import Making, Narrow, Store
+from cortex.engine.store import EmbeddingJob, SearchFilter, Store
 from cortex.engine.store.content import writer as truth
 from cortex.engine.store.index import source_chunks, vector_indexes
 from cortex.engine.store.index.vector_file import FRESH, Vectors
@@ -36,7 +36,7 @@ class Asked:
 
 
 def catch_up(store: Store, asked: Asked | None = None) -> None:
-    store.indexes.catch_up([Making(EMBEDDER.stamp, (asked or Asked()).embed)])
+    store.indexes.catch_up([EmbeddingJob(EMBEDDER.stamp, (asked or Asked()).embed)])
 
 
 def vectors_of(store: Store) -> Vectors:
@@ -97,7 +97,7 @@ def test_what_was_removed_for_good_leaves_no_row_on_disk_in_sets_that_answer_no_
     secret = "merger = 1"
     folder.write_all({"a.py": "lamp = 1\n", "b.py": f"{secret}\n"})
     store.indexes.catch_up(
-        [Making(one.stamp, lambda texts, one=one: one.embed(texts, "passage")) for one in (EMBEDDER, earlier)]
+        [EmbeddingJob(one.stamp, lambda texts, one=one: one.embed(texts, "passage")) for one in (EMBEDDER, earlier)]
     )
     needles = [_row_of(store, one, secret) for one in (EMBEDDER, earlier)]
     assert [_is_on_disk(store, needle) for needle in needles] == [True, True]
@@ -127,7 +127,7 @@ def _is_on_disk(store: Store, needle: bytes) -> bool:
 
 
 def test_the_chunks_of_a_source_are_those_known_before_and_what_was_written_since(folder, monkeypatch):
-    narrow, sets = Narrow((folder.source.id,)), folder.store.indexes.sets
+    narrow, sets = SearchFilter((folder.source.id,)), folder.store.indexes.sets
 
     def within() -> set[int]:
         catch_up(folder.store)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from cortex.base.types import Memory, MemoryState
-from cortex.engine.store import Mirror, NewMemory, Remembered, Store, Wanted
+from cortex.engine.store import MemoryFilter, Mirror, NewMemory, Remembered, Store
 from cortex.engine.store.memories import filters as wants
 from cortex.engine.store.memories import queries as lookups
 from cortex.families.memory.index_text import word
@@ -58,7 +58,7 @@ def store():
     made.close()
 
 
-def fits(one: Remembered, wanted: Wanted) -> bool:
+def fits(one: Remembered, wanted: MemoryFilter) -> bool:
     """The same, said plainly."""
     memory, promoted = one.memory, wanted.promoted and one.state is MemoryState.PROMOTED
     names = {memory.project.lower(), one.other_project.lower()}
@@ -87,7 +87,7 @@ def several(*values: str) -> some.SearchStrategy[tuple[str, ...]]:
 
 
 wishes = some.builds(
-    Wanted,
+    MemoryFilter,
     sources=some.none() | some.lists(some.integers(1, 5), max_size=4, unique=True).map(tuple),
     origins=some.none() | several("", OTHER, "/nowhere"),
     states=several("approved", "promoted", "staging", ""),
@@ -105,13 +105,13 @@ wishes = some.builds(
 def test_an_index_gives_what_a_look_at_every_row_gives(store, few, ways, monkeypatch):
     monkeypatch.setattr(lookups, "FEW", few)
     monkeypatch.setattr(wants, "MAX_WAYS", ways)
-    every = store.remembered.select(Wanted())
+    every = store.remembered.select(MemoryFilter())
     assert len(every) == 100
     docs = {one.ref: doc for doc, one in store.remembered.by_docs(range(1, 500)).items()}
 
     @settings(max_examples=150, deadline=None)
     @given(wishes, some.integers(0, 12), some.integers(0, 12))
-    def agree(wanted: Wanted, limit: int, offset: int) -> None:
+    def agree(wanted: MemoryFilter, limit: int, offset: int) -> None:
         expected = [one.ref for one in every if fits(one, wanted)]
         assert [one.ref for one in store.remembered.select(wanted)] == expected
         assert [one.ref for one in store.remembered.select(wanted, limit, offset)] == expected[offset : offset + limit]
@@ -123,13 +123,13 @@ def test_an_index_gives_what_a_look_at_every_row_gives(store, few, ways, monkeyp
 
 def test_very_many_sources_are_asked_together(store):
     """As of somebody with a database for each of hundreds of scopes."""
-    every = store.remembered.select(Wanted())
-    wanted = Wanted(sources=tuple(range(1, 500)), projects=("shop", "site", "nothing"))
+    every = store.remembered.select(MemoryFilter())
+    wanted = MemoryFilter(sources=tuple(range(1, 500)), projects=("shop", "site", "nothing"))
     assert [one.ref for one in store.remembered.select(wanted, 1000)] == [one.ref for one in every if fits(one, wanted)]
 
 
 def test_rows_of_one_moment_come_in_the_order_of_their_database(store):
-    every = store.remembered.select(Wanted(origins=(OTHER,)))
+    every = store.remembered.select(MemoryFilter(origins=(OTHER,)))
     assert [(one.memory.created, one.number) for one in every] == sorted(
         ((one.memory.created, one.number) for one in every), reverse=True
     )
@@ -139,17 +139,17 @@ def test_scopes_are_counted_over_all_sources_of_an_origin(store):
     sources = [source.id for source in store.remembered.sources(("", OTHER), ("shown", "staging"))]
     counted = {(one.scope.lower(), one.origin): one.count for one in store.remembered.scopes(sources)}
     expected: dict[tuple[str, str], int] = {}
-    for one in store.remembered.select(Wanted(sources=tuple(sources))):
+    for one in store.remembered.select(MemoryFilter(sources=tuple(sources))):
         key = (one.scope.lower(), one.origin)
         expected[key] = expected.get(key, 0) + 1
     assert counted == expected
 
 
 def test_an_answer_that_was_kept_is_worked_out_anew_when_something_was_written(store):
-    before = store.remembered.count(Wanted())
+    before = store.remembered.count(MemoryFilter())
     memory = Memory("mem_new", "Something new", project="shop", created=1)
     new = NewMemory(memory, "shown", MemoryState.APPROVED, scope="shop", fingerprint=b"new")
     store.memories.add([new], word, actor="person")
-    assert store.remembered.count(Wanted()) == before + 1
+    assert store.remembered.count(MemoryFilter()) == before + 1
     store.memories.delete([("", "mem_new")], "person")
-    assert store.remembered.count(Wanted()) == before
+    assert store.remembered.count(MemoryFilter()) == before

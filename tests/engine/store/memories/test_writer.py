@@ -14,7 +14,18 @@ from hypothesis import strategies as st
 
 from cortex.base.errors import CortexError
 from cortex.base.types import Citation, Memory, MemoryState
-from cortex.engine.store import OWN, SHOWN, STAGED, Mirror, NewMemory, Remembered, Store, Verdict, Wanted, schema
+from cortex.engine.store import (
+    OWN,
+    SHOWN,
+    STAGED,
+    MemoryFilter,
+    MemoryVerdict,
+    Mirror,
+    NewMemory,
+    Remembered,
+    Store,
+    schema,
+)
 from cortex.families.memory.dedup import fingerprint
 from cortex.families.memory.index_text import word
 from cortex.families.memory.states import name_of
@@ -49,7 +60,7 @@ class Desk:
         self.store.memories.copy(Mirror(FOREIGN), [replace(one, origin=FOREIGN) for one in ones], gone, word, name)
 
     def judge(self, key: str, state: MemoryState | None, origin: str = OWN, **more) -> int:
-        verdict = Verdict((origin, key), state, name(state), **more)
+        verdict = MemoryVerdict((origin, key), state, name(state), **more)
         return self.store.memories.decide([verdict], word, action="judge", actor="person", reason="because")
 
     def edit(self, key: str, memory: Memory, **more) -> int:
@@ -67,7 +78,7 @@ class Desk:
         return one
 
     def keys(self, **wanted) -> list[str]:
-        return [one.memory.key for one in self.store.remembered.select(Wanted(**wanted))]
+        return [one.memory.key for one in self.store.remembered.select(MemoryFilter(**wanted))]
 
     def found(self, key: str, origin: str = OWN) -> str | None:
         """The name of the source that a memory has a doc in."""
@@ -114,7 +125,7 @@ def fail_at(title: str):
 def test_an_add_that_fails_in_the_middle_leaves_nothing(desk):
     desk.add(new("a"))
     before = desk.everything()
-    gone = Verdict((OWN, "a"), MemoryState.SUPERSEDED, None, "b")
+    gone = MemoryVerdict((OWN, "a"), MemoryState.SUPERSEDED, None, "b")
     with pytest.raises(RuntimeError):
         desk.store.memories.add([new("b"), new("c", "bad")], fail_at("bad"), actor="person", supersedes=[gone])
     assert desk.everything() == before
@@ -123,7 +134,7 @@ def test_an_add_that_fails_in_the_middle_leaves_nothing(desk):
 def test_a_decision_that_fails_in_the_middle_leaves_nothing(desk):
     desk.add(new("a", state=MemoryState.STAGING), new("b", "bad", state=MemoryState.STAGING))
     before = desk.everything()
-    verdicts = [Verdict((OWN, key), MemoryState.APPROVED, SHOWN) for key in "ab"]
+    verdicts = [MemoryVerdict((OWN, key), MemoryState.APPROVED, SHOWN) for key in "ab"]
     with pytest.raises(RuntimeError):
         desk.store.memories.decide(verdicts, fail_at("bad"), action="approve", actor="person", reason="")
     assert desk.everything() == before
@@ -141,7 +152,11 @@ def test_a_copy_that_fails_in_the_middle_leaves_nothing_and_is_no_further(desk):
 def test_an_undo_that_fails_in_the_middle_leaves_nothing(desk):
     desk.add(new("a", "bad"), new("b"))
     step = desk.store.memories.decide(
-        [Verdict((OWN, key), MemoryState.REJECTED, None) for key in "ab"], word, action="reject", actor="p", reason=""
+        [MemoryVerdict((OWN, key), MemoryState.REJECTED, None) for key in "ab"],
+        word,
+        action="reject",
+        actor="p",
+        reason="",
     )
     before = desk.everything()
     with pytest.raises(RuntimeError):
@@ -151,7 +166,7 @@ def test_an_undo_that_fails_in_the_middle_leaves_nothing(desk):
 
 def test_a_memory_and_what_it_supersedes_are_one_step(desk):
     desk.add(new("a"))
-    step = desk.add(new("b"), supersedes=[Verdict((OWN, "a"), MemoryState.SUPERSEDED, None, "b")])
+    step = desk.add(new("b"), supersedes=[MemoryVerdict((OWN, "a"), MemoryState.SUPERSEDED, None, "b")])
     assert desk.get("a").state is MemoryState.SUPERSEDED and desk.get("a").judgement.successor == "b"
     assert {one.batch for one in desk.store.remembered.decisions(2)} == {step}
     assert desk.undo(step) == 2
@@ -246,7 +261,7 @@ def test_what_was_added_is_rejected_by_an_undo_and_not_lost(desk):
 def test_what_was_there_before_it_was_added_again_is_as_it_was(desk):
     desk.add(new("a", state=MemoryState.STAGING), actor="import")
     known = exact(desk, "a")
-    verdict = Verdict((OWN, "a"), MemoryState.APPROVED, SHOWN)
+    verdict = MemoryVerdict((OWN, "a"), MemoryState.APPROVED, SHOWN)
     step = desk.store.memories.decide([verdict], word, action="add", actor="person", reason="added again")
     desk.undo(step)
     assert exact(desk, "a") == known
@@ -342,7 +357,7 @@ def test_earlier_wordings_and_the_reasons_for_them_leave_no_trace_either(desk, t
         desk.edit("a", Memory("", f"Quagga number {number}", text=text, project="shop", created=5), citations=())
         desk.store.indexes.catch_up()
     desk.store.memories.decide(
-        [Verdict((OWN, "a"), MemoryState.REJECTED, None)],
+        [MemoryVerdict((OWN, "a"), MemoryState.REJECTED, None)],
         word,
         action="reject",
         actor="person",
@@ -439,13 +454,13 @@ def shelf(desk) -> Desk:
 )
 def test_of_several_wishes_all_must_hold_and_the_newest_is_first(shelf, wanted, keys):
     assert shelf.keys(**wanted) == keys
-    assert shelf.store.remembered.count(Wanted(**wanted)) == len(keys)
-    assert len(shelf.store.remembered.docs(Wanted(**wanted))) == len(keys)
+    assert shelf.store.remembered.count(MemoryFilter(**wanted)) == len(keys)
+    assert len(shelf.store.remembered.docs(MemoryFilter(**wanted))) == len(keys)
 
 
 def test_a_part_of_what_is_wanted_can_be_asked_for(shelf):
     lookup = shelf.store.remembered
-    assert [one.memory.key for one in lookup.select(Wanted(), 2, 1)] == ["d", "b"]
+    assert [one.memory.key for one in lookup.select(MemoryFilter(), 2, 1)] == ["d", "b"]
 
 
 def test_scopes_are_counted_for_each_origin(shelf):
@@ -526,7 +541,7 @@ def do(desk: Desk, action: str, key: str, what) -> None:
 
 
 def check(desk: Desk) -> None:
-    memories = desk.store.remembered.select(Wanted())
+    memories = desk.store.remembered.select(MemoryFilter())
     sources = {one.id: one for one in desk.store.remembered.sources({OWN, FOREIGN}, (SHOWN, STAGED))}
     docs = {
         (source.root, doc.path, source.id) for source in sources.values() for doc in desk.store.lookup.docs(source.id)
@@ -570,7 +585,7 @@ def test_a_store_from_before_there_were_memories_gets_room_for_them(tmp_path, re
     raw.commit()
     raw.close()
     store = Store(tmp_path, read_only=read_only)
-    assert store.remembered.select(Wanted()) == [] and not store.remembered.has(OWN)
+    assert store.remembered.select(MemoryFilter()) == [] and not store.remembered.has(OWN)
     store.close()
     with contextlib.closing(sqlite3.connect(tmp_path / "cortex.db")) as raw:
         assert raw.execute("PRAGMA user_version").fetchone()[0] == len(schema.MIGRATIONS)
@@ -579,7 +594,7 @@ def test_a_store_from_before_there_were_memories_gets_room_for_them(tmp_path, re
 
 def test_what_another_process_decided_meanwhile_is_not_undone_with_an_earlier_step(desk):
     desk.add(new("a"), new("b"))
-    verdicts = [Verdict((OWN, key), MemoryState.REJECTED, None) for key in ("a", "b")]
+    verdicts = [MemoryVerdict((OWN, key), MemoryState.REJECTED, None) for key in ("a", "b")]
     first = desk.store.memories.decide(verdicts, word, action="reject", actor="person", reason="")
     later = desk.judge("a", MemoryState.PROMOTED)
     assert desk.undo(first) == 1

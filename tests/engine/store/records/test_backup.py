@@ -25,14 +25,14 @@ from cortex.base.record_model import (
     Link,
     Observation,
     Record,
+    RecordFilter,
     Subcortex,
     Task,
     Thread,
-    Wanted,
 )
 from cortex.base.text import hash_bytes
 from cortex.engine import chunkers
-from cortex.engine.store import Step, Worded
+from cortex.engine.store import IndexedText, RecordTransaction
 from cortex.engine.store.records import backup
 from cortex.engine.store.records.backup import dump, load
 from cortex.engine.store.records.ledger import Ledger
@@ -45,9 +45,9 @@ FAR = "https://wiki.example/" + "".join(Random(1).choices([chr(one) for one in r
 keys = count()
 
 
-def word(record: Record[Any], get: Callable[[str], Record[Any] | None]) -> Worded | None:
+def word(record: Record[Any], get: Callable[[str], Record[Any] | None]) -> IndexedText | None:
     text = f"{record.body.title}\n"
-    return Worded(hash_bytes(text.encode()), chunkers.cut(text, "a.md", "markdown"))
+    return IndexedText(hash_bytes(text.encode()), chunkers.cut(text, "a.md", "markdown"))
 
 
 def make(ledger: Ledger, body: Body, key: str = "") -> Record[Any]:
@@ -66,7 +66,7 @@ def make(ledger: Ledger, body: Body, key: str = "") -> Record[Any]:
 
 
 def change(ledger: Ledger, record: Record[Any], title: str) -> None:
-    def work(step: Step) -> str:
+    def work(step: RecordTransaction) -> str:
         return step.put(replace(record, body=replace(record.body, title=title))).id
 
     ledger.records.perform(work, actor=PERSON, key=f"k{next(keys)}", action="change", payload="", wording=word)
@@ -153,7 +153,7 @@ def test_what_was_loaded_is_found(file: Path, empty: Ledger, ledger: Ledger) -> 
     with empty.connections.read() as connection:
         paths = {row[0] for row in connection.execute("SELECT path FROM docs")}
         shelves = {row[0] for row in connection.execute("SELECT name FROM sources")}
-    assert paths == {one.id for one in empty.recorded.select(Wanted())} and "task@!" in shelves
+    assert paths == {one.id for one in empty.recorded.select(RecordFilter())} and "task@!" in shelves
 
 
 def test_a_backup_is_of_one_moment_while_others_write(
@@ -164,7 +164,7 @@ def test_a_backup_is_of_one_moment_while_others_write(
     writer = open_one(ledger_url)
     stop = False
 
-    def pair(step: Step) -> str:
+    def pair(step: RecordTransaction) -> str:
         name = f"{next(keys)}"
         return step.make(new_id(Task), Task(name)).id + step.make(new_id(Task), Task(name)).id
 
@@ -185,7 +185,7 @@ def test_a_backup_is_of_one_moment_while_others_write(
             stop = True
         writing.result(30)
     counts = load(empty, file, wording=word)
-    titles = [one.body.title for one in empty.recorded.select(Wanted(), 10_000)]
+    titles = [one.body.title for one in empty.recorded.select(RecordFilter(), 10_000)]
     assert len(titles) == 2 * len(set(titles)) == counts["records"] == counts["audit"] == empty.recorded.last_change()
     assert counts["keys"] * 2 == counts["records"]
 
@@ -291,7 +291,7 @@ def test_nothing_is_there_of_a_file_that_could_not_be_loaded_whole(file: Path, l
     fill(ledger)
     dump(ledger, file)
 
-    def fail(record: Record[Any], get: Callable[[str], Record[Any] | None]) -> Worded | None:
+    def fail(record: Record[Any], get: Callable[[str], Record[Any] | None]) -> IndexedText | None:
         raise RuntimeError("halfway")
 
     before, epoch = content(empty), empty.epoch()

@@ -18,14 +18,14 @@ from cortex.base.record_model import (
     Link,
     Observation,
     Record,
+    RecordFilter,
     Task,
     Thread,
-    Wanted,
     refs_of,
 )
 from cortex.base.text import hash_bytes
 from cortex.engine import chunkers
-from cortex.engine.store import Step, Store, Worded
+from cortex.engine.store import IndexedText, RecordTransaction, Store
 from cortex.engine.store.records import filters, queries, row_reader
 from cortex.families.team.ids import new_id
 
@@ -33,11 +33,11 @@ PERSON = Actor("person", 4)
 SCOPE = "subcortex_X"
 
 
-def word(record: Record[Any], get: object) -> Worded | None:
+def word(record: Record[Any], get: object) -> IndexedText | None:
     if isinstance(record.body, Link):
         return None
     text = f"# {record.body.title}\n{record.id}\n"
-    return Worded(
+    return IndexedText(
         hash_bytes(text.encode()), chunkers.cut(text, "a.md", "markdown", 500, 0), record.body.sensitivity == "normal"
     )
 
@@ -65,7 +65,7 @@ def store(tmp_path_factory) -> Iterator[Store]:
     with closing(Store(tmp_path_factory.mktemp("wanted"))) as opened:
         made: list[Record[Any]] = []
 
-        def work(step: Step) -> str:
+        def work(step: RecordTransaction) -> str:
             for number, body in enumerate(bodies()):
                 step.now = 1_000 + number // 2
                 made.append(step.make(new_id(type(body)), body))
@@ -79,7 +79,7 @@ def store(tmp_path_factory) -> Iterator[Store]:
 
 
 QUESTIONS = [
-    Wanted(kinds, states, refs, (), sensitivity, since, until, "", due, by_change)
+    RecordFilter(kinds, states, refs, (), sensitivity, since, until, "", due, by_change)
     for kinds, states, refs, sensitivity, (since, until), due, by_change in product(
         ((), ("task",), ("thread", "observation", "artifact")),
         ((), ("open",), ("open", "blocked", "accepted")),
@@ -92,7 +92,7 @@ QUESTIONS = [
 ]
 
 
-def is_wanted(one: Record[Any], wanted: Wanted) -> bool:
+def is_wanted(one: Record[Any], wanted: RecordFilter) -> bool:
     refs = refs_of(one.body)
     return (
         (not wanted.kinds or one.kind in wanted.kinds)
@@ -110,10 +110,10 @@ def test_every_way_leads_to_the_same_records_in_the_same_order(store, monkeypatc
     for module in (filters, queries, row_reader):
         monkeypatch.setattr(module, "FEW", few)
     lookup = store.recorded
-    everything = lookup.select(Wanted(), 1_000)
+    everything = lookup.select(RecordFilter(), 1_000)
     assert len(everything) == 288
     sources = [source.id for source in lookup.sources(("thread", "comment", "observation", "artifact", "task"))]
-    known = lookup.by_docs(sorted(lookup.docs(Wanted(), sources)))
+    known = lookup.by_docs(sorted(lookup.docs(RecordFilter(), sources)))
     assert len(known) == 240
     for wanted in QUESTIONS[first::11]:
         expected = [one.id for one in everything if is_wanted(one, wanted)]
@@ -134,11 +134,11 @@ def test_every_way_leads_to_the_same_records_in_the_same_order(store, monkeypatc
 
 def test_a_page_ends_before_a_record_whatever_else_is_asked(store):
     lookup = store.recorded
-    (middle,) = lookup.select(Wanted(kinds=("thread",)), 1, 20)
+    (middle,) = lookup.select(RecordFilter(kinds=("thread",)), 1, 20)
     for refs in ((), (("subcortex", SCOPE),)):
-        whole = lookup.select(Wanted(kinds=("thread", "task"), refs=refs), 1_000)
+        whole = lookup.select(RecordFilter(kinds=("thread", "task"), refs=refs), 1_000)
         older = [one.id for one in whole if one.id[-26:] < middle.id[-26:]]
-        asked = Wanted(kinds=("thread", "task"), refs=refs, before=middle.id)
+        asked = RecordFilter(kinds=("thread", "task"), refs=refs, before=middle.id)
         assert [one.id for one in lookup.select(asked, 1_000)] == older
 
 

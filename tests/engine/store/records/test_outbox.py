@@ -24,14 +24,14 @@ from cortex.base.record_model import (
     Notification,
     Observation,
     Record,
+    RecordFilter,
     Subcortex,
     Task,
     Thread,
-    Wanted,
 )
 from cortex.base.text import hash_bytes
 from cortex.engine import chunkers
-from cortex.engine.store import Changed, Entry, Kept, Step, Store, Worded
+from cortex.engine.store import IndexedText, OutboxEntry, RecordChange, RecordTransaction, Store, VersionedRecord
 from cortex.engine.store.records.ledger import Ledger
 from cortex.engine.store.records.outbox import FIRST
 from cortex.engine.store.records.outbox_rows import NEVER_HERE
@@ -42,16 +42,16 @@ CORE = {"core.url": "http://localhost:8790", "core.epoch": "one"}
 keys = count()
 
 
-def word(record: Record[Any], get: Callable[[str], Record[Any] | None]) -> Worded | None:
+def word(record: Record[Any], get: Callable[[str], Record[Any] | None]) -> IndexedText | None:
     """Titles are found, comments by their thread's."""
     if isinstance(record.body, Draft | Notification):
         return None
     above = get(record.body.thread) if isinstance(record.body, Comment) else None
     text = f"{above.body.title if above else ''} {record.body.title}\n"
-    return Worded(hash_bytes(text.encode()), chunkers.cut(text, "a.md", "markdown"))
+    return IndexedText(hash_bytes(text.encode()), chunkers.cut(text, "a.md", "markdown"))
 
 
-def do(store: Store | Ledger, work: Callable[[Step], object], **more: Any) -> str:
+def do(store: Store | Ledger, work: Callable[[RecordTransaction], object], **more: Any) -> str:
     common: dict[str, Any] = {"actor": PERSON, "action": "write", "payload": "", "wording": word}
     return store.records.perform(
         lambda step: str(work(step) or ""), **{**common, "key": f"k{next(keys)}", **more}
@@ -65,7 +65,7 @@ def make(store: Store | Ledger, body: Body, **more: Any) -> str:
 
 
 def change(store: Store | Ledger, number: str, **fields: object) -> None:
-    def work(step: Step) -> None:
+    def work(step: RecordTransaction) -> None:
         record = step.get(number)
         assert record is not None
         step.put(replace(record, body=replace(record.body, **fields)))
@@ -73,7 +73,7 @@ def change(store: Store | Ledger, number: str, **fields: object) -> None:
     do(store, work)
 
 
-def take(store: Store, *records: Kept, erased: tuple[str, ...] = (), **more: Any) -> int:
+def take(store: Store, *records: VersionedRecord, erased: tuple[str, ...] = (), **more: Any) -> int:
     common: dict[str, Any] = {"wording": word, "meta": {}}
     return store.records.apply(records, erased, **{**common, **more})
 
@@ -82,8 +82,8 @@ def waits(store: Store, number: str) -> bool:
     return any(one.id == number for entry in store.outbox.waiting() for one in entry.changes)
 
 
-def told(number: str, body: Body, change: int, version: int = 1) -> Kept:
-    return Kept(Record(number, body, "ada", 5, 6, version), change)
+def told(number: str, body: Body, change: int, version: int = 1) -> VersionedRecord:
+    return VersionedRecord(Record(number, body, "ada", 5, 6, version), change)
 
 
 def ask(store: Store, sql: str) -> list[tuple[Any, ...]]:
@@ -112,7 +112,7 @@ def test_a_step_is_queued_with_what_was_there_before_it_and_what_is_there_after(
     known = make(home, Task("known", tags=("red",)))
     made = new_id(Thread)
 
-    def work(step: Step) -> None:
+    def work(step: RecordTransaction) -> None:
         thread = step.make(made, Thread("one"))
         task = step.get(known)
         assert task is not None
@@ -124,7 +124,7 @@ def test_a_step_is_queued_with_what_was_there_before_it_and_what_is_there_after(
     first, entry = home.outbox.waiting()
     assert [one.after for one in first.changes] == [Task("known", tags=("red",))] and first.changes[0].before is None
     created = {number: record.created for number, record in home.recorded.get([made, known]).items()}
-    assert entry == Entry(
+    assert entry == OutboxEntry(
         first.id + 1,
         f"key-1@{home.truth.get('identity')}",
         "agent",
@@ -132,8 +132,8 @@ def test_a_step_is_queued_with_what_was_there_before_it_and_what_is_there_after(
         "both",
         home.recorded.deeds()[0].at,
         (
-            Changed(made, "thread", "agent", created[made], None, Thread("two")),
-            Changed(
+            RecordChange(made, "thread", "agent", created[made], None, Thread("two")),
+            RecordChange(
                 known,
                 "task",
                 "person",
@@ -169,7 +169,7 @@ def test_a_replay_and_a_step_that_changes_nothing_are_not_queued(home: Store) ->
 
 
 def test_neither_a_step_that_fails_nor_its_entry_is_there(home: Store) -> None:
-    def fail(step: Step) -> None:
+    def fail(step: RecordTransaction) -> None:
         step.make(new_id(Task), Task("one"))
         raise RuntimeError("halfway")
 
@@ -186,12 +186,12 @@ def test_what_a_quiet_step_makes_is_never_sent(home: Store) -> None:
     shared = make(home, Task("shared"))
     alert = new_id(Notification)
 
-    def quiet(step: Step) -> None:
+    def quiet(step: RecordTransaction) -> None:
         step.make(alert, Notification("system_alert", "person", shared, "t", "r"))
 
     do(home, quiet, quiet=True)
 
-    def acknowledge(step: Step) -> None:
+    def acknowledge(step: RecordTransaction) -> None:
         for number, fields in ((alert, {"state": "acked"}), (shared, {"notes": "seen"})):
             record = step.get(number)
             assert record is not None
@@ -249,7 +249,7 @@ def test_what_is_given_up_takes_no_other_record_of_an_entry_along(home: Store) -
     for number in (first.id, first.id + 1):
         take(home, settle=number, refuse=("RIGHTS_MISSING", "you may not") if number == first.id else None)
 
-    def both(step: Step) -> None:
+    def both(step: RecordTransaction) -> None:
         for number in (thread, task):
             record = step.get(number)
             assert record is not None
@@ -335,7 +335,7 @@ def test_who_leaves_a_core_keeps_the_records_and_nothing_else(home: Store) -> No
     take(home, told(new_id(Task), Task("the Core's"), 7))
     home.outbox.forget()
     assert home.outbox.count() == (0, 0) and home.outbox.known() == {} and home.truth.get("core.url") == ""
-    assert ask(home, "SELECT * FROM outbox_records") == [] and home.recorded.count(Wanted()) == 2
+    assert ask(home, "SELECT * FROM outbox_records") == [] and home.recorded.count(RecordFilter()) == 2
     make(home, Task("alone"))
     assert home.outbox.count() == (0, 0)
 
@@ -353,7 +353,7 @@ def test_records_are_taken_over_exactly_and_twice_is_once(home: Store) -> None:
         assert docs(home) == {task.record.id: "task", thread.record.id: "thread"}
     assert home.outbox.known([task.record.id, "task_none"]) == {task.record.id: (4, 12)}
     assert home.outbox.count() == (0, 0) and home.recorded.deeds() == []
-    assert [one.id for one in home.recorded.select(Wanted(refs=(("tag", "red"),)))] == [task.record.id]
+    assert [one.id for one in home.recorded.select(RecordFilter(refs=(("tag", "red"),)))] == [task.record.id]
     change(home, task.record.id, title="here")
     assert (
         home.recorded.changes(14, 10)[0].record.body.title == "here"
@@ -420,7 +420,7 @@ def test_what_is_erased_is_gone_with_all_that_it_said(home: Store, tmp_path: Pat
 def test_narrowed_searches_follow_what_was_taken_over(home: Store) -> None:
     number = new_id(Task)
     take(home, told(number, Task("one", state="blocked"), 1))
-    wanted = Wanted(kinds=("task",), states=("blocked",))
+    wanted = RecordFilter(kinds=("task",), states=("blocked",))
     assert len(home.recorded.narrow(wanted, 100)[1] or ()) == 1
     take(home, told(number, Task("one", state="done"), 2, 2))  # it is found by the same words
     assert home.recorded.narrow(wanted, 100)[1] == frozenset()
@@ -469,14 +469,14 @@ def test_nothing_of_a_page_is_there_when_it_can_t_be_taken_over_whole(home: Stor
     mine, page = make(home, Task("mine")), [told(new_id(Task), Task(f"{place}"), place + 1) for place in range(5)]
     entry = home.outbox.waiting()[0]
 
-    def fail(record: Record[Any], get: Callable[[str], Record[Any] | None]) -> Worded | None:
+    def fail(record: Record[Any], get: Callable[[str], Record[Any] | None]) -> IndexedText | None:
         if record.body.title == "3":
             raise RuntimeError("halfway")
         return word(record, get)
 
     with pytest.raises(RuntimeError):
         take(home, *page, erased=(mine,), wording=fail, meta={"core.cursor": "one:5"}, settle=entry.id)
-    assert [one.id for one in home.recorded.select(Wanted())] == [mine] and home.outbox.known() == {}
+    assert [one.id for one in home.recorded.select(RecordFilter())] == [mine] and home.outbox.known() == {}
     assert home.truth.get("core.cursor") == "" and home.outbox.waiting() == [entry]
     assert take(home, *page, meta={"core.cursor": "one:5"}, settle=entry.id) == 5
 
@@ -500,7 +500,7 @@ def test_nothing_of_a_page_is_there_when_the_process_dies_in_the_middle_of_it(ho
     make(home, Task("mine"))
     died = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path)], timeout=60)
     assert died.returncode == 9
-    assert [one.body.title for one in home.recorded.select(Wanted())] == ["mine"]
+    assert [one.body.title for one in home.recorded.select(RecordFilter())] == ["mine"]
     assert home.truth.get("core.cursor") == "" and home.outbox.count() == (1, 0)
 
 

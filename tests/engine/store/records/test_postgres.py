@@ -12,8 +12,8 @@ from random import Random
 import pytest
 
 from cortex.base.errors import CortexError, InputError, StoreError
-from cortex.base.record_model import Actor, Artifact, Attachment, Body, Observation, Subcortex, Thread, Wanted
-from cortex.engine.store import Done, Step
+from cortex.base.record_model import Actor, Artifact, Attachment, Body, Observation, RecordFilter, Subcortex, Thread
+from cortex.engine.store import RecordTransaction, TransactionResult
 from cortex.engine.store.records import postgres
 from cortex.engine.store.records.ledger import Ledger, open_ledger
 from cortex.families.team.ids import new_id
@@ -40,8 +40,8 @@ def cut(database: str) -> None:
             time.sleep(0.005)
 
 
-def write(ledger: Ledger, title: str, between=lambda: None) -> Done:
-    def work(step: Step) -> str:
+def write(ledger: Ledger, title: str, between=lambda: None) -> TransactionResult:
+    def work(step: RecordTransaction) -> str:
         made = step.make(new_id(Thread), Thread(title)).id
         between()
         return made
@@ -130,7 +130,7 @@ def test_a_step_whose_end_nobody_heard_of_is_asked_for_by_its_key(ledger, databa
 
 @pytest.mark.parametrize("how", ["cut", "failed"])
 def test_what_is_written_together_is_never_told_as_written_where_its_end_fails(ledger, database, how):
-    done: list[Done] = []
+    done: list[TransactionResult] = []
     with pytest.raises(CortexError) as raised, ledger.together():
         done.append(write(ledger, "a"))
         if how == "cut":
@@ -185,12 +185,12 @@ def test_what_is_longer_than_a_row_of_an_index_is_pointed_to_and_found(ledger):
     made = [
         put(ledger, Observation("a", attachments=(Attachment("x", far + end), Attachment("y", far)))) for end in "12"
     ]
-    found = ledger.recorded.select(Wanted(refs=(("citation", far + "2"),)))
+    found = ledger.recorded.select(RecordFilter(refs=(("citation", far + "2"),)))
     assert [one.id for one in found] == made[1:]
-    assert len(ledger.recorded.select(Wanted(refs=(("citation", far),)))) == 2
+    assert len(ledger.recorded.select(RecordFilter(refs=(("citation", far),)))) == 2
     dated = put(ledger, Artifact("old", review_by="2026-01-01"))
-    assert [one.id for one in ledger.recorded.select(Wanted(due="2026-01-02"))] == [dated]
-    assert ledger.recorded.select(Wanted(due="2026-01-01")) == []
+    assert [one.id for one in ledger.recorded.select(RecordFilter(due="2026-01-02"))] == [dated]
+    assert ledger.recorded.select(RecordFilter(due="2026-01-01")) == []
 
 
 def test_what_points_to_something_is_found_by_an_index(ledger):
@@ -213,7 +213,7 @@ def test_what_points_to_something_is_found_by_an_index(ledger):
 @pytest.mark.parametrize("strange", ["a\0b", "a\ud800b"])
 def test_what_can_not_be_asked_is_the_askers_fault(ledger, strange):
     with pytest.raises(InputError) as raised:
-        ledger.recorded.select(Wanted(refs=(("tag", strange),)))
+        ledger.recorded.select(RecordFilter(refs=(("tag", strange),)))
     assert raised.value.code == "RECORD_INVALID"
 
 
@@ -374,7 +374,7 @@ def test_all_of_a_topic_becomes_news_with_few_statements(ledger, asked):
         for number in range(100):
             put(ledger, Thread(f"{number}", subcortex=topic))
 
-    def hide(step: Step) -> str:
+    def hide(step: RecordTransaction) -> str:
         found = step.get(topic)
         assert found is not None
         return step.put(replace(found, body=replace(found.body, visibility="private"))).id

@@ -13,10 +13,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cortex.base.errors import CortexError, InputError
-from cortex.base.record_model import Actor, Observation, Thread, Wanted
-from cortex.engine.store import Done, Step
+from cortex.base.record_model import Actor, Observation, RecordFilter, Thread
+from cortex.engine.store import RecordTransaction, TransactionResult
 from cortex.engine.store.records.ledger import Ledger, open_ledger
-from cortex.engine.store.records.write_batch import Batch
+from cortex.engine.store.records.write_batch import WriteBatch
 from cortex.families.team.ids import fresh_key, new_id
 
 ADA = Actor("ada", 4)
@@ -63,8 +63,8 @@ class Played:
         versions = [[one.body for one in lookup.versions(number).values()] for number in self._names]
         return records, changes, deeds, versions, lookup.last_change() - self._since
 
-    def _work(self, number: int, deeds: list[tuple[str, str]], refused: bool) -> Callable[[Step], str]:
-        def work(step: Step) -> str:
+    def _work(self, number: int, deeds: list[tuple[str, str]], refused: bool) -> Callable[[RecordTransaction], str]:
+        def work(step: RecordTransaction) -> str:
             for deed, name in deeds:
                 self._do(step, number, deed, name)
             if refused:
@@ -73,7 +73,7 @@ class Played:
 
         return work
 
-    def _do(self, step: Step, number: int, deed: str, name: str) -> None:
+    def _do(self, step: RecordTransaction, number: int, deed: str, name: str) -> None:
         found = step.get(self._ids[name])
         match deed:
             case "make" if found is None:
@@ -83,14 +83,14 @@ class Played:
             case "get":
                 self.told.append(None if found is None else (found.body.title, found.version))
             case "select":
-                several = step.select(Wanted(kinds=("thread",)))
+                several = step.select(RecordFilter(kinds=("thread",)))
                 self.told.append(sorted(one.body.title for one in several if one.id in self._names))
             case "newest":
                 ends = {one[-26:]: name for one, name in self._names.items()}
                 self.told.append(ends.get(step.newest()))
 
 
-def perform(ledger: Ledger, work: Callable[[Step], str], key: str, payload: str) -> Done:
+def perform(ledger: Ledger, work: Callable[[RecordTransaction], str], key: str, payload: str) -> TransactionResult:
     return ledger.records.perform(
         work, actor=ADA, key=key, action="play", payload=payload, wording=lambda record, get: None
     )
@@ -130,7 +130,7 @@ class Counting:
 
 def test_new_records_are_written_with_few_statements():
     counting = Counting()
-    batch = Batch(counting, 7)
+    batch = WriteBatch(counting, 7)
     for number in range(50):
         with batch.part():
             batch.insert("INSERT INTO refs (role, target, record)", [("tag", "x", f"thread_{number}")])
@@ -142,7 +142,7 @@ def test_new_records_are_written_with_few_statements():
 
 
 def test_what_a_database_can_not_hold_fails_the_block_and_nothing_is_kept(ledger: Ledger):
-    def work(step: Step) -> str:
+    def work(step: RecordTransaction) -> str:
         return step.make(new_id(Observation), Observation("a", tags=("\0",))).id
 
     with pytest.raises(CortexError), ledger.together():

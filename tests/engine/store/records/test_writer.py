@@ -37,18 +37,27 @@ from cortex.base.record_model import (
     Notification,
     Observation,
     Record,
+    RecordFilter,
     Subcortex,
     Task,
     Term,
     Thread,
-    Wanted,
     kind_of,
     refs_of,
 )
 from cortex.base.text import hash_bytes
 from cortex.engine import chunkers
 from cortex.engine.embedders.hashing import HashingEmbedder
-from cortex.engine.store import Done, Making, RecordLookup, Records, Step, Store, Worded, schema
+from cortex.engine.store import (
+    EmbeddingJob,
+    IndexedText,
+    RecordLookup,
+    Records,
+    RecordTransaction,
+    Store,
+    TransactionResult,
+    schema,
+)
 from cortex.engine.store.records import row_reader
 from cortex.engine.store.records.json_codec import from_json, to_json
 from cortex.engine.store.records.ledger import open_ledger
@@ -71,13 +80,13 @@ BODIES: tuple[Body, ...] = (
 )  # fmt: skip
 
 
-def word(record: Record[Any], get: Callable[[str], Record[Any] | None]) -> Worded | None:
+def word(record: Record[Any], get: Callable[[str], Record[Any] | None]) -> IndexedText | None:
     """Titles are found; drafts, notifications and links are not."""
     if isinstance(record.body, Draft | Notification | Link):
         return None
     text = f"{record.body.title}\n"
     private = record.body.sensitivity == SENSITIVE
-    return Worded(
+    return IndexedText(
         hash_bytes(text.encode(), str(private).encode()), chunkers.cut(text, "a.md", "markdown"), meaning=not private
     )
 
@@ -92,14 +101,18 @@ class Kept:
     place: str  # for another process
     keys: Iterator[int]
 
-    def do(self, work: Callable[[Step], object], key: str = "", payload: str = "", actor: Actor = PERSON) -> Done:
+    def do(
+        self, work: Callable[[RecordTransaction], object], key: str = "", payload: str = "", actor: Actor = PERSON
+    ) -> TransactionResult:
         """Do something as a step, under a fresh key where none is told."""
         return self._on(self.records, work, key, payload, actor)
 
-    def do_elsewhere(self, work: Callable[[Step], object], key: str = "") -> Done:
+    def do_elsewhere(self, work: Callable[[RecordTransaction], object], key: str = "") -> TransactionResult:
         return self._on(self.others, work, key, "", PERSON)
 
-    def _on(self, records: Records, work: Callable[[Step], object], key: str, payload: str, actor: Actor) -> Done:
+    def _on(
+        self, records: Records, work: Callable[[RecordTransaction], object], key: str, payload: str, actor: Actor
+    ) -> TransactionResult:
         key = key or f"k{next(self.keys)}"
         return records.perform(
             lambda step: str(work(step) or ""), actor=actor, key=key, action="write", payload=payload, wording=word
@@ -111,7 +124,7 @@ class Kept:
         return self.one(number)
 
     def change(self, number: str, **fields: object) -> Record[Any]:
-        def work(step: Step) -> None:
+        def work(step: RecordTransaction) -> None:
             record = step.get(number)
             assert record is not None
             step.put(replace(record, body=replace(record.body, **fields)))
@@ -125,7 +138,7 @@ class Kept:
         return found
 
     def titles(self, **wanted: Any) -> list[str]:
-        return [one.body.title for one in self.recorded.select(Wanted(**wanted))]
+        return [one.body.title for one in self.recorded.select(RecordFilter(**wanted))]
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -146,12 +159,12 @@ def refused(work: Callable[[], object]) -> CortexError:
 
 
 def test_the_same_key_again_gives_the_first_result_and_writes_nothing(kept: Kept) -> None:
-    def work(step: Step) -> str:
+    def work(step: RecordTransaction) -> str:
         return step.make(new_id(Thread), BODIES[1]).id
 
     first, again = kept.do(work, "key-1", "payload"), kept.do(work, "key-1", "payload")
     assert (first.replayed, again.replayed, again.result) == (False, True, first.result)
-    assert kept.recorded.count(Wanted()) == 1 and len(kept.recorded.deeds()) == 1
+    assert kept.recorded.count(RecordFilter()) == 1 and len(kept.recorded.deeds()) == 1
 
 
 def test_the_same_key_for_something_else_is_refused_and_writes_nothing(kept: Kept) -> None:
@@ -164,21 +177,21 @@ def test_the_same_key_for_something_else_is_refused_and_writes_nothing(kept: Kep
 def test_a_key_is_its_actor_s_own(kept: Kept) -> None:
     for actor in (PERSON, AGENT):
         assert not kept.do(lambda step: step.make(new_id(Thread), BODIES[1]), "key-1", actor=actor).replayed
-    assert {one.author for one in kept.recorded.select(Wanted())} == {"person", "agent"}
+    assert {one.author for one in kept.recorded.select(RecordFilter())} == {"person", "agent"}
 
 
 def test_what_a_key_gave_can_be_asked_for(kept: Kept) -> None:
     assert kept.records.known(PERSON, "key-1", "write", "") is None
     kept.do(lambda step: "result", "key-1")
-    assert kept.records.known(PERSON, "key-1", "write", "") == Done("result", True)
+    assert kept.records.known(PERSON, "key-1", "write", "") == TransactionResult("result", True)
     assert refused(lambda: kept.records.known(PERSON, "key-1", "write", "x")).code == "IDEMPOTENCY_REPLAY"
 
 
 def test_32_retries_of_one_key_at_once_give_one_record(kept: Kept) -> None:
     ready = threading.Barrier(RETRIES, timeout=DEADLINE)
 
-    def retry(number: int) -> Done:
-        def work(step: Step) -> str:
+    def retry(number: int) -> TransactionResult:
+        def work(step: RecordTransaction) -> str:
             return step.make(new_id(Observation), Observation("Once")).id
 
         ready.wait()
@@ -232,22 +245,22 @@ def test_retries_of_one_key_from_several_processes_give_one_record(kept: Kept) -
 
 
 def test_nothing_of_a_step_that_fails_is_written_and_its_key_stays_free(kept: Kept) -> None:
-    def fail(step: Step) -> str:
+    def fail(step: RecordTransaction) -> str:
         step.make(new_id(Thread), BODIES[1])
         raise RuntimeError("halfway")
 
     with pytest.raises(RuntimeError):
         kept.do(fail, "key-1")
-    assert kept.recorded.count(Wanted()) == 0 and kept.recorded.deeds() == [] and not kept.recorded.has()
+    assert kept.recorded.count(RecordFilter()) == 0 and kept.recorded.deeds() == [] and not kept.recorded.has()
     assert not kept.do(lambda step: step.make(new_id(Thread), BODIES[1]), "key-1").replayed
 
 
 def test_a_step_sees_what_it_wrote(kept: Kept) -> None:
-    def work(step: Step) -> str:
+    def work(step: RecordTransaction) -> str:
         made = step.make(new_id(Thread), Thread("One"))
         after = step.put(replace(made, body=Thread("Two", tags=("x",))))
         assert step.get(made.id) == after and after.version == 2
-        assert step.select(Wanted(refs=(("tag", "x"),))) == [after] == step.starting(made.id[:20])
+        assert step.select(RecordFilter(refs=(("tag", "x"),))) == [after] == step.starting(made.id[:20])
         return made.id
 
     assert kept.one(kept.do(work).result).body.title == "Two"
@@ -259,7 +272,7 @@ def test_a_record_of_every_kind_comes_back_as_it_was_written(kept: Kept, body: B
     assert (record.body, record.kind, record.author, record.version) == (body, kind_of(body), "agent", 1)
     assert record.created == record.updated > 0
     for role, target in refs_of(body):
-        assert kept.recorded.select(Wanted(kinds=(record.kind,), refs=((role, target),))) == [record], role
+        assert kept.recorded.select(RecordFilter(kinds=(record.kind,), refs=((role, target),))) == [record], role
 
 
 def test_a_record_is_only_replaced_by_who_has_seen_its_last_version(kept: Kept) -> None:
@@ -280,7 +293,7 @@ def test_an_author_and_the_time_of_making_stay(kept: Kept) -> None:
 
 
 def test_a_step_may_write_for_somebody_else_and_the_log_says_who_did(kept: Kept) -> None:
-    def work(step: Step) -> str:
+    def work(step: RecordTransaction) -> str:
         step.author = "agent"
         return step.make(new_id(Thread), Thread("Approved")).id
 
@@ -305,7 +318,7 @@ def test_every_earlier_version_stays(kept: Kept) -> None:
 def test_the_log_tells_who_did_what_with_which_key(kept: Kept) -> None:
     number = kept.make(Task("One"), AGENT).id
 
-    def work(step: Step) -> None:
+    def work(step: RecordTransaction) -> None:
         record = step.get(number)
         assert record is not None
         step.put(replace(record, body=Task("Two")), "rename")
@@ -336,17 +349,19 @@ def test_records_are_asked_for_by_everything_at_once(kept: Kept) -> None:
     assert kept.titles() == ["C", "B", "A"]
     assert kept.titles(kinds=("task",), refs=(("tag", "red"),)) == ["B", "A"]
     assert kept.titles(kinds=("task",), states=("blocked",), authors=("agent",)) == ["A"]
-    assert kept.titles(sensitivity=SENSITIVE) == ["B"] and kept.recorded.count(Wanted(refs=(("tag", "red"),))) == 3
+    assert (
+        kept.titles(sensitivity=SENSITIVE) == ["B"] and kept.recorded.count(RecordFilter(refs=(("tag", "red"),))) == 3
+    )
     assert kept.titles(refs=(("tag", "red"), ("tag", "blue"))) == []
 
 
 def test_pages_follow_one_another_without_gap_or_repetition(kept: Kept) -> None:
     made = [kept.make(Task(f"{number}")).id for number in range(7)]
     seen: list[str] = []
-    while page := kept.recorded.select(Wanted(kinds=("task",), before=seen[-1] if seen else ""), 3):
+    while page := kept.recorded.select(RecordFilter(kinds=("task",), before=seen[-1] if seen else ""), 3):
         seen += [one.id for one in page]
     assert seen == made[::-1]
-    assert [one.id for one in kept.recorded.select(Wanted(), 2, 2)] == made[4:2:-1]
+    assert [one.id for one in kept.recorded.select(RecordFilter(), 2, 2)] == made[4:2:-1]
 
 
 def test_the_last_changed_are_first_where_that_is_asked(kept: Kept) -> None:
@@ -356,7 +371,7 @@ def test_the_last_changed_are_first_where_that_is_asked(kept: Kept) -> None:
     def touch() -> int:
         return kept.change(first.id, notes=f"{next(kept.keys)}").updated
 
-    while touch() == kept.recorded.select(Wanted(refs=(), kinds=("task",)))[0].updated:
+    while touch() == kept.recorded.select(RecordFilter(refs=(), kinds=("task",)))[0].updated:
         pass  # the clock has milliseconds
     assert kept.titles(by_change=True) == ["first", "second"] and kept.titles() == ["second", "first"]
     changed = kept.one(first.id).updated
@@ -378,7 +393,7 @@ def test_the_newest_that_point_somewhere_are_the_same_however_many_there_are(
     monkeypatch.setattr(row_reader, "MOST_WALKED", walked)
     chance, files = random.Random(3), ("src/a.py", "src/b/c.py", "src/b/d.py", "src-other/e.py")
 
-    def fill(step: Step) -> None:
+    def fill(step: RecordTransaction) -> None:
         for number in range(60):
             links = tuple(CodeLink(path, symbol="Lamp") for path in chance.sample(files, chance.randrange(4)))
             make = chance.choice((Thread, Observation, Task, Artifact))
@@ -386,7 +401,7 @@ def test_the_newest_that_point_somewhere_are_the_same_however_many_there_are(
             step.make(new_id(make), body)
 
     kept.do(fill)
-    every = kept.recorded.select(Wanted(), 1_000)
+    every = kept.recorded.select(RecordFilter(), 1_000)
     for limit in (1, 5, 200):
         for path in ("src/a.py", "src", "src/b", "nowhere"):
             below = [
@@ -423,10 +438,10 @@ def test_a_key_writes_once_whatever_comes_under_it(asked: list[tuple[str, str]])
         first: dict[str, tuple[str, str]] = {}
         for key, payload in asked:
 
-            def work(step: Step) -> str:
+            def work(step: RecordTransaction) -> str:
                 return step.make(new_id(Task), Task("T")).id
 
-            def perform(key: str = key, payload: str = payload) -> Done:
+            def perform(key: str = key, payload: str = payload) -> TransactionResult:
                 return store.records.perform(
                     work, actor=AGENT, key=key, action="a", payload=payload, wording=lambda record, get: None
                 )
@@ -435,10 +450,10 @@ def test_a_key_writes_once_whatever_comes_under_it(asked: list[tuple[str, str]])
             if known is None:
                 first[key] = (payload, perform().result)
             elif known[0] == payload:
-                assert perform() == Done(known[1], True)
+                assert perform() == TransactionResult(known[1], True)
             else:
                 assert refused(perform).code == "IDEMPOTENCY_REPLAY"
-        assert store.recorded.count(Wanted()) == len(first)
+        assert store.recorded.count(RecordFilter()) == len(first)
 
 
 @given(st.lists(st.tuples(st.sampled_from([0, 1, 2]), st.booleans()), max_size=20))
@@ -516,7 +531,7 @@ def test_a_record_is_found_in_the_source_of_its_kind_and_nowhere_else(desk: tupl
     assert docs(store) == {("thread", thread.id), ("task", task.id)}
     sources = store.recorded.sources(["thread", "task", "draft"])
     assert [one.name for one in sources] == ["thread", "task"] and {one.kind for one in sources} == {"records"}
-    found = store.recorded.docs(Wanted(kinds=("thread",)), [one.id for one in sources])
+    found = store.recorded.docs(RecordFilter(kinds=("thread",)), [one.id for one in sources])
     assert found is not None
     assert store.recorded.by_docs(list(found)) == {next(iter(found)): thread}
 
@@ -554,11 +569,11 @@ def test_vectors_are_made_of_all_but_what_is_private(desk: tuple[Store, Kept]) -
         embedded.extend(texts)
         return embedder.embed(texts, "passage")
 
-    store.indexes.catch_up([Making(embedder.stamp, embed)])
+    store.indexes.catch_up([EmbeddingJob(embedder.stamp, embed)])
     public = ask(store, "SELECT chunks.id FROM chunks JOIN blobs ON blobs.id = chunks.blob WHERE NOT private")
     assert len(embedded) == 1 and [(one,) for one in store.indexes.vectors(embedder.stamp).ids().tolist()] == public
     kept.change(number, sensitivity=SENSITIVE)
-    store.indexes.catch_up([Making(embedder.stamp, embed)])
+    store.indexes.catch_up([EmbeddingJob(embedder.stamp, embed)])
     assert len(embedded) == 1 and len(store.indexes.vectors(embedder.stamp)) == 0
     assert store.paid.plan(store.paid.model(embedder.stamp)) == []
 
@@ -568,7 +583,7 @@ def test_a_record_whose_surroundings_changed_is_worded_anew_without_a_new_versio
     record = kept.make(Thread("Lamps"))
     before = ask(store, "SELECT id FROM docs")
 
-    def reword(step: Step) -> None:
+    def reword(step: RecordTransaction) -> None:
         step.reword(replace(record, body=Thread("Lamps of the hall")))
 
     kept.do(reword)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from cortex.base.errors import InputError
 from cortex.base.types import Chunk, FileView, Hit, Mode, Page, Symbol
-from cortex.engine.search.federated import Located
+from cortex.engine.search.federated import FederatedHit
 from cortex.families.code.tools.definitions import MODES
 from cortex.families.code.tools.render import dump, file_answer, partial_first, search_answer, search_metadata
 from protocol.code_server import text_of
@@ -266,7 +266,7 @@ hits = st.builds(
 )
 def test_no_search_answer_is_longer_than_its_budget(found, budget, notes, more, several):
     metadata = {"strategy": "tfidf", "executionTime": 12.3, "totalResults": len(found) + more, "notes": notes}
-    located = [Located("w" * 40, hit) for hit in found]
+    located = [FederatedHit("w" * 40, hit) for hit in found]
     try:
         body = search_answer(located, metadata, budget, several=several, offset=0, key="q")
     except InputError as error:  # not even one place fits, and it says how much is needed

@@ -5,7 +5,7 @@ import sqlite3
 
 import pytest
 
-from cortex.base.types import Freshness, Skipped, Vitals
+from cortex.base.types import Freshness, Skipped, StoreStats
 from cortex.engine.store.lease import Lease
 from cortex.families.code.tools import render
 from protocol.client import Client
@@ -105,7 +105,7 @@ def test_sums_are_over_all_workspaces_and_averages_over_those_that_were_searched
 
 def vitals(**known):
     empty = {"skipped": (), "chunks": 0, "disk_bytes": 0}
-    return Vitals(Freshness("ready", 1.0, ""), False, 0, 0, 0, **{**empty, **known})
+    return StoreStats(Freshness("ready", 1.0, ""), False, 0, 0, 0, **{**empty, **known})
 
 
 def test_reindexing_reaches_all_or_the_one_that_has_the_path(two):

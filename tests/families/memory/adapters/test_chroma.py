@@ -14,7 +14,7 @@ import pytest
 from hypothesis import strategies
 
 from cortex.base.errors import FileError
-from cortex.families.memory.adapters.chroma import Collection, collections, memory_vectors, vectors
+from cortex.families.memory.adapters.chroma import ChromaCollection, collections, memory_vectors, vectors
 from families.memory.adapters.chroma_stores import ADD, DELETE, UPDATE, UPSERT, Made, make_collection
 
 EAST, NORTH, UP, WEST = [1.0, 0, 0, 0], [0, 1.0, 0, 0], [0, 0, 1.0, 0], [-1.0, 0, 0, 0]
@@ -92,7 +92,7 @@ def test_collections_are_told_with_what_is_in_them(made: Made) -> None:
     make_collection(made.store, "empty", 384)
     made.sql("INSERT INTO segments VALUES ('m', 'urn:chroma:segment/metadata/sqlite', 'METADATA', ?)", (made.id,))
     made.sql("INSERT INTO embeddings (segment_id, embedding_id, seq_id) VALUES ('m', 'a', 1), ('m', 'b', 2)")
-    assert collections(made.store) == [Collection("empty", 384, 0), Collection("notes", 4, 2)]
+    assert collections(made.store) == [ChromaCollection("empty", 384, 0), ChromaCollection("notes", 4, 2)]
 
 
 def test_other_collections_and_unknown_ones_are_kept_apart(made: Made) -> None:

@@ -16,7 +16,7 @@ from cortex.base.errors import CortexError
 from cortex.base.runtime.sqlite_file_state import state_of
 from cortex.base.types import Memory, MemoryState
 from cortex.engine.sources import sqlite_snapshot
-from cortex.families.memory.adapters.claude_mem import Database, Row, Session, open_database
+from cortex.families.memory.adapters.claude_mem import ClaudeMemDatabase, ClaudeMemRow, Session, open_database
 from families.memory.adapters.claude_bases import GENERATIONS, START, Made, make_claude_mem
 
 WRITER = """
@@ -45,7 +45,7 @@ def make(tmp_path: Path) -> Iterator[Callable[..., Made]]:
         made.close()
 
 
-def everything(database: Database) -> list[object]:
+def everything(database: ClaudeMemDatabase) -> list[object]:
     """All that a database can tell."""
     rows = database.rows(limit=100)
     told: list[object] = [database.count(), database.last(), rows, database.sessions(None, 100)]
@@ -84,11 +84,11 @@ def test_the_third_generation_gives_its_memories_with_their_documents_ids(make):
     with open_database(made.path) as database:
         assert database.count() == 2
         second, first = database.rows(limit=10)
-        assert first == Row(1, Memory(
+        assert first == ClaudeMemRow(1, Memory(
             "ack_s_2026-11-15_001", "A prefix", "At build time", tuple(facts), tuple(concepts), tuple(files), "",
             "ack", "s", "2026-11-14", START, "", "claude-mem",
         ))  # fmt: skip
-        assert second == Row(2, Memory(
+        assert second == ClaudeMemRow(2, Memory(
             "obs_2", "First line", concepts=("queue", "worker"), text="# First line\nand more", project="shop",
             session="other", date="2026-11-15", created=START, provenance="claude-mem",
         ))  # fmt: skip
@@ -263,11 +263,11 @@ def test_rows_are_walked_by_number_in_both_directions(make):
     made.connection.execute("DELETE FROM observations WHERE id BETWEEN 40 AND 49")
     made.connection.commit()
     with open_database(made.path) as database:
-        walked: list[Row] = []
+        walked: list[ClaudeMemRow] = []
         while rows := database.rows(below=walked[-1].number if walked else None, limit=20):
             walked += rows
         assert [row.number for row in walked] == [*range(95, 49, -1), *range(39, 0, -1)]
-        upwards: list[Row] = []
+        upwards: list[ClaudeMemRow] = []
         while rows := database.rows(above=upwards[-1].number if upwards else 0, limit=20, ascending=True):
             upwards += rows
         assert upwards == walked[::-1]

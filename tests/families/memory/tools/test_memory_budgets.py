@@ -13,12 +13,12 @@ from cortex.base.types import Memory
 from cortex.engine.sources.project import Project
 from cortex.engine.store import Remembered
 from cortex.families.memory.adapters.claude_mem import Session
-from cortex.families.memory.databases import Database
-from cortex.families.memory.search import Findings, Hit
-from cortex.families.memory.session_context import Context
+from cortex.families.memory.databases import MemoryDatabase
+from cortex.families.memory.search import MemoryHit, MemoryResults
+from cortex.families.memory.session_context import SessionContext
 from cortex.families.memory.tools import render
 
-PRESENT = (Database(Path("/x/a.db"), ""), Database(Path("/y/b.db"), ""))
+PRESENT = (MemoryDatabase(Path("/x/a.db"), ""), MemoryDatabase(Path("/y/b.db"), ""))
 
 
 def texts(most: int) -> st.SearchStrategy[str]:
@@ -46,7 +46,7 @@ def within(text: str, budget: int) -> bool:
 
 @given(st.lists(remembered(), min_size=1, max_size=12), BUDGETS, NOTES)
 def test_what_is_found_keeps_to_its_budget(ones, budget, notes):
-    found = Findings(tuple(Hit(one, 0.5, True) for one in ones), 90, notes, None, PRESENT)
+    found = MemoryResults(tuple(MemoryHit(one, 0.5, True) for one in ones), 90, notes, None, PRESENT)
     text = render.found_text(found, budget, lambda offset: "x" * 28, 0, lambda one: ["changed " * 20])
     assert within(text, budget) and json.loads(text)["results"]
 
@@ -61,5 +61,5 @@ def test_a_whole_memory_keeps_to_its_budget(one, budget, overview):
 def test_the_context_keeps_to_its_budget(ones, budget, notes, path):
     sessions = tuple(Session(one.memory.session, "p", one.memory.title, "", 1, "2026-11-16") for one in ones)
     project = Project(Path(f"/p/{'x' * len(path)}"), ("n" * (1 + len(path) % 300),))
-    context = Context(project, tuple(ones), sessions, tuple(ones), notes, PRESENT, {})
+    context = SessionContext(project, tuple(ones), sessions, tuple(ones), notes, PRESENT, {})
     assert within(render.context_text(context, budget), budget)

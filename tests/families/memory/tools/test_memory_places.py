@@ -10,7 +10,7 @@ import pytest
 from cortex.base.errors import InputError
 from cortex.base.types import Cancel, Memory, MemoryState, Mode, Query
 from cortex.engine.library import Library
-from cortex.engine.search.federated import search_all
+from cortex.engine.search.federated import federated_search
 from cortex.families.documents import tools
 from cortex.families.documents.tools.search_target import place_of as documents_of
 from cortex.families.memory.tools.search_target import place_of
@@ -33,7 +33,9 @@ def library(isolated, tmp_path: Path) -> Iterator[Library]:
 
 
 def test_one_search_finds_documents_and_memories_with_what_each_is_known_by(library):
-    located, page = search_all([documents_of(library), place_of(library)], Query("zebras", mode=Mode.WORDS), Cancel())
+    located, page = federated_search(
+        [documents_of(library), place_of(library)], Query("zebras", mode=Mode.WORDS), Cancel()
+    )
     assert {(one.family, one.cited.get("title") or one.hit.path) for one in located} == {
         ("kb", "zebra.md"),
         ("memory", "Zebras count coins"),

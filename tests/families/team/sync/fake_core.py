@@ -15,7 +15,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from cortex.base.errors import InputError
 from cortex.base.record_model import Body, Record
-from cortex.engine.store import Changed, Kept
+from cortex.engine.store import RecordChange, VersionedRecord
 from cortex.families.team.wire.codec import Action, action_from, canonical, record_to, result_to
 from engine.embedders.stub import Asked, Reply, Stub
 
@@ -32,7 +32,7 @@ class FakeCore:
 
     def __init__(self, name: str = "ada", tls: tuple[Path, Path] | None = None) -> None:
         self.name, self.tier, self.epoch, self.view = name, 4, "e1", "v1"
-        self.kept: dict[str, Kept] = {}
+        self.kept: dict[str, VersionedRecord] = {}
         self.hidden: set[str] = set()
         self.refuses: set[str] = set()  # ids that nobody may write
         self.later: set[str] = set()  # ids that are for later
@@ -55,7 +55,7 @@ class FakeCore:
         known = self.kept.get(number)
         version = known.record.version + 1 if known else 1
         record = Record(number, body, author=author, created=updated, updated=updated, version=version)
-        self.kept[number] = Kept(record, self.change)
+        self.kept[number] = VersionedRecord(record, self.change)
         return record
 
     def edit(self, number: str, **changes: object) -> None:
@@ -69,7 +69,7 @@ class FakeCore:
             self.kept[number] = replace(self.kept[number], change=self.change)
             self.hidden.add(number)
 
-    def put_back(self, ids: Iterable[str], epoch: str, backup: Mapping[str, Kept] | None = None) -> None:
+    def put_back(self, ids: Iterable[str], epoch: str, backup: Mapping[str, VersionedRecord] | None = None) -> None:
         """Be restored from a backup that had only these; as they are now, or as they were then."""
         self.kept = {number: (backup or self.kept)[number] for number in ids}
         self.done.clear()
@@ -167,10 +167,10 @@ class FakeCore:
         self.done.append(action.key)
         return result_to(action.key, "applied", self._seen(ids))
 
-    def _seen(self, ids: list[str]) -> list[Kept]:
+    def _seen(self, ids: list[str]) -> list[VersionedRecord]:
         return [self.kept[one] for one in ids if one in self.kept and one not in self.hidden]
 
-    def _merged(self, one: Changed) -> Body:
+    def _merged(self, one: RecordChange) -> Body:
         if one.id in self.refuses or one.id in self.hidden:
             raise InputError("RIGHTS_MISSING", f"nobody may write {one.id}")
         current = self.kept[one.id].record.body if one.id in self.kept else None

@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from cortex.base.actors import agent, person
-from cortex.base.record_model import Wanted
+from cortex.base.record_model import RecordFilter
 from cortex.engine.library import Library
 from cortex.engine.store.records.backup import load
 from cortex.engine.store.records.ledger import open_ledger
 from cortex.families.team.index_text import wording
 from cortex.families.team.sync import state
-from cortex.families.team.sync.client import Offline, Remote, Result
+from cortex.families.team.sync.client import ActionResult, Offline, Remote
 from cortex.families.team.sync.connection import connect
-from cortex.families.team.sync.cycle import Outcome, sync
+from cortex.families.team.sync.cycle import SyncOutcome, sync
 from cortex.families.team.wire import identity
 from cortex.families.team.writes.create import create
 from cortex.families.team.writes.update import revise
@@ -35,7 +35,7 @@ class Shaky(Remote):
         self._late: list[Sequence[Mapping[str, object]]] = []
         self.flushes = 0
 
-    def flush(self, actions: Sequence[Mapping[str, object]]) -> list[Result]:
+    def flush(self, actions: Sequence[Mapping[str, object]]) -> list[ActionResult]:
         self._shake()
         self.flushes += 1
         results = super().flush(actions)
@@ -67,7 +67,7 @@ class Member:
         self.remote = Shaky(core.url, self.token)
         connect(library, core.url, self.token)
 
-    def sync(self) -> Outcome:
+    def sync(self) -> SyncOutcome:
         return sync(self.library, self.remote)
 
     def write(self, body: Any, by: str = "person") -> str:
@@ -77,7 +77,7 @@ class Member:
     def change(self, number: str, **changes: object) -> None:
         revise(self.library, number, lambda body: replace(body, **changes), actor=person(), action="edit")
 
-    def sync_at(self, core: CoreServer) -> Outcome:
+    def sync_at(self, core: CoreServer) -> SyncOutcome:
         """Sync with a Core that stands where the other one was."""
         self.library.store.truth.set({state.URL: core.url})
         remote = Remote(core.url, self.token)
@@ -91,7 +91,7 @@ class Member:
         self.library.store.truth.set({state.TIER: ""})
 
     def all_of(self, kind: str) -> list[str]:
-        return sorted(one.id for one in self.library.store.recorded.select(Wanted(kinds=(kind,)), 1_000))
+        return sorted(one.id for one in self.library.store.recorded.select(RecordFilter(kinds=(kind,)), 1_000))
 
     def get(self, number: str) -> Any:
         return self.library.store.recorded.one(number)

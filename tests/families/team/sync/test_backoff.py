@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from cortex.families.team.sync.backoff import FIRST_SECONDS, GAP_SECONDS, MOST_SECONDS, Pace
-from cortex.families.team.sync.cycle import Outcome
+from cortex.families.team.sync.cycle import SyncOutcome
 
-FAILED = Outcome("offline", error="the Core can't be reached")
+FAILED = SyncOutcome("offline", error="the Core can't be reached")
 
 
 def test_the_first_sync_is_due_at_once():
@@ -16,21 +16,21 @@ def test_the_first_sync_is_due_at_once():
 
 
 def test_where_all_goes_well_it_is_due_again_after_the_usual_time():
-    pace = Pace(30).after(Outcome("ok"), 100, 0.5)
+    pace = Pace(30).after(SyncOutcome("ok"), 100, 0.5)
     assert not pace.is_due(129, 0) and pace.is_due(130, 0)
 
 
 def test_a_write_is_sent_at_once():
-    pace = Pace(30).after(Outcome("ok"), 100, 0.5)
+    pace = Pace(30).after(SyncOutcome("ok"), 100, 0.5)
     assert not pace.is_due(100, 1) and pace.is_due(100 + GAP_SECONDS, 1)
 
 
 def test_what_was_written_during_a_sync_is_sent_right_after_it():
-    assert Pace(30).after(Outcome("ok", waiting=1), 100, 0.5).is_due(100 + GAP_SECONDS, 1)
+    assert Pace(30).after(SyncOutcome("ok", waiting=1), 100, 0.5).is_due(100 + GAP_SECONDS, 1)
 
 
 def test_a_refusal_is_no_reason_to_wait():
-    assert Pace(30).after(Outcome("partial", refused=1), 100, 0.5).due == 130
+    assert Pace(30).after(SyncOutcome("partial", refused=1), 100, 0.5).due == 130
 
 
 def test_each_failure_doubles_the_wait_up_to_ten_minutes():
@@ -40,8 +40,8 @@ def test_each_failure_doubles_the_wait_up_to_ten_minutes():
         waits.append(pace.due - now)
         now = pace.due
     assert waits == [30, 60, 120, 240, 480, 600, 600, 600]
-    assert pace.after(Outcome("ok"), now, 0.5).due == now + 30
-    assert pace.after(Outcome("ok"), now, 0.5).after(FAILED, now, 0.5).due == now + 30
+    assert pace.after(SyncOutcome("ok"), now, 0.5).due == now + 30
+    assert pace.after(SyncOutcome("ok"), now, 0.5).after(FAILED, now, 0.5).due == now + 30
 
 
 def test_a_write_is_tried_while_the_core_is_away_though_not_all_the_time():
@@ -52,12 +52,12 @@ def test_a_write_is_tried_while_the_core_is_away_though_not_all_the_time():
 
 
 def test_the_time_that_a_core_asks_for_counts_for_writes_too():
-    pace = Pace(30).after(Outcome("offline", error="busy", retry_after=90), 0, 0.5)
+    pace = Pace(30).after(SyncOutcome("offline", error="busy", retry_after=90), 0, 0.5)
     assert pace.due == 90 and not pace.is_due(89, 5) and pace.is_due(90, 5)
 
 
 def test_no_core_and_no_clock_makes_it_wait_for_more_than_ten_minutes():
-    pace = Pace(30).after(Outcome("offline", error="back on Monday", retry_after=3 * 86_400), 0, 0.5)
+    pace = Pace(30).after(SyncOutcome("offline", error="back on Monday", retry_after=3 * 86_400), 0, 0.5)
     assert pace.due == pace.soonest == MOST_SECONDS
 
 
@@ -72,7 +72,7 @@ def test_without_a_time_of_its_own_nothing_is_due():
 def test_waits_keep_to_their_limits(steps, every):
     pace, now = Pace(every), 0.0
     for fails, chance, asked in steps:
-        outcome = Outcome("offline", error="away", retry_after=asked) if fails else Outcome("ok")
+        outcome = SyncOutcome("offline", error="away", retry_after=asked) if fails else SyncOutcome("ok")
         pace = pace.after(outcome, now, chance)
         wait = pace.due - now
         if fails:

@@ -18,7 +18,7 @@ from cortex.families.team.ids import new_id
 from cortex.families.team.inbox import acknowledge, inbox
 from cortex.families.team.sync import state
 from cortex.families.team.sync.connection import TOKEN_FILE, connect, disconnect, preview, remote_of, token_of
-from cortex.families.team.sync.cycle import Outcome, sync
+from cortex.families.team.sync.cycle import SyncOutcome, sync
 from cortex.interfaces.assembly.pool import engine_pool
 from cortex.interfaces.cli import run
 from cortex.interfaces.daemon.sync_worker import Syncing
@@ -49,10 +49,10 @@ def test_what_was_there_before_is_uploaded_once(library, core):
     edit(library, thread, body="changed before")
     joined = connect(library, core.url, TOKEN)
     assert (joined.name, joined.tier, joined.queued, joined.again) == ("ada", 4, 106, False)
-    assert once(library, core) == Outcome("ok", flushed=106)
+    assert once(library, core) == SyncOutcome("ok", flushed=106)
     assert len(core.kept) == 106 and core.bodies()[thread].body == "changed before"
     assert connect(library, core.url, TOKEN).again
-    assert once(library, core) == Outcome("ok") and len(core.done) == 2
+    assert once(library, core) == SyncOutcome("ok") and len(core.done) == 2
     assert here(library) == core.bodies()
 
 

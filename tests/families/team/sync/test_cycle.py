@@ -13,14 +13,14 @@ from cortex.base.errors import Cancelled
 from cortex.base.record_model import CodeLink, Comment, Observation, Task, Thread
 from cortex.base.types import Cancel
 from cortex.engine.library import Library
-from cortex.engine.store import Step
+from cortex.engine.store import RecordTransaction
 from cortex.families.team.ids import new_id
 from cortex.families.team.inbox import acknowledge, inbox
-from cortex.families.team.search import Asked, find
+from cortex.families.team.search import RecordQuery, find
 from cortex.families.team.sync import pull, push, run_context, state
 from cortex.families.team.sync.client import Remote
 from cortex.families.team.sync.connection import connect
-from cortex.families.team.sync.cycle import Outcome, sync
+from cortex.families.team.sync.cycle import SyncOutcome, sync
 from engine.embedders.stub import Asked as Question
 from engine.embedders.stub import Reply
 from families.team.sync.fake_core import CUT, LOST, TOKEN, FakeCore
@@ -43,13 +43,13 @@ def test_what_was_written_is_sent_in_order_and_once(joined, core):
         make(joined, Comment(thread, f"point {place}"))
     edit(joined, thread, body="decided")
     outcome = once(joined, core)
-    assert outcome == Outcome("ok", flushed=7)
+    assert outcome == SyncOutcome("ok", flushed=7)
     assert [one.record.body.body for one in core.kept.values() if one.record.kind == "comment"] == [
         f"point {place}" for place in range(5)
     ]
     assert core.kept[thread].record.body.body == "decided" and core.kept[thread].record.version == 2
     assert here(joined) == core.bodies()
-    assert once(joined, core) == Outcome("ok") and len(core.flushed) == 1
+    assert once(joined, core) == SyncOutcome("ok") and len(core.flushed) == 1
 
 
 def test_many_entries_go_in_batches_of_fifty(joined, core):
@@ -146,7 +146,7 @@ def test_the_same_write_on_two_homes_of_one_person_is_two_writes(homes, core):
         library = homes(name)
         connect(library, core.url, TOKEN)
 
-        def work(step: Step) -> str:
+        def work(step: RecordTransaction) -> str:
             return step.make(new_id(Observation), Observation("seen")).id
 
         do(library, work, person(), "the-same-key")
@@ -246,7 +246,7 @@ def test_a_core_that_wants_a_comparison_where_it_only_takes_is_a_failure(joined,
     core.faults.extend(("", Reply({"error": error}, 410)))
     outcome = once(joined, core)
     assert (outcome.status, outcome.waiting) == ("failed", 1) and "compared" in outcome.error
-    assert once(joined, core) == Outcome("ok", flushed=1)
+    assert once(joined, core) == SyncOutcome("ok", flushed=1)
 
 
 def test_a_token_that_no_longer_counts_leaves_everything_waiting(joined, core):
@@ -276,7 +276,7 @@ def test_what_others_wrote_is_pulled_page_by_page_and_found(joined, core, monkey
     outcome = once(joined, core)
     assert (outcome.status, outcome.pulled) == ("ok", 110)
     assert here(joined) == core.bodies()
-    assert [hit.record.id for hit in find(joined, Asked("heron")).hits] == [ids[7]]
+    assert [hit.record.id for hit in find(joined, RecordQuery("heron")).hits] == [ids[7]]
     assert joined.store.recorded.one(ids[3]).author == "bob"
 
 
@@ -361,7 +361,7 @@ def test_other_rights_make_everything_be_compared(joined, core):
     outcome = once(joined, core)
     assert (outcome.status, outcome.pulled, outcome.erased) == ("ok", 1, 1)
     assert set(here(joined)) == {mine, new} and joined.store.recorded.one(theirs) is None
-    assert joined.store.truth.get(state.RESYNC) == "" and once(joined, core) == Outcome("ok")
+    assert joined.store.truth.get(state.RESYNC) == "" and once(joined, core) == SyncOutcome("ok")
 
 
 def test_a_comparison_ends_where_few_questions_are_answered_in_a_minute(joined, core, monkeypatch):
@@ -419,7 +419,7 @@ def test_a_ledger_that_was_put_back_gets_the_changes_that_it_lost(joined, core):
     assert (outcome.status, outcome.waiting) == ("ok", 0), alerts(joined)
     assert core.bodies()[mine] == Thread("Offline", body="since the backup")
     assert core.bodies()[shared].body == "since the backup" and core.bodies()[theirs].body == ""
-    assert here(joined) == core.bodies() and once(joined, core) == Outcome("ok")
+    assert here(joined) == core.bodies() and once(joined, core) == SyncOutcome("ok")
 
 
 @pytest.mark.parametrize("place", [0, 3, 6])
@@ -447,7 +447,7 @@ def test_a_resync_that_ends_anywhere_is_gone_on_with(joined, core, place, monkey
 def test_two_syncs_at_once_take_turns(joined, core):
     for place in range(60):
         make(joined, Observation(f"seen {place}"))
-    outcomes: list[Outcome] = []
+    outcomes: list[SyncOutcome] = []
     threads = [threading.Thread(target=lambda: outcomes.append(once(joined, core))) for _ in range(2)]
     for thread in threads:
         thread.start()

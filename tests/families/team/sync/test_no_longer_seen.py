@@ -8,7 +8,7 @@ import pytest
 
 from cortex.base.errors import StoreError
 from cortex.base.record_model import Comment, Subcortex, Thread
-from cortex.families.team.search import Asked, find
+from cortex.families.team.search import RecordQuery, find
 from cortex.families.team.sync import cycle, rejections, state
 from cortex.interfaces.team_server import principals
 from families.team.sync.homes import alerts
@@ -29,7 +29,7 @@ def test_of_what_may_no_longer_be_seen_only_ones_own_words_stay_until_it_is_seen
     bob.change(thread, tags=("money",))
     bob.write(Comment(thread, LONG))
     assert bob.all_of("notification")  # for ada, who opened the thread
-    assert find(bob.library, Asked("salaries")).hits
+    assert find(bob.library, RecordQuery("salaries")).hits
     if read:
         principals.change(team.ledger, principals.find(team.ledger, "bob"), tier=0)
         assert bob.sync().refused == 2 and bob.get(thread).body.tags == ()
@@ -39,7 +39,8 @@ def test_of_what_may_no_longer_be_seen_only_ones_own_words_stay_until_it_is_seen
     kept = b"".join(one.read_bytes() for one in home.rglob("*") if one.is_file())
     assert b"falcon" not in kept and b"alaries" not in kept
     assert (
-        not find(bob.library, Asked("salaries")).hits and find(bob.library, Asked("long argument", withheld=True)).hits
+        not find(bob.library, RecordQuery("salaries")).hits
+        and find(bob.library, RecordQuery("long argument", withheld=True)).hits
     )
     told = json.dumps([rejections.told(bob.library, one) for one in bob.library.store.outbox.refused()])
     assert LONG in told and "money" in told and "falcon" not in told and "Salaries" not in told
@@ -83,7 +84,7 @@ def test_who_was_put_out_keeps_only_what_was_never_sent(member, team):
     assert b"falcon" not in kept and bob.get(mine) and bob.library.store.outbox.count() == (1, 0)
     assert bob.sync().erased == 0
     principals.change(team.ledger, principals.find(team.ledger, "bob"), state="active")
-    assert bob.sync().status == "ok" and find(bob.library, Asked("falcon")).hits and mine in at_core(team)
+    assert bob.sync().status == "ok" and find(bob.library, RecordQuery("falcon")).hits and mine in at_core(team)
 
 
 @pytest.mark.parametrize("reason", ["token", "epoch", "another person", "http"])
@@ -128,4 +129,4 @@ def test_a_removal_that_stops_halfway_is_counted_and_nothing_finds_what_went(mem
     monkeypatch.setattr(bob.library.store.records, "apply", failing)
     outcome = bob.sync()
     assert (outcome.code, outcome.erased) == ("STORE_IO", 1)
-    assert [hit.record.id for hit in find(bob.library, Asked("salaries")).hits] == [max(threads)]
+    assert [hit.record.id for hit in find(bob.library, RecordQuery("salaries")).hits] == [max(threads)]

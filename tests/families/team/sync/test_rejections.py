@@ -16,16 +16,16 @@ from cortex.base.errors import ConfigError, LimitError
 from cortex.base.record_model import Artifact, Comment, Draft, Evidence, Observation, Subcortex, Task, Thread
 from cortex.base.runtime.file_lock import turn
 from cortex.base.types import Cancel
-from cortex.engine.store import Step
+from cortex.engine.store import RecordTransaction
 from cortex.engine.store.records import outbox_rows
 from cortex.families.team.references import by_slug
-from cortex.families.team.search import Asked, find
+from cortex.families.team.search import RecordQuery, find
 from cortex.families.team.sync import discard, rejections
-from cortex.families.team.sync.client import Refused, Remote
+from cortex.families.team.sync.client import Remote, ServerRejected
 from cortex.families.team.sync.connection import connect, disconnect
 from cortex.families.team.sync.cycle import LOCK, sync
 from cortex.families.team.sync.pull import Fetching
-from cortex.families.team.sync.run_context import Border
+from cortex.families.team.sync.run_context import SyncSession
 from cortex.families.team.writes.actions import accept_artifact, supersede_artifact
 from cortex.families.team.writes.create import create
 from cortex.families.team.writes.drafts import approve, create_draft
@@ -51,7 +51,7 @@ def test_a_page_of_another_connection_is_not_taken(member, team):
     ada, bob = member("ada"), member("bob")
     bob.write(Thread("Of Bob"))
     bob.sync()
-    fetching = Fetching(Border(ada.library, ada.remote, Cancel()), lambda came: False)
+    fetching = Fetching(SyncSession(ada.library, ada.remote, Cancel()), lambda came: False)
     disconnect(ada.library)
     connect(ada.library, team.url, ada.token)
     with pytest.raises(ConfigError) as caught:
@@ -80,7 +80,7 @@ class Unreadable(Remote):
 
     def flush(self, actions):
         if "at" in actions[0]["payload"]:
-            raise Refused("CORE_REFUSED", "no", status=422, said="RECORD_INVALID")
+            raise ServerRejected("CORE_REFUSED", "no", status=422, said="RECORD_INVALID")
         return super().flush(actions)
 
 
@@ -92,7 +92,7 @@ def test_what_the_core_cannot_read_is_taken_over_as_it_is_there(member, team):
     bob.change(thread, title="Of Bob")
     bob.sync()
     ada.change(thread, body="of Ada")
-    Fetching(Border(ada.library, ada.remote, Cancel()), lambda came: False).pull()  # a page comes while it waits
+    Fetching(SyncSession(ada.library, ada.remote, Cancel()), lambda came: False).pull()  # a page comes while it waits
     remote = Unreadable(team.url, ada.token)
     assert sync(ada.library, remote).refused == 1
     remote.close()
@@ -105,7 +105,7 @@ def test_of_more_than_the_core_tells_at_once_the_rest_is_taken_over_too(member, 
     threads = [ada.write(Thread(title)) for title in ("First", "Second")]
     ada.sync()
 
-    def work(step: Step) -> str:
+    def work(step: RecordTransaction) -> str:
         for one in map(step.get, threads):
             step.put(replace(one, body=replace(one.body, body="of Ada")))
         return ""
@@ -169,7 +169,7 @@ def test_a_draft_that_two_approved_is_published_once_everywhere(member, team):
     (thread,) = [number for number in at_core(team) if number.startswith("thread_")]
     bob.sync()
     assert bob.all_of("thread") == [thread] and bob.get(draft.id).body.published == thread
-    assert [hit.record.id for hit in find(bob.library, Asked("its text")).hits] == [thread]
+    assert [hit.record.id for hit in find(bob.library, RecordQuery("its text")).hits] == [thread]
     (why,) = alerts(bob.library)
     assert "reads here as at the Core" in why and "state: " in why and "reviewed_at: " not in why
     assert "somebody else decided first" in why and "write it again" not in why
@@ -310,7 +310,7 @@ def test_what_was_given_up_is_gone_with_what_was_written_to_it_since(member, tea
     edit(bob.library, thread, body="waits")
     _, file = discard.give_up(bob.library)
     assert bob.library.store.outbox.count() == (0, 0) and bob.get(thread) is None
-    assert "waits" in file.read_text("utf-8") and find(bob.library, Asked("Mine")).hits == ()
+    assert "waits" in file.read_text("utf-8") and find(bob.library, RecordQuery("Mine")).hits == ()
     assert bob.sync().status == "ok" and not at_core(team)
 
 

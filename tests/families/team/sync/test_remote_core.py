@@ -18,12 +18,12 @@ import pytest
 from cortex.base.errors import CortexError, InputError, NetworkError
 from cortex.base.record_model import KINDS, Artifact, Record, Thread
 from cortex.base.text import holds_more
-from cortex.engine.store import Kept
+from cortex.engine.store import VersionedRecord
 from cortex.families.team.field_rules import LIMITS
 from cortex.families.team.ids import new_id
 from cortex.families.team.sync import client as remotes
 from cortex.families.team.sync import pull
-from cortex.families.team.sync.client import Denied, Offline, Oversized, Refused, Remote, Resync
+from cortex.families.team.sync.client import Denied, Offline, Oversized, Remote, Resync, ServerRejected
 from cortex.families.team.wire.codec import record_to
 from engine.embedders.stub import Reply
 from families.team.sync.fake_core import LOST, TOKEN, FakeCore
@@ -71,15 +71,15 @@ def test_a_page_has_records_and_what_is_gone(core, remote):
         (Reply({}, 429), Offline, "CORE_UNAVAILABLE"),
         (error_reply(401, "AUTH_REQUIRED"), Denied, "CORE_DENIED"),
         (error_reply(403, "PERMISSION_DENIED"), Denied, "CORE_DENIED"),
-        (error_reply(400, "VALIDATION_ERROR"), Refused, "CORE_REFUSED"),
-        (Reply({}, 307, {"Location": "https://elsewhere.example"}), Refused, "CORE_REFUSED"),
-        (Reply(raw=b"<html>Log in to the network</html>"), Refused, "CORE_ANSWER"),
-        (Reply({"hello": "world"}), Refused, "CORE_ANSWER"),
-        (Reply({"data": {"principal": {"name": 1}}}), Refused, "CORE_ANSWER"),
-        (Reply({"data": []}), Refused, "CORE_ANSWER"),
-        (Reply({}, 404), Refused, "CORE_ANSWER"),
-        (Reply(raw=b"[" * 100_000), Refused, "CORE_ANSWER"),
-        (Reply(raw=b'{"data": {"principal": {"name": "ada", "tier": "x"}}}'), Refused, "CORE_ANSWER"),
+        (error_reply(400, "VALIDATION_ERROR"), ServerRejected, "CORE_REFUSED"),
+        (Reply({}, 307, {"Location": "https://elsewhere.example"}), ServerRejected, "CORE_REFUSED"),
+        (Reply(raw=b"<html>Log in to the network</html>"), ServerRejected, "CORE_ANSWER"),
+        (Reply({"hello": "world"}), ServerRejected, "CORE_ANSWER"),
+        (Reply({"data": {"principal": {"name": 1}}}), ServerRejected, "CORE_ANSWER"),
+        (Reply({"data": []}), ServerRejected, "CORE_ANSWER"),
+        (Reply({}, 404), ServerRejected, "CORE_ANSWER"),
+        (Reply(raw=b"[" * 100_000), ServerRejected, "CORE_ANSWER"),
+        (Reply(raw=b'{"data": {"principal": {"name": "ada", "tier": "x"}}}'), ServerRejected, "CORE_ANSWER"),
     ],
 )
 def test_every_answer_that_is_none_has_its_class(core, remote, reply, kind, code):
@@ -179,7 +179,7 @@ def test_a_page_of_the_largest_records_is_read_as_a_whole():
 
 def told_as_json(body: Any) -> bytes:
     record = Record(new_id(type(body)), body, "ada", 1, 1, 1)
-    return json.dumps(record_to(Kept(record, 1)), ensure_ascii=False, separators=(",", ":")).encode() + b","
+    return json.dumps(record_to(VersionedRecord(record, 1)), ensure_ascii=False, separators=(",", ":")).encode() + b","
 
 
 def fullest(kind: type) -> Any:
@@ -245,7 +245,11 @@ def test_certificates_that_cant_be_read_are_no_server_that_is_away(core, monkeyp
         remote = Remote(core.url.replace("http:", "https:"), TOKEN)
         error = refusal(remote.bootstrap)
         remote.close()
-        assert isinstance(error, Refused) and error.code == "CORE_REFUSED" and "SSL_CERT_FILE" in error.suggestions[0]
+        assert (
+            isinstance(error, ServerRejected)
+            and error.code == "CORE_REFUSED"
+            and "SSL_CERT_FILE" in error.suggestions[0]
+        )
     assert not core.stub.asked
 
 
@@ -259,7 +263,9 @@ def test_a_certificate_of_ones_own_is_trusted_where_one_says_so(tmp_path, monkey
     remote = Remote(core.url, TOKEN)
     error = refusal(remote.bootstrap)
     remote.close()
-    assert isinstance(error, Refused) and error.code == "CORE_REFUSED" and "SSL_CERT_FILE" in error.suggestions[0]
+    assert (
+        isinstance(error, ServerRejected) and error.code == "CORE_REFUSED" and "SSL_CERT_FILE" in error.suggestions[0]
+    )
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
     remote = Remote(core.url, TOKEN)
     assert remote.bootstrap().name == "ada"

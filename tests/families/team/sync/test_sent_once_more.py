@@ -7,7 +7,7 @@ from contextlib import closing
 from cortex.base.record_model import Comment, Observation, Subcortex, Thread
 from cortex.engine.store.records import outbox
 from cortex.engine.store.records.backup import dump
-from cortex.families.team.sync.cycle import Outcome
+from cortex.families.team.sync.cycle import SyncOutcome
 from cortex.interfaces.team_server import principals
 from families.team.sync.homes import alerts, edit, make
 from families.team.sync.members import Member, at_core, put_back
@@ -42,7 +42,7 @@ def test_what_was_moved_to_a_place_that_is_sent_later_comes_with_it(homes, team,
     dump(team.ledger, memory / "backup")
     ada = Member(team, "ada", library)
     with closing(ada.remote):
-        assert ada.sync() == Outcome("ok", flushed=3) and thread in at_core(team) and not alerts(library)
+        assert ada.sync() == SyncOutcome("ok", flushed=3) and thread in at_core(team) and not alerts(library)
     with core_at(put_back(team, memory / "backup", memory / "restored")) as core:
         ada.token = core.let_in("ada")
         assert (ada.sync_at(core).status, library.store.outbox.count()) == ("ok", (0, 0))

@@ -20,7 +20,7 @@ from cortex.families.team.index_text import wording
 from cortex.families.team.sync import discard, rejections, state
 from cortex.families.team.sync.client import Remote
 from cortex.families.team.sync.connection import connect
-from cortex.families.team.sync.cycle import Outcome, sync
+from cortex.families.team.sync.cycle import SyncOutcome, sync
 from cortex.families.team.writes.actions import update_task
 from cortex.families.team.writes.create import create
 from cortex.families.team.writes.update import revise
@@ -33,7 +33,7 @@ def test_what_one_writes_the_other_reads_under_the_right_names(member, team):
     ada, bob = member("ada"), member("bob")
     thread = ada.write(Thread("Cache or not", body="@bob what do you think?"))
     task = ada.write(Task("Measure it", assignees=("bob", "person")))
-    assert ada.sync() == Outcome("ok", flushed=2)
+    assert ada.sync() == SyncOutcome("ok", flushed=2)
     assert bob.sync().pulled >= 4
     assert bob.get(thread).author == "ada" and bob.get(task).body.assignees == ("person", "ada")
     assert {one.about for one in inbox(bob.library).entries} == {thread, task}
@@ -180,7 +180,7 @@ def test_a_core_that_is_away_is_gone_on_without(member, team):
     outcome = ada.sync()
     assert (outcome.status, outcome.waiting) == ("offline", 1) and "can't be reached" in outcome.error
     team.start()
-    assert ada.sync() == Outcome("ok", flushed=1)
+    assert ada.sync() == SyncOutcome("ok", flushed=1)
 
 
 @pytest.mark.soak

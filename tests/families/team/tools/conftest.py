@@ -31,7 +31,7 @@ from cortex.base.settings import Settings, Workspace, load
 from cortex.base.types import Memory
 from cortex.engine.engine import Engine
 from cortex.engine.library import Library
-from cortex.engine.store import Step
+from cortex.engine.store import RecordTransaction
 from cortex.families.code import tools as code
 from cortex.families.documents import tools as kb
 from cortex.families.memory import tools as memory
@@ -148,10 +148,10 @@ def make_world(place: Path) -> World:
     return world
 
 
-def in_one_step(library: Library, work: Callable[[Step], None]) -> None:
+def in_one_step(library: Library, work: Callable[[RecordTransaction], None]) -> None:
     """Write much at once: one transaction, indexed once."""
 
-    def done(step: Step) -> str:
+    def done(step: RecordTransaction) -> str:
         work(step)
         return ""
 
@@ -162,7 +162,7 @@ def fill(library: Library, world: World) -> None:
     """What the team keeps."""
     code_link = cited(library, world.repository, [CodeLink("src/tokens.py", symbol="refresh_token")])
 
-    def work(step: Step) -> None:
+    def work(step: RecordTransaction) -> None:
         def keep(name: str, body: Body) -> str:
             world.ids[name] = add_body(step, body).id
             return world.ids[name]

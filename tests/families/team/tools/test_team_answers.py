@@ -12,7 +12,15 @@ from hypothesis import strategies as st
 from cortex.base.errors import InputError, LimitError
 from cortex.base.text import TOKEN_CHARACTERS
 from cortex.families.team.tools import render
-from cortex.families.team.tools.render import Row, Slot, age_of, chosen_budget, error_text, paged_text, slots_text
+from cortex.families.team.tools.render import (
+    RenderedSlot,
+    Row,
+    age_of,
+    chosen_budget,
+    error_text,
+    paged_text,
+    slots_text,
+)
 
 BUDGETS = st.sampled_from([200, 201, 250, 400, 1_000, 4_000])
 ID = "thread_01JCZZZZZZZZZZZZZZZZZZZZZZ"
@@ -39,7 +47,7 @@ HEADS = st.builds(
     st.lists(texts(50), max_size=10),
 )
 SLOTS = st.lists(
-    st.builds(Slot, st.sampled_from("abcdef"), st.lists(rows(), max_size=8), st.integers(1, 4)), max_size=6
+    st.builds(RenderedSlot, st.sampled_from("abcdef"), st.lists(rows(), max_size=8), st.integers(1, 4)), max_size=6
 )
 
 
@@ -66,14 +74,16 @@ def test_an_answer_of_slots_keeps_to_its_budget_and_says_whether_something_is_mi
 @given(st.lists(st.integers(1, 60), min_size=2, max_size=6), st.sampled_from([600, 1_000, 4_000]))
 def test_what_comes_first_starves_nothing(counts, budget):
     row: Row = {"id": ID, "title": "A title of usual length, as most have", "state": "open", "age": "3d"}
-    slots = [Slot(f"slot{number}", [row] * count) for number, count in enumerate(counts)]
+    slots = [RenderedSlot(f"slot{number}", [row] * count) for number, count in enumerate(counts)]
     body, _ = opened(slots_text({}, slots, budget), budget)
     assert all(body.get(slot.name) for slot in slots)
 
 
 def test_room_that_one_slot_leaves_is_for_the_others_the_first_one_first():
     many = [{"id": ID, "title": "x" * 60}] * 50
-    body, _ = opened(slots_text({}, [Slot("a", many), Slot("b", many[:1]), Slot("c", many)], 1_000), 1_000)
+    body, _ = opened(
+        slots_text({}, [RenderedSlot("a", many), RenderedSlot("b", many[:1]), RenderedSlot("c", many)], 1_000), 1_000
+    )
     assert len(body["a"]) > len(body["c"]) > 0 and len(body["b"]) == 1
 
 

@@ -28,7 +28,7 @@ from cortex.base.record_model import (
 )
 from cortex.base.text import TOKEN_CHARACTERS
 from cortex.engine.library import Library
-from cortex.engine.store import Step
+from cortex.engine.store import RecordTransaction
 from cortex.families.team import context_pack
 from cortex.families.team.tools.packs import passed_on
 from cortex.families.team.writes.create import add_body, create
@@ -162,8 +162,10 @@ def test_plugins_hear_nothing_that_is_sensitive():
         Record("artifact_1", Artifact("Open")),
         Record("artifact_2", Artifact("Lena earns 90,000", sensitivity=SENSITIVE)),
     ]
-    slot = context_pack.Slot(context_pack.CANON, tuple(context_pack.Entry(one, one.body.title) for one in records))
-    pack = context_pack.ContextPack(context_pack.Subject("task", "task_1"), None, None, (), (slot,))
+    slot = context_pack.PackSlot(
+        context_pack.CANON, tuple(context_pack.PackEntry(one, one.body.title) for one in records)
+    )
+    pack = context_pack.ContextPack(context_pack.PackSubject("task", "task_1"), None, None, (), (slot,))
     assert [line.text for section in passed_on(pack) for line in section.lines] == ["Open"]
 
 
@@ -237,7 +239,7 @@ def crowd(tmp_path_factory, strangers_environment):
     world = make_world(tmp_path_factory.mktemp("crowd"))
     nasty = ('"quoted" \\ path\tand\nlines 日本 😀 ' * 400)[:9_000]
 
-    def work(step: Step) -> None:
+    def work(step: RecordTransaction) -> None:
         for number in range(6):
             words = tuple(Term(f"t{n}", nasty[:900]) for n in range(9))
             scope = add_body(step, Subcortex(f"topic-{number}", "N" * 100, nasty[:1_999], nasty, glossary=words, naming=(nasty[:400],))).id  # fmt: skip
@@ -320,7 +322,7 @@ def growing(tmp_path_factory, strangers_environment):
 def test_whatever_a_store_holds_no_answer_costs_more_than_its_budget(growing, data, bodies, budget):
     world, desk = growing
 
-    def work(step: Step) -> None:
+    def work(step: RecordTransaction) -> None:
         for body in bodies:
             record = add_body(step, replace(body, subcortex=world.ids["auth"]))
             if isinstance(body, Thread):
@@ -370,7 +372,7 @@ def test_default_answers_are_small(desk: Desk, world: World):
 def test_a_draft_and_a_link_say_what_they_are_about(tmp_path, strangers_environment):
     world = make_world(tmp_path)
 
-    def work(step: Step) -> None:
+    def work(step: RecordTransaction) -> None:
         ends = [add_body(step, Artifact(f"The timeout is {number} seconds", "So be it.")).id for number in (10, 30)]
         world.ids["link"] = add_body(step, Link(ends[0], "contradicts", ends[1], "10 or 30")).id
 

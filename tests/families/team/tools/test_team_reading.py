@@ -15,8 +15,8 @@ from cortex.base.errors import LimitError
 from cortex.base.record_model import Artifact, Comment, Evidence, Thread
 from cortex.base.types import Cancel, Page, Query
 from cortex.engine.library import Library
-from cortex.engine.search.federated import Place
-from cortex.engine.store import Step
+from cortex.engine.search.federated import SearchTarget
+from cortex.engine.store import RecordTransaction
 from cortex.families.team import tools
 from cortex.families.team.tools import TOOLS
 from cortex.families.team.tools.definitions import TOOLS as LISTED
@@ -155,7 +155,7 @@ def crowd(tmp_path_factory, strangers_environment):
     world = make_world(tmp_path_factory.mktemp("crowd"))
     body = "\n".join(f'Line {number} says "so".' for number in range(2_000))
 
-    def work(step: Step) -> None:
+    def work(step: RecordTransaction) -> None:
         thread = add_body(step, Thread("Long", 'He said "no".\n' * 300)).id
         for number in range(30):
             add_body(step, Comment(thread, f"Comment {number}: " + "we decided it \\ so. " * (number % 9)))
@@ -250,11 +250,11 @@ def test_a_state_that_no_record_has_is_told_with_those_there_are(desk):
 
 
 def test_a_place_that_cannot_be_searched_costs_nobody_elses_answers(world):
-    def busy() -> AbstractContextManager[list[Place]]:
+    def busy() -> AbstractContextManager[list[SearchTarget]]:
         def ask(query: Query, cancel: Cancel) -> Page:
             raise LimitError("INDEX_BUSY", "it is being built")
 
-        return nullcontext([Place("chunks", "chunks", ask)])
+        return nullcontext([SearchTarget("chunks", "chunks", ask)])
 
     family = Family("chunks", "", None, (), places=busy)
     desk = Desk(tools.open_family(world.settings(), engine_pool(keep=False), [world.workspace()], (family,)))

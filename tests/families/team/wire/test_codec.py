@@ -28,7 +28,7 @@ from cortex.base.record_model import (
     Term,
     Thread,
 )
-from cortex.engine.store import Changed, Entry, Kept
+from cortex.engine.store import OutboxEntry, RecordChange, VersionedRecord
 from cortex.families.team.ids import new_id
 from cortex.families.team.wire.codec import (
     MOST_CHARACTERS,
@@ -75,17 +75,17 @@ def test_all_kinds_are_told():
 @given(of_a_kind, st.integers(0, 9))
 def test_a_record_and_a_change_come_through(kinds, number):
     kind, before, after = kinds
-    kept = Kept(Record(new_id(KINDS[kind]), after, "ada", 1, 2, 3), number)
+    kept = VersionedRecord(Record(new_id(KINDS[kind]), after, "ada", 1, 2, 3), number)
     assert record_from(through_json(record_to(kept))) == kept
     for was in (None, before):
-        changed = Changed(kept.record.id, kind, "ada/agent", number, was, after)
+        changed = RecordChange(kept.record.id, kind, "ada/agent", number, was, after)
         assert changed_from(through_json(changed_to(changed))) == changed
         assert canonical([changed]) == canonical([changed_from(through_json(changed_to(changed)))])
 
 
 def test_an_action_comes_through():
-    changed = Changed(new_id(Thread), "thread", "ada", 5, None, Thread("x"))
-    entry = Entry(1, "key", "agent", 2, "create_thread", 77, (changed,), "waiting", 0, "", "", 0)
+    changed = RecordChange(new_id(Thread), "thread", "ada", 5, None, Thread("x"))
+    entry = OutboxEntry(1, "key", "agent", 2, "create_thread", 77, (changed,), "waiting", 0, "", "", 0)
     action = action_from(through_json(action_to(entry, "key@home/agent", entry.changes)))
     assert (action.key, action.action, action.actor, action.tier, action.at) == (
         "key@home/agent", "create_thread", "agent", 2, 77,
@@ -188,7 +188,7 @@ def test_a_pair_has_two_parts():
 
 
 def test_what_a_newer_core_says_besides_is_left_out():
-    kept = Kept(Record(new_id(Thread), Thread("x"), "ada", 1, 2, 3), 4)
+    kept = VersionedRecord(Record(new_id(Thread), Thread("x"), "ada", 1, 2, 3), 4)
     told = record_to(kept)
     told["body"] = {"title": "x", "mood": ["new"]}
     assert record_from({**told, "colour": "red"}) == kept

@@ -24,10 +24,10 @@ from cortex.base.record_model import (
     Link,
     Observation,
     Record,
+    RecordFilter,
     Subcortex,
     Task,
     Thread,
-    Wanted,
 )
 from cortex.base.types import Mode, Query
 from cortex.engine.library import Library
@@ -307,7 +307,7 @@ def test_an_artifact_is_accepted_with_evidence_by_who_may(library: Library) -> N
     assert accepted.body.state == "accepted" and accepted.body.last_reviewed == accepted.updated
     assert accept_artifact(library, sound.id, actor=PERSON) == accepted
     assert refused(lambda: edit(library, accepted, evidence=())).context["field"] == "evidence"
-    told = library.store.recorded.select(Wanted(kinds=("notification",), refs=(("recipient", "agent"),)))
+    told = library.store.recorded.select(RecordFilter(kinds=("notification",), refs=(("recipient", "agent"),)))
     assert [one.body.type for one in told] == ["artifact_accepted"]
 
 
@@ -323,7 +323,7 @@ def test_superseding_is_told_in_both_and_never_goes_in_a_circle(library: Library
     one, two, three = (make(library, body) for body in made)
     old = supersede_artifact(library, one.id, two.id, actor=PERSON, note="newer")
     assert (old.body.state, old.body.superseded_by, now(library, two).body.supersedes) == ("superseded", two.id, one.id)
-    (link,) = library.store.recorded.select(Wanted(kinds=("link",)))
+    (link,) = library.store.recorded.select(RecordFilter(kinds=("link",)))
     assert (link.body.source, link.body.target, link.body.note) == (two.id, one.id, "newer")
     supersede_artifact(library, two.id, three.id, actor=PERSON)
     for before, after in ((three, one), (three, three), (one, three)):
@@ -367,7 +367,7 @@ def test_what_an_edit_contradicts_is_kept_for_the_person_once(library: Library) 
     make(library, Observation("Cache timeout", "The cache timeout is 30 seconds."))
     artifact = make(library, Artifact("Cache timeout", "The cache timeout is 30 seconds."))
     edit(library, artifact, tags=("cache",))
-    wanted = Wanted(kinds=("link",), states=("candidate",))
+    wanted = RecordFilter(kinds=("link",), states=("candidate",))
     assert library.store.recorded.count(wanted) == 0
     edit(library, artifact, body="The cache timeout is 60 seconds.")
     edit(library, artifact, body="The cache timeout is 90 seconds.")

@@ -23,10 +23,10 @@ from cortex.base.record_model import (
     Link,
     Observation,
     Record,
+    RecordFilter,
     Subcortex,
     Task,
     Thread,
-    Wanted,
     kind_of,
 )
 from cortex.base.types import Mode, Query
@@ -35,7 +35,7 @@ from cortex.engine.library import Library
 from cortex.families.team.ids import new_id
 from cortex.families.team.index_text import wording
 from cortex.families.team.permissions import TIERS
-from cortex.families.team.search import Asked, find
+from cortex.families.team.search import RecordQuery, find
 from cortex.families.team.writes.actions import archive
 from cortex.families.team.writes.create import MOST_AT_ONCE, add_comment, create, create_observations, create_once
 from cortex.families.team.writes.discussion import SINCE
@@ -68,7 +68,7 @@ def found_by(library: Library, text: str) -> list[str]:
 
 
 def count(library: Library, *kinds: str) -> int:
-    return library.store.recorded.count(Wanted(kinds=kinds))
+    return library.store.recorded.count(RecordFilter(kinds=kinds))
 
 
 # -- one of each -------------------------------------------------------------------------------------------------------
@@ -100,13 +100,13 @@ def test_a_new_record_of_every_kind_is_kept_and_found_at_once(library: Library) 
 def test_nobody_writes_what_they_may_not(library: Library, number: int) -> None:
     body = bodies(library)[number]
     action = {"subcortex": "create_subcortex", "comment": "comment", "observation": "observe", "artifact": "propose_artifact", "link": "link"}.get(kind_of(body), f"create_{kind_of(body)}")  # fmt: skip
-    before = library.store.recorded.count(Wanted())
+    before = library.store.recorded.count(RecordFilter())
     for tier in range(5):
         actor = Actor(f"tier-{tier}", tier)
         if tier < TIERS[action]:
             error = refused(lambda actor=actor: make(library, body, actor))
             assert error.code == "RIGHTS_MISSING" and error.context["needed"] == TIERS[action]
-            assert library.store.recorded.count(Wanted()) == before
+            assert library.store.recorded.count(RecordFilter()) == before
         else:
             make(library, body, actor)
             break
@@ -205,7 +205,7 @@ def test_an_accepted_artifact_takes_the_place_of_another(library: Library) -> No
     assert now(library, old).body.state == "accepted" and proposed.body.supersedes == old.id
     new = make(library, Artifact("New", state="accepted", evidence=evidence, supersedes=old.id))
     assert (now(library, old).body.state, now(library, old).body.superseded_by) == ("superseded", new.id)
-    (link,) = library.store.recorded.select(Wanted(kinds=("link",)))
+    (link,) = library.store.recorded.select(RecordFilter(kinds=("link",)))
     assert (link.body.source, link.body.relation, link.body.target) == (new.id, "supersedes", old.id)
     third = Artifact("Third", state="accepted", evidence=evidence, supersedes=old.id)
     assert refused(lambda: make(library, third)).code == "RECORD_INVALID"
@@ -405,7 +405,7 @@ def test_several_are_neither_none_nor_too_many(library: Library) -> None:
 
 
 def candidates(library: Library) -> list[Link]:
-    return [one.body for one in library.store.recorded.select(Wanted(kinds=("link",), states=("candidate",)))]
+    return [one.body for one in library.store.recorded.select(RecordFilter(kinds=("link",), states=("candidate",)))]
 
 
 def test_what_says_otherwise_is_kept_for_the_person_to_judge(library: Library) -> None:
@@ -419,7 +419,7 @@ def test_what_says_otherwise_is_kept_for_the_person_to_judge(library: Library) -
     (link,) = candidates(library)
     assert (link.source, link.relation, link.target) == (batch.outcomes[0].id, "contradicts", old.id)
     assert "60" in link.note and "30" in link.note and old.id in batch.outcomes[0].warnings[0]
-    (told,) = library.store.recorded.select(Wanted(kinds=("notification",), refs=(("recipient", "person"),)))
+    (told,) = library.store.recorded.select(RecordFilter(kinds=("notification",), refs=(("recipient", "person"),)))
     assert told.body.type == "review_needed" and "contradict" in told.body.title
     again = create_observations(
         library, [Observation("Cache timeout", "The cache timeout is 60 seconds.")], actor=AGENT, key="s:1"
@@ -507,11 +507,11 @@ def test_what_was_written_by_somebody_who_ended_at_once_is_found_by_the_next(lib
 
     first = written("the walrus", "once")
     assert create(library, Thread("Who sings", "the walrus"), actor=PERSON, key="once").id == first  # a retry
-    assert [hit.record.id for hit in find(library, Asked("walrus")).hits] == [first]
+    assert [hit.record.id for hit in find(library, RecordQuery("walrus")).hits] == [first]
     second = written("the narwhal", "twice")
-    assert find(library, Asked("narwhal")).hits == ()
+    assert find(library, RecordQuery("narwhal")).hits == ()
     library.catch_up()
-    assert [hit.record.id for hit in find(library, Asked("narwhal")).hits] == [second]
+    assert [hit.record.id for hit in find(library, RecordQuery("narwhal")).hits] == [second]
 
 
 def test_records_in_a_store_without_its_indexes_are_found_again(library, settings, tmp_path):
@@ -522,4 +522,4 @@ def test_records_in_a_store_without_its_indexes_are_found_again(library, setting
     shutil.copy(settings.home / "cortex.db", copy)
     with Library(settings.model_copy(update={"home": copy}), embedders=Embedders(None)) as other:
         other.catch_up()
-        assert [hit.record.id for hit in find(other.reader, Asked("walrus")).hits] == [number]
+        assert [hit.record.id for hit in find(other.reader, RecordQuery("walrus")).hits] == [number]

@@ -21,10 +21,10 @@ from cortex.base.record_model import (
     Evidence,
     Notification,
     Record,
+    RecordFilter,
     Subcortex,
     Task,
     Thread,
-    Wanted,
 )
 from cortex.base.settings import Settings
 from cortex.base.types import Query
@@ -42,7 +42,7 @@ from cortex.families.team.writes.drafts import (
     reject,
     state_of,
 )
-from cortex.families.team.writes.placement import Route
+from cortex.families.team.writes.placement import Placement
 from cortex.families.team.writes.update import revise
 
 PERSON, AGENT = person(), Actor("agent", 1)
@@ -57,7 +57,7 @@ def draft(library: Library, drafted: Draft, **more: object) -> Record[Draft]:
 
 
 def notifications(library: Library, recipient: str) -> list[Notification]:
-    wanted = Wanted(kinds=("notification",), states=("new",), refs=(("recipient", recipient),))
+    wanted = RecordFilter(kinds=("notification",), states=("new",), refs=(("recipient", recipient),))
     return [one.body for one in library.store.recorded.select(wanted)]
 
 
@@ -89,7 +89,7 @@ def test_a_draft_is_approved_published_found_and_told(library: Library) -> None:
     assert "cortex drafts" not in following  # an agent reads it, and may have a shell
     (waiting,) = inbox(library).entries
     assert (waiting.kind, waiting.about) == ("draft", kept.id)
-    assert not library.store.recorded.select(Wanted(kinds=("comment",)))
+    assert not library.store.recorded.select(RecordFilter(kinds=("comment",)))
 
     published = approve(library, kept.id, actor=PERSON, notes="well seen")
 
@@ -172,7 +172,7 @@ def test_a_possible_contradiction_of_what_is_published_waits_for_a_person(librar
     make(library, Artifact("Timeout of the payment gateway", "The timeout is 30 seconds.", type="adr"))
     drafted = draft(library, Draft("artifact", "Timeout of the payment gateway", "The timeout is 10 seconds."))
     record = approve(library, drafted.id, actor=PERSON).record
-    (link,) = library.store.recorded.select(Wanted(kinds=("link",), states=("candidate",)))
+    (link,) = library.store.recorded.select(RecordFilter(kinds=("link",), states=("candidate",)))
     assert link.body.source == record.id
     assert [entry.type for entry in inbox(library).entries] == ["contradiction"]
 
@@ -190,7 +190,7 @@ def test_a_draft_without_a_target_goes_where_the_route_says(library: Library) ->
     scope = make(library, Subcortex("payments", "Payments"))
     thread = make(library, Thread("How to measure", subcortex="payments"))
     task = make(library, Task("Measure it"))
-    where = Route(thread.id, task.id, scope.id)
+    where = Placement(thread.id, task.id, scope.id)
     comment = draft(library, Draft("comment", "", "With a clock."), where=where)
     assert (comment.body.target_kind, comment.body.target) == ("thread", thread.id)
     assert draft(library, Draft("artifact", "A", "B"), where=where).body.target == scope.id
@@ -264,7 +264,7 @@ def test_a_draft_is_decided_about_once(library: Library) -> None:
     assert code_of(lambda: reject(library, first.id, actor=PERSON)) == "RECORD_CHANGED"
     reject(library, second.id, actor=PERSON)
     assert code_of(lambda: approve(library, second.id, actor=PERSON)) == "RECORD_CHANGED"
-    assert len(library.store.recorded.select(Wanted(kinds=("comment",)))) == 1
+    assert len(library.store.recorded.select(RecordFilter(kinds=("comment",)))) == 1
 
 
 def test_the_same_key_approves_the_same_again(library: Library) -> None:
@@ -294,7 +294,7 @@ def test_approvals_at_once_publish_once(library: Library) -> None:
         one.start()
     for one in threads:
         one.join(30)
-    (comment,) = library.store.recorded.select(Wanted(kinds=("comment",)))
+    (comment,) = library.store.recorded.select(RecordFilter(kinds=("comment",)))
     assert sorted(outcomes) == ["RECORD_CHANGED"] * 3 + [comment.id]
 
 
@@ -306,7 +306,7 @@ def test_a_rejected_draft_is_told_to_who_drafted_it(library: Library) -> None:
     assert told.type == "draft_rejected" and "we know that" in told.reason
     assert not notifications(library, "person")
     assert "we know that" in next_step(library.store.recorded, rejected)
-    assert not library.store.recorded.select(Wanted(kinds=("thread",)))
+    assert not library.store.recorded.select(RecordFilter(kinds=("thread",)))
 
 
 def test_only_who_may_decides(library: Library) -> None:
@@ -358,7 +358,7 @@ def test_a_secret_is_refused_and_nothing_is_kept(library: Library) -> None:
     secret = "ghp_" + "aB3dE5gH7jK9mN1pQ3sT5vX7zA9cE1gI3kM5"
     error = refusal(lambda: create_draft(library, Draft("thread", "Token", f"line\n{secret}"), actor=AGENT))
     assert error.code == "SENSITIVE_BLOCKED" and secret not in error.message
-    assert not library.store.recorded.select(Wanted(kinds=("draft",)))
+    assert not library.store.recorded.select(RecordFilter(kinds=("draft",)))
     sensitive = draft(library, Draft("thread", "Salaries", "Who earns what", sensitivity="sensitive"))
     assert approve(library, sensitive.id, actor=PERSON).record.body.sensitivity == "sensitive"
 
@@ -408,7 +408,7 @@ def test_a_draft_of_the_person_needs_no_reminder(library: Library) -> None:
     record, _, _ = create_draft(library, Draft("thread", "Hello", "World"), actor=PERSON)
     assert not notifications(library, "person")
     approve(library, record.id, actor=PERSON)
-    assert not library.store.recorded.select(Wanted(kinds=("notification",)))
+    assert not library.store.recorded.select(RecordFilter(kinds=("notification",)))
 
 
 def test_drafts_are_listed_the_newest_first_and_page_by_page(library: Library) -> None:

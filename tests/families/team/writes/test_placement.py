@@ -20,8 +20,8 @@ from cortex.families.team.project_context import MAX_FILE_BYTES
 from cortex.families.team.writes.actions import archive, update_task
 from cortex.families.team.writes.create import create
 from cortex.families.team.writes.placement import (
-    Context,
-    Route,
+    Placement,
+    ProjectContext,
     clear_context,
     context_file,
     read_context,
@@ -37,7 +37,7 @@ def make(library: Library, body: object) -> Record:
     return create(library, body, actor=PERSON)  # type: ignore[arg-type]
 
 
-def way(library: Library, families: dict[str, object] | None = None, **told: str) -> Route:
+def way(library: Library, families: dict[str, object] | None = None, **told: str) -> Placement:
     return route(library.store.recorded, families or {}, **told)
 
 
@@ -45,7 +45,7 @@ def way(library: Library, families: dict[str, object] | None = None, **told: str
 
 
 def test_nothing_said_is_drafts_only(library: Library) -> None:
-    assert way(library) == Route()
+    assert way(library) == Placement()
     assert "drafts only" in way(library).why
 
 
@@ -84,7 +84,7 @@ def test_what_is_named_and_not_there_is_not_replaced_by_something_else(library: 
     for told in (way(library, said, thread=NOWHERE), way(library, said, thread=NOWHERE, task=task.id)):
         assert told.thread == "" and NOWHERE in told.missing[0]
     assert way(library, said, subcortex="nowhere").missing
-    assert way(library, said, subcortex="nowhere") == Route(missing=way(library, said, subcortex="nowhere").missing)
+    assert way(library, said, subcortex="nowhere") == Placement(missing=way(library, said, subcortex="nowhere").missing)
 
 
 def test_a_named_task_leads_to_its_thread_also_when_it_is_done(library: Library) -> None:
@@ -140,9 +140,15 @@ def write(root: Path, text: str) -> Path:
 
 
 def test_what_is_written_is_read_again_and_counts_as_a_setting(tmp_path: Path) -> None:
-    assert read_context(tmp_path) == Context()
-    assert write_context(tmp_path, thread="thread_1", subcortex="payments") == Context("thread_1", "", "payments")
-    assert write_context(tmp_path, task="task_1") == Context("thread_1", "task_1", "payments") == read_context(tmp_path)
+    assert read_context(tmp_path) == ProjectContext()
+    assert write_context(tmp_path, thread="thread_1", subcortex="payments") == ProjectContext(
+        "thread_1", "", "payments"
+    )
+    assert (
+        write_context(tmp_path, task="task_1")
+        == ProjectContext("thread_1", "task_1", "payments")
+        == read_context(tmp_path)
+    )
     settings = load(tmp_path, environment={"CORTEX_HOME": str(tmp_path / "home")}, user_home=tmp_path)
     assert settings.families == {
         "default_thread_id": "thread_1",
@@ -150,8 +156,8 @@ def test_what_is_written_is_read_again_and_counts_as_a_setting(tmp_path: Path) -
         "default_subcortex_slug": "payments",
     }
     assert not settings.warnings
-    assert clear_context(tmp_path, thread=True, task=False, subcortex=False) == Context("", "task_1", "payments")
-    assert clear_context(tmp_path) == Context() == read_context(tmp_path)
+    assert clear_context(tmp_path, thread=True, task=False, subcortex=False) == ProjectContext("", "task_1", "payments")
+    assert clear_context(tmp_path) == ProjectContext() == read_context(tmp_path)
 
 
 def test_all_else_in_the_file_and_beside_it_stays(tmp_path: Path) -> None:
@@ -315,7 +321,7 @@ def test_what_stands_in_the_way_is_told(tmp_path: Path) -> None:
 def test_whoever_reads_meanwhile_sees_a_whole_file(tmp_path: Path) -> None:
     write_context(tmp_path, thread="thread_0", subcortex="payments")
     done = threading.Event()
-    seen: list[Context] = []
+    seen: list[ProjectContext] = []
 
     def look() -> None:
         while not done.is_set():

@@ -9,15 +9,15 @@ import pytest
 
 from cortex.base.actors import agent, person
 from cortex.base.errors import InputError
-from cortex.base.record_model import Comment, Draft, Observation, Thread, Wanted
+from cortex.base.record_model import Comment, Draft, Observation, RecordFilter, Thread
 from cortex.engine import library as libraries
 from cortex.engine.embedders.circuit_breaker import Embedders
 from cortex.engine.library import Library
 from cortex.engine.store.index import lexical as words_module
-from cortex.engine.store.index.lexical import Words
+from cortex.engine.store.index.lexical import LexicalIndex
 from cortex.families.team import ids
 from cortex.families.team.ids import fresh_key
-from cortex.families.team.search import Asked, find
+from cortex.families.team.search import RecordQuery, find
 from cortex.families.team.writes.create import create
 from cortex.families.team.writes.drafts import approve, create_draft
 from cortex.families.team.writes.transactions import check_key
@@ -30,7 +30,7 @@ def test_what_cannot_be_indexed_yet_is_written_and_found_later(library, settings
     assert mine is not None and library.holds()
     mine.close()
     (folder,) = settings.home.glob("words-*")
-    others = Words(folder)
+    others = LexicalIndex(folder)
     others.apply([], (), mine.watermark())  # it has the lock now
     monkeypatch.setattr(words_module, "LOCK_SECONDS", 0.0)
     kept = create(library, Observation("The second lamp"), actor=person(), key="once")
@@ -39,7 +39,7 @@ def test_what_cannot_be_indexed_yet_is_written_and_found_later(library, settings
     assert "isn't found yet" in caplog.text
     others.close()
     assert library.follow()
-    assert [hit.record.id for hit in find(library, Asked("second lamp")).hits][:1] == [kept.id]
+    assert [hit.record.id for hit in find(library, RecordQuery("second lamp")).hits][:1] == [kept.id]
 
 
 def test_nobody_waits_twice_for_a_holder_who_does_not_follow(library, settings, monkeypatch):
@@ -56,7 +56,7 @@ def test_nobody_waits_twice_for_a_holder_who_does_not_follow(library, settings, 
         while not later.done():
             library.catch_up()
         assert other.follow()  # whoever followed once is waited for again
-        assert len(find(other, Asked("table")).hits) == 1
+        assert len(find(other, RecordQuery("table")).hits) == 1
 
 
 def test_of_many_who_approve_a_draft_at_once_one_publishes_it(library, settings, monkeypatch):
@@ -74,7 +74,7 @@ def test_of_many_who_approve_a_draft_at_once_one_publishes_it(library, settings,
         outcomes = list(threads.map(lambda number: decide((library, other)[number % 2], number), range(16)))
     published = [one for one in outcomes if one != "RECORD_CHANGED"]
     assert len(published) == 1 and outcomes.count("RECORD_CHANGED") == 15
-    comments = library.store.recorded.select(Wanted(kinds=("comment",)))
+    comments = library.store.recorded.select(RecordFilter(kinds=("comment",)))
     assert [one.id for one in comments] == published
     check_records(settings.home, settings)
 
@@ -95,7 +95,7 @@ def test_what_is_written_after_the_clock_went_back_comes_after_what_was_there(li
     monkeypatch.setattr(ids, "_last", 0)  # as in another process
     monkeypatch.setattr(time, "time", lambda: past)
     later = [create(library, Comment(thread, f"We decided on {name}."), actor=person()) for name in ("red", "green")]
-    comments = library.store.recorded.select(Wanted(kinds=("comment",)))
+    comments = library.store.recorded.select(RecordFilter(kinds=("comment",)))
     assert [one.id for one in comments[:2]] == [one.id for one in later[::-1]] and len(comments) == 3
     told = library.store.recorded.one(thread).body
     assert told.summary.startswith("The blue one.\n\nSince then:\n") and told.summary.index("red") < told.summary.index(

@@ -22,10 +22,10 @@ from cortex.base.record_model import (
     Link,
     Notification,
     Observation,
+    RecordFilter,
     Subcortex,
     Task,
     Thread,
-    Wanted,
 )
 from cortex.families.team.ids import new_id
 from cortex.families.team.inbox import acknowledge
@@ -605,7 +605,7 @@ def test_whoever_a_notification_is_for_is_done_with_it(team, ada, bob):
     zoe = team.home("zoe", 2)
     for home in (bob, zoe):
         home.pull()
-    [mine] = zoe.library.store.recorded.select(Wanted(kinds=("notification",)))
+    [mine] = zoe.library.store.recorded.select(RecordFilter(kinds=("notification",)))
     assert mine.body.recipient == "person" and mine.body.reason == "ada mentioned you in a thread"
     acknowledge(zoe.library, [mine.id], actor=person())
     assert [code_of(one) for one in zoe.flush()] == [APPLIED]

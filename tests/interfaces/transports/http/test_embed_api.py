@@ -13,8 +13,8 @@ import pytest
 from cortex.base.errors import CortexError
 from cortex.base.settings import load
 from cortex.engine.embedders import open_embedder, open_local
-from cortex.engine.embedders.remote import Model, RemoteEmbedder
-from cortex.engine.embedders.server_client import Server as Address
+from cortex.engine.embedders.remote import RemoteEmbedder, RemoteModel
+from cortex.engine.embedders.server_client import EmbeddingServer as Address
 from engine.embedders.stub import DIMENSIONS, Reply, Stub, vectors_of
 from protocol.http_client import serving
 
@@ -159,7 +159,7 @@ def test_a_token_is_wanted_of_everybody_and_our_client_sends_it(strangers_enviro
         assert server.send("GET", path="/")[0].status == 401
         assert ask(server, {"texts": ["a"]}, authorization=f"Bearer {TOKEN}")[0] == 200
         for token, code in ((TOKEN, ""), ("wrong", "EMBEDDER_REFUSED"), ("", "EMBEDDER_REFUSED")):
-            embedder = RemoteEmbedder(Address("cortex-embed", f"http://127.0.0.1:{server.port}", token), Model())
+            embedder = RemoteEmbedder(Address("cortex-embed", f"http://127.0.0.1:{server.port}", token), RemoteModel())
             try:
                 assert embedder.connect().dimensions == DIMENSIONS and not code
             except CortexError as error:

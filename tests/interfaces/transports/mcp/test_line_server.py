@@ -6,13 +6,13 @@ import anyio
 
 from cortex.interfaces.transports.mcp.line_server import serve_lines
 from cortex.interfaces.transports.mcp.server import make_server
-from cortex.interfaces.transports.thread_pool import Threads
+from cortex.interfaces.transports.thread_pool import ThreadPool
 from protocol.family import make_family
 
 
 def test_connections_of_one_server_are_served_side_by_side():
     async def converse() -> None:
-        server = make_server([make_family()], Threads())
+        server = make_server([make_family()], ThreadPool())
         said: dict[int, list[dict]] = {1: [], 2: []}
 
         async def connect(number: int) -> None:
@@ -49,6 +49,6 @@ def test_a_sink_that_breaks_ends_the_connection():
             raise BrokenPipeError
 
         with anyio.fail_after(10):
-            await serve_lines(make_server([make_family()], Threads()), source(), sink)
+            await serve_lines(make_server([make_family()], ThreadPool()), source(), sink)
 
     anyio.run(converse)

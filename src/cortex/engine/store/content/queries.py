@@ -31,7 +31,7 @@ Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ChunkLocation:
     """A chunk of a doc: what a row of the word index stands for."""
 
     doc: Doc
@@ -40,7 +40,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Definition:
+class DefinitionSite:
     """A name, and the chunk of the doc that defines it."""
 
     doc: int
@@ -72,12 +72,12 @@ class Lookup:
         self._changes: dict[int, tuple[str, dict[str, int]]] = {}
         self._alone: tuple[str, dict[tuple[int, ...], bool]] = ("", {})  # whether sources are all, and of which state
 
-    def places(self, pairs: Sequence[tuple[int, int]]) -> dict[tuple[int, int], Place]:
+    def places(self, pairs: Sequence[tuple[int, int]]) -> dict[tuple[int, int], ChunkLocation]:
         """The places for (doc, chunk) pairs."""
         docs = self._docs_by_id(sorted({doc for doc, _ in pairs}))
         chunks = self._chunks_by_id({chunk for _, chunk in pairs})
         return {
-            (doc, chunk): Place(docs[doc], chunk, chunks[chunk])
+            (doc, chunk): ChunkLocation(docs[doc], chunk, chunks[chunk])
             for doc, chunk in pairs
             if doc in docs and chunk in chunks
         }
@@ -148,7 +148,7 @@ class Lookup:
                 found |= new
         return found
 
-    def definitions(self, sources: Sequence[int], names: Sequence[str], limit: int = 200) -> list[Definition]:
+    def definitions(self, sources: Sequence[int], names: Sequence[str], limit: int = 200) -> list[DefinitionSite]:
         """Where these names (any case) are defined in the sources, those written exactly so first."""
         if not names:
             return []
@@ -161,7 +161,7 @@ class Lookup:
             limit,
         )
 
-    def definitions_beginning(self, sources: Sequence[int], prefix: str, limit: int = 50) -> list[Definition]:
+    def definitions_beginning(self, sources: Sequence[int], prefix: str, limit: int = 50) -> list[DefinitionSite]:
         """Where names that begin with this (any case) are defined, shorter names first."""
         after = f"{prefix}\U0010ffff"  # comes after whatever begins with the prefix
         return self._definitions(
@@ -176,7 +176,7 @@ class Lookup:
         order: str,
         ordered: Sequence[str],
         limit: int,
-    ) -> list[Definition]:
+    ) -> list[DefinitionSite]:
         with self._connections.read() as connection:
             # First the names, as many as are wanted, then where each stands. In one statement SQLite compared every heading of a text
             # with every chunk of it, before it knew which are wanted: 4.5 s for 6,250 times "# limit".
@@ -195,7 +195,7 @@ class Lookup:
             held = {(blob, line): _chunks_at(connection, *ranges[blob], line, limit) for blob, line in lines}
             redactions = self._redactions.of_all(ranges)
         found = (
-            Definition(doc, chunk, field(name), field(qualified))
+            DefinitionSite(doc, chunk, field(name), field(qualified))
             for doc, blob, line, name, qualified in rows
             for field in [redactions.get(blob, CLEAN).field]
             for chunk in held[blob, line]

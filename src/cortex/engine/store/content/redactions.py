@@ -10,7 +10,7 @@ import sqlite3
 from collections.abc import Collection, Mapping, Sequence
 
 from cortex.base import secret_scanner
-from cortex.base.redaction import CLEAN, Redaction, redaction_of
+from cortex.base.redaction import CLEAN, RedactedText, redaction_of
 from cortex.base.types import Leak
 from cortex.engine.store.connections import Connections
 from cortex.engine.store.content.blobs import unpack
@@ -26,13 +26,13 @@ class Redactions:
     def __init__(self, connections: Connections) -> None:
         self.enabled = True
         self._connections = connections
-        self._kept: dict[int, Redaction] = {}
+        self._kept: dict[int, RedactedText] = {}
 
-    def of(self, blob: int, text: str | None = None) -> Redaction:
+    def of(self, blob: int, text: str | None = None) -> RedactedText:
         """The redaction of one blob, whose text the caller may have."""
         return self.of_all([blob], {} if text is None else {blob: text}).get(blob, CLEAN)
 
-    def of_all(self, blobs: Collection[int], texts: Mapping[int, str] | None = None) -> dict[int, Redaction]:
+    def of_all(self, blobs: Collection[int], texts: Mapping[int, str] | None = None) -> dict[int, RedactedText]:
         """The redactions of those of these blobs that have secrets."""
         if not self.enabled:
             return {}
@@ -43,8 +43,8 @@ class Redactions:
             self._kept |= self._find(unknown, texts or {})
         return {blob: found for blob in blobs if (found := self._kept.get(blob)) is not None and found}
 
-    def _find(self, blobs: Sequence[int], texts: Mapping[int, str]) -> dict[int, Redaction]:
-        found: dict[int, Redaction] = {}
+    def _find(self, blobs: Sequence[int], texts: Mapping[int, str]) -> dict[int, RedactedText]:
+        found: dict[int, RedactedText] = {}
         with self._connections.read() as connection:
             known: dict[int, str] = {}
             for part in parts(sorted(set(blobs)), PART):
@@ -58,7 +58,7 @@ class Redactions:
                 if told == "":
                     found[blob] = CLEAN
                 elif (text := texts.get(blob) or _text(connection, blob)) is not None:
-                    found[blob] = redaction_of(text) if told is None else Redaction(text, _read(told))
+                    found[blob] = redaction_of(text) if told is None else RedactedText(text, _read(told))
         return found
 
     def clear(self) -> None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from cortex.base.errors import Cancelled
 from cortex.base.text import role_of
-from cortex.base.types import Cut, Found, Skipped, Source
+from cortex.base.types import Cut, ScannedFile, Skipped, Source
 from cortex.engine.store.connections import Connections
 from cortex.engine.store.content.queries import rows_below
 from cortex.engine.store.content.redactions import put_leaks
@@ -37,17 +37,19 @@ class Known:
 
 
 @dataclass(slots=True)
-class Change:
+class ContentChange:
     """One transaction's worth of changes to a source, collected file by file."""
 
     read_ns: int = field(default_factory=time.time_ns)  # a moment before any of its files was read
-    cuts: list[tuple[Found, bytes, Cut]] = field(
+    cuts: list[tuple[ScannedFile, bytes, Cut]] = field(
         default_factory=list
     )  # new content: file, content hash, what came of it
-    links: list[tuple[Found, int]] = field(default_factory=list)  # known content under a new name or time: file, blob
-    touched: list[tuple[int, Found]] = field(default_factory=list)  # same content, new time: doc, file
+    links: list[tuple[ScannedFile, int]] = field(
+        default_factory=list
+    )  # known content under a new name or time: file, blob
+    touched: list[tuple[int, ScannedFile]] = field(default_factory=list)  # same content, new time: doc, file
     removed: list[str] = field(default_factory=list)
-    skips: list[tuple[Found, str]] = field(default_factory=list)
+    skips: list[tuple[ScannedFile, str]] = field(default_factory=list)
 
     def __len__(self) -> int:
         return len(self.touched) + self.news
@@ -58,7 +60,7 @@ class Change:
         return len(self.cuts) + len(self.links) + len(self.removed) + len(self.skips)
 
 
-class Truth:
+class ContentStore:
     """The writing half of a store's SQLite file, and the reading that writing needs."""
 
     def __init__(self, connections: Connections) -> None:
@@ -108,7 +110,7 @@ class Truth:
                 found.update(connection.execute(f"SELECT hash, id FROM blobs WHERE hash IN ({marks(part)})", part))
         return found
 
-    def apply(self, source: int, change: Change) -> int:
+    def apply(self, source: int, change: ContentChange) -> int:
         """Write the change in one transaction and return `seq`, which is a new one unless only times have changed."""
         now = change.read_ns
         with self._connections.write() as connection:
@@ -135,7 +137,7 @@ class Truth:
             )
             return seq
 
-    def put(self, texts: Sequence[tuple[int, Found, bytes, Cut]]) -> list[int]:
+    def put(self, texts: Sequence[tuple[int, ScannedFile, bytes, Cut]]) -> list[int]:
         """Write these texts (source, file, content hash, what came of it), all or none, and return their docs' ids."""
         now = time.time_ns()
         with self._connections.write(durable=True) as connection:
@@ -346,7 +348,9 @@ def _put_parts(connection: sqlite3.Connection, blob: int, first: int, cut: Cut) 
     )
 
 
-def put_doc(connection: sqlite3.Connection, source: int, file: Found, blob: int, role: str, seq: int, now: int) -> int:
+def put_doc(
+    connection: sqlite3.Connection, source: int, file: ScannedFile, blob: int, role: str, seq: int, now: int
+) -> int:
     """A doc of this name and content, in place of the one of that name."""
     remove_doc(connection, source, file.path, seq, keep=blob)
     connection.execute("DELETE FROM skips WHERE source = ? AND path = ?", (source, file.path))

@@ -68,7 +68,7 @@ MAX_CHECKED = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class LexicalRow:
     """What is indexed of one chunk of one doc."""
 
     doc: Doc
@@ -78,7 +78,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Narrow:
+class SearchFilter:
     """Which rows may be candidates at all; empty parts don't narrow."""
 
     sources: tuple[int, ...]
@@ -89,14 +89,14 @@ class Narrow:
 
 
 @dataclass(frozen=True, slots=True)
-class Term:
+class LexicalTerm:
     """A word to look for, and how much it weighs in each field."""
 
     word: str
     weights: tuple[tuple[str, float], ...]  # (field, weight)
 
 
-class Words:
+class LexicalIndex:
     """One generation of the word index. `directory` None keeps it in memory.
 
     Raises: StoreError INDEX_DAMAGED where there is none, or a damaged one, and `create` is not said; FileError DISK_FULL;
@@ -141,7 +141,7 @@ class Words:
         with self._translated():
             return max(0, self._index.searcher().num_docs - (self.watermark() != NO_WATERMARK))
 
-    def apply(self, rows: Iterable[Row], gone: Iterable[int], watermark: int) -> int:
+    def apply(self, rows: Iterable[LexicalRow], gone: Iterable[int], watermark: int) -> int:
         """Drop the docs in `gone`, add `rows` (replacing rows of the same docs), commit; returns the number of rows added.
 
         Only the lease holder may call this.
@@ -154,7 +154,7 @@ class Words:
             self._writer, self._merged = None, False
             raise
 
-    def _apply(self, rows: Iterable[Row], gone: Iterable[int], watermark: int) -> int:
+    def _apply(self, rows: Iterable[LexicalRow], gone: Iterable[int], watermark: int) -> int:
         added = 0
         _check_room()
         if self._writer is None:
@@ -202,7 +202,7 @@ class Words:
                     raise
             time.sleep(LOCK_POLL_SECONDS)
 
-    def search(self, terms: Sequence[Term], narrow: Narrow, limit: int) -> list[tuple[int, int, float]]:
+    def search(self, terms: Sequence[LexicalTerm], narrow: SearchFilter, limit: int) -> list[tuple[int, int, float]]:
         """The best rows as (doc, chunk, score), best first, ties by doc and chunk."""
         parts = [
             tantivy.Query.boost_query(self._term(field, term.word), weight)
@@ -211,7 +211,7 @@ class Words:
         ]
         return self._best(parts, narrow, limit)
 
-    def cover(self, masses: Mapping[str, float], narrow: Narrow, limit: int) -> list[tuple[int, int, float]]:
+    def cover(self, masses: Mapping[str, float], narrow: SearchFilter, limit: int) -> list[tuple[int, int, float]]:
         """The rows that hold most of these words, wherever and however often: (doc, chunk, share of the whole mass)."""
         parts = [
             tantivy.Query.const_score_query(_any([self._term(field, word) for field in COVER_FIELDS]), mass)
@@ -220,7 +220,7 @@ class Words:
         total = sum(masses.values()) or 1.0
         return [(doc, chunk, mass / total) for doc, chunk, mass in self._best(parts, narrow, limit)]
 
-    def held(self, words: Sequence[str], narrow: Narrow, limit: int) -> dict[tuple[int, int], frozenset[str]]:
+    def held(self, words: Sequence[str], narrow: SearchFilter, limit: int) -> dict[tuple[int, int], frozenset[str]]:
         """Which of these words stand in each row that has any of them, by (doc, chunk): for the first `MAX_HELD` words."""
         # Each word is worth a power of two: so many add up exactly, and the sum says which they were.
         known = words[:MAX_HELD]
@@ -235,7 +235,7 @@ class Words:
             for doc, chunk, total in self._best(parts, narrow, limit)
         }
 
-    def frequency(self, word: str, field: str = "body", narrow: Narrow | None = None) -> int:
+    def frequency(self, word: str, field: str = "body", narrow: SearchFilter | None = None) -> int:
         """In how many rows a word stands in a field; of those of some sources, where that is asked for."""
         if narrow is None or narrow.alone:
             with self._translated():
@@ -263,7 +263,7 @@ class Words:
         if not most:
             return 0
         if most > FEW_ROWS:
-            query = self._narrowed(self._term(field, word), Narrow(sources))
+            query = self._narrowed(self._term(field, word), SearchFilter(sources))
             return int(searcher.search(query, limit=1, count=True).count)  # type: ignore[attr-defined]
         hits = searcher.search(self._term(field, word), limit=most, count=False).hits
         whose = searcher.fast_field_values("source", [address for _, address in hits])
@@ -303,7 +303,7 @@ class Words:
     def _term(self, field: str, word: str) -> tantivy.Query:
         return tantivy.Query.term_query(self._index.schema, field, stem_of(word), index_option="freq")
 
-    def _best(self, parts: Sequence[tantivy.Query], narrow: Narrow, limit: int) -> list[tuple[int, int, float]]:
+    def _best(self, parts: Sequence[tantivy.Query], narrow: SearchFilter, limit: int) -> list[tuple[int, int, float]]:
         """The rows that match most of the parts, best first, ties by doc and chunk."""
         if not parts:
             return []
@@ -314,7 +314,7 @@ class Words:
         return self._rows(self._narrowed(_any(parts), narrow), limit)
 
     def _best_of_many(
-        self, parts: Sequence[tantivy.Query], narrow: Narrow, docs: frozenset[int], limit: int
+        self, parts: Sequence[tantivy.Query], narrow: SearchFilter, docs: frozenset[int], limit: int
     ) -> list[tuple[int, int, float]] | None:
         """The same, by a longer list from which others are left out: thousands of docs in a query cost more than all the rest.
 
@@ -344,7 +344,7 @@ class Words:
         )
         return [(doc, chunk, -less) for less, doc, chunk in found]
 
-    def _narrowed(self, query: tantivy.Query, narrow: Narrow) -> tantivy.Query:
+    def _narrowed(self, query: tantivy.Query, narrow: SearchFilter) -> tantivy.Query:
         schema = self._index.schema
         filters: list[tantivy.Query] = []
         if narrow.extensions:
@@ -496,7 +496,7 @@ def extension_of(path: str) -> str:
     return name.rsplit(".", 1)[-1].lower()
 
 
-def _document(row: Row) -> tantivy.Document:
+def _document(row: LexicalRow) -> tantivy.Document:
     path = row.doc.path
     return tantivy.Document(
         doc=row.doc.id,

@@ -21,14 +21,21 @@ from cortex.base.types import Chunk, Doc, Stamp
 from cortex.engine.store.connections import Connections
 from cortex.engine.store.content.blobs import unpack
 from cortex.engine.store.content.queries import CHUNK_COLUMNS, DOC_COLUMNS
-from cortex.engine.store.content.writer import Truth
-from cortex.engine.store.index.lexical import FORMAT, NO_WATERMARK, Row, Words, find_damage, remove_generation
-from cortex.engine.store.index.paid_vectors import Making, Paid
+from cortex.engine.store.content.writer import ContentStore
+from cortex.engine.store.index.lexical import (
+    FORMAT,
+    NO_WATERMARK,
+    LexicalIndex,
+    LexicalRow,
+    find_damage,
+    remove_generation,
+)
+from cortex.engine.store.index.paid_vectors import EmbeddingCache, EmbeddingJob
 from cortex.engine.store.index.qdrant import Qdrant
 
 if TYPE_CHECKING:  # numpy and the vectors are loaded where an embedder uses them
-    from cortex.engine.store.index.vector_index import VectorSet
-    from cortex.engine.store.index.vector_indexes import VectorSets
+    from cortex.engine.store.index.vector_index import VectorIndex
+    from cortex.engine.store.index.vector_indexes import VectorIndexes
 
 DEAD_SHARE = 0.10  # dead rows bend BM25 until they are merged away
 DEAD_ROWS = 1_000  # below this a rebuild isn't worth it
@@ -46,7 +53,12 @@ class Indexes:
     """
 
     def __init__(
-        self, directory: Path | None, connections: Connections, truth: Truth, paid: Paid, qdrant: Qdrant | None = None
+        self,
+        directory: Path | None,
+        connections: Connections,
+        truth: ContentStore,
+        paid: EmbeddingCache,
+        qdrant: Qdrant | None = None,
     ) -> None:
         self._directory = directory
         self._qdrant = qdrant
@@ -59,13 +71,13 @@ class Indexes:
         self._vectors_directory = None if directory is None else directory / f"vectors-{identity}"
         self._lock = threading.RLock()
         self._writing = threading.RLock()
-        self._words: Words | None = None
+        self._words: LexicalIndex | None = None
         self._generation = ""
         self._mark = NO_WATERMARK  # of the words, as far as this process has loaded them
-        self._sets: VectorSets | None = None
+        self._sets: VectorIndexes | None = None
         self._doubted = ""  # the generation of words that failed here
 
-    def words(self) -> Words | None:
+    def words(self) -> LexicalIndex | None:
         """The current word index, reloaded if another process moved it; None before the first one, and while one is damaged.
 
         Raises: LimitError MEMORY_SHORT, StoreError STORE_UNWRITABLE.
@@ -130,22 +142,22 @@ class Indexes:
             return self._generation, self._mark
 
     @property
-    def sets(self) -> VectorSets:
+    def sets(self) -> VectorIndexes:
         """The vectors, by embedder."""
-        from cortex.engine.store.index.vector_indexes import VectorSets
+        from cortex.engine.store.index.vector_indexes import VectorIndexes
 
         with self._lock:
             if self._sets is None:
-                self._sets = VectorSets(
+                self._sets = VectorIndexes(
                     self._vectors_directory, self._connections, self._truth, self._paid, self._qdrant
                 )
             return self._sets
 
-    def vectors(self, stamp: Stamp) -> VectorSet:
+    def vectors(self, stamp: Stamp) -> VectorIndex:
         """The vectors made by the embedder with this stamp."""
         return self.sets.of(stamp)
 
-    def catch_up(self, makings: Iterable[Making] = (), room: int = sys.maxsize) -> None:
+    def catch_up(self, makings: Iterable[EmbeddingJob] = (), room: int = sys.maxsize) -> None:
         """Replay into the words, and into these vectors, what SQLite has by now and they haven't. Only the lease holder may call this.
 
         Of several threads that wait here one does it for all that had written by then.
@@ -273,7 +285,7 @@ class Indexes:
             name = self._next_name()
             path = self._path_of(name)
             try:
-                fresh = Words(path, create=True)
+                fresh = LexicalIndex(path, create=True)
                 seq = self._truth.seq()
                 with closing(self._rows(NO_WATERMARK)) as rows:
                     fresh.apply(rows, (), seq)
@@ -301,15 +313,15 @@ class Indexes:
         if words is not None:
             _close(words)
         try:
-            self._words = Words(self._path_of(generation))
+            self._words = LexicalIndex(self._path_of(generation))
         except StoreError:
             newest = self._truth.get("words")
             if newest == generation:
                 raise
-            generation, self._words = newest, Words(self._path_of(newest))
+            generation, self._words = newest, LexicalIndex(self._path_of(newest))
         self._generation, self._mark = generation, self._words.watermark()
 
-    def _usable_words(self) -> Words:
+    def _usable_words(self) -> LexicalIndex:
         """The current words, or fresh ones in a new generation where they are missing, damaged or ahead of the truth."""
         words = self.words()
         if words is not None and words.watermark() <= self._truth.seq():
@@ -320,11 +332,11 @@ class Indexes:
             if (words := self.words()) is not None:
                 return words
         name = self._next_name()
-        fresh = Words(self._path_of(name), create=True)
+        fresh = LexicalIndex(self._path_of(name), create=True)
         self._swap(fresh, name, NO_WATERMARK)
         return fresh
 
-    def _swap(self, fresh: Words, name: str, mark: int) -> None:
+    def _swap(self, fresh: LexicalIndex, name: str, mark: int) -> None:
         """Make fresh words the current ones, here and, through SQLite, in every other process; then drop the others."""
         with self._lock:
             old, self._words = self._words, fresh
@@ -344,7 +356,7 @@ class Indexes:
     def _path_of(self, generation: str) -> Path | None:
         return None if self._directory is None else self._directory / generation
 
-    def _rows(self, after: int) -> Generator[Row, None, None]:
+    def _rows(self, after: int) -> Generator[LexicalRow, None, None]:
         """What changed after that `seq`, by path: words that are built in the same order give the same answers."""
         with self._connections.read() as connection:
             # Sorted afterwards (+): else SQLite walks through all docs in that order to find the one that is new.
@@ -360,7 +372,7 @@ class Indexes:
                     f"SELECT id, {CHUNK_COLUMNS} FROM chunks WHERE blob = ? ORDER BY id", (doc.blob,)
                 ):
                     chunk = Chunk(*rest)
-                    yield Row(doc, chunk_id, chunk, text[chunk.start : chunk.end])
+                    yield LexicalRow(doc, chunk_id, chunk, text[chunk.start : chunk.end])
 
     def _count_rows(self) -> int:
         with self._connections.read() as connection:
@@ -374,7 +386,7 @@ class Indexes:
             ).fetchall()
 
 
-def _close(words: Words) -> None:
+def _close(words: LexicalIndex) -> None:
     """Let go of words that are of no use any more, whatever their writer says."""
     try:
         words.close()

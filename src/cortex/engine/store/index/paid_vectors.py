@@ -34,7 +34,7 @@ _OPEN = "NOT EXISTS (SELECT 1 FROM blobs WHERE blobs.id = {} AND private)"  # ve
 
 
 @dataclass(frozen=True, slots=True)
-class Making:
+class EmbeddingJob:
     """An embedder's vectors that are to follow the truth: made by `embed`, or where that is None, paid for elsewhere and only copied."""
 
     stamp: Stamp
@@ -42,7 +42,7 @@ class Making:
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class PendingVectors:
     """A text, by its hash, that a model hasn't embedded, or that it had embedded before for another chunk."""
 
     hash: bytes
@@ -50,7 +50,7 @@ class Waiting:
     known: bool
 
 
-class Paid:
+class EmbeddingCache:
     """The models of a store that are paid for, and their vectors."""
 
     def __init__(self, connections: Connections, redactions: Redactions) -> None:
@@ -114,7 +114,7 @@ class Paid:
             )
             return [row[0] for row in rows]
 
-    def waiting(self, model: int, blobs: Sequence[int]) -> Iterator[Waiting]:
+    def waiting(self, model: int, blobs: Sequence[int]) -> Iterator[PendingVectors]:
         """The texts of these contents that have no vector; each chunk's hash is remembered on the way."""
         for blob in blobs:
             with self._connections.read() as connection:
@@ -129,14 +129,16 @@ class Paid:
             texts = [(number, text, made) for (number, _, _, made), text in zip(chunks, slices, strict=True)]
             yield from self._hashed(model, texts)
 
-    def _hashed(self, model: int, chunks: Sequence[tuple[int, str, bytes | None]]) -> list[Waiting]:
+    def _hashed(self, model: int, chunks: Sequence[tuple[int, str, bytes | None]]) -> list[PendingVectors]:
         hashes = [made or hash_bytes(text.encode("utf-8")) for _, text, made in chunks]
         fresh = [(digest, number) for digest, (number, _, made) in zip(hashes, chunks, strict=True) if made is None]
         if fresh:
             with self._connections.write() as connection:
                 connection.executemany("UPDATE chunks SET hash = ? WHERE id = ?", fresh)
         known = self._known(model, hashes)
-        return [Waiting(digest, text, digest in known) for digest, (_, text, _) in zip(hashes, chunks, strict=True)]
+        return [
+            PendingVectors(digest, text, digest in known) for digest, (_, text, _) in zip(hashes, chunks, strict=True)
+        ]
 
     def _known(self, model: int, hashes: Sequence[bytes]) -> set[bytes]:
         with self._connections.read() as connection:

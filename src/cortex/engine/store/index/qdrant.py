@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class QdrantMark:
     """What a collection says of itself: whose vectors of which store it holds, and up to where; `version` is new with every change."""
 
     store: str
@@ -46,12 +46,12 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True)
-class Collection:
+class QdrantCollection:
     """A collection that was made by a store; `mark` is None where it was never complete."""
 
     name: str
     points: int
-    mark: Mark | None
+    mark: QdrantMark | None
 
 
 class Qdrant:
@@ -66,7 +66,7 @@ class Qdrant:
         self._problem = ""
         self._failures = 0
         self._rests_until = 0.0
-        self._looked: dict[str, tuple[float, bool, Mark | None]] = {}
+        self._looked: dict[str, tuple[float, bool, QdrantMark | None]] = {}
 
     @property
     def away(self) -> str:
@@ -87,7 +87,7 @@ class Qdrant:
         self._problem, self._failures = "", 0
         return answer
 
-    def look(self, name: str) -> tuple[bool, Mark | None]:
+    def look(self, name: str) -> tuple[bool, QdrantMark | None]:
         """Whether there is such a collection, and what it says of itself, as it was a moment ago. Raises: as `ask`."""
         looked = self._looked.get(name)
         if looked is not None and time.monotonic() - looked[0] < LOOK_SECONDS:
@@ -114,11 +114,11 @@ class Qdrant:
         )
         self._looked[name] = (time.monotonic(), True, None)
 
-    def mark(self, name: str, store: str, stamp: Stamp, watermark: int) -> Mark:
+    def mark(self, name: str, store: str, stamp: Stamp, watermark: int) -> QdrantMark:
         """Say up to where a collection is complete. Raises: as `ask`."""
         from qdrant_client import models
 
-        mark = Mark(store, stamp, watermark, uuid.uuid4().hex)
+        mark = QdrantMark(store, stamp, watermark, uuid.uuid4().hex)
         payload = {"store": store, "stamp": list(astuple(stamp)), "watermark": watermark, "version": mark.version}
         point = models.PointStruct(id=MARK, vector={}, payload=payload)
         self.ask(lambda client: client.upsert(name, [point], wait=True))
@@ -133,16 +133,16 @@ class Qdrant:
         """Whether a collection is this store's."""
         return name.startswith(self._prefix(store))
 
-    def collections(self, store: str | None = None) -> list[Collection]:
+    def collections(self, store: str | None = None) -> list[QdrantCollection]:
         """The collections that a store has made here, or any. Raises: as `ask`."""
         prefix = f"{self.collection}_" if store is None else self._prefix(store)
         listed = self.ask(lambda client: client.get_collections()).collections
-        found: list[Collection] = []
+        found: list[QdrantCollection] = []
         for name in sorted(one.name for one in listed if one.name.startswith(prefix)):
             there, mark = self.ask(lambda client, name=name: _read(client, name))
             if there:
                 count = self.ask(lambda client, name=name: client.count(name, exact=True)).count
-                found.append(Collection(name, count - (mark is not None), mark))
+                found.append(QdrantCollection(name, count - (mark is not None), mark))
         return found
 
     def drop(self, names: Iterable[str]) -> None:
@@ -193,7 +193,7 @@ class Qdrant:
         return NetworkError(UNAVAILABLE, problem, context={"url": self.url})
 
 
-def _read(client: QdrantClient, name: str) -> tuple[bool, Mark | None]:
+def _read(client: QdrantClient, name: str) -> tuple[bool, QdrantMark | None]:
     """Whether there is such a collection, and its mark."""
     from qdrant_client.http.exceptions import UnexpectedResponse
 
@@ -210,7 +210,7 @@ def _read(client: QdrantClient, name: str) -> tuple[bool, Mark | None]:
     payload = (points[0].payload or {}) if points else {}
     try:
         stamp = Stamp(*payload["stamp"])
-        return True, Mark(str(payload["store"]), stamp, int(payload["watermark"]), str(payload["version"]))
+        return True, QdrantMark(str(payload["store"]), stamp, int(payload["watermark"]), str(payload["version"]))
     except (KeyError, TypeError, ValueError):  # none yet, or none of ours
         return True, None
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from cortex.base.errors import NetworkError
 from cortex.base.types import Stamp
-from cortex.engine.store.index.qdrant import MARK, VECTOR, Mark, Qdrant
+from cortex.engine.store.index.qdrant import MARK, VECTOR, Qdrant, QdrantMark
 from cortex.engine.store.index.vector_file import FRESH, MEANS
 from cortex.engine.store.index.vector_scan import Floats, Ids, unit
 
@@ -32,7 +32,7 @@ class QdrantVectors:
         self._store = store
         self._name = qdrant.name_of(store, stamp)
         self._lock = threading.RLock()
-        self._mark: Mark | None = None
+        self._mark: QdrantMark | None = None
         self._seen = False  # the collection was there: if it is gone, so is all that was put into it
         self._means: dict[tuple[int, int], Floats] = {}
 

@@ -26,9 +26,9 @@ from cortex.base.errors import StoreError, shortage_of
 from cortex.base.paths import make_private
 from cortex.base.types import Stamp
 from cortex.engine.store.index.vector_log import (
-    Log,
     Manifest,
     Records,
+    VectorLog,
     checksum_of,
     log_path,
     next_generation,
@@ -266,7 +266,7 @@ class Vectors:
         manifest = None if self._directory is None else read_manifest(self._directory)
         if self._directory is None or manifest is None:
             return self._directory is None or self.watermark == FRESH
-        return Log(log_path(self._directory, manifest.generation), self._dtype).extend(
+        return VectorLog(log_path(self._directory, manifest.generation), self._dtype).extend(
             manifest.records, manifest.checksum
         )
 
@@ -276,7 +276,7 @@ class Vectors:
             self._clear()
 
     def _clear(self) -> None:
-        self._log: Log | None = None
+        self._log: VectorLog | None = None
         self._manifest: Manifest | None = None
         self._generation = 0
         self._scan: IdMapIndex | None = None  # loaded when it is needed: who only writes seldom does
@@ -293,7 +293,7 @@ class Vectors:
         if log is not None and self._generation == manifest.generation and log.records <= manifest.records:
             grown = log.extend(manifest.records, manifest.checksum)
         if not grown:
-            log = Log(log_path(directory, manifest.generation), self._dtype)
+            log = VectorLog(log_path(directory, manifest.generation), self._dtype)
             if not log.extend(manifest.records, manifest.checksum):
                 return False
             self._clear()
@@ -318,14 +318,14 @@ class Vectors:
             if len(records):
                 (self._log or self._begin_log()).append(records)
 
-    def _begin_log(self) -> Log:
+    def _begin_log(self) -> VectorLog:
         """A new generation's empty log; nothing reads it before the watermark file names it."""
         path = None
         if self._directory is not None:
             make_private(self._directory)
             self._generation = next_generation(self._directory)
             path = log_path(self._directory, self._generation)
-        self._log, self._snapshot, self._snapshot_records = Log(path, self._dtype), "", 0
+        self._log, self._snapshot, self._snapshot_records = VectorLog(path, self._dtype), "", 0
         return self._log
 
     def _refresh(self) -> View:

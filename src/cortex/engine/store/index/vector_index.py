@@ -12,7 +12,7 @@ from cortex.base.types import Stamp
 from cortex.engine.store.index.vector_scan import Floats, Ids
 
 
-class VectorSet(Protocol):
+class VectorIndex(Protocol):
     """One embedder's vectors, wherever they are."""
 
     @property

@@ -28,14 +28,14 @@ from cortex.base.text import hash_bytes
 from cortex.base.types import Stamp
 from cortex.engine.store.connections import Connections
 from cortex.engine.store.content.blobs import unpack
-from cortex.engine.store.content.writer import Truth
-from cortex.engine.store.index.lexical import Narrow, extension_of
-from cortex.engine.store.index.paid_vectors import Embed, Making, Paid
+from cortex.engine.store.content.writer import ContentStore
+from cortex.engine.store.index.lexical import SearchFilter, extension_of
+from cortex.engine.store.index.paid_vectors import Embed, EmbeddingCache, EmbeddingJob
 from cortex.engine.store.index.qdrant import UNAVAILABLE, Qdrant
 from cortex.engine.store.index.qdrant_index import QdrantVectors
 from cortex.engine.store.index.source_chunks import SourceChunks, expand
 from cortex.engine.store.index.vector_file import FRESH, Vectors
-from cortex.engine.store.index.vector_index import VectorSet
+from cortex.engine.store.index.vector_index import VectorIndex
 from cortex.engine.store.index.vector_log import Manifest, read_manifest
 from cortex.engine.store.index.vector_scan import Floats, Ids, unit
 from cortex.engine.store.sql import marks, parts
@@ -74,15 +74,15 @@ class _Due:
         return expand(self.firsts, self.lasts)
 
 
-class VectorSets:
+class VectorIndexes:
     """The vectors of every embedder that a store has some of. Only the lease holder may change them."""
 
     def __init__(
         self,
         directory: Path | None,
         connections: Connections,
-        truth: Truth,
-        paid: Paid,
+        truth: ContentStore,
+        paid: EmbeddingCache,
         qdrant: Qdrant | None = None,
     ) -> None:
         self._directory = directory
@@ -92,8 +92,8 @@ class VectorSets:
         self._paid = paid
         self._lock = threading.RLock()  # of what is open: held for moments
         self._writing = threading.RLock()  # who holds it may take the other one, never the other way round
-        self._open: dict[Stamp, VectorSet] = {}
-        self._within: dict[Narrow, tuple[int, Ids]] = {}  # up to which `seq`, and the chunks
+        self._open: dict[Stamp, VectorIndex] = {}
+        self._within: dict[SearchFilter, tuple[int, Ids]] = {}  # up to which `seq`, and the chunks
         self._chunks = SourceChunks(connections)
         self._counted = (FRESH, 0)  # how many chunks were in use at which `seq`
         self._said = ""  # why their server is away, as it was logged
@@ -114,7 +114,7 @@ class VectorSets:
         """Vectors below this watermark are not searched: their server may hold what was removed for good while it was away."""
         return int(self._truth.get("removed", "0")) if self._qdrant else 0
 
-    def of(self, stamp: Stamp) -> VectorSet:
+    def of(self, stamp: Stamp) -> VectorIndex:
         """The vectors made by the embedder with this stamp, as they are now."""
         with self._lock:
             vectors = self._open.get(stamp)
@@ -123,12 +123,12 @@ class VectorSets:
             vectors.reload_if_moved()
             return vectors
 
-    def _open_set(self, stamp: Stamp) -> VectorSet:
+    def _open_set(self, stamp: Stamp) -> VectorIndex:
         if self._qdrant is not None:
             return QdrantVectors(self._qdrant, self._truth.get("identity"), stamp)
         return Vectors.open(self._path_of(stamp), stamp)
 
-    def catch_up(self, making: Making, room: int) -> None:
+    def catch_up(self, making: EmbeddingJob, room: int) -> None:
         """Make one embedder's vectors those of the chunks in use; paid ones, as far as they are there. Where their server is away, later.
 
         Raises: LimitError EMBEDDINGS_LIMIT where vectors that are made here would take more than `room` bytes; what is there is kept.
@@ -148,7 +148,7 @@ class VectorSets:
                     if path != self._directory:
                         shutil.rmtree(path, ignore_errors=True)
 
-    def _bring_up(self, making: Making, room: int, wanted: int) -> None:
+    def _bring_up(self, making: EmbeddingJob, room: int, wanted: int) -> None:
         with self._unless_away():
             if making.embed is not None:
                 self._make(self.of(making.stamp), making.embed, room, wanted)
@@ -239,7 +239,7 @@ class VectorSets:
                 return len(np.intersect1d(vectors.ids(), self._live(), assume_unique=True))
         return 0
 
-    def chunks_within(self, narrow: Narrow) -> Ids:
+    def chunks_within(self, narrow: SearchFilter) -> Ids:
         """The chunks of the docs that may be candidates at all; remembered, since who narrows a search does so again."""
         seq, remembered = self._truth.seq(), self._within
         known = remembered.get(narrow)
@@ -251,7 +251,7 @@ class VectorSets:
         self._within = {**kept, narrow: (seq, found)}
         return found
 
-    def _find_within(self, narrow: Narrow) -> Ids:
+    def _find_within(self, narrow: SearchFilter) -> Ids:
         spoken = f" AND blobs.language IN ({marks(narrow.languages)})" if narrow.languages else ""
         ask = (
             "SELECT docs.id, docs.path, first_chunk, last_chunk FROM docs JOIN blobs ON blobs.id = docs.blob "
@@ -407,7 +407,7 @@ class VectorSets:
             for path in self._directory.glob(f"{REMOVED}*"):
                 shutil.rmtree(path, ignore_errors=True)
 
-    def _make(self, vectors: VectorSet, embed: Embed, room: int, wanted: int) -> None:
+    def _make(self, vectors: VectorIndex, embed: Embed, room: int, wanted: int) -> None:
         if wanted <= vectors.watermark <= self._truth.seq():  # another thread did it, with its own
             return
         due = self._due(vectors.watermark)
@@ -433,7 +433,7 @@ class VectorSets:
         _add(vectors, embed, batch, room)
         vectors.sync(due.seq)
 
-    def _copy(self, vectors: VectorSet, room: int) -> None:
+    def _copy(self, vectors: VectorIndex, room: int) -> None:
         stamp = vectors.stamp
         if vectors.memory_of(self.count()) > room:
             return
@@ -452,14 +452,14 @@ class VectorSets:
         vectors.sync(due.seq if complete else FRESH)
         self._copied[stamp] = due.seq
 
-    def _drop(self, vectors: VectorSet, due: _Due, used: Ids) -> None:
+    def _drop(self, vectors: VectorIndex, due: _Due, used: Ids) -> None:
         """Take out the rows of chunks that are no longer in use."""
         if vectors.watermark > due.seq:  # SQLite is a copy from before: its next ids will mean other chunks
             vectors.remove(vectors.ids())
         else:
             vectors.remove(np.setdiff1d(vectors.ids(), used) if due.gone is None else due.gone)
 
-    def _add_paid(self, vectors: VectorSet, chunks: Ids) -> None:
+    def _add_paid(self, vectors: VectorIndex, chunks: Ids) -> None:
         for rows in self._paid.rows(vectors.stamp, chunks.tolist()):
             packed = np.frombuffer(b"".join(row for _, row in rows), dtype="<f2")
             ids = np.asarray([number for number, _ in rows], dtype=np.int64)
@@ -514,7 +514,7 @@ def _columns(rows: Sequence[tuple[int, ...]], count: int) -> Iterator[Ids]:
     return iter(np.asarray(rows, dtype=np.int64).reshape(-1, count).T)
 
 
-def _add(vectors: VectorSet, embed: Embed, batch: Sequence[tuple[int, str]], room: int) -> None:
+def _add(vectors: VectorIndex, embed: Embed, batch: Sequence[tuple[int, str]], room: int) -> None:
     if batch:
         if vectors.memory + vectors.memory_of(len(batch)) > room:
             vectors.sync(FRESH)  # kept, but not searched: chunks without a vector would always come last
@@ -522,7 +522,7 @@ def _add(vectors: VectorSet, embed: Embed, batch: Sequence[tuple[int, str]], roo
         vectors.add(np.asarray([number for number, _ in batch], dtype=np.int64), embed([text for _, text in batch]))
 
 
-def _no_room(vectors: VectorSet, room: int) -> LimitError:
+def _no_room(vectors: VectorIndex, room: int) -> LimitError:
     stamp = vectors.stamp
     return LimitError(
         "EMBEDDINGS_LIMIT",

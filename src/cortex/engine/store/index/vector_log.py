@@ -40,7 +40,7 @@ class Manifest:
     checksum: int
 
 
-class Log:
+class VectorLog:
     """Records in a file, or in memory where `path` is None."""
 
     def __init__(self, path: Path | None, dtype: np.dtype[np.void]) -> None:

@@ -17,7 +17,7 @@ ORDER = "created DESC, number DESC, id DESC"  # rows of the same moment: the lat
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class MemoryFilter:
     """Which memories are asked for; what is empty doesn't narrow."""
 
     sources: tuple[int, ...] | None = None  # in these; None: in whatever, also in none
@@ -35,7 +35,7 @@ class Wanted:
 Part = tuple[str, tuple[object, ...]]  # a condition with its values
 
 
-def ids_of(wanted: Wanted, rare: str = "", limit: int = -1) -> Part:
+def ids_of(wanted: MemoryFilter, rare: str = "", limit: int = -1) -> Part:
     """The numbers of those that are wanted, as a SELECT of id, created and number: in no order, and of each way only the newest `limit`.
 
     `rare` is a tag of those asked for that few memories have.
@@ -49,7 +49,7 @@ def ids_of(wanted: Wanted, rare: str = "", limit: int = -1) -> Part:
     return " UNION ".join(parts) or "SELECT 0 AS id, 0 AS created, 0 AS number WHERE 0", tuple(values)
 
 
-def _ways(wanted: Wanted, rare: str) -> list[Part]:
+def _ways(wanted: MemoryFilter, rare: str) -> list[Part]:
     """Conditions that all who are wanted meet at least one of."""
     if wanted.sources is None:
         return [_all(_rest(wanted))]
@@ -85,7 +85,7 @@ def _of_scope(scope: str) -> list[Part]:
     return [("scope = ?", (scope,)), ("project = ?", (scope,))]
 
 
-def _rest(wanted: Wanted, *, driven: bool = False) -> list[Part]:
+def _rest(wanted: MemoryFilter, *, driven: bool = False) -> list[Part]:
     """What is looked at in each row: a plus keeps SQLite from using an index for it. `driven`: without what _ways drives by."""
     parts: list[Part] = []
     promoted = " OR state = 'promoted'" if wanted.promoted else ""

@@ -1,6 +1,6 @@
 """Memories, read: by id, by what they are about, newest first; who stands beside whom; how far each copy is; what was decided.
 
-What a caller asks for is a `Wanted`; of several parts all must hold. Nothing is ever left out because of its age.
+What a caller asks for is a `MemoryFilter`; of several parts all must hold. Nothing is ever left out because of its age.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 from cortex.base.types import Citation, Memory, MemoryState, Source
 from cortex.engine.store.connections import Connections
-from cortex.engine.store.memories.filters import ORDER, Wanted, ids_of
+from cortex.engine.store.memories.filters import ORDER, MemoryFilter, ids_of
 from cortex.engine.store.sql import marks, parts
 
 COLUMNS = (
@@ -67,7 +67,7 @@ class Remembered:
         return self.origin, self.memory.key
 
 
-class Standing(NamedTuple):
+class MemoryRanking(NamedTuple):
     """What of a memory decides between those that answer nearly as well."""
 
     id: int
@@ -179,9 +179,9 @@ class MemoryLookup:
                 found.update((row[0], remembered(row[1:])) for row in rows)
         return found
 
-    def standings(self, docs: Sequence[int]) -> dict[int, Standing]:
+    def standings(self, docs: Sequence[int]) -> dict[int, MemoryRanking]:
         """How the memories that these docs are of stand, by doc: a twentieth of all that is known of them."""
-        found: dict[int, Standing] = {}
+        found: dict[int, MemoryRanking] = {}
         with self._connections.read() as connection:
             for part in parts(docs, PARTS):
                 rows = connection.execute(
@@ -189,7 +189,7 @@ class MemoryLookup:
                     f"ON memories.source = docs.source AND memories.key = docs.path WHERE docs.id IN ({marks(part)})",
                     part,
                 )
-                found.update((row[0], Standing(*row[1:])) for row in rows)
+                found.update((row[0], MemoryRanking(*row[1:])) for row in rows)
         return found
 
     def by_fingerprint(self, fingerprint: bytes) -> list[Remembered]:
@@ -204,7 +204,12 @@ class MemoryLookup:
             return bool(connection.execute("SELECT 1 FROM memories WHERE origin = ? LIMIT 1", (origin,)).fetchone())
 
     def select(
-        self, wanted: Wanted, limit: int = -1, offset: int = 0, *, keep: Callable[[Remembered], bool] = lambda one: True
+        self,
+        wanted: MemoryFilter,
+        limit: int = -1,
+        offset: int = 0,
+        *,
+        keep: Callable[[Remembered], bool] = lambda one: True,
     ) -> list[Remembered]:
         """Those that are wanted, newest first; of these the ones to keep, so that the others are never held together."""
         with self._connections.read() as connection:
@@ -216,7 +221,7 @@ class MemoryLookup:
             )
             return [one for one in map(remembered, rows) if keep(one)]
 
-    def count(self, wanted: Wanted) -> int:
+    def count(self, wanted: MemoryFilter) -> int:
         """How many are wanted."""
 
         def ask(connection: sqlite3.Connection) -> int:
@@ -225,7 +230,7 @@ class MemoryLookup:
 
         return self._once("count", wanted, ask)
 
-    def docs(self, wanted: Wanted) -> frozenset[int]:
+    def docs(self, wanted: MemoryFilter) -> frozenset[int]:
         """The docs of those that are wanted."""
 
         def ask(connection: sqlite3.Connection) -> frozenset[int]:
@@ -381,7 +386,7 @@ def citations_of(connection: sqlite3.Connection, memory: int) -> tuple[Citation,
     return tuple(Citation(*row) for row in connection.execute(ask, (memory,)))
 
 
-def _rare_tag(connection: sqlite3.Connection, wanted: Wanted) -> str:
+def _rare_tag(connection: sqlite3.Connection, wanted: MemoryFilter) -> str:
     """The tag that fewest memories have, where those are few."""
     ask = f"SELECT count(*) FROM (SELECT 1 FROM concepts WHERE concept = ? LIMIT {FEW})"
     counts = {tag: connection.execute(ask, (tag.strip(),)).fetchone()[0] for tag in wanted.tags}

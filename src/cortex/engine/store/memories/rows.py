@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-from cortex.base.types import Citation, Cut, Found, Memory, MemoryState
+from cortex.base.types import Citation, Cut, Memory, MemoryState, ScannedFile
 from cortex.engine.store.content.writer import forget_blob, next_seq, put_blob, put_doc, remove_doc
 from cortex.engine.store.memories.queries import MEMORIES, Ref
 
@@ -22,7 +22,7 @@ OWN = ""  # the origin of what was written here
 MAX_NANOSECONDS = 2**63 - 1  # that SQLite has room for: until 2262
 
 # What of a memory is indexed: a hash of it, and the text with its chunks.
-Wording = Callable[[Memory], tuple[bytes, Cut]]
+MemoryTextExtractor = Callable[[Memory], tuple[bytes, Cut]]
 NameOf = Callable[[MemoryState | None], str | None]  # the source that a state is found in
 
 _WRITTEN = (
@@ -48,7 +48,7 @@ class NewMemory:
     successor: str = ""  # the key of what took its place
 
 
-def write_memory(connection: sqlite3.Connection, new: NewMemory, wording: Wording, seq: int) -> None:
+def write_memory(connection: sqlite3.Connection, new: NewMemory, wording: MemoryTextExtractor, seq: int) -> None:
     """Write a memory and its doc; one with the same key is replaced."""
     memory, origin = new.memory, new.origin
     known = connection.execute(
@@ -108,7 +108,7 @@ def _put_doc(
     memory: Memory,
     name: str | None,
     before: int | None,
-    wording: Wording,
+    wording: MemoryTextExtractor,
     seq: int,
 ) -> int | None:
     """Have a memory found in the origin's source of this name, and nowhere else; gives the source."""
@@ -118,7 +118,7 @@ def _put_doc(
     if source is not None:
         content_hash, cut = wording(memory)
         blob = put_blob(connection, content_hash, cut)
-        found = Found(memory.key, len(cut.text.encode("utf-8")), min(memory.created * 1_000_000, MAX_NANOSECONDS))
+        found = ScannedFile(memory.key, len(cut.text.encode("utf-8")), min(memory.created * 1_000_000, MAX_NANOSECONDS))
         put_doc(connection, source, found, blob, "", seq, time.time_ns())
     return source
 
@@ -134,7 +134,7 @@ def _source(connection: sqlite3.Connection, origin: str, name: str) -> int:
 
 
 def reword_memory(
-    connection: sqlite3.Connection, number: int, memory: Memory, name: str | None, wording: Wording
+    connection: sqlite3.Connection, number: int, memory: Memory, name: str | None, wording: MemoryTextExtractor
 ) -> None:
     """Have a memory of our own found by what it says, where nothing of it is indexed; `name` as in NewMemory."""
     source = _put_doc(connection, OWN, memory, name, None, wording, next_seq(connection))

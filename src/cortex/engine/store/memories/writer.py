@@ -18,7 +18,15 @@ from cortex.base.types import Citation, Memory, MemoryState
 from cortex.engine.store.connections import Connections
 from cortex.engine.store.content.writer import forget_rest, next_seq
 from cortex.engine.store.memories.queries import COLUMNS, Judgement, Mirror, Ref, Remembered, citations_of, remembered
-from cortex.engine.store.memories.rows import OWN, NameOf, NewMemory, Wording, erase_memory, is_said, write_memory
+from cortex.engine.store.memories.rows import (
+    OWN,
+    MemoryTextExtractor,
+    NameOf,
+    NewMemory,
+    erase_memory,
+    is_said,
+    write_memory,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +38,7 @@ class Added:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class MemoryVerdict:
     """What is decided about a memory; `memory` is its new wording, None where that stays."""
 
     ref: Ref
@@ -54,10 +62,10 @@ class Memories:
     def add(
         self,
         new: Sequence[NewMemory],
-        wording: Wording,
+        wording: MemoryTextExtractor,
         *,
         actor: str,
-        supersedes: Sequence[Verdict] = (),
+        supersedes: Sequence[MemoryVerdict] = (),
         batch: int = 0,
     ) -> Added:
         """Write memories, and in the same step what they take the place of.
@@ -82,7 +90,14 @@ class Memories:
             return Added(batch, tuple(one.memory.key for one in new))
 
     def decide(
-        self, verdicts: Sequence[Verdict], wording: Wording, *, action: str, actor: str, reason: str, batch: int = 0
+        self,
+        verdicts: Sequence[MemoryVerdict],
+        wording: MemoryTextExtractor,
+        *,
+        action: str,
+        actor: str,
+        reason: str,
+        batch: int = 0,
     ) -> int:
         """Change states and wordings, all or none, and log every one; returns the number of the step, `batch` as above."""
         with self._write() as connection:
@@ -92,7 +107,7 @@ class Memories:
                 _decide(connection, verdict, judged, wording, seq, batch, action, actor, reason)
             return batch
 
-    def undo(self, batch: int, wording: Wording, name_of: NameOf, actor: str) -> int:
+    def undo(self, batch: int, wording: MemoryTextExtractor, name_of: NameOf, actor: str) -> int:
         """Take a step back: every memory of it is as it was before; returns how many those are."""
         with self._write() as connection:
             seq, again = next_seq(connection), _next_batch(connection)
@@ -109,7 +124,7 @@ class Memories:
                     verdict, judged = _before((origin, key), before, name_of)
                 else:  # nothing that somebody wrote is lost by an undo
                     state = MemoryState.REJECTED
-                    verdict, judged = Verdict((origin, key), state, name_of(state)), _now(state, actor, "")
+                    verdict, judged = MemoryVerdict((origin, key), state, name_of(state)), _now(state, actor, "")
                 _decide(connection, verdict, judged, wording, seq, again, "undo", actor, f"undo of {action}")
             connection.execute("UPDATE decisions SET undone = 1 WHERE batch IN (?, ?)", (batch, again))
             return len(rows)
@@ -136,7 +151,12 @@ class Memories:
     # -- copies --------------------------------------------------------------------------------------------------------
 
     def copy(
-        self, mirror: Mirror, new: Sequence[NewMemory], gone: Sequence[str], wording: Wording, name_of: NameOf
+        self,
+        mirror: Mirror,
+        new: Sequence[NewMemory],
+        gone: Sequence[str],
+        wording: MemoryTextExtractor,
+        name_of: NameOf,
     ) -> None:
         """Write these rows of another product's database, drop those keys, and remember how far it is: one step.
 
@@ -185,9 +205,9 @@ class Memories:
 
 def _decide(
     connection: sqlite3.Connection,
-    verdict: Verdict,
+    verdict: MemoryVerdict,
     judged: Judgement | None,
-    wording: Wording,
+    wording: MemoryTextExtractor,
     seq: int,
     batch: int,
     action: str,
@@ -207,7 +227,7 @@ def _decide(
 
 
 def _change(
-    connection: sqlite3.Connection, known: Remembered, verdict: Verdict, wording: Wording, seq: int
+    connection: sqlite3.Connection, known: Remembered, verdict: MemoryVerdict, wording: MemoryTextExtractor, seq: int
 ) -> dict[str, object]:
     """Write what was decided about a memory; gives all that it takes to take that back."""
     before: dict[str, object] = {**_after(known.state, ""), **_as_judged(known.judgement)}
@@ -236,11 +256,11 @@ def _change(
     return before
 
 
-def _before(ref: Ref, before: Mapping[str, Any], name_of: NameOf) -> tuple[Verdict, Judgement | None]:
+def _before(ref: Ref, before: Mapping[str, Any], name_of: NameOf) -> tuple[MemoryVerdict, Judgement | None]:
     """What takes a memory back to how it was, and how that had been judged."""
     state = _state(before["state"])
     judged = Judgement(MemoryState(before["judged"][0]), *before["judged"][1:]) if "judged" in before else None
-    verdict = Verdict(ref, state, name_of(state), judged.successor if judged else "")
+    verdict = MemoryVerdict(ref, state, name_of(state), judged.successor if judged else "")
     if "memory" in before:
         cited = (
             Citation(root, path, symbol, bytes.fromhex(file), bytes.fromhex(body), commit)

@@ -23,7 +23,7 @@ from typing import Any
 from cortex.base.errors import CortexError, FileError, InputError, StoreError, code_of, error_of
 from cortex.engine.store.records.ledger import POSTGRESQL, Ledger, new_epoch
 from cortex.engine.store.records.row_reader import get_records
-from cortex.engine.store.records.rows import Wording
+from cortex.engine.store.records.rows import RecordTextExtractor
 
 FORMAT, SCHEMA = "cortex-ledger", 2  # 2: the audit log has `via`
 PAGE = 1_000  # rows that are read or written at once
@@ -113,7 +113,9 @@ def check(file: Path) -> Mapping[str, int]:
     return counts
 
 
-def load(ledger: Ledger, file: Path, *, wording: Wording, counts: Mapping[str, int] | None = None) -> Mapping[str, int]:
+def load(
+    ledger: Ledger, file: Path, *, wording: RecordTextExtractor, counts: Mapping[str, int] | None = None
+) -> Mapping[str, int]:
     """Make a ledger of a file, all of it or nothing; it gets a new epoch. Tells how many rows of each table there are.
 
     `counts` is what `check` told of the file. Raises: InputError ARGUMENT_INVALID, where the ledger isn't empty; as `check`, where
@@ -216,7 +218,7 @@ def _lines(file: Path) -> Iterator[bytes]:
         yield from lines
 
 
-def _make_docs(ledger: Ledger, connection: Any, wording: Wording) -> None:
+def _make_docs(ledger: Ledger, connection: Any, wording: RecordTextExtractor) -> None:
     """Have the records found that were loaded."""
     rows = ledger.records.rows(connection, wording)
     ids = [row[0] for row in connection.execute("SELECT id FROM records ORDER BY made, id")]

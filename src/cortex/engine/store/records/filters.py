@@ -11,7 +11,7 @@ import sqlite3
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from cortex.base.record_model import KINDS, PREFIXES, Wanted
+from cortex.base.record_model import KINDS, PREFIXES, RecordFilter
 from cortex.engine.store.row_level_security import Confined
 from cortex.engine.store.sql import marks
 
@@ -49,12 +49,12 @@ class _Driver:
     ordered: bool  # in the order that is asked for
 
 
-def ways_to(connection: sqlite3.Connection, wanted: Wanted, *, ordered: bool) -> list[Way]:
+def ways_to(connection: sqlite3.Connection, wanted: RecordFilter, *, ordered: bool) -> list[Way]:
     """One way for each kind; `ordered` for who wants the first of them only."""
     return [_way(connection, wanted, kind, ordered) for kind in wanted.kinds or KINDS]
 
 
-def _way(connection: sqlite3.Connection, wanted: Wanted, kind: str, ordered: bool) -> Way:
+def _way(connection: sqlite3.Connection, wanted: RecordFilter, kind: str, ordered: bool) -> Way:
     drivers = list(_drivers(wanted, kind))
     counts = [_count(connection, one) for one in drivers] if len(drivers) > 1 else [FEW]
     best = min(range(len(drivers)), key=counts.__getitem__)
@@ -78,7 +78,7 @@ def _way(connection: sqlite3.Connection, wanted: Wanted, kind: str, ordered: boo
 _ORDER = {False: "records.made DESC", True: "records.updated DESC, records.made DESC"}
 
 
-def _drivers(wanted: Wanted, kind: str) -> Iterator[_Driver]:
+def _drivers(wanted: RecordFilter, kind: str) -> Iterator[_Driver]:
     prefix = PREFIXES[KINDS[kind]]
     after = prefix[:-1] + chr(ord(prefix[-1]) + 1)
     for ref in wanted.refs:
@@ -118,14 +118,14 @@ def _up_to_few(connection: sqlite3.Connection, table: str, part: Part) -> int:
     return connection.execute(ask, part[1]).fetchone()[0]
 
 
-def conditions_of(wanted: Wanted) -> Part:
+def conditions_of(wanted: RecordFilter) -> Part:
     """All that holds for who is wanted, with "AND" before it; "" where everything does."""
     kinds: list[Part] = [(f"records.kind IN ({marks(wanted.kinds)})", wanted.kinds)] if wanted.kinds else []
     parts = [*kinds, *_rest(wanted, _Driver("", ("", ()), "", False))]
     return "".join(f" AND {ask}" for ask, _ in parts), tuple(value for _, many in parts for value in many)
 
 
-def _rest(wanted: Wanted, driver: _Driver) -> list[Part]:
+def _rest(wanted: RecordFilter, driver: _Driver) -> list[Part]:
     """What is looked at in each row: a plus keeps SQLite from using an index for it."""
     parts: list[Part] = []
     record = "refs.record" if driver.tables == _REFS else "records.id"

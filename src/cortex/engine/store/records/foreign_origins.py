@@ -17,14 +17,14 @@ from cortex.engine.store.records.row_reader import get_records, read_records
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class UploadCandidate:
     """A record that a Core doesn't have; `origin` is a Core that had it, "" for none."""
 
     record: Record[Any]
     origin: str
 
 
-def candidates(connection: sqlite3.Connection, epoch: str) -> list[Candidate]:
+def candidates(connection: sqlite3.Connection, epoch: str) -> list[UploadCandidate]:
     """All records that the Core of this epoch doesn't have and that don't wait, the oldest first."""
     # A system alert is the only record that stays here by its nature.
     ask = (
@@ -35,7 +35,7 @@ def candidates(connection: sqlite3.Connection, epoch: str) -> list[Candidate]:
     ids = [row[0] for row in connection.execute(ask, (epoch,))]
     origins = dict(connection.execute("SELECT record, max(url) FROM elsewhere GROUP BY record").fetchall())
     found = get_records(connection, ids)
-    return [Candidate(found[number], origins.get(number, "")) for number in ids if number in found]
+    return [UploadCandidate(found[number], origins.get(number, "")) for number in ids if number in found]
 
 
 def leave(connection: sqlite3.Connection, epoch: str, url: str) -> None:

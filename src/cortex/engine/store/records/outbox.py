@@ -18,7 +18,7 @@ from cortex.base.record_model import Actor, Record
 from cortex.base.text import hash_bytes
 from cortex.engine.store.connections import Connected
 from cortex.engine.store.records import foreign_origins
-from cortex.engine.store.records.foreign_origins import Candidate
+from cortex.engine.store.records.foreign_origins import UploadCandidate
 from cortex.engine.store.records.json_codec import from_told, told_of
 from cortex.engine.store.records.outbox_rows import (
     COLUMNS,
@@ -26,7 +26,7 @@ from cortex.engine.store.records.outbox_rows import (
     REFUSED,
     SENT,
     WAITING,
-    Entry,
+    OutboxEntry,
     check_facts,
     compare_anew,
     enqueue,
@@ -42,7 +42,7 @@ from cortex.engine.store.records.outbox_rows import (
     unaccepted,
     waiting_for,
 )
-from cortex.engine.store.records.queries import Kept
+from cortex.engine.store.records.queries import VersionedRecord
 from cortex.engine.store.records.row_reader import BATCH, get_records
 from cortex.engine.store.sql import marks, parts
 
@@ -52,7 +52,7 @@ UPLOAD = "upload"  # the action of an entry with what was there before
 MOST_UPLOADED = 100  # records of one such entry
 FIRST = -(2**62)  # less than the number of any entry
 
-Choose = Callable[[Sequence[Candidate]], Sequence[Record[Any]]]  # the records to be sent, as they are sent
+Choose = Callable[[Sequence[UploadCandidate]], Sequence[Record[Any]]]  # the records to be sent, as they are sent
 
 
 class Outbox:
@@ -61,11 +61,11 @@ class Outbox:
     def __init__(self, connections: Connected) -> None:
         self._connections = connections
 
-    def waiting(self, limit: int = 50, after: int = FIRST) -> list[Entry]:
+    def waiting(self, limit: int = 50, after: int = FIRST) -> list[OutboxEntry]:
         """Those that are still to be sent, in the order in which they have to be."""
         return self._entries("state = ? AND id > ? ORDER BY id LIMIT ?", (WAITING, after, limit))
 
-    def refused(self) -> list[Entry]:
+    def refused(self) -> list[OutboxEntry]:
         """Those that the Core didn't take."""
         return self._entries("state = ? ORDER BY id", (REFUSED,))
 
@@ -119,7 +119,7 @@ class Outbox:
                 return {record: (version, change) for record, version, change in rows}
             return marks_of(connection, list(ids))
 
-    def older(self, records: Sequence[Kept], but: int | None = None) -> list[tuple[Kept, int]]:
+    def older(self, records: Sequence[VersionedRecord], but: int | None = None) -> list[tuple[VersionedRecord, int]]:
         """Those of these, as the Core has them now, that once came from there in a later version, or that may be others of the same
         number: it was put back. Each with the version that came. Without those that an entry waits for, another one than `but`, and
         without notifications.
@@ -138,7 +138,7 @@ class Outbox:
             count, size = connection.execute(ask).fetchone()
             return count, size
 
-    def candidates(self, epoch: str) -> list[Candidate]:
+    def candidates(self, epoch: str) -> list[UploadCandidate]:
         """All that the Core of this epoch doesn't have yet and that doesn't wait, the first made first."""
         with self._connections.read() as connection:
             return foreign_origins.candidates(connection, epoch)
@@ -223,7 +223,7 @@ class Outbox:
             for part, (place, one) in enumerate(zip(places_before(connection, len(changes)), changes, strict=True)):
                 put_entry(connection, Actor(actor, tier), f"{key}.{part}", action, at, [one], place, taken)
 
-    def part(self, number: int, fields: Collection[str]) -> Entry:
+    def part(self, number: int, fields: Collection[str]) -> OutboxEntry:
         """Leave an edit of one record only these fields, and queue the rest of it before all else.
 
         Gives the edit as it is then.
@@ -273,7 +273,7 @@ class Outbox:
             connection.execute("DELETE FROM local_only WHERE record < 'notif_' OR record >= 'notif`'")
             connection.execute("DELETE FROM meta WHERE key >= 'core.' AND key < 'core/'")
 
-    def _entries(self, where: str, values: Sequence[object]) -> list[Entry]:
+    def _entries(self, where: str, values: Sequence[object]) -> list[OutboxEntry]:
         with self._connections.read() as connection:
             rows = connection.execute(f"SELECT {COLUMNS} FROM outbox WHERE {where}", values).fetchall()
         return [entry_of(row) for row in rows]
@@ -291,7 +291,7 @@ def _with(body: Mapping[str, Any], other: Mapping[str, Any], fields: Collection[
     return kept | {name: value for name, value in other.items() if name in fields}
 
 
-def _is_older(now: Kept, version: int, change: int) -> bool:
+def _is_older(now: VersionedRecord, version: int, change: int) -> bool:
     """Whether what the Core has now isn't, or may not be, what followed on what came from there; no change: all is compared anew."""
     if change == NEVER_HERE:
         return False

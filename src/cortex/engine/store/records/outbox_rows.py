@@ -34,7 +34,7 @@ COLUMNS = "id, key, actor, tier, action, at, changes, state, attempts, code, rea
 
 
 @dataclass(frozen=True, slots=True)
-class Changed:
+class RecordChange:
     """A record that a step wrote: None before, where it made it."""
 
     id: str
@@ -46,7 +46,7 @@ class Changed:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class OutboxEntry:
     """What one step wrote, on its way to the Core."""
 
     id: int
@@ -55,7 +55,7 @@ class Entry:
     tier: int
     action: str
     at: int  # milliseconds since 1970
-    changes: tuple[Changed, ...]
+    changes: tuple[RecordChange, ...]
     state: str  # waiting, refused or sent
     attempts: int
     code: str  # why it was refused
@@ -305,11 +305,11 @@ def places_before(connection: sqlite3.Connection, count: int) -> range:
     return range(first - count, first)
 
 
-def entry_of(row: Sequence[Any]) -> Entry:
+def entry_of(row: Sequence[Any]) -> OutboxEntry:
     number, key, actor, tier, action, at, told, *rest = row
     try:
         changes = tuple(
-            Changed(
+            RecordChange(
                 one["id"],
                 one["kind"],
                 one["author"],
@@ -321,4 +321,4 @@ def entry_of(row: Sequence[Any]) -> Entry:
         )
     except (ValueError, KeyError, TypeError) as error:
         raise StoreError("STORE_CORRUPT", f"the entry {number} of the outbox is damaged: {error}") from error
-    return Entry(number, key, actor, tier, action, at, changes, *rest)
+    return OutboxEntry(number, key, actor, tier, action, at, changes, *rest)

@@ -22,8 +22,8 @@ from psycopg.pq import TransactionStatus
 from psycopg_pool import ConnectionPool, PoolTimeout
 
 from cortex.base.errors import CortexError, FileError, InputError, StoreError
-from cortex.engine.store.connections import WritersMet
-from cortex.engine.store.records.write_batch import Batch
+from cortex.engine.store.connections import WriteConflict
+from cortex.engine.store.records.write_batch import WriteBatch
 from cortex.engine.store.schema import SCOPES
 
 MOST_CONNECTIONS = 20
@@ -160,7 +160,7 @@ class PostgresConnections:
         with translated(), self._begun("BEGIN") as one:
             if (last := one.execute(_LOCK).fetchone()) is None:
                 raise StoreError("STORE_CORRUPT", "the database has lost the counter that numbers changes")
-            batch = Batch(_Spoken(one), *last)
+            batch = WriteBatch(_Spoken(one), *last)
             with self._speaking(batch):
                 yield batch
             batch.write()
@@ -218,7 +218,7 @@ class PostgresConnections:
             yield connection
         except psycopg.Error as error:
             if connection.closed:
-                raise WritersMet("STORE_IO", f"the connection to the database broke: {error}".strip()) from error
+                raise WriteConflict("STORE_IO", f"the connection to the database broke: {error}".strip()) from error
             raise
         finally:
             if not connection.closed and connection.info.transaction_status != TransactionStatus.IDLE:
@@ -354,11 +354,11 @@ def translated() -> Iterator[None]:
     except psycopg.errors.QueryCanceled as error:
         raise StoreError("STORE_LOCKED", f"the database takes too long: {error}") from error
     except (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected) as error:
-        raise WritersMet("STORE_LOCKED", f"two writers met: {error}") from error
+        raise WriteConflict("STORE_LOCKED", f"two writers met: {error}") from error
     except (*_GIVEN, UnicodeEncodeError) as error:
         raise InputError("RECORD_INVALID", f"the database can't hold that: {error}".strip()) from error
     except psycopg.errors.IdleInTransactionSessionTimeout as error:
-        raise WritersMet("STORE_IO", f"the database waited too long for what was written: {error}") from error
+        raise WriteConflict("STORE_IO", f"the database waited too long for what was written: {error}") from error
     except psycopg.OperationalError as error:
         hint = "Check the database's address and that it runs, then try again; nothing that was stored is lost."
         raise StoreError("STORE_IO", f"the database can't be reached: {error}".strip(), instead=(hint,)) from error

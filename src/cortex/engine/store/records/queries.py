@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from cortex.base.record_model import Record, Wanted
+from cortex.base.record_model import Record, RecordFilter
 from cortex.base.types import Source
 from cortex.base.visibility import Viewer
 from cortex.engine.store.connections import Connected
@@ -35,7 +35,7 @@ MAX_CHOICES = 128  # of sources, by what somebody may see
 
 
 @dataclass(frozen=True, slots=True)
-class Deed:
+class AuditEntry:
     """A line of the audit log."""
 
     id: int
@@ -50,14 +50,14 @@ class Deed:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class VersionedRecord:
     """A record, and the number of the write that made it what it is."""
 
     record: Record[Any]
     change: int
 
 
-class Brief(NamedTuple):
+class RecordHeader(NamedTuple):
     """What of a record is told without its body."""
 
     id: str
@@ -87,7 +87,7 @@ class RecordLookup:
         """The record of this id."""
         return self.get([number]).get(number)
 
-    def select(self, wanted: Wanted, limit: int = 100, offset: int = 0) -> list[Record[Any]]:
+    def select(self, wanted: RecordFilter, limit: int = 100, offset: int = 0) -> list[Record[Any]]:
         """The records that are wanted, the last made first, or the last changed."""
         with self._connections.read() as connection:
             return select_records(connection, wanted, limit, offset)
@@ -97,7 +97,7 @@ class RecordLookup:
         with self._connections.read() as connection:
             return starting_with(connection, prefix, limit)
 
-    def count(self, wanted: Wanted) -> int:
+    def count(self, wanted: RecordFilter) -> int:
         """How many are wanted."""
         with self._connections.read() as connection:
             counts = [
@@ -134,12 +134,12 @@ class RecordLookup:
             found += list(get_records(connection, [number]).values())
         return {one.version: one for one in found}
 
-    def docs(self, wanted: Wanted, sources: Sequence[int]) -> frozenset[int]:
+    def docs(self, wanted: RecordFilter, sources: Sequence[int]) -> frozenset[int]:
         """The docs of the records that are wanted, in these sources."""
         with self._connections.read() as connection:
             return docs_of(connection, ways_to(connection, wanted, ordered=False), sources)
 
-    def narrow(self, wanted: Wanted, most: int) -> tuple[list[Source], frozenset[int] | None]:
+    def narrow(self, wanted: RecordFilter, most: int) -> tuple[list[Source], frozenset[int] | None]:
         """The sources in which some may be that are wanted, and their docs: None where more than `most` would have to be looked at.
 
         Remembered until some record is written: who narrows a search does so again. The counters tell, since a record may change its
@@ -158,7 +158,7 @@ class RecordLookup:
             return known[1][key]
 
     def _narrow(
-        self, connection: sqlite3.Connection, wanted: Wanted, most: int
+        self, connection: sqlite3.Connection, wanted: RecordFilter, most: int
     ) -> tuple[list[Source], frozenset[int] | None]:
         rows = {way: rows_on(connection, way) for way in ways_to(connection, wanted, ordered=False)}
         ways = [way for way, count in rows.items() if count]
@@ -167,9 +167,9 @@ class RecordLookup:
             return sources, None
         return sources, docs_of(connection, ways, [source.id for source in sources])
 
-    def briefs(self, docs: Sequence[int], wanted: Wanted) -> dict[int, Brief]:
+    def briefs(self, docs: Sequence[int], wanted: RecordFilter) -> dict[int, RecordHeader]:
         """The records of these docs, in brief; only those that are wanted."""
-        found: dict[int, Brief] = {}
+        found: dict[int, RecordHeader] = {}
         where, values = conditions_of(wanted)
         with self._connections.read() as connection:
             for part in parts(docs, BATCH):
@@ -179,7 +179,7 @@ class RecordLookup:
                     f"AND records.source = docs.source WHERE docs.id IN ({marks(part)}){where}",
                     (*part, *values),
                 )
-                found.update({row[0]: Brief(*row[1:]) for row in rows})
+                found.update({row[0]: RecordHeader(*row[1:]) for row in rows})
         return found
 
     def targets(self, role: str) -> frozenset[str]:
@@ -241,29 +241,29 @@ class RecordLookup:
         with self._connections.read() as connection:
             return connection.execute("SELECT 1 FROM records LIMIT 1").fetchone() is not None
 
-    def changes(self, since: int, limit: int) -> list[Kept]:
+    def changes(self, since: int, limit: int) -> list[VersionedRecord]:
         """The records that were written after the change `since`, in the order of their last change; each once, as it is now."""
-        found: list[Kept] = []
+        found: list[VersionedRecord] = []
         ask = f"SELECT {COLUMNS}, records.change FROM records WHERE change > ? ORDER BY change LIMIT ?"
         with self._connections.read() as connection:
             while left := limit - len(found):
                 rows = connection.execute(ask, (since, left)).fetchall()
-                found += [Kept(one, row[-1]) for row in rows if (one := record_of(row[:-1])) is not None]
+                found += [VersionedRecord(one, row[-1]) for row in rows if (one := record_of(row[:-1])) is not None]
                 if len(rows) < left:
                     break
                 since = rows[-1][-1]
         return found
 
-    def kept(self, ids: Iterable[str]) -> list[Kept]:
+    def kept(self, ids: Iterable[str]) -> list[VersionedRecord]:
         """Those of these records that there are, in this order, with the number of their last write."""
         wanted = list(dict.fromkeys(ids))
-        found: dict[str, Kept] = {}
+        found: dict[str, VersionedRecord] = {}
         with self._connections.read() as connection:
             for part in parts(wanted, BATCH):
                 ask = f"SELECT {COLUMNS}, records.change FROM records WHERE id IN ({marks(part)})"
                 for row in connection.execute(ask, part).fetchall():
                     if (one := record_of(row[:-1])) is not None:
-                        found[one.id] = Kept(one, row[-1])
+                        found[one.id] = VersionedRecord(one, row[-1])
         return [found[number] for number in wanted if number in found]
 
     def last_change(self) -> int:
@@ -277,7 +277,7 @@ class RecordLookup:
         with self._connections.read() as connection:
             return tuple(connection.execute(ask, (kind,)).fetchone())
 
-    def deeds(self, record: str = "", limit: int = 100, before: int = 0) -> list[Deed]:
+    def deeds(self, record: str = "", limit: int = 100, before: int = 0) -> list[AuditEntry]:
         """The last lines of the audit log, of all or of one record, or those below an id; the newest first."""
         parts = [("record = ?", record)] if record else []
         parts += [("id < ?", before)] if before else []
@@ -287,7 +287,7 @@ class RecordLookup:
                 f"SELECT {_DEED} FROM audit {where}ORDER BY id DESC LIMIT ?",
                 (*(value for _, value in parts), limit),
             )
-            return [Deed(*row) for row in rows]
+            return [AuditEntry(*row) for row in rows]
 
 
 _DEED = "id, at, actor, tier, key, action, record, version, via"

@@ -11,7 +11,7 @@ import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from cortex.base.record_model import KINDS, PREFIXES, Record, Wanted
+from cortex.base.record_model import KINDS, PREFIXES, Record, RecordFilter
 from cortex.engine.store.partitions import shelf_of
 from cortex.engine.store.records.filters import FEW, Way, ways_to
 from cortex.engine.store.records.json_codec import from_json
@@ -48,7 +48,9 @@ def get_records(connection: sqlite3.Connection, ids: Sequence[str]) -> dict[str,
     return {number: found[number] for number in ids if number in found}
 
 
-def select_records(connection: sqlite3.Connection, wanted: Wanted, limit: int, offset: int = 0) -> list[Record[Any]]:
+def select_records(
+    connection: sqlite3.Connection, wanted: RecordFilter, limit: int, offset: int = 0
+) -> list[Record[Any]]:
     """The records that are wanted, the last made first, or the last changed; in place of damaged ones those that come next."""
     found: dict[str, Record[Any]] = {}
     while (left := limit - len(found)) > 0:
@@ -61,7 +63,7 @@ def select_records(connection: sqlite3.Connection, wanted: Wanted, limit: int, o
     return list(found.values())
 
 
-def _select_ids(connection: sqlite3.Connection, wanted: Wanted, limit: int, offset: int) -> list[str]:
+def _select_ids(connection: sqlite3.Connection, wanted: RecordFilter, limit: int, offset: int) -> list[str]:
     ways = ways_to(connection, wanted, ordered=True)
     parts = [
         f"SELECT * FROM (SELECT records.id AS id, records.made AS made, records.updated AS updated FROM {way.tables} "

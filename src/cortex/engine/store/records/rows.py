@@ -13,17 +13,17 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from cortex.base.record_model import FOUND_KINDS, SENSITIVE, Link, Record, Subcortex, Thread, refs_of
-from cortex.base.types import Cut, Found
+from cortex.base.types import Cut, ScannedFile
 from cortex.base.visibility import scope_of
 from cortex.engine.store.content.writer import forget_rest, next_seq, put_blob, put_doc, remove_doc
-from cortex.engine.store.partitions import RECORDS, Shelf
+from cortex.engine.store.partitions import RECORDS, RecordPartition
 from cortex.engine.store.records.json_codec import to_json
 from cortex.engine.store.records.row_reader import COLUMNS, get_records, kind_of_id, read_records, record_of
-from cortex.engine.store.records.write_batch import INTO_RECORDS, INTO_REFS, Batch, insert
+from cortex.engine.store.records.write_batch import INTO_RECORDS, INTO_REFS, WriteBatch, insert
 
 
 @dataclass(frozen=True, slots=True)
-class Worded:
+class IndexedText:
     """What of a record is indexed: a hash, and the text with its chunks; `meaning` says whether vectors are made of it."""
 
     hash: bytes
@@ -34,7 +34,7 @@ class Worded:
 UNSEEN = "(no longer to be seen)"  # in place of a text that has to be there
 
 # How a record is found, None: not at all. What else there is may be looked up by id.
-Wording = Callable[[Record[Any], Callable[[str], Record[Any] | None]], Worded | None]
+RecordTextExtractor = Callable[[Record[Any], Callable[[str], Record[Any] | None]], IndexedText | None]
 
 # Where it is another record that decides who may see one: the role in which it points there, and how its id begins.
 _HANGING = (
@@ -55,7 +55,7 @@ _HANGS = " OR ".join(
 class RecordRows:
     """The rows of records, in one transaction."""
 
-    def __init__(self, connection: sqlite3.Connection, wording: Wording, *, shelved: bool = False) -> None:
+    def __init__(self, connection: sqlite3.Connection, wording: RecordTextExtractor, *, shelved: bool = False) -> None:
         self._connection = connection
         self._wording = wording
         self._shelved = shelved
@@ -75,7 +75,7 @@ class RecordRows:
 
     def one(self, number: str) -> Record[Any] | None:
         """The record of this id."""
-        if not isinstance(self._connection, Batch):
+        if not isinstance(self._connection, WriteBatch):
             return get_records(self._connection, [number]).get(number)
         aside, known = self._connection.aside, self._connection.records
         if number not in known:
@@ -86,7 +86,7 @@ class RecordRows:
         """Write a record as the next change, whose number it gives. What others may see or not see because of it becomes news as well."""
         change = self.next_change()
         moved = self._put(kept, before is None, change)
-        if isinstance(self._connection, Batch):
+        if isinstance(self._connection, WriteBatch):
             self._connection.remember(kept)
         if before is None:
             return change
@@ -156,7 +156,7 @@ class RecordRows:
 
     def next_change(self) -> int:
         """The number of a write. The counter's row is locked until the step ends: whoever reads 12 has seen 11 committed."""
-        if isinstance(self._connection, Batch):
+        if isinstance(self._connection, WriteBatch):
             return self._connection.next_change()
         self._connection.execute("UPDATE counters SET value = value + 1 WHERE name = 'change'")
         return self._connection.execute("SELECT value FROM counters WHERE name = 'change'").fetchone()[0]
@@ -241,14 +241,14 @@ class RecordRows:
             remove_doc(self._connection, before, kept.id, self._next_seq())
         if worded is not None and source is not None:
             blob = put_blob(self._connection, worded.hash, worded.cut, meaning=worded.meaning)
-            found = Found(kept.id, len(worded.cut.text.encode("utf-8")), kept.updated * 1_000_000)
+            found = ScannedFile(kept.id, len(worded.cut.text.encode("utf-8")), kept.updated * 1_000_000)
             put_doc(self._connection, source, found, blob, "", self._next_seq(), time.time_ns())
         return source
 
-    def _shelf(self, kept: Record[Any], meaning: bool, scope: str) -> Shelf:
+    def _shelf(self, kept: Record[Any], meaning: bool, scope: str) -> RecordPartition:
         if not self._shelved:
-            return Shelf(kept.kind, meaning)
-        return Shelf(kept.kind, meaning, scope, kept.body.sensitivity == SENSITIVE)
+            return RecordPartition(kept.kind, meaning)
+        return RecordPartition(kept.kind, meaning, scope, kept.body.sensitivity == SENSITIVE)
 
     def _next_seq(self) -> int:
         """The state of the store that this transaction makes."""

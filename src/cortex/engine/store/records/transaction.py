@@ -14,12 +14,12 @@ from dataclasses import replace
 from typing import Any
 
 from cortex.base.errors import InputError
-from cortex.base.record_model import KINDS, Actor, Body, Record, Subcortex, Wanted
+from cortex.base.record_model import KINDS, Actor, Body, Record, RecordFilter, Subcortex
 from cortex.base.visibility import Get
 from cortex.engine.store.records.outbox_rows import unaccepted
 from cortex.engine.store.records.row_reader import select_records, starting_with
 from cortex.engine.store.records.rows import RecordRows
-from cortex.engine.store.records.write_batch import INTO_AUDIT, Batch, insert
+from cortex.engine.store.records.write_batch import INTO_AUDIT, WriteBatch, insert
 
 FEWEST_LOOKED_AT = 20  # of those that are wanted, where not all may be seen
 
@@ -33,7 +33,7 @@ Screened = Callable[
 ]  # a record as it may be written, after the one before
 
 
-class Step:
+class RecordTransaction:
     """One step under way: what there is, as far as it may be seen, and what is written."""
 
     def __init__(
@@ -67,7 +67,7 @@ class Step:
         found = self._get(number)
         return found if found is not None and self._shows(found) else None
 
-    def select(self, wanted: Wanted, limit: int = 100) -> list[Record[Any]]:
+    def select(self, wanted: RecordFilter, limit: int = 100) -> list[Record[Any]]:
         """The records that are wanted, as they are now."""
         return self._shown(lambda count, offset: select_records(self._connection, wanted, count, offset), limit)
 
@@ -77,10 +77,10 @@ class Step:
 
     def newest(self) -> str:
         """The end of the id of what was made last, "" where there is nothing."""
-        known = self._connection.newest if isinstance(self._connection, Batch) else None
+        known = self._connection.newest if isinstance(self._connection, WriteBatch) else None
         if known is None:
             known = self._connection.execute(_NEWEST, tuple(KINDS)).fetchone()[0] or ""
-        if isinstance(self._connection, Batch):
+        if isinstance(self._connection, WriteBatch):
             self._connection.newest = known
         return known
 

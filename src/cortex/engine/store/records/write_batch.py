@@ -26,7 +26,7 @@ Row = tuple[Any, ...]
 Answer = tuple[bytes, str]  # that a key was used for, and what it gave
 
 
-class Batch:
+class WriteBatch:
     """A connection inside a transaction that holds the row of the counter."""
 
     def __init__(self, connection: Any, change: int) -> None:
@@ -156,7 +156,7 @@ class Batch:
 
 def insert(connection: Any, into: str, rows: Sequence[Row]) -> None:
     """Write new rows, in a batch or at once."""
-    if isinstance(connection, Batch):
+    if isinstance(connection, WriteBatch):
         connection.insert(into, rows)
     elif rows:
         connection.executemany(f"{into} VALUES ({', '.join('?' * len(rows[0]))})", rows)

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from cortex.base.errors import InputError
 from cortex.base.record_model import Actor, Record
 from cortex.base.text import hash_bytes
-from cortex.engine.store.connections import Connected, WritersMet
+from cortex.engine.store.connections import Connected, WriteConflict
 from cortex.engine.store.records.outbox_rows import (
     NEVER_HERE,
     check_facts,
@@ -29,11 +29,11 @@ from cortex.engine.store.records.outbox_rows import (
     settle_entry,
     waiting_for,
 )
-from cortex.engine.store.records.queries import Kept
+from cortex.engine.store.records.queries import VersionedRecord
 from cortex.engine.store.records.row_reader import BATCH, get_records
-from cortex.engine.store.records.rows import RecordRows, Wording
-from cortex.engine.store.records.transaction import Guard, Screened, Sees, Step
-from cortex.engine.store.records.write_batch import INTO_KEYS, Batch, insert
+from cortex.engine.store.records.rows import RecordRows, RecordTextExtractor
+from cortex.engine.store.records.transaction import Guard, RecordTransaction, Screened, Sees
+from cortex.engine.store.records.write_batch import INTO_KEYS, WriteBatch, insert
 from cortex.engine.store.sql import marks, parts
 
 ATTEMPTS = 5  # of a step that met another one
@@ -43,7 +43,7 @@ R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class TransactionResult:
     """What a step gave; `replayed` where it had been done before under the same key, and nothing was written now."""
 
     result: str
@@ -64,18 +64,18 @@ class Records:
 
     def perform(
         self,
-        work: Callable[[Step], str],
+        work: Callable[[RecordTransaction], str],
         *,
         actor: Actor,
         key: str,
         action: str,
         payload: str,
-        wording: Wording,
+        wording: RecordTextExtractor,
         sees: Sees | None = None,
         guard: Guard | None = None,
         quiet: bool = False,
         screen: Screened | None = None,
-    ) -> Done:
+    ) -> TransactionResult:
         """Do `work` as one step, once for each key of an actor: all of it or nothing, and on the disk when this returns.
 
         The text that `work` gives is kept with the key. `sees` confines what the step shows, `guard` is asked before each write, `screen` gives each record as it may be written. What
@@ -84,30 +84,32 @@ class Records:
         """
         asked = _hash(action, payload)
 
-        def attempt(connection: sqlite3.Connection) -> Done:
+        def attempt(connection: sqlite3.Connection) -> TransactionResult:
             if (before := _replay(connection, actor, key, asked)) is not None:
                 return before
             rows = self.rows(connection, wording)
-            step = Step(connection, rows, actor, key, action, sees, guard, screen=screen, synced=self._indexed)
+            step = RecordTransaction(
+                connection, rows, actor, key, action, sees, guard, screen=screen, synced=self._indexed
+            )
             result = work(step)
             insert(connection, INTO_KEYS, [(actor.name, key, asked, result, step.now)])
-            if isinstance(connection, Batch):
+            if isinstance(connection, WriteBatch):
                 connection.keys[actor.name, key] = (asked, result)
             if self._indexed and quiet:
                 made = [(number,) for number, (before, _) in step.written.items() if before is None]
                 connection.executemany("INSERT OR IGNORE INTO local_only VALUES (?)", made)
             elif self._indexed and step.written and is_connected(connection):
                 enqueue(connection, actor, key, action, step.now, step.written)
-            return Done(result, False)
+            return TransactionResult(result, False)
 
         return self._transact(attempt)
 
     def apply(
         self,
-        records: Sequence[Kept],
+        records: Sequence[VersionedRecord],
         erased: Sequence[str],
         *,
-        wording: Wording,
+        wording: RecordTextExtractor,
         meta: Mapping[str, str],
         settle: int | None = None,
         refuse: tuple[str, str] | None = None,
@@ -142,7 +144,7 @@ class Records:
 
         return self._transact(attempt, durable=False)
 
-    def rows(self, connection: sqlite3.Connection, wording: Wording) -> RecordRows:
+    def rows(self, connection: sqlite3.Connection, wording: RecordTextExtractor) -> RecordRows:
         """The rows of these records, in a transaction of the caller's."""
         return RecordRows(connection, wording if self._indexed else _unfound, shelved=self._shelved)
 
@@ -152,7 +154,7 @@ class Records:
             try:
                 with self._connections.write(durable=durable, erase=True) as connection:
                     return attempt(connection)
-            except WritersMet:
+            except WriteConflict:
                 time.sleep(random.uniform(0, WAIT_SECONDS * number))
         with self._connections.write(durable=durable, erase=True) as connection:
             return attempt(connection)
@@ -160,7 +162,7 @@ class Records:
     def look_ahead(self, ids: Iterable[str], actors: Sequence[str], keys: Sequence[str]) -> None:
         """Have what steps of one transaction will ask for looked up at once, where that is cheaper than one after the other."""
         with self._connections.read() as connection:
-            if not isinstance(connection, Batch):
+            if not isinstance(connection, WriteBatch):
                 return
             aside, wanted = connection.aside, [one for one in dict.fromkeys(ids) if one not in connection.records]
             found = get_records(aside, wanted)
@@ -170,13 +172,15 @@ class Records:
                 used = {(row[0], row[1]): (row[2], row[3]) for row in aside.execute(ask, (*actors, *part)).fetchall()}
                 connection.keys.update({(actor, key): used.get((actor, key)) for actor in actors for key in part})
 
-    def known(self, actor: Actor, key: str, action: str, payload: str) -> Done | None:
+    def known(self, actor: Actor, key: str, action: str, payload: str) -> TransactionResult | None:
         """What a key gave before, None where it is new. Raises: InputError IDEMPOTENCY_REPLAY."""
         with self._connections.read() as connection:
             return _replay(connection, actor, key, _hash(action, payload))
 
 
-def _copy(connection: sqlite3.Connection, rows: RecordRows, records: Sequence[Kept], skip_waiting: bool) -> int:
+def _copy(
+    connection: sqlite3.Connection, rows: RecordRows, records: Sequence[VersionedRecord], skip_waiting: bool
+) -> int:
     """Write records as they are elsewhere, but for those that wait to be sent and those that are newer here; tells how many."""
     ids = [one.record.id for one in records]
     left = waiting_for(connection, ids) if skip_waiting else set[str]()
@@ -210,7 +214,7 @@ def _begins_anew(connection: sqlite3.Connection, meta: Mapping[str, str]) -> boo
 def _answer(connection: Any, actor: str, key: str) -> tuple[bytes, str] | None:
     """What a key was used for, and what it gave."""
     ask = "SELECT payload, result FROM keys WHERE actor = ? AND key = ?"
-    if not isinstance(connection, Batch):
+    if not isinstance(connection, WriteBatch):
         return connection.execute(ask, (actor, key)).fetchone()
     aside, known = connection.aside, connection.keys
     if (actor, key) not in known:
@@ -226,7 +230,7 @@ def _hash(action: str, payload: str) -> bytes:
     return hash_bytes(b"payload", action.encode(), payload.encode("utf-8", "surrogatepass"))
 
 
-def _replay(connection: sqlite3.Connection, actor: Actor, key: str, asked: bytes) -> Done | None:
+def _replay(connection: sqlite3.Connection, actor: Actor, key: str, asked: bytes) -> TransactionResult | None:
     row = _answer(connection, actor.name, key)
     if row is None:
         return None
@@ -236,4 +240,4 @@ def _replay(connection: sqlite3.Connection, actor: Actor, key: str, asked: bytes
             f"the key {key!r} was used for another write; nothing was written now",
             context={"idempotency_key": key},
         )
-    return Done(row[1], True)
+    return TransactionResult(row[1], True)

@@ -10,8 +10,8 @@ from cortex.base.errors import CortexError, FileError
 from cortex.base.settings import Workspace
 from cortex.families.chunkfiles.format import list_chunk_files
 from cortex.families.chunkfiles.index import chunks_dir
-from cortex.families.chunkfiles.pool import Shelves
-from cortex.families.chunkfiles.tools.definitions import NAME, TOOLS, Shelved, fault_of
+from cortex.families.chunkfiles.pool import ChunkIndexPool
+from cortex.families.chunkfiles.tools.definitions import NAME, TOOLS, ChunkSession, fault_of
 from cortex.families.chunkfiles.tools.search_target import place_of
 from cortex.toolkit import instructions
 from cortex.toolkit.tool import Family
@@ -27,13 +27,13 @@ def has_chunks(workspace: Workspace) -> bool:
         return False
 
 
-def open_family(found: Sequence[Workspace], shelves: Shelves) -> Family:
+def open_family(found: Sequence[Workspace], shelves: ChunkIndexPool) -> Family:
     """The family over the chunk files of these workspaces, whose shelves are lent by `shelves`.
 
     Several may have none, as long as one has. Raises: FileError and ConfigError, where there is nothing to serve; NetworkError, where an
     embedder is required and can't be asked.
     """
-    opened = Shelved(shelves)
+    opened = ChunkSession(shelves)
     failures: list[CortexError] = []
     directories: set[Path] = set()
     for one in found:

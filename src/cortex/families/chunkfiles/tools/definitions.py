@@ -16,9 +16,9 @@ from pydantic import BeforeValidator, Field
 from cortex.base.errors import CortexError, InputError
 from cortex.base.text import estimate_tokens
 from cortex.base.types import Cancel, Entry, Mode
-from cortex.families.chunkfiles.index import Found, Shelf, Wanted
-from cortex.families.chunkfiles.pool import Shelved as Lent
-from cortex.families.chunkfiles.pool import Shelves
+from cortex.families.chunkfiles.index import ChunkHit, ChunkIndex, ChunkQuery
+from cortex.families.chunkfiles.pool import ChunkIndexPool
+from cortex.families.chunkfiles.pool import PooledIndex as Lent
 from cortex.toolkit.tool import Answer, Arguments, Call, Fault, Tool, Whole, nearest_within
 
 NAME = "cortex_search"
@@ -34,7 +34,7 @@ def _or_default(value: object) -> object:
     return DEFAULT_LIMIT if value is None else value
 
 
-class Search(Arguments):
+class ChunkSearchArguments(Arguments):
     query: str = Field(description="Natural language search query, a name, or a piece of code")
     limit: Annotated[
         int,
@@ -60,15 +60,15 @@ class Search(Arguments):
     )
 
 
-class Shelved:
+class ChunkSession:
     """The shelves of one connection."""
 
-    def __init__(self, lender: Shelves) -> None:
+    def __init__(self, lender: ChunkIndexPool) -> None:
         self._lender = lender
         self._lent: list[Lent] = []
 
     @property
-    def shelves(self) -> list[Shelf]:
+    def shelves(self) -> list[ChunkIndex]:
         return [one.shelf for one in self._lent if one.shelf is not None]
 
     def add(self, one: Lent) -> None:
@@ -81,9 +81,9 @@ class Shelved:
             self._lender.give_back(one)
 
 
-def search(context: Shelved, arguments: Search, call: Call) -> Answer:
+def search(context: ChunkSession, arguments: ChunkSearchArguments, call: Call) -> Answer:
     """Find chunks."""
-    wanted = Wanted(
+    wanted = ChunkQuery(
         arguments.query,
         limit=arguments.limit,
         tags=tuple(dict.fromkeys(arguments.tags or ())),
@@ -99,14 +99,14 @@ def search(context: Shelved, arguments: Search, call: Call) -> Answer:
     return Answer(answer_text(results), notes=tuple(notes), meta=meta, hits=len(results))
 
 
-def search_all(shelves: Sequence[Shelf], wanted: Wanted, cancel: Cancel) -> Found:
+def search_all(shelves: Sequence[ChunkIndex], wanted: ChunkQuery, cancel: Cancel) -> ChunkHit:
     """What all shelves find, merged by relevance."""
     found = [shelf.search(wanted, cancel=cancel) for shelf in shelves]
     if len(found) == 1:
         return found[0]
     merged = sorted((one for each in found for one in each.results), key=lambda one: -one[1])
     notes = tuple(dict.fromkeys(note for each in found for note in each.notes))
-    return Found(tuple(merged[: wanted.limit]), found[0].mode if found else Mode.WORDS, notes)
+    return ChunkHit(tuple(merged[: wanted.limit]), found[0].mode if found else Mode.WORDS, notes)
 
 
 def fault_of(error: CortexError) -> Fault:
@@ -143,7 +143,7 @@ TOOLS = (
         title="Search the project's context",
         description="Search for relevant context in the project codebase and documentation. Use it to find out how something works, "
         "where it is defined or why it was decided, before opening files: it answers with whole chunks, their files and lines.",
-        arguments=Search,
+        arguments=ChunkSearchArguments,
         run=search,
         writes=False,
         idempotent=True,

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from cortex.base.errors import InputError
 from cortex.base.types import Cancel, Entry, Hit, Mode, Page, Query
-from cortex.engine.search.federated import Place
-from cortex.families.chunkfiles.index import Wanted
-from cortex.families.chunkfiles.tools.definitions import Shelved, search_all
+from cortex.engine.search.federated import SearchTarget
+from cortex.families.chunkfiles.index import ChunkQuery
+from cortex.families.chunkfiles.tools.definitions import ChunkSession, search_all
 
 FAMILY = "chunks"
 
 
-def place_of(context: Shelved) -> Place:
+def place_of(context: ChunkSession) -> SearchTarget:
     """All chunk files of a client, asked together."""
     files: dict[str, str] = {}  # of the chunks that were found, by their ids
 
@@ -19,7 +19,7 @@ def place_of(context: Shelved) -> Place:
         if query.mode in (Mode.EXACT, Mode.FULL):
             raise InputError("ARGUMENT_INVALID", f"chunk files can't be searched in mode {query.mode.value}")
         depth = query.offset + query.limit
-        found = search_all(context.shelves, Wanted(query.text, depth, query.threshold), cancel)
+        found = search_all(context.shelves, ChunkQuery(query.text, depth, query.threshold), cancel)
         files.update((entry.id, str((entry.metadata or {}).get("file_path") or "")) for entry, _ in found.results)
         size = query.snippets[0] if query.snippets else 0
         hits = tuple(_hit(number, entry, score, size) for number, (entry, score) in enumerate(found.results))
@@ -31,7 +31,7 @@ def place_of(context: Shelved) -> Place:
                 return entry.title or entry.id, entry.text
         raise InputError("DOCUMENT_UNKNOWN", f"there is no chunk {name[:100]!r}")
 
-    return Place(
+    return SearchTarget(
         FAMILY,
         "chunks",
         ask,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cortex.base.settings import Workspace
-from cortex.engine.pool import Engines
+from cortex.engine.pool import EnginePool
 from cortex.families.code.tools.definitions import TOOLS
 from cortex.families.code.tools.resources import PROMPTS, RESOURCES
 from cortex.families.code.tools.session import Workspaces
@@ -15,7 +15,7 @@ from cortex.toolkit.tool import Family
 __all__ = ["PROMPTS", "RESOURCES", "TOOLS", "Workspaces", "open_family"]
 
 
-def open_family(found: Sequence[Workspace], engines: Engines, *, read_only: bool = False) -> Family:
+def open_family(found: Sequence[Workspace], engines: EnginePool, *, read_only: bool = False) -> Family:
     """The family over these workspaces, whose engines are lent by `engines`."""
     workspaces = Workspaces(found, engines)
     return Family(

@@ -16,7 +16,7 @@ from cortex.base.types import Cancel, FileView, Mode, ProgressCallback, Query
 from cortex.engine import chunkers
 from cortex.engine.embedders import leaves
 from cortex.engine.engine import Engine
-from cortex.engine.search.federated import search_all
+from cortex.engine.search.federated import federated_search
 from cortex.families.code.tools import render
 from cortex.families.code.tools.arguments import (
     FindSimilarCode,
@@ -109,7 +109,7 @@ def _search(
     most = tokens * TOKEN_CHARACTERS  # more text could not be shown
     asked = replace(query, offset=offset, characters=most, snippets=SNIPPETS)
     with context.open(workspace) as engines:
-        located, page = search_all(places_of(engines), asked, call.cancel)
+        located, page = federated_search(places_of(engines), asked, call.cancel)
         milliseconds = 1000 * (time.perf_counter() - started)
         states = [engine.freshness() for _, engine in engines]
         is_full = any(engine.state.over_limit for _, engine in engines)

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 
 from cortex.base.redaction import note_of
 from cortex.base.text import TOKEN_CHARACTERS, cut_to_tokens, estimate_tokens
-from cortex.base.types import Chunk, FileView, Freshness, Hit, Mode, Page, Skipped, Symbol, Vitals
-from cortex.engine.search.federated import Located
+from cortex.base.types import Chunk, FileView, Freshness, Hit, Mode, Page, Skipped, StoreStats, Symbol
+from cortex.engine.search.federated import FederatedHit
 from cortex.toolkit.pagination import make_cursor, too_small
 
 SKELETON_SHARE = 0.3  # of the budget that hits without text may take
@@ -39,7 +39,7 @@ def dump(body: object) -> str:
 
 
 def search_answer(
-    located: Sequence[Located], metadata: Json, budget: int, *, several: bool, offset: int, key: str
+    located: Sequence[FederatedHit], metadata: Json, budget: int, *, several: bool, offset: int, key: str
 ) -> Json:
     """Results and metadata: the best hits with text, the rest as file, lines and relevance only, never above the budget."""
     total = int(str(metadata["totalResults"]))
@@ -56,7 +56,7 @@ def search_answer(
     return {"results": results, "metadata": metadata}
 
 
-def _choose(located: Sequence[Located], room: int, several: bool) -> tuple[list[Json], bool]:
+def _choose(located: Sequence[FederatedHit], room: int, several: bool) -> tuple[list[Json], bool]:
     """As many hits as fit into `room` characters, the first ones with text; and whether a text was left out or cut."""
     skeletons = [_result(one, None, several) for one in located]
     costs = [len(dump(one)) + 1 for one in skeletons]
@@ -93,7 +93,7 @@ def _shorten_notes(metadata: Json, characters: int) -> Json:
     return {**metadata, "notes": kept}
 
 
-def _fit(one: Located, characters: int, several: bool) -> Json | None:
+def _fit(one: FederatedHit, characters: int, several: bool) -> Json | None:
     """The hit with as many of its lines as fit, None if that is hardly any."""
     tokens = (characters - len(dump(_result(one, "", several, partial=True)))) // TOKEN_CHARACTERS
     while tokens >= MIN_TEXT_TOKENS:
@@ -104,7 +104,7 @@ def _fit(one: Located, characters: int, several: bool) -> Json | None:
     return None
 
 
-def _result(one: Located, text: str | None, several: bool, *, partial: bool = False) -> Json:
+def _result(one: FederatedHit, text: str | None, several: bool, *, partial: bool = False) -> Json:
     """A hit without text, with it, or with a part of it: then the lines are still those of the whole."""
     hit = one.hit
     chunk: Json = {} if text is None else {"text": text}
@@ -172,7 +172,7 @@ def freshness(states: Sequence[Freshness]) -> Json:
     return out
 
 
-def resource_answer(query: str, located: Sequence[Located], page: Page, metadata: Json, *, several: bool) -> Json:
+def resource_answer(query: str, located: Sequence[FederatedHit], page: Page, metadata: Json, *, several: bool) -> Json:
     """The search resource's form of an answer."""
     results: list[Json] = []
     for one in located:
@@ -332,7 +332,7 @@ class About:
     settings: Mapping[str, object] = field(default_factory=dict)
 
 
-def status_answer(name: str, vitals: Vitals, about: About, *, start: int | None = None) -> Json:
+def status_answer(name: str, vitals: StoreStats, about: About, *, start: int | None = None) -> Json:
     """The status of one workspace; `start` is as in `_skipped`."""
     meaning = vitals.embedding is not None
     skipped = _skipped([({}, skip) for skip in vitals.skipped], start)
@@ -368,7 +368,7 @@ def status_answer(name: str, vitals: Vitals, about: About, *, start: int | None 
     return out
 
 
-def _cache(states: Sequence[Vitals]) -> Json:
+def _cache(states: Sequence[StoreStats]) -> Json:
     cleanups = [state.last_cleanup for state in states if state.last_cleanup]
     return {
         "memoryUsage": size_text(sum(state.cache_bytes for state in states)),
@@ -408,7 +408,7 @@ def _notes(skipped: Json) -> list[str]:
     return [f"not all of the {skipped['total']} skipped files are named: {more}"]
 
 
-def _searched(states: Sequence[Vitals]) -> list[Vitals]:
+def _searched(states: Sequence[StoreStats]) -> list[StoreStats]:
     """Those that were asked anything: the others would only pull an average down."""
     return [state for state in states if state.average_search_ms]
 
@@ -417,7 +417,7 @@ def _mean(numbers: Sequence[float]) -> float:
     return sum(numbers) / max(1, len(numbers))
 
 
-def sum_status(parts: Sequence[Json], states: Sequence[tuple[str, Vitals]], start: int | None = None) -> Json:
+def sum_status(parts: Sequence[Json], states: Sequence[tuple[str, StoreStats]], start: int | None = None) -> Json:
     """Several statuses as one: counts added up, the worst state, the embedder that is least far, everything else from the first."""
     indexing = [part["indexing"] for part in parts]
     total: Json = {}
@@ -440,7 +440,7 @@ def sum_status(parts: Sequence[Json], states: Sequence[tuple[str, Vitals]], star
     return out if out["notes"] else {key: value for key, value in out.items() if key != "notes"}
 
 
-def stats_answer(states: Sequence[Vitals], memory_bytes: int) -> Json:
+def stats_answer(states: Sequence[StoreStats], memory_bytes: int) -> Json:
     """Statistics over one or several workspaces."""
     languages: dict[str, int] = {}
     sizes = {"small": 0, "medium": 0, "large": 0}

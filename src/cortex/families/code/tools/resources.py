@@ -9,7 +9,7 @@ from dataclasses import replace
 from cortex.base.errors import InputError
 from cortex.base.redaction import note_of
 from cortex.base.text import TOKEN_CHARACTERS
-from cortex.engine.search.federated import search_all
+from cortex.engine.search.federated import federated_search
 from cortex.families.code.tools import render
 from cortex.families.code.tools.definitions import MODES, make_query, stats, status, view_file
 from cortex.families.code.tools.render import dump
@@ -52,7 +52,7 @@ def read_search(context: Workspaces, variables: Mapping[str, str], call: Call) -
     started = time.perf_counter()
     asked = replace(query, characters=context.settings.search.budget * TOKEN_CHARACTERS)  # the rest comes without text
     with context.open(variables.get("workspace")) as engines:
-        located, page = search_all(places_of(engines), asked, call.cancel)
+        located, page = federated_search(places_of(engines), asked, call.cancel)
         milliseconds = 1000 * (time.perf_counter() - started)
         metadata = render.search_metadata(page, milliseconds, [engine.freshness() for _, engine in engines])
     several = len(context.names) > 1

@@ -17,8 +17,8 @@ from cortex.base.errors import ConfigError, CortexError, InputError
 from cortex.base.settings import Settings, Workspace
 from cortex.base.types import Cancel, Page, Query
 from cortex.engine.engine import Engine
-from cortex.engine.pool import Engines, Lent
-from cortex.engine.search.federated import Place
+from cortex.engine.pool import EngineHandle, EnginePool
+from cortex.engine.search.federated import SearchTarget
 from cortex.families.code.tools.jobs import Jobs
 
 FAMILY = "code"
@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 class Workspaces:
     """The open workspaces of one connection."""
 
-    def __init__(self, found: Sequence[Workspace], engines: Engines) -> None:
+    def __init__(self, found: Sequence[Workspace], engines: EnginePool) -> None:
         self._lender = engines
         self._lent = [engines.borrow(workspace.root, workspace.settings) for workspace in found]
         self._failures: dict[Path, CortexError] = {}
@@ -103,7 +103,7 @@ class Workspaces:
                 raise failure
             yield opened
 
-    def _use(self, one: Lent) -> AbstractContextManager[Engine]:
+    def _use(self, one: EngineHandle) -> AbstractContextManager[Engine]:
         if self._closed.is_set():
             raise ConfigError("WORKSPACE_MISSING", "the server is ending")
         return self._lender.use(one)
@@ -117,7 +117,7 @@ class Workspaces:
             return False
 
     @contextmanager
-    def places(self) -> Iterator[list[Place]]:
+    def places(self) -> Iterator[list[SearchTarget]]:
         """All that can be opened, to be searched in one call; none where nothing can."""
         with ExitStack() as used:
             try:
@@ -147,11 +147,13 @@ def ambiguous(what: str, names: Sequence[str]) -> InputError:
     return InputError("WORKSPACE_AMBIGUOUS", message, context={"candidates": list(names)})
 
 
-def places_of(engines: Sequence[tuple[str, Engine]]) -> list[Place]:
+def places_of(engines: Sequence[tuple[str, Engine]]) -> list[SearchTarget]:
     """The workspaces of a call, to be searched together."""
     several = len(engines) > 1
     return [
-        Place(FAMILY, name, partial(_ask, engine), opener="get_file_context path" + (" workspace" if several else ""))
+        SearchTarget(
+            FAMILY, name, partial(_ask, engine), opener="get_file_context path" + (" workspace" if several else "")
+        )
         for name, engine in engines
     ]
 

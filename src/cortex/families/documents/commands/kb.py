@@ -23,7 +23,7 @@ from cortex.engine.indexer import Stopped
 from cortex.engine.library import Library
 from cortex.engine.store import Folder
 from cortex.families.documents.commands import conduit_import
-from cortex.families.documents.search import Findings, Result, find, query_of
+from cortex.families.documents.search import DocumentResult, DocumentResults, find, query_of
 from cortex.families.documents.status import Overview, SourceState, overview_of, state_of, states_of
 from cortex.families.documents.tools.render import ago, size_text, source_text, unread_lines
 from cortex.toolkit.terminal.library import open_library
@@ -40,7 +40,7 @@ app = typer.Typer(name="kb", help="Search your own documents: add folders, sync 
 app.add_typer(conduit_import.app, name="import")
 
 
-class ModeName(StrEnum):
+class DocumentModeName(StrEnum):
     """How a question is answered."""
 
     HYBRID = "hybrid"
@@ -180,13 +180,13 @@ def search(
         ),
     ] = None,
     mode: Annotated[
-        ModeName | None, typer.Option("--mode", help="How to search; default: as the settings say.")
+        DocumentModeName | None, typer.Option("--mode", help="How to search; default: as the settings say.")
     ] = None,
     fts5: Annotated[bool, typer.Option("--fts5", help="By words only; the same as --mode fts5.")] = False,
     as_json: JsonFlag = False,
 ) -> int:
     """Search the documents, as the tool kb_search does."""
-    if fts5 and mode not in (None, ModeName.FTS5):
+    if fts5 and mode not in (None, DocumentModeName.FTS5):
         raise InputError("ARGUMENT_INVALID", f"--fts5 and --mode {mode} contradict each other")
     with open_library() as library:
         chosen = library.settings.mcp.kb.search
@@ -324,13 +324,13 @@ def _stats_json(states: Sequence[SourceState], overview: Overview) -> dict[str, 
     }
 
 
-def found_json(found: Findings) -> dict[str, object]:
+def found_json(found: DocumentResults) -> dict[str, object]:
     """An answer for programs."""
     results = [_result_json(result) for result in found.results]
     return {"results": results, "total": found.total, "mode": found.mode, "degraded": found.degraded}
 
 
-def _result_json(result: Result) -> dict[str, object]:
+def _result_json(result: DocumentResult) -> dict[str, object]:
     return {
         "document_id": result.document_id,
         "source": result.folder.name,
@@ -344,7 +344,7 @@ def _result_json(result: Result) -> dict[str, object]:
     }
 
 
-def _print_found(query: str, found: Findings) -> None:
+def _print_found(query: str, found: DocumentResults) -> None:
     say(f"Found {many(len(found.results), 'result')} for: {query}")
     for number, result in enumerate(found.results, 1):
         say("")

@@ -11,7 +11,7 @@ import typer
 from cortex.base.errors import ConfigError, NetworkError
 from cortex.base.settings import Settings, environment, load
 from cortex.engine.library import open_qdrant
-from cortex.engine.store import STORE_NAME, Collection, Qdrant, Store
+from cortex.engine.store import STORE_NAME, Qdrant, QdrantCollection, Store
 from cortex.toolkit.terminal.library import confirm
 from cortex.toolkit.terminal.options import JsonFlag
 from cortex.toolkit.terminal.output import print_json, say
@@ -30,7 +30,7 @@ class _Library:
     identity: str
     seq: int
 
-    def owns(self, one: Collection, qdrant: Qdrant) -> bool:
+    def owns(self, one: QdrantCollection, qdrant: Qdrant) -> bool:
         return bool(self.identity) and qdrant.is_of(one.name, self.identity)
 
 
@@ -118,7 +118,7 @@ def _library(settings: Settings) -> _Library:
         return _Library(store.truth.get("identity"), store.truth.seq())
 
 
-def _row(one: Collection, library: _Library, qdrant: Qdrant) -> dict[str, object]:
+def _row(one: QdrantCollection, library: _Library, qdrant: Qdrant) -> dict[str, object]:
     stamp = one.mark.stamp if one.mark else None
     return {
         "name": one.name,

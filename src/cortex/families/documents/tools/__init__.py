@@ -7,21 +7,21 @@ from contextlib import contextmanager
 from functools import partial
 
 from cortex.base.settings import Settings
-from cortex.engine.library_session import Borrowed
-from cortex.engine.pool import Engines
-from cortex.engine.search.federated import Place
+from cortex.engine.library_session import LibrarySession
+from cortex.engine.pool import EnginePool
+from cortex.engine.search.federated import SearchTarget
 from cortex.families.documents.tools.definitions import TOOLS, fault_of, tools_for
 from cortex.families.documents.tools.resources import PROMPTS, RESOURCES
 from cortex.families.documents.tools.search_target import place_of
 from cortex.toolkit import instructions
 from cortex.toolkit.tool import Family
 
-__all__ = ["PROMPTS", "RESOURCES", "TOOLS", "Borrowed", "open_family"]
+__all__ = ["PROMPTS", "RESOURCES", "TOOLS", "LibrarySession", "open_family"]
 
 
-def open_family(settings: Settings, engines: Engines) -> Family:
+def open_family(settings: Settings, engines: EnginePool) -> Family:
     """The family over the documents of the person whose settings these are, opened in the background."""
-    context = Borrowed(settings, engines)
+    context = LibrarySession(settings, engines)
     context.start()
     return Family(
         name="kb",
@@ -37,6 +37,6 @@ def open_family(settings: Settings, engines: Engines) -> Family:
 
 
 @contextmanager
-def _places(context: Borrowed) -> Iterator[list[Place]]:
+def _places(context: LibrarySession) -> Iterator[list[SearchTarget]]:
     with context.open() as library:
         yield [place_of(library)] if library.folders() else []

@@ -24,7 +24,7 @@ Cursor = Annotated[str | None, Field(description="Where to go on, from the end o
 DOCUMENTS = 5  # that an answer with passages has, where nobody says how many
 
 
-class Search(Arguments):
+class KbSearchArguments(Arguments):
     query: str = Field(
         description="The search query. Use short keyword phrases for best results (e.g., 'authentication JWT' rather than "
         "'how does authentication work with JWT tokens')."
@@ -80,14 +80,14 @@ class Stats(Arguments):
     )
 
 
-def searching(settings: Settings) -> tuple[type[Search], type[SearchWithContext]]:
+def searching(settings: Settings) -> tuple[type[KbSearchArguments], type[SearchWithContext]]:
     """The arguments of the two searches, with the defaults and the most that the settings say."""
     search = settings.mcp.kb.search
     most, limit = search.max_limit, min(search.default_limit, search.max_limit)
     if (most, limit, search.default_mode) == (50, 10, "hybrid"):
-        return Search, SearchWithContext
+        return KbSearchArguments, SearchWithContext
 
-    class Configured(Search):
+    class Configured(KbSearchArguments):
         limit: Whole = Field(
             default=min(search.default_limit, most),
             description=f"Maximum number of results (default: {min(search.default_limit, most)}, max: {most})",
@@ -95,7 +95,9 @@ def searching(settings: Settings) -> tuple[type[Search], type[SearchWithContext]
             le=most,
             json_schema_extra=INTEGER,
         )
-        mode: ModeName = Field(default=search.default_mode, description=str(Search.model_fields["mode"].description))
+        mode: ModeName = Field(
+            default=search.default_mode, description=str(KbSearchArguments.model_fields["mode"].description)
+        )
 
     class ConfiguredWithContext(SearchWithContext):
         limit: Whole = Field(

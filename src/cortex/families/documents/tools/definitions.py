@@ -10,15 +10,15 @@ from cortex.base.errors import Cancelled, CortexError, InputError, error_of
 from cortex.base.redaction import note_of
 from cortex.base.settings import Settings
 from cortex.engine.library import id_of
-from cortex.engine.library_session import Borrowed
+from cortex.engine.library_session import LibrarySession
 from cortex.families.documents.passages import excerpts_of
-from cortex.families.documents.search import Findings, find, folders_of, mime_type, query_of, title_of
+from cortex.families.documents.search import DocumentResults, find, folders_of, mime_type, query_of, title_of
 from cortex.families.documents.status import overview_of, states_of
 from cortex.families.documents.tools import render
 from cortex.families.documents.tools.arguments import (
     GetDocument,
+    KbSearchArguments,
     ListSources,
-    Search,
     SearchWithContext,
     Stats,
     searching,
@@ -41,11 +41,11 @@ def fault_of(error: CortexError) -> Fault:
 
 
 def _says_that_it_failed(
-    run: Callable[[Borrowed, Arguments, Call], Answer],
-) -> Callable[[Borrowed, Arguments, Call], Answer]:
+    run: Callable[[LibrarySession, Arguments, Call], Answer],
+) -> Callable[[LibrarySession, Arguments, Call], Answer]:
     """A search whose errors begin with saying that it is the search that failed."""
 
-    def search(context: Borrowed, arguments: Arguments, call: Call) -> Answer:
+    def search(context: LibrarySession, arguments: Arguments, call: Call) -> Answer:
         try:
             return run(context, arguments, call)
         except Cancelled:
@@ -60,7 +60,7 @@ def _says_that_it_failed(
 
 
 @_says_that_it_failed
-def kb_search(context: Borrowed, arguments: Search, call: Call) -> Answer:
+def kb_search(context: LibrarySession, arguments: KbSearchArguments, call: Call) -> Answer:
     """Find documents, with snippets."""
     settings = context.settings
     budget = check_budget(arguments.budget, settings.search.budget)
@@ -74,7 +74,7 @@ def kb_search(context: Borrowed, arguments: Search, call: Call) -> Answer:
 
 
 @_says_that_it_failed
-def kb_search_with_context(context: Borrowed, arguments: SearchWithContext, call: Call) -> Answer:
+def kb_search_with_context(context: LibrarySession, arguments: SearchWithContext, call: Call) -> Answer:
     """Find documents, with whole passages to answer from."""
     settings = context.settings
     budget = check_budget(arguments.budget, settings.search.budget)
@@ -91,19 +91,19 @@ def kb_search_with_context(context: Borrowed, arguments: SearchWithContext, call
     return Answer(text, meta=_meta(found), hits=len(excerpts))
 
 
-def _meta(found: Findings) -> dict[str, object]:
+def _meta(found: DocumentResults) -> dict[str, object]:
     """For programs, beside the text."""
     return {"cortex/mode": found.mode, "cortex/degraded": found.degraded, "cortex/total": found.total}
 
 
-def kb_list_sources(context: Borrowed, arguments: ListSources, call: Call) -> Answer:
+def kb_list_sources(context: LibrarySession, arguments: ListSources, call: Call) -> Answer:
     """The sources, with their ids."""
     with context.open() as library:
         states = states_of(library, library.folders())
     return Answer(render.sources_text(states))
 
 
-def kb_get_document(context: Borrowed, arguments: GetDocument, call: Call) -> Answer:
+def kb_get_document(context: LibrarySession, arguments: GetDocument, call: Call) -> Answer:
     """A document's text, in parts where it is long."""
     budget = check_budget(arguments.budget, max(DOCUMENT_BUDGET, context.settings.search.budget))
     with context.open() as library:
@@ -131,7 +131,7 @@ def kb_get_document(context: Borrowed, arguments: GetDocument, call: Call) -> An
     return Answer(render.document_text(facts, title, text, start, budget, key))
 
 
-def kb_stats(context: Borrowed, arguments: Stats, call: Call) -> Answer:
+def kb_stats(context: LibrarySession, arguments: Stats, call: Call) -> Answer:
     """Counts, capabilities, and what could not be read."""
     with context.open() as library:
         states = states_of(library, folders_of(library, arguments.source_id))
@@ -141,7 +141,7 @@ def kb_stats(context: Borrowed, arguments: Stats, call: Call) -> Answer:
 
 def tools_for(settings: Settings | None = None) -> tuple[Tool, ...]:
     """The tools, with the limits and defaults of these settings."""
-    search, with_context = (Search, SearchWithContext) if settings is None else searching(settings)
+    search, with_context = (KbSearchArguments, SearchWithContext) if settings is None else searching(settings)
     return (
         _tool(
             "kb_search",

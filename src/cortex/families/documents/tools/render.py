@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 
 from cortex.base.text import TOKEN_CHARACTERS, cut_to_tokens, fenced, one_line
 from cortex.families.documents.passages import Excerpt, Passage
-from cortex.families.documents.search import PAGE_END, Findings, Result
+from cortex.families.documents.search import PAGE_END, DocumentResult, DocumentResults
 from cortex.families.documents.status import Overview, SourceState
 from cortex.toolkit.pagination import make_cursor, too_small
 
@@ -24,7 +24,7 @@ _UNITS = ((86_400, "day"), (3_600, "hour"), (60, "minute"))
 # -- search ------------------------------------------------------------------------------------------------------------
 
 
-def search_text(query: str, found: Findings, budget: int, offset: int, key: str) -> str:
+def search_text(query: str, found: DocumentResults, budget: int, offset: int, key: str) -> str:
     """Results with snippets, the last ones without where the budget ends, and how to go on."""
     notes = _notes(found)
     room = budget * TOKEN_CHARACTERS - len(_found_line(len(found.results), query)) - len(notes) - CURSOR_ROOM
@@ -51,14 +51,14 @@ def _found_line(count: int, query: str) -> str:
     return f"Found {count} {'result' if count == 1 else 'results'} for: {one_line(query)}"
 
 
-def _notes(found: Findings) -> str:
+def _notes(found: DocumentResults) -> str:
     """Which mode ran where it isn't the one that was asked for, and what else a reader should know."""
     lines = [f"Mode: {found.mode} (degraded)"] if found.degraded else []
     lines += [f"Note: {one_line(note, 500)}" for note in found.notes]
     return "".join(f"\n{line}" for line in lines)
 
 
-def _result_text(result: Result, *, with_text: bool) -> str:
+def _result_text(result: DocumentResult, *, with_text: bool) -> str:
     lines = [f"**{one_line(result.title)}** (score: {result.score:.2f})", f"Path: {one_line(result.path, 500)}"]
     lines.append(f"Lines: {result.start_line}-{result.end_line}")
     if result.section:
@@ -72,7 +72,7 @@ def _result_text(result: Result, *, with_text: bool) -> str:
     return "\n".join(lines)
 
 
-def context_text(query: str, found: Findings, excerpts: Sequence[Excerpt], budget: int) -> str:
+def context_text(query: str, found: DocumentResults, excerpts: Sequence[Excerpt], budget: int) -> str:
     """Documents with their passages and where these are from; the better a document, the larger its share of the budget."""
     counted = "1 document" if len(excerpts) == 1 else f"{len(excerpts)} documents"
     lead = f'## Relevant Context\n\n*Found {counted} for: "{one_line(query)}"*{_notes(found)}'
@@ -91,7 +91,7 @@ def context_text(query: str, found: Findings, excerpts: Sequence[Excerpt], budge
     return lead + "".join(parts)
 
 
-def _head(number: int, result: Result) -> str:
+def _head(number: int, result: DocumentResult) -> str:
     head = f"\n\n### {number}. {one_line(result.title)}\n[document_id: {result.document_id}]"
     return f"{head} (source: {one_line(result.folder.name)}, score: {result.score:.2f})"
 
@@ -113,7 +113,7 @@ def _excerpt_text(number: int, excerpt: Excerpt, room: int) -> str | None:
     return head + "".join(text for _, text in chosen) + end
 
 
-def _passage_text(result: Result, passage: Passage, room: int) -> str | None:
+def _passage_text(result: DocumentResult, passage: Passage, room: int) -> str | None:
     where = f" (page {passage.page})" if passage.page else ""
     where += f", lines {passage.start_line}-{passage.end_line}"
     where += f" - {one_line(passage.section)}" if passage.section else ""

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from cortex.engine.library_session import Borrowed
+from cortex.engine.library_session import LibrarySession
 from cortex.families.documents.status import state_of
 from cortex.toolkit import instructions
 from cortex.toolkit.tool import Call, Prompt, PromptArgument, Resource
 
 
-def read_source(context: Borrowed, variables: Mapping[str, str], call: Call) -> str:
+def read_source(context: LibrarySession, variables: Mapping[str, str], call: Call) -> str:
     """One source; where it lies on disk is kb_list_sources' to say."""
     with context.open() as library:
         state = state_of(library, library.folder(variables["id"]))

@@ -7,13 +7,13 @@ from dataclasses import replace
 from cortex.base.errors import InputError
 from cortex.base.types import Cancel, Hit, Mode, Page, Query
 from cortex.engine.library import Library, id_of
-from cortex.engine.search.federated import Place
+from cortex.engine.search.federated import SearchTarget
 from cortex.families.documents.search import page_of, tuned
 
 FAMILY = "kb"
 
 
-def place_of(library: Library) -> Place:
+def place_of(library: Library) -> SearchTarget:
     """All folders of a library, asked as their settings say."""
     folders = library.folders()
 
@@ -49,4 +49,4 @@ def place_of(library: Library) -> Place:
         return library.document(document_id)[1].mtime_ns / 1e9
 
     names = {number: folder.name for number, folder in known.items()}
-    return Place(FAMILY, "documents", ask, names, cite, "kb_get_document document_id", read, written)
+    return SearchTarget(FAMILY, "documents", ask, names, cite, "kb_get_document document_id", read, written)

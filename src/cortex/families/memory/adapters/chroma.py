@@ -40,7 +40,7 @@ _OBSERVATIONS = "cm__"  # of the later ones, before a project
 
 
 @dataclass(frozen=True, slots=True)
-class Collection:
+class ChromaCollection:
     """Vectors that belong together."""
 
     name: str
@@ -58,7 +58,7 @@ class _Segment:
     flushed: int  # the last change in the queue that the files have
 
 
-def collections(folder: Path) -> list[Collection]:
+def collections(folder: Path) -> list[ChromaCollection]:
     """The collections of a store, by name.
 
     Raises: FileError FILE_NOT_FOUND or IMPORT_UNREADABLE.
@@ -137,13 +137,13 @@ def _check(connection: sqlite3.Connection, folder: Path) -> None:
         raise FileError("IMPORT_UNREADABLE", message, context={"path": str(folder / FILE)})
 
 
-def _collections(connection: sqlite3.Connection, folder: Path) -> list[Collection]:
+def _collections(connection: sqlite3.Connection, folder: Path) -> list[ChromaCollection]:
     _check(connection, folder)
     rows = connection.execute(
         "SELECT name, dimension, (SELECT count(*) FROM embeddings JOIN segments ON segments.id = embeddings.segment_id "
         "WHERE segments.collection = collections.id) FROM collections ORDER BY name"
     )
-    return [Collection(str(name), _dimensions(size), count) for name, size, count in rows]
+    return [ChromaCollection(str(name), _dimensions(size), count) for name, size, count in rows]
 
 
 def _vectors(connection: sqlite3.Connection, folder: Path, collection: str) -> Iterator[tuple[str, np.ndarray]]:

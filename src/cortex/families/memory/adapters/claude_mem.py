@@ -30,7 +30,7 @@ from cortex.families.memory.adapters.claude_mem_sessions import (
 )
 from cortex.families.memory.adapters.coerce import MAX_NAME, day, entries, first_line, line, milliseconds, text, unique
 
-__all__ = ["PRODUCT", "Database", "Row", "Session", "open_database"]
+__all__ = ["PRODUCT", "ClaudeMemDatabase", "ClaudeMemRow", "Session", "open_database"]
 
 PRODUCT = "claude-mem"
 SECOND_TABLE = 1 << 40  # what the numbers of observations begin at in a database that has `memories` too
@@ -48,7 +48,7 @@ _LOWEST, _HIGHEST = -(1 << 63), (1 << 63) - 1  # of SQLite's numbers
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ClaudeMemRow:
     """A memory as the database has it."""
 
     number: int  # by which rows are walked: newer ones have higher numbers
@@ -67,7 +67,7 @@ class _Table:
     keys: tuple[str, ...]  # the columns that a row's own key may stand in
 
 
-class Database:
+class ClaudeMemDatabase:
     """An open database. Each answer is consistent in itself; rows that are written meanwhile are in the next one."""
 
     def __init__(self, file: File) -> None:
@@ -89,11 +89,11 @@ class Database:
 
     def rows(
         self, *, above: int | None = None, below: int | None = None, limit: int, ascending: bool = False
-    ) -> list[Row]:
+    ) -> list[ClaudeMemRow]:
         """The memories with numbers between these two, newest first unless asked otherwise."""
 
-        def work(connection: sqlite3.Connection) -> list[Row]:
-            found: list[Row] = []
+        def work(connection: sqlite3.Connection) -> list[ClaudeMemRow]:
+            found: list[ClaudeMemRow] = []
             for table in self._tables if ascending else reversed(self._tables):
                 values = (_local(above, table, _LOWEST), _local(below, table, _HIGHEST), max(0, limit - len(found)))
                 # Both ends are meant to be left out; where none was given, the very first and the very last number are too.
@@ -103,10 +103,10 @@ class Database:
 
         return self._file.read(work)
 
-    def row(self, key: str) -> Row | None:
+    def row(self, key: str) -> ClaudeMemRow | None:
         """The memory with this key."""
 
-        def work(connection: sqlite3.Connection) -> Row | None:
+        def work(connection: sqlite3.Connection) -> ClaudeMemRow | None:
             numbered = _NUMBERED.fullmatch(key)
             for table in self._tables:
                 for column in table.keys:
@@ -131,13 +131,13 @@ class Database:
 
 
 @contextmanager
-def open_database(path: Path, *, seconds: float = READ_SECONDS) -> Iterator[Database]:
+def open_database(path: Path, *, seconds: float = READ_SECONDS) -> Iterator[ClaudeMemDatabase]:
     """The database in a file, for a moment; each answer of it takes at most so long.
 
     Raises: FileError FILE_NOT_FOUND or IMPORT_UNREADABLE, also while it is read.
     """
     with opened(path, PRODUCT, seconds) as file:
-        yield Database(file)
+        yield ClaudeMemDatabase(file)
 
 
 # -- what it is --------------------------------------------------------------------------------------------------------
@@ -189,16 +189,16 @@ def _table(connection: sqlite3.Connection, name: str, present: frozenset[str], b
 # -- rows --------------------------------------------------------------------------------------------------------------
 
 
-def _rows(connection: sqlite3.Connection, table: _Table, rest: str, values: Sequence[object]) -> list[Row]:
+def _rows(connection: sqlite3.Connection, table: _Table, rest: str, values: Sequence[object]) -> list[ClaudeMemRow]:
     found = list(records(connection, table.name, _WANTED, rest, values))
     known = starts(connection, (filled(record, *INNER, "session_id") for record in found))
     return [_row(record, table, known.get(filled(record, *INNER, "session_id"))) for record in found]
 
 
-def _row(record: Record, table: _Table, start: Start | None) -> Row:
+def _row(record: Record, table: _Table, start: Start | None) -> ClaudeMemRow:
     number = record["rowid"] if isinstance(record["rowid"], int) else 0
     project, recorded = project_of(record), line(record["project"])[:MAX_NAME]
-    return Row(
+    return ClaudeMemRow(
         number=table.base + number,
         memory=_memory(record, _key(record, table, number), project, start),
         other_project=recorded if recorded != project else "",

@@ -31,7 +31,7 @@ from cortex.families.memory.commands.options import (
 )
 from cortex.families.memory.commands.render import counted, decision_json, decision_line, say_rows
 from cortex.families.memory.curation import ACTIONS, delete, judge, last_step, supersede, undo
-from cortex.families.memory.databases import Database, databases
+from cortex.families.memory.databases import MemoryDatabase, databases
 from cortex.families.memory.ids import told_id
 from cortex.families.memory.selection import Filter, find_told
 from cortex.toolkit.terminal.options import JsonFlag
@@ -191,7 +191,7 @@ def delete_some(
     return 0
 
 
-def _tell_deletion(chosen: Sequence[Remembered], present: Sequence[Database], *, as_json: bool) -> int:
+def _tell_deletion(chosen: Sequence[Remembered], present: Sequence[MemoryDatabase], *, as_json: bool) -> int:
     """What would be deleted."""
     if as_json:
         ids = [told_id(one, present) for one in chosen]
@@ -273,13 +273,13 @@ def _lines_of(library: Library, step: Sequence[Decision]) -> list[str]:
     return [*(f"{row['id']}: {row['title']}" for row in rows), *more]
 
 
-def _lines(chosen: Sequence[Remembered], present: Sequence[Database]) -> list[str]:
+def _lines(chosen: Sequence[Remembered], present: Sequence[MemoryDatabase]) -> list[str]:
     """What a question is about."""
     more = [f"… and {len(chosen) - SHOWN:,} more"] if len(chosen) > SHOWN else []
     return [*(f"{told_id(one, present)}: {one.memory.title}" for one in chosen[:SHOWN]), *more]
 
 
-def _say_some(chosen: Sequence[Remembered], present: Sequence[Database]) -> None:
+def _say_some(chosen: Sequence[Remembered], present: Sequence[MemoryDatabase]) -> None:
     say_rows(chosen[:SHOWN], present)
     _say_more(len(chosen))
 

@@ -19,7 +19,7 @@ from cortex.families.memory.curation import edit
 from cortex.families.memory.databases import databases
 from cortex.families.memory.ids import told_id
 from cortex.families.memory.selection import find_told
-from cortex.families.memory.writer import Written
+from cortex.families.memory.writer import WriteResult
 from cortex.toolkit.terminal.editor import in_editor, read_file
 from cortex.toolkit.terminal.options import JsonFlag, read_text
 from cortex.toolkit.terminal.output import cut_to, print_json, say
@@ -96,7 +96,7 @@ def edit_one(
     return 0
 
 
-def _keep(library: Library, one: Remembered, memory: Memory, cited: Sequence[Citation] | None) -> Written | None:
+def _keep(library: Library, one: Remembered, memory: Memory, cited: Sequence[Citation] | None) -> WriteResult | None:
     if memory == one.memory and cited is None:
         return None
     decide(
@@ -153,7 +153,7 @@ def _tags(tags: tuple[str, ...], more: Sequence[str], fewer: Sequence[str]) -> t
 # -- in an editor ------------------------------------------------------------------------------------------------------
 
 
-def _in_editor(library: Library, one: Remembered) -> Written | None:
+def _in_editor(library: Library, one: Remembered) -> WriteResult | None:
     """Have a person fill in a form."""
     return in_editor(
         one.memory.key,
@@ -164,5 +164,5 @@ def _in_editor(library: Library, one: Remembered) -> Written | None:
     )
 
 
-def _from_form(library: Library, one: Remembered, text: str) -> Written | None:
+def _from_form(library: Library, one: Remembered, text: str) -> WriteResult | None:
     return _keep(library, one, filled(one.memory, text), None)

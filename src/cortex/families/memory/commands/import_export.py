@@ -35,7 +35,7 @@ from cortex.families.memory.commands.options import (
     memories,
 )
 from cortex.families.memory.commands.render import counted
-from cortex.families.memory.export import Kept, export_of
+from cortex.families.memory.export import ExportedMemory, export_of
 from cortex.families.memory.file_import import Brought
 from cortex.families.memory.selection import choose
 from cortex.families.memory.writer import Taken, add_all
@@ -171,9 +171,9 @@ def export_some(
     return 0
 
 
-def _kept(library: Library, one: Remembered) -> Kept:
+def _kept(library: Library, one: Remembered) -> ExportedMemory:
     judgement = one.judgement
-    return Kept(
+    return ExportedMemory(
         one.memory,
         one.state,
         one.scope,

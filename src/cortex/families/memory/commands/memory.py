@@ -41,7 +41,7 @@ from cortex.families.memory.commands.options import (
 )
 from cortex.families.memory.commands.render import Whole, row_json, say_marks, say_rows, say_whole, whole_json
 from cortex.families.memory.databases import (
-    Database,
+    MemoryDatabase,
     current_scope,
     databases,
     has_memories,
@@ -49,12 +49,12 @@ from cortex.families.memory.databases import (
     searched_places,
 )
 from cortex.families.memory.ids import told_id
-from cortex.families.memory.search import Asked, find, sources_of
+from cortex.families.memory.search import MemoryQuery, find, sources_of
 from cortex.families.memory.selection import choose, find_told, named
 from cortex.families.memory.session_context import session_of
 from cortex.families.memory.staleness import changes_in
 from cortex.families.memory.tools.render import Paths, scope_rows
-from cortex.families.memory.writer import Written, add
+from cortex.families.memory.writer import WriteResult, add
 from cortex.toolkit.terminal.options import JsonFlag, read_text
 from cortex.toolkit.terminal.output import print_json, say
 from cortex.toolkit.terminal.prompts import decide
@@ -73,7 +73,7 @@ class StatusName(StrEnum):
     ALL = "all"
 
 
-class ModeName(StrEnum):
+class MemoryModeName(StrEnum):
     """How a question is answered."""
 
     HYBRID = "hybrid"
@@ -145,7 +145,7 @@ def add_one(
 
 
 def _tell_added(
-    done: Written, memory: Memory, gone: Sequence[Remembered], present: Sequence[Database], *, as_json: bool
+    done: WriteResult, memory: Memory, gone: Sequence[Remembered], present: Sequence[MemoryDatabase], *, as_json: bool
 ) -> None:
     known = done.duplicate_of
     if as_json:
@@ -263,15 +263,15 @@ def search(
         StatusName, typer.Option("--status", help="What may answer; all: approved ones and those in staging.")
     ] = StatusName.APPROVED,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=200, metavar="N", help="How many results.")] = 10,
-    mode: Annotated[ModeName, typer.Option("--mode", help="How to search.")] = ModeName.HYBRID,
+    mode: Annotated[MemoryModeName, typer.Option("--mode", help="How to search.")] = MemoryModeName.HYBRID,
     as_json: JsonFlag = False,
 ) -> int:
     """Search the memories, as the tool query_memories does."""
     names = project_at(here()).names
     with memories(tell=False) as library:
-        if mode is not ModeName.WORDS:
+        if mode is not MemoryModeName.WORDS:
             library.embedding.try_out()
-        asked = Asked(query, tuple(tag or ()), project, scope, status, limit, mode=Mode(mode), near=names)
+        asked = MemoryQuery(query, tuple(tag or ()), project, scope, status, limit, mode=Mode(mode), near=names)
         found = find(library, asked)
         present, uncurated = found.present, library.settings.memory.uncurated
         changes_of = changes_in(library)

@@ -11,7 +11,7 @@ from cortex.base.text import rfc3339
 from cortex.base.types import Citation, MemoryState
 from cortex.engine.store import OWN, Decision, Remembered
 from cortex.families.memory.adapters.claude_mem import Session
-from cortex.families.memory.databases import Database
+from cortex.families.memory.databases import MemoryDatabase
 from cortex.families.memory.ids import told_id
 from cortex.families.memory.writer import PERSON
 from cortex.toolkit.terminal.output import cut_to, moment, padded, say, width_of
@@ -34,7 +34,7 @@ class Whole:
     """All that is known of a memory."""
 
     one: Remembered
-    present: tuple[Database, ...]
+    present: tuple[MemoryDatabase, ...]
     uncurated: str
     session: Session | None
     citations: tuple[tuple[Citation, str], ...]  # each with what changed since
@@ -44,7 +44,7 @@ class Whole:
 # -- for programs ------------------------------------------------------------------------------------------------------
 
 
-def row_json(one: Remembered, present: Sequence[Database], uncurated: str) -> dict[str, object]:
+def row_json(one: Remembered, present: Sequence[MemoryDatabase], uncurated: str) -> dict[str, object]:
     """A memory for programs."""
     memory, judgement = one.memory, one.judgement
     return {
@@ -103,7 +103,11 @@ def decision_json(one: Decision) -> dict[str, object]:
 
 
 def say_rows(
-    rows: Sequence[Remembered], present: Sequence[Database], *, stale: Sequence[Sequence[str]] = (), error: bool = False
+    rows: Sequence[Remembered],
+    present: Sequence[MemoryDatabase],
+    *,
+    stale: Sequence[Sequence[str]] = (),
+    error: bool = False,
 ) -> None:
     """A line for each memory, as wide as the terminal, and below it what changed in the code that it cites."""
     ids = [cut_to(told_id(one, present), MAX_ID) for one in rows]

@@ -8,8 +8,8 @@ from functools import partial
 from pathlib import Path
 
 from cortex.base.settings import Settings
-from cortex.engine.pool import Engines
-from cortex.engine.search.federated import Place
+from cortex.engine.pool import EnginePool
+from cortex.engine.search.federated import SearchTarget
 from cortex.families.memory.tools.definitions import TOOLS
 from cortex.families.memory.tools.render import error_text
 from cortex.families.memory.tools.search_target import place_of
@@ -20,7 +20,7 @@ from cortex.toolkit.tool import Family
 __all__ = ["TOOLS", "Recall", "open_family"]
 
 
-def open_family(settings: Settings, engines: Engines, folder: Path, scope: str) -> Family:
+def open_family(settings: Settings, engines: EnginePool, folder: Path, scope: str) -> Family:
     """The family over the memories of the person whose settings these are, for somebody who works in that folder."""
     context = Recall(settings, engines, folder, scope)
     context.start()
@@ -36,6 +36,6 @@ def open_family(settings: Settings, engines: Engines, folder: Path, scope: str) 
 
 
 @contextmanager
-def _places(context: Recall) -> Iterator[list[Place]]:
+def _places(context: Recall) -> Iterator[list[SearchTarget]]:
     with context.open() as library:
         yield [place_of(library)]

@@ -14,7 +14,7 @@ from cortex.engine.store import OWN, SHOWN
 from cortex.families.memory.databases import current_scope, databases, scope_folders, searched_places
 from cortex.families.memory.ids import find_memory
 from cortex.families.memory.mirror import copied
-from cortex.families.memory.search import Asked, await_fresh, find, sources_of
+from cortex.families.memory.search import MemoryQuery, await_fresh, find, sources_of
 from cortex.families.memory.session_context import context_of, session_of
 from cortex.families.memory.staleness import changes_in
 from cortex.families.memory.states import name_of
@@ -35,7 +35,7 @@ def query_memories(context: Recall, arguments: QueryMemories, call: Call) -> Ans
     budget = check_budget(arguments.budget, QUERY_BUDGET)
     key = repr((arguments.query, arguments.tags, arguments.project, arguments.scope, arguments.status))
     offset = read_cursor(key, arguments.cursor)
-    asked = Asked(
+    asked = MemoryQuery(
         query=arguments.query or "",
         tags=arguments.tags or (),
         project=arguments.project or "",

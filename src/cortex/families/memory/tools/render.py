@@ -16,10 +16,10 @@ from cortex.base.text import TOKEN_CHARACTERS, rfc3339
 from cortex.base.types import MemoryState
 from cortex.engine.store import Remembered, ScopeCount
 from cortex.families.memory.adapters.claude_mem import Session
-from cortex.families.memory.databases import Database
+from cortex.families.memory.databases import MemoryDatabase
 from cortex.families.memory.ids import told_id
-from cortex.families.memory.search import Findings, Hit
-from cortex.families.memory.session_context import Context
+from cortex.families.memory.search import MemoryHit, MemoryResults
+from cortex.families.memory.session_context import SessionContext
 from cortex.toolkit.pagination import too_small
 
 SUGGESTIONS = (
@@ -68,7 +68,7 @@ def missing_text(places: Sequence[Path]) -> str:
     )
 
 
-def found_text(found: Findings, budget: int, cursor: Callable[[int], str], offset: int, stale: Stale) -> str:
+def found_text(found: MemoryResults, budget: int, cursor: Callable[[int], str], offset: int, stale: Stale) -> str:
     """The answer to a question."""
     notes = _notes(found.notes, budget)
     if not found.hits:
@@ -98,7 +98,7 @@ def found_text(found: Findings, budget: int, cursor: Callable[[int], str], offse
     return dumped(answer)
 
 
-def result_row(hit: Hit, present: Sequence[Database], changes: Sequence[str]) -> Row:
+def result_row(hit: MemoryHit, present: Sequence[MemoryDatabase], changes: Sequence[str]) -> Row:
     """A memory among the results."""
     memory = hit.one.memory
     row: Row = {
@@ -114,7 +114,7 @@ def result_row(hit: Hit, present: Sequence[Database], changes: Sequence[str]) ->
     return {**row, "maybe_stale": list(changes)} if changes else row
 
 
-def short_row(one: Remembered, present: Sequence[Database], *, shown: bool = True) -> Row:
+def short_row(one: Remembered, present: Sequence[MemoryDatabase], *, shown: bool = True) -> Row:
     """A memory in a list: enough to decide whether to open it."""
     memory = one.memory
     standing = {key: value for key, value in _standing(one, shown).items() if key != "curated"}
@@ -124,7 +124,7 @@ def short_row(one: Remembered, present: Sequence[Database], *, shown: bool = Tru
 
 def memory_text(
     one: Remembered,
-    present: Sequence[Database],
+    present: Sequence[MemoryDatabase],
     session: Session | None,
     changes: Sequence[str],
     shown: bool,
@@ -186,7 +186,7 @@ def _fitted(row: Row, room: int) -> Row:
 
 def scopes_text(
     counts: Sequence[ScopeCount],
-    present: Sequence[Database],
+    present: Sequence[MemoryDatabase],
     path_of: Callable[[str], str],
     current: str,
     notes: Sequence[str],
@@ -199,7 +199,9 @@ def scopes_text(
     return dumped({"scopes": rows, "current_scope": current, **_notes(notes, SCOPES_BUDGET)})
 
 
-def scope_rows(counts: Sequence[ScopeCount], present: Sequence[Database], path_of: Callable[[str], str]) -> list[Row]:
+def scope_rows(
+    counts: Sequence[ScopeCount], present: Sequence[MemoryDatabase], path_of: Callable[[str], str]
+) -> list[Row]:
     """The scopes with what is in them, by name; one that several databases have is one scope, where it has most.
 
     A folder for a scope is one, though nothing is in it yet.
@@ -221,7 +223,7 @@ def scope_rows(counts: Sequence[ScopeCount], present: Sequence[Database], path_o
     return rows
 
 
-def context_text(context: Context, budget: int) -> str:
+def context_text(context: SessionContext, budget: int) -> str:
     """What is worth knowing in a project."""
     name, path = _cut(context.project.name, MAX_TITLE), _cut(str(context.project.path), budget)
     answer: Row = {"project": {"name": name, "path": path}}
@@ -263,15 +265,15 @@ def _notes(notes: Sequence[str], budget: int) -> Row:
     return {"notes": kept} if kept else {}
 
 
-def _listed(one: Remembered, context: Context) -> Row:
+def _listed(one: Remembered, context: SessionContext) -> Row:
     return {**short_row(one, context.present), **_stale(one, context)}
 
 
-def _with_project(one: Remembered, context: Context) -> Row:
+def _with_project(one: Remembered, context: SessionContext) -> Row:
     return {**short_row(one, context.present), "project": one.memory.project, **_stale(one, context)}
 
 
-def _stale(one: Remembered, context: Context) -> Row:
+def _stale(one: Remembered, context: SessionContext) -> Row:
     changes = context.stale.get(one.ref)
     return {"maybe_stale": list(changes)} if changes else {}
 

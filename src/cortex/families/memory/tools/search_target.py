@@ -5,8 +5,8 @@ from __future__ import annotations
 from cortex.base.errors import InputError
 from cortex.base.types import Cancel, Hit, Mode, Page, Query
 from cortex.engine.library import Library
-from cortex.engine.search.federated import Place
-from cortex.engine.store import Wanted
+from cortex.engine.search.federated import SearchTarget
+from cortex.engine.store import MemoryFilter
 from cortex.families.memory.databases import databases
 from cortex.families.memory.ids import find_memory, told_id
 from cortex.families.memory.index_text import text_of
@@ -16,7 +16,7 @@ from cortex.families.memory.search import sources_of, states_of
 FAMILY = "memory"
 
 
-def place_of(library: Library) -> Place:
+def place_of(library: Library) -> SearchTarget:
     """All memories that count as approved."""
     present = databases(library.settings)
     sources = sources_of(library, present, "approved")
@@ -31,7 +31,7 @@ def place_of(library: Library) -> Place:
         if not sources:
             return Page((), 0, query.mode, notes or ("there are no memories yet: write one with `cortex memory add`",))
         states = states_of(library, "approved")
-        wanted = Wanted(sources=tuple(source.id for source in sources), states=states)
+        wanted = MemoryFilter(sources=tuple(source.id for source in sources), states=states)
         docs = library.store.remembered.docs(wanted) if states else None
         page = library.search(query, cancel=cancel, sources=sources, docs=docs)
         return Page(page.hits, page.total, page.mode, (*page.notes, *notes), page.docs, page.chunks, page.cached)
@@ -51,4 +51,4 @@ def place_of(library: Library) -> Place:
     def written(told: str) -> float:
         return find_memory(library, told, "").memory.created / 1000
 
-    return Place(FAMILY, "memories", ask, cite=cite, opener="get_memory id", read=read, written=written)
+    return SearchTarget(FAMILY, "memories", ask, cite=cite, opener="get_memory id", read=read, written=written)

@@ -6,15 +6,15 @@ from functools import cached_property
 from pathlib import Path
 
 from cortex.base.settings import Settings
-from cortex.engine.library_session import Borrowed
-from cortex.engine.pool import Engines
+from cortex.engine.library_session import LibrarySession
+from cortex.engine.pool import EnginePool
 from cortex.engine.sources.project import Project, project_at
 
 
-class Recall(Borrowed):
+class Recall(LibrarySession):
     """One person's memories, for agents."""
 
-    def __init__(self, settings: Settings, engines: Engines, folder: Path, scope: str) -> None:
+    def __init__(self, settings: Settings, engines: EnginePool, folder: Path, scope: str) -> None:
         super().__init__(settings, engines)
         self.folder = folder
         self.scope = scope  # that was named, or ""

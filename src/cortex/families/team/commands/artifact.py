@@ -14,7 +14,7 @@ from cortex.base.errors import InputError
 from cortex.base.record_model import SENSITIVE, Actor, Artifact, Record
 from cortex.base.text import rfc3339
 from cortex.engine.library import Library
-from cortex.engine.store import Deed
+from cortex.engine.store import AuditEntry
 from cortex.families.team.commands.options import (
     BodyFileOption,
     BodyOption,
@@ -169,7 +169,7 @@ def _version(library: Library, record: Record[Any], version: int) -> Record[Any]
     return known[version]
 
 
-def _deed_json(one: Deed) -> dict[str, object]:
+def _deed_json(one: AuditEntry) -> dict[str, object]:
     return {"version": one.version, "at": moment(one.at), "actor": one.actor, "action": one.action}
 
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from cortex.engine.store import Deed
+from cortex.engine.store import AuditEntry
 from cortex.families.team.commands.options import LimitOption, number_of, team
 from cortex.families.team.commands.render import say_more, say_rows
 from cortex.toolkit.terminal.options import JsonFlag
@@ -36,12 +36,12 @@ def audit(
     return 0
 
 
-def _row(one: Deed) -> tuple[str, ...]:
+def _row(one: AuditEntry) -> tuple[str, ...]:
     what = f"{one.action.replace('_', ' ')}: {one.record} version {one.version}, key {one.key}"
     return moment(one.at), f"{one.actor} ({one.tier})", one.via or "-", what
 
 
-def _json(one: Deed) -> dict[str, object]:
+def _json(one: AuditEntry) -> dict[str, object]:
     return {
         "id": one.id,
         "at": moment(one.at),

@@ -22,7 +22,7 @@ from cortex.families.team.commands.sync import as_rows, exit_code, given_up_row,
 from cortex.families.team.permissions import said
 from cortex.families.team.sync import connection, discard, state
 from cortex.families.team.sync.connection import MAX_TOKEN, TOKEN_VARIABLE, Preview
-from cortex.families.team.sync.upload import ALL, CHOICES, KEEPS_AUTHORS, MINE, NONE, Part, Plan
+from cortex.families.team.sync.upload import ALL, CHOICES, KEEPS_AUTHORS, MINE, NONE, Plan, UploadPart
 from cortex.toolkit.terminal.library import open_library
 from cortex.toolkit.terminal.options import JsonFlag, ProfileOption
 from cortex.toolkit.terminal.output import many, print_json, say
@@ -147,13 +147,13 @@ def _say_held(found: Preview | None, choice: str | None, file: Path | None) -> N
         say(f"note: your changes of what the Core has are not sent; they are kept in {file}", error=True)
 
 
-def _described(part: Part) -> str:
+def _described(part: UploadPart) -> str:
     kinds = ", ".join(many(count, kind) for kind, count in part.kinds.items())
     private = f", {part.private:,} of them private" if part.private else ""
     return f"{many(part.records, 'record')} ({kinds}{private})"
 
 
-def _foretold(part: Part, tier: int) -> str:
+def _foretold(part: UploadPart, tier: int) -> str:
     """How many of the records the Core would refuse at this tier, and why."""
     reasons = _names({said(right): count for right, count in part.refused.items()})
     return f"; {sum(part.refused.values()):,} would be refused at tier {tier}: {reasons}" if part.refused else ""

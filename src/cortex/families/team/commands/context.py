@@ -16,8 +16,8 @@ from cortex.families.team.commands.render import Titles, say_labels, told_title
 from cortex.families.team.project_context import NAMES
 from cortex.families.team.references import resolve_ref
 from cortex.families.team.writes.placement import (
-    Context,
-    Route,
+    Placement,
+    ProjectContext,
     clear_context,
     context_file,
     read_context,
@@ -130,7 +130,7 @@ def _tell(library: Library, root: Path, *, as_json: bool) -> int:
     return 0
 
 
-def _json(root: Path, told: Context, where: Route) -> dict[str, object]:
+def _json(root: Path, told: ProjectContext, where: Placement) -> dict[str, object]:
     return {
         "root": str(root),
         "file": str(context_file(root)),
@@ -140,10 +140,10 @@ def _json(root: Path, told: Context, where: Route) -> dict[str, object]:
     }
 
 
-def _say(root: Path, told: Context, where: Route, known: Titles) -> None:
+def _say(root: Path, told: ProjectContext, where: Placement, known: Titles) -> None:
     for problem in where.missing:
         say(f"warning: {problem}", error=True)
-    if told == Context() and not known:
+    if told == ProjectContext() and not known:
         say(NOTHING, error=True)
         say(START, error=True)
         return

@@ -11,7 +11,7 @@ from cortex.base.errors import InputError
 from cortex.engine.store import kind_of_id
 from cortex.families.team.commands.options import KeyOption, number_of, one_of, team
 from cortex.families.team.commands.render import day, say_more, say_rows
-from cortex.families.team.inbox import EVERYTHING, LIMIT, NOTIFICATIONS, Entry, acknowledge
+from cortex.families.team.inbox import EVERYTHING, LIMIT, NOTIFICATIONS, InboxEntry, acknowledge
 from cortex.families.team.inbox import inbox as inbox_of
 from cortex.toolkit.terminal.options import JsonFlag
 from cortex.toolkit.terminal.output import many, moment, print_json, say
@@ -97,12 +97,12 @@ def _check_notification(told: str) -> None:
         raise InputError("ARGUMENT_INVALID", f"{told} is no notification but a {kind}: {DONE_BY[kind]} does that")
 
 
-def next_command(one: Entry) -> str:
+def next_command(one: InboxEntry) -> str:
     """The command that shows what an entry is about, "" where there is none."""
     return SHOWN_BY.get(kind_of_id(one.next), "").format(one.next)
 
 
-def _entry_json(one: Entry) -> dict[str, object]:
+def _entry_json(one: InboxEntry) -> dict[str, object]:
     return {
         "id": one.id,
         "kind": one.kind,

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 from cortex.base.text import estimate_tokens, rfc3339
 from cortex.families.team.commands.render import day
-from cortex.families.team.context_pack import Bootstrap, Entry
-from cortex.families.team.tools.render import Row, Slot, cut, slots_text, told
+from cortex.families.team.context_pack import Bootstrap, PackEntry
+from cortex.families.team.tools.render import RenderedSlot, Row, cut, slots_text, told
 from cortex.toolkit.terminal.output import rows
 
 VERSION = 1
@@ -61,7 +61,7 @@ def _made(found: Bootstrap, room: int, at: str) -> Pack:
     return Pack(body, markdown_of(body), text)
 
 
-def _slots(found: Bootstrap) -> list[Slot]:
+def _slots(found: Bootstrap) -> list[RenderedSlot]:
     """By importance; each with its share."""
     pinned = [_entry(entry, one.record.body.slug, whole=True) for one in found.topics for entry in one.pinned]
     slugs = {one.record.id: one.record.body.slug for one in found.topics}
@@ -79,19 +79,19 @@ def _slots(found: Bootstrap) -> list[Slot]:
     ]
     words = [f"{word.term.term} ({word.subcortex}): {word.term.meaning}" for word in found.glossary]
     return [
-        Slot("rules", found.rules, 2),
-        Slot("here", [_entry(one) for one in found.here]),
-        Slot("incidents", [_entry(one) for one in found.incidents]),
-        Slot("priorities", [_entry(one) for one in found.priorities], 2),
-        Slot("pinned", pinned, 4),
-        Slot("accepted", lately, 4),
-        Slot("subcortexes", topics, 4),
-        Slot("glossary", words, 2),
-        Slot("naming", found.naming),
+        RenderedSlot("rules", found.rules, 2),
+        RenderedSlot("here", [_entry(one) for one in found.here]),
+        RenderedSlot("incidents", [_entry(one) for one in found.incidents]),
+        RenderedSlot("priorities", [_entry(one) for one in found.priorities], 2),
+        RenderedSlot("pinned", pinned, 4),
+        RenderedSlot("accepted", lately, 4),
+        RenderedSlot("subcortexes", topics, 4),
+        RenderedSlot("glossary", words, 2),
+        RenderedSlot("naming", found.naming),
     ]
 
 
-def _entry(one: Entry, subcortex: str = "", *, whole: bool = False) -> Row:
+def _entry(one: PackEntry, subcortex: str = "", *, whole: bool = False) -> Row:
     body = one.record.body
     text = getattr(body, "summary", "") or one.claim
     if whole and one.record.kind == "artifact":

@@ -24,8 +24,8 @@ from cortex.engine.library import Library
 from cortex.families.team.bootstrap_pack import GLOBAL, SUBCORTEX, WORKSPACE
 from cortex.families.team.commands.options import team
 from cortex.families.team.commands.pack_render import MARK, Pack, fit, texts
-from cortex.families.team.context_pack import Bootstrap, Entry, Topic, bootstrap
-from cortex.families.team.writes.placement import Route, route
+from cortex.families.team.context_pack import Bootstrap, PackEntry, Topic, bootstrap
+from cortex.families.team.writes.placement import Placement, route
 from cortex.toolkit.terminal import workspace
 from cortex.toolkit.terminal.options import JsonFlag
 from cortex.toolkit.terminal.output import many, print_json, printable, say
@@ -39,7 +39,7 @@ app = typer.Typer(
 )
 
 
-class Format(StrEnum):
+class PackFormat(StrEnum):
     """How a pack is written."""
 
     MARKDOWN = "markdown"
@@ -53,7 +53,7 @@ OutputOption = Annotated[
     ),
 ]
 FormatOption = Annotated[
-    Format | None, typer.Option("--format", help="How to write it; default: by the name of the file.")
+    PackFormat | None, typer.Option("--format", help="How to write it; default: by the name of the file.")
 ]
 ScopeOption = Annotated[
     str,
@@ -71,12 +71,12 @@ ForceFlag = Annotated[bool, typer.Option("--force", help="Overwrite a file that 
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class PackLocation:
     """Where a pack goes, and how it is written."""
 
     output: str
     path: Path
-    format: Format
+    format: PackFormat
     as_json: bool  # what was done is told as JSON
 
 
@@ -112,7 +112,7 @@ def pull(
     as_json: JsonFlag = False,
 ) -> int:
     """Sync with the Core, then write the pack as it is there now; from what is here, and with exit code 3, where it can't be reached."""
-    from cortex.families.team.commands.sync import EXITS, OFFLINE, Outcome, join_configured, run_sync
+    from cortex.families.team.commands.sync import EXITS, OFFLINE, SyncOutcome, join_configured, run_sync
     from cortex.families.team.sync.client import Offline
 
     place = _place(output, format, force=force, as_json=as_json)
@@ -121,7 +121,7 @@ def pull(
             join_configured(library)
             outcome = run_sync(library).outcome
         except Offline as error:
-            outcome = Outcome(OFFLINE, error=error.message)
+            outcome = SyncOutcome(OFFLINE, error=error.message)
         found = _found(library, scope.strip(), sensitive=sensitive)
     if outcome.error:
         say(f"warning: {outcome.error}; the pack is made of what is here", error=True)
@@ -131,22 +131,22 @@ def pull(
     return EXITS[outcome.status]
 
 
-def _place(output: str, format: Format | None, *, force: bool, as_json: bool) -> Place:
+def _place(output: str, format: PackFormat | None, *, force: bool, as_json: bool) -> PackLocation:
     """Where a pack is to go, before any of it is made. Raises: InputError, FileError."""
     if output == "-" and as_json:
         raise InputError(
             "ARGUMENT_INVALID", "--output - writes the pack to stdout: take --format json instead of --json"
         )
-    chosen = format or (Format.JSON if output.lower().endswith(".json") else Format.MARKDOWN)
-    path = Path(output or f"{NAME}.{'json' if chosen is Format.JSON else 'md'}")
+    chosen = format or (PackFormat.JSON if output.lower().endswith(".json") else PackFormat.MARKDOWN)
+    path = Path(output or f"{NAME}.{'json' if chosen is PackFormat.JSON else 'md'}")
     if output != "-":
         _check_free(path, force=force)
-    return Place(output, path, chosen, as_json)
+    return PackLocation(output, path, chosen, as_json)
 
 
-def _put(place: Place, made: Pack, **more: object) -> None:
+def _put(place: PackLocation, made: Pack, **more: object) -> None:
     """Write a pack, and say so, to programs with what else there is to know. Raises: FileError."""
-    text = made.json if place.format is Format.JSON else made.markdown
+    text = made.json if place.format is PackFormat.JSON else made.markdown
     if place.output == "-":
         sys.stdout.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[union-attr]
         print(printable(text, lines=True), end="")
@@ -158,7 +158,7 @@ def _put(place: Place, made: Pack, **more: object) -> None:
         _say(place.path, made, text)
 
 
-def _told(path: Path, chosen: Format, made: Pack, text: str) -> dict[str, object]:
+def _told(path: Path, chosen: PackFormat, made: Pack, text: str) -> dict[str, object]:
     counts = {name: len(value) for name, value in made.body.items() if isinstance(value, list)}
     return {
         "output": str(path.absolute()),
@@ -185,7 +185,7 @@ def _found(library: Library, scope: str, *, sensitive: bool) -> Bootstrap:
     """What to tell. Raises: InputError ARGUMENT_INVALID, SCOPE_NOT_FOUND; ConfigError."""
     if scope and scope not in (GLOBAL, WORKSPACE) and not scope.startswith(SUBCORTEX):
         raise InputError("ARGUMENT_INVALID", f"unknown scope {scope!r}; known: global, workspace, subcortex:SLUG")
-    way = Route()
+    way = Placement()
     if scope in ("", WORKSPACE):
         try:
             way = route(library.store.recorded, workspace.find([])[0].settings.families)
@@ -220,11 +220,11 @@ def _without_sensitive(found: Bootstrap) -> Bootstrap:
     )
 
 
-def _open(entries: Sequence[Entry]) -> tuple[Entry, ...]:
+def _open(entries: Sequence[PackEntry]) -> tuple[PackEntry, ...]:
     return tuple(one for one in entries if not _is_sensitive(one))
 
 
-def _is_sensitive(one: Entry | Topic) -> bool:
+def _is_sensitive(one: PackEntry | Topic) -> bool:
     return one.record.body.sensitivity == SENSITIVE
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
-from cortex.base.record_model import KINDS, Record, Wanted, refs_of
+from cortex.base.record_model import KINDS, Record, RecordFilter, refs_of
 from cortex.base.types import Mode, Query
 from cortex.engine.library import Library
 from cortex.families.team.caveats import absence_of, warnings_of
@@ -170,9 +170,9 @@ def list_records(
     if subcortex:
         conditions.append(("subcortex", number_of(library, subcortex, "subcortex")))
     chosen = told or (() if everything else tuple(usual))
-    wanted = Wanted(kinds=(kind,), states=chosen, refs=tuple(conditions), due=due, by_change=True)
+    wanted = RecordFilter(kinds=(kind,), states=chosen, refs=tuple(conditions), due=due, by_change=True)
     rows = _select(library, wanted, limit + 1, keep)
-    nothing_yet = not rows and not library.store.recorded.select(Wanted(kinds=(kind,)), 1)
+    nothing_yet = not rows and not library.store.recorded.select(RecordFilter(kinds=(kind,)), 1)
     return Listed(tuple(rows[:limit]), len(rows) > limit, nothing_yet, library.store.outbox.absent())
 
 
@@ -202,7 +202,9 @@ def marked_json(record: Record[Any], absent: Mapping[str, str]) -> dict[str, obj
     return {**record_json(record), "warnings": list(marks)} if marks else record_json(record)
 
 
-def _select(library: Library, wanted: Wanted, limit: int, keep: Callable[[Any], bool] | None) -> list[Record[Any]]:
+def _select(
+    library: Library, wanted: RecordFilter, limit: int, keep: Callable[[Any], bool] | None
+) -> list[Record[Any]]:
     if keep is None:
         return library.store.recorded.select(wanted, limit)
     found: list[Record[Any]] = []

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from cortex.base.errors import InputError
-from cortex.base.record_model import Record, Subcortex, Wanted
+from cortex.base.record_model import Record, RecordFilter, Subcortex
 from cortex.families.team.commands.options import (
     AllFlag,
     EditFlag,
@@ -107,9 +107,11 @@ def show(told: SlugArgument, as_json: JsonFlag = False) -> int:
         body = record.body
         pins = lookup.get((*body.pinned_artifacts, *body.pinned_threads, *body.pinned_tasks))
         within = ((KIND, record.id),)
-        threads = lookup.select(Wanted(kinds=("thread",), states=("open",), refs=within, by_change=True), RECENT)
-        tasks = lookup.count(Wanted(kinds=("task",), states=OPEN_TASK_STATES, refs=within))
-        counts = {kind: lookup.count(Wanted(kinds=(kind,), refs=within)) for kind in ("thread", "artifact", "task")}
+        threads = lookup.select(RecordFilter(kinds=("thread",), states=("open",), refs=within, by_change=True), RECENT)
+        tasks = lookup.count(RecordFilter(kinds=("task",), states=OPEN_TASK_STATES, refs=within))
+        counts = {
+            kind: lookup.count(RecordFilter(kinds=(kind,), refs=within)) for kind in ("thread", "artifact", "task")
+        }
     if as_json:
         shown = {"pinned": [brief_json(one) for one in pins.values()], "threads": [brief_json(one) for one in threads]}
         print_json({**record_json(record), **shown, "open_tasks": tasks, "counts": counts})

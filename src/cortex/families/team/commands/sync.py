@@ -16,11 +16,11 @@ import typer
 from cortex.base.errors import ConfigError, CortexError, InputError
 from cortex.base.runtime.home import PROFILES
 from cortex.engine.library import Library
-from cortex.engine.store import Entry
+from cortex.engine.store import OutboxEntry
 from cortex.families.team.commands.options import one_of
 from cortex.families.team.sync import connection, cycle, discard, rejections, state
 from cortex.families.team.sync.client import Offline, Remote
-from cortex.families.team.sync.cycle import FAILED, OFFLINE, OK, PARTIAL, Outcome
+from cortex.families.team.sync.cycle import FAILED, OFFLINE, OK, PARTIAL, SyncOutcome
 from cortex.families.team.sync.upload import NONE
 from cortex.toolkit.terminal.library import open_library
 from cortex.toolkit.terminal.options import JsonFlag, ProfileOption
@@ -32,12 +32,12 @@ KEEPS = ("mine", "theirs")
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class SyncSummary:
     """What came of a sync, and what the Core has refused, then or before."""
 
-    outcome: Outcome
+    outcome: SyncOutcome
     server: str
-    refused: tuple[Entry, ...]
+    refused: tuple[OutboxEntry, ...]
     given_up: int = 0  # of what was refused before
     file: Path | None = None  # that keeps it
 
@@ -97,12 +97,12 @@ def sync(
     return exit_code(done)
 
 
-def exit_code(done: Done) -> int:
+def exit_code(done: SyncSummary) -> int:
     """1 as long as something is refused, whichever process sent it."""
     return EXITS[_status(done)]
 
 
-def _status(done: Done) -> str:
+def _status(done: SyncSummary) -> str:
     return PARTIAL if done.refused and done.outcome.status == OK else done.outcome.status
 
 
@@ -125,7 +125,7 @@ def show_refused(library: Library, as_json: bool) -> int:
     return 0
 
 
-def _again(entry: Entry) -> str:
+def _again(entry: OutboxEntry) -> str:
     """What comes of trying it again."""
     if rejections.is_outdone(entry, entry.code, entry.reason):
         return "somebody else decided first, and that stands"
@@ -160,7 +160,7 @@ def join_configured(library: Library) -> None:
             say(f"note: your changes of what the Core has are kept in {joined.kept_aside}", error=True)
 
 
-def run_sync(library: Library, *, retry: bool = False) -> Done:
+def run_sync(library: Library, *, retry: bool = False) -> SyncSummary:
     """One sync, now. Raises: CortexError, where there is no Core to sync with."""
     remote = _remote(library)
     if retry:
@@ -169,7 +169,7 @@ def run_sync(library: Library, *, retry: bool = False) -> Done:
         outcome = cycle.sync(library, remote)
     finally:
         remote.close()
-    return Done(outcome, remote.url, tuple(library.store.outbox.refused()))
+    return SyncSummary(outcome, remote.url, tuple(library.store.outbox.refused()))
 
 
 def _remote(library: Library) -> Remote:
@@ -185,7 +185,7 @@ def _remote(library: Library) -> Remote:
         raise ConfigError(error.code, message, context=error.context, instead=(advice,)) from None
 
 
-def as_rows(done: Done) -> dict[str, object]:
+def as_rows(done: SyncSummary) -> dict[str, object]:
     """For programs."""
     one = done.outcome
     return {
@@ -210,7 +210,7 @@ def as_rows(done: Done) -> dict[str, object]:
     }
 
 
-def tell(done: Done) -> None:
+def tell(done: SyncSummary) -> None:
     """For people."""
     one, status = done.outcome, _status(done)
     gone = f", {one.erased:,} left that you may no longer see" if one.erased else ""

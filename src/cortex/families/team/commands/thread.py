@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from cortex.base.errors import InputError
-from cortex.base.record_model import SENSITIVE, Comment, Record, Thread, Wanted
+from cortex.base.record_model import SENSITIVE, Comment, Record, RecordFilter, Thread
 from cortex.families.team.caveats import absence_of
 from cortex.families.team.commands.options import (
     AllFlag,
@@ -120,7 +120,7 @@ def show(
     """Show a thread: what it is about, its summary, its comments, and what contradicts it."""
     with team() as library:
         record = resolve_ref(library.store.recorded, told, KIND)
-        wanted = Wanted(kinds=("comment",), refs=((KIND, record.id),))
+        wanted = RecordFilter(kinds=("comment",), refs=((KIND, record.id),))
         said = library.store.recorded.select(wanted, comments)[::-1] if comments else []
         total = library.store.recorded.count(wanted)
         around = look_around(library, record)

@@ -52,7 +52,7 @@ _CONTRARIES: dict[str, tuple[str, bool]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Statement:
+class ClaimStatement:
     """A clause that says that something holds, or that it doesn't."""
 
     holds: bool
@@ -69,7 +69,7 @@ class Claims:
     quantities: tuple[Quantity, ...]
     releases: tuple[Release, ...]
     settings: tuple[Setting, ...]
-    statements: tuple[Statement, ...]
+    statements: tuple[ClaimStatement, ...]
 
 
 def claims_of(text: str) -> Claims:
@@ -77,7 +77,7 @@ def claims_of(text: str) -> Claims:
     text = text[:TEXT_CHARACTERS]
     quantities: list[Quantity] = []
     releases: list[Release] = []
-    statements: list[Statement] = []
+    statements: list[ClaimStatement] = []
     settings = list(settings_of(text))
     quantities += (one for setting in settings for one in quantity_of(setting))
     for sentence in sentences_of(text):
@@ -108,7 +108,7 @@ def _clauses_of(sentence: str) -> Iterator[str]:
             yield (prefix + part.strip())[:CLAUSE_CHARACTERS]
 
 
-def _statements_of(clause: str, narrowed: frozenset[str]) -> Iterator[Statement]:
+def _statements_of(clause: str, narrowed: frozenset[str]) -> Iterator[ClaimStatement]:
     """A clause as something that holds or doesn't."""
     said = _SWITCHED.sub(lambda found: "is enabled" if found[1].lower() == "on" else "is disabled", clause)
     holds = len(NEGATOR.findall(said)) % 2 == 0
@@ -123,4 +123,4 @@ def _statements_of(clause: str, narrowed: frozenset[str]) -> Iterator[Statement]
     if len(stems) > 1:
         conditions = frozenset(word.lower() for word in _CONDITION.findall(clause))  # numbers and tense among them
         about = Circumstance(tuple(stems), frozenset(stems), about.words, narrowed)
-        yield Statement(holds, opposed, conditions, cut(clause), about)
+        yield ClaimStatement(holds, opposed, conditions, cut(clause), about)

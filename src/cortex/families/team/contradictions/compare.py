@@ -14,7 +14,7 @@ from typing import Literal, TypeVar
 from cortex.base.text import identifiers_of
 from cortex.families.team.contradictions.assignments import Setting
 from cortex.families.team.contradictions.claim_context import Circumstance
-from cortex.families.team.contradictions.claims import Claims, Statement, claims_of
+from cortex.families.team.contradictions.claims import Claims, ClaimStatement, claims_of
 from cortex.families.team.contradictions.quantities import Quantity, Release
 from cortex.families.team.sentences import stem, stems_of_identifier
 
@@ -236,7 +236,7 @@ def _statements(left: Claims, right: Claims) -> Iterator[Difference]:
         yield Difference("negation", _subject(one.about, other.about), one.shown, other.shown)
 
 
-def _say_same(one: Statement, other: Statement) -> bool:
+def _say_same(one: ClaimStatement, other: ClaimStatement) -> bool:
     """Whether two clauses say the same of the same, be it that one denies it."""
     ours, theirs = one.about.bag, other.about.bag
     if ours != theirs:

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from cortex.base.errors import CortexError, InputError
-from cortex.base.record_model import NORMAL, SENSITIVE, Artifact, Body, Link, Observation, Record, Thread, Wanted
+from cortex.base.record_model import NORMAL, SENSITIVE, Artifact, Body, Link, Observation, Record, RecordFilter, Thread
 from cortex.base.text import one_line
 from cortex.base.types import Mode, Query
 from cortex.engine.library import Library
-from cortex.engine.store import Step
+from cortex.engine.store import RecordTransaction
 from cortex.families.team.contradictions.compare import differences, same_subject
 from cortex.families.team.ids import new_id
 from cortex.families.team.notification_texts import CLASHES
@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Clash:
+class Contradiction:
     """A record that says otherwise, and how."""
 
     id: str
@@ -46,7 +46,7 @@ class Clash:
 
 def clashes_of(
     library: Library, body: Body, before: Record[Any] | None = None, *, until: float | None = None
-) -> tuple[Clash, ...]:
+) -> tuple[Contradiction, ...]:
     """What a body that isn't written yet may contradict; of what can't be searched now nothing is told.
 
     `before` is the record whose next version it is: where that says the same, there is nothing to look for. `until` is the moment,
@@ -64,9 +64,9 @@ def clashes_of(
         return ()
 
 
-def _clashes(library: Library, body: Any, own: str, until: float) -> list[Clash]:
+def _clashes(library: Library, body: Any, own: str, until: float) -> list[Contradiction]:
     text = _text_of(body)
-    found: list[Clash] = []
+    found: list[Contradiction] = []
     for other, shares_code in _near(library, body) if time.monotonic() < until else ():
         if time.monotonic() >= until:
             log.info("not everything was compared with what is new: it took too long")
@@ -78,13 +78,13 @@ def _clashes(library: Library, body: Any, own: str, until: float) -> list[Clash]
         if differing := differences(text, _text_of(other.body)):
             told = (f"{one.subject}: {one.left} here, {one.right} there" for one in differing)
             note = one_line("; ".join(told), CHARACTERS)
-            found.append(Clash(other.id, note, other.body.sensitivity))
+            found.append(Contradiction(other.id, note, other.body.sensitivity))
             if len(found) == MOST:
                 break
     return found
 
 
-def write_clashes(step: Step, record: Record[Any], clashes: Sequence[Clash]) -> list[str]:
+def write_clashes(step: RecordTransaction, record: Record[Any], clashes: Sequence[Contradiction]) -> list[str]:
     """Keep what a new record may contradict for a person to judge; gives a warning for each."""
     warnings: list[str] = []
     for clash in clashes:
@@ -101,10 +101,10 @@ def write_clashes(step: Step, record: Record[Any], clashes: Sequence[Clash]) -> 
     return warnings
 
 
-def _is_linked(step: Step, source: str, target: str) -> bool:
+def _is_linked(step: RecordTransaction, source: str, target: str) -> bool:
     """Whether it was said already that one may contradict the other, whatever somebody judged of that."""
     refs = (("source", source), ("target", target), ("relation", "contradicts"))
-    return bool(step.select(Wanted(kinds=("link",), refs=refs), 1))
+    return bool(step.select(RecordFilter(kinds=("link",), refs=refs), 1))
 
 
 def _counts(body: Body) -> bool:
@@ -119,7 +119,7 @@ def _near(library: Library, body: Any) -> list[tuple[Record[Any], bool]]:
     found: dict[str, tuple[Record[Any], bool]] = {}
     for path in list(dict.fromkeys(link.path for link in body.code_links))[:MOST_PATHS]:
         # Path by path: the store has what points to one in order, and would sort what points to several.
-        for one in lookup.select(Wanted(kinds=KINDS, refs=(("path", path),)), BY_CODE):
+        for one in lookup.select(RecordFilter(kinds=KINDS, refs=(("path", path),)), BY_CODE):
             if _same_code(body, one.body):
                 found[one.id] = (one, True)
     if sources := lookup.sources(KINDS):

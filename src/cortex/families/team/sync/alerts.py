@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from cortex.base.actors import PERSON
-from cortex.base.record_model import NORMAL, SENSITIVE, Actor, Notification, Record, Subcortex, Wanted
+from cortex.base.record_model import NORMAL, SENSITIVE, Actor, Notification, Record, RecordFilter, Subcortex
 from cortex.base.secret_scanner import redact
 from cortex.base.text import hash_bytes, one_line
 from cortex.engine.library import Library
-from cortex.engine.store import Changed, Entry, Step
+from cortex.engine.store import OutboxEntry, RecordChange, RecordTransaction
 from cortex.engine.store.records.rows import UNSEEN
 from cortex.families.team.ids import fresh_key, go_on_from, new_id
 from cortex.families.team.index_text import wording
@@ -38,7 +38,7 @@ OUTDONE = "somebody else decided first, and that stands: `cortex sync --give-up`
 BEFORE = "from before it was joined or put back"  # in the alert about all of it
 
 
-def tell_refused(library: Library, entry: Entry, code: str, message: str) -> None:
+def tell_refused(library: Library, entry: OutboxEntry, code: str, message: str) -> None:
     """Have a refused write seen; an alert of an earlier try of the same one goes."""
     main = rejections.main_of(entry)
     end = f"{rejections.became(library, entry)}; {_way_out(entry, code, message)}"
@@ -46,14 +46,14 @@ def tell_refused(library: Library, entry: Entry, code: str, message: str) -> Non
     reason = f"the Core did not take this ({code}): {one_line(message, WHY_CHARACTERS)}. {wrote}. {end}"
     title = _called(library, main)
 
-    def work(step: Step) -> str:
+    def work(step: RecordTransaction) -> str:
         _close(step, main.id, wrote)
         return _make(step, main.id, title, reason, main.after.sensitivity)
 
     _perform(library, work, fresh_key())
 
 
-def take_back(library: Library, entry: Entry) -> None:
+def take_back(library: Library, entry: OutboxEntry) -> None:
     """Have the alert of an earlier try go: the Core has taken it, or it is given up."""
     main = rejections.main_of(entry)
     wrote = _wrote(main)
@@ -61,12 +61,14 @@ def take_back(library: Library, entry: Entry) -> None:
         _perform(library, lambda step: _close(step, main.id, wrote), fresh_key())
 
 
-def tell_renamed(library: Library, record: Record[Subcortex], slug: str, work: Callable[[Step], str]) -> None:
+def tell_renamed(
+    library: Library, record: Record[Subcortex], slug: str, work: Callable[[RecordTransaction], str]
+) -> None:
     """Do what gives a subcortex another slug, and tell of it in the same step."""
     name = record.body.slug
     reason = f"the Core has another subcortex {name}: yours is called {slug} now, with all that is in it; {name} means the other"
 
-    def both(step: Step) -> str:
+    def both(step: RecordTransaction) -> str:
         work(step)
         return _make(step, record.id, title_of(record), reason, record.body.sensitivity)
 
@@ -81,7 +83,7 @@ def tell_replaced(library: Library, record: Record[Any], count: int, file: Path)
         "Whoever wrote it may still send it again; else write what you miss once more"
     )
 
-    def work(step: Step) -> str:
+    def work(step: RecordTransaction) -> str:
         for one in step.select(_open(record.id)):
             if one.body.type == ALERT and str(file) in one.body.reason:
                 step.put(replace(one, body=replace(one.body, state="done")))
@@ -93,12 +95,14 @@ def tell_replaced(library: Library, record: Record[Any], count: int, file: Path)
 def tell_unsent(library: Library) -> None:
     """Have seen what of all that was there before, or sent again, the Core didn't take, in one alert; none where that is nothing."""
     entries = [one for one in library.store.outbox.refused() if rejections.is_told_together(one)]
-    told = library.store.recorded.select(Wanted(kinds=("notification",), states=OPEN, authors=(AUTHOR.name,)), 1_000)
+    told = library.store.recorded.select(
+        RecordFilter(kinds=("notification",), states=OPEN, authors=(AUTHOR.name,)), 1_000
+    )
     earlier = [one for one in told if BEFORE in one.body.reason]
     if not entries and not earlier:
         return
 
-    def work(step: Step) -> str:
+    def work(step: RecordTransaction) -> str:
         for one in earlier:
             if (now := step.get(one.id)) is not None and now.body.state in OPEN:
                 step.put(replace(now, body=replace(now.body, state="done")))
@@ -120,10 +124,10 @@ def tell_unsent(library: Library) -> None:
     _perform(library, work, f"unsent-{key}" if entries else fresh_key())
 
 
-def _perform(library: Library, work: Callable[[Step], str], key: str) -> None:
+def _perform(library: Library, work: Callable[[RecordTransaction], str], key: str) -> None:
     """A step that stays on this machine; nothing of it is found by searching, so no index has to follow."""
 
-    def begin(step: Step) -> str:
+    def begin(step: RecordTransaction) -> str:
         go_on_from(step.newest())
         return work(step)
 
@@ -132,7 +136,7 @@ def _perform(library: Library, work: Callable[[Step], str], key: str) -> None:
     )
 
 
-def _make(step: Step, about: str, title: str, reason: str, sensitivity: str) -> str:
+def _make(step: RecordTransaction, about: str, title: str, reason: str, sensitivity: str) -> str:
     limits = LIMITS[Notification]
     body = Notification(
         ALERT,
@@ -145,25 +149,25 @@ def _make(step: Step, about: str, title: str, reason: str, sensitivity: str) -> 
     return step.make(new_id(Notification), checked(body)).id
 
 
-def _close(step: Step, about: str, wrote: str) -> str:
+def _close(step: RecordTransaction, about: str, wrote: str) -> str:
     for one in step.select(_open(about)):
         if one.body.type == ALERT and f"{wrote}. It " in one.body.reason:  # whole: another may begin alike
             step.put(replace(one, body=replace(one.body, state="done")))
     return ""
 
 
-def _open(about: str) -> Wanted:
-    return Wanted(kinds=("notification",), states=OPEN, refs=(("about", about), ("recipient", PERSON)))
+def _open(about: str) -> RecordFilter:
+    return RecordFilter(kinds=("notification",), states=OPEN, refs=(("about", about), ("recipient", PERSON)))
 
 
-def _called(library: Library, one: Changed) -> str:
+def _called(library: Library, one: RecordChange) -> str:
     """How what was written is called; not where others called it so, and it may no longer be seen."""
     if one.before is not None and one.before.title == one.after.title and library.store.recorded.one(one.id) is None:
         return UNSEEN
     return title_of(Record(one.id, one.after))
 
 
-def _way_out(entry: Entry, code: str, reason: str) -> str:
+def _way_out(entry: OutboxEntry, code: str, reason: str) -> str:
     """What can be done about a refusal."""
     if rejections.is_outdone(entry, code, reason):
         return OUTDONE
@@ -172,11 +176,11 @@ def _way_out(entry: Entry, code: str, reason: str) -> str:
     return CHOOSE if rejections.is_edit(entry) else AGAIN
 
 
-def _wrote(one: Changed) -> str:
+def _wrote(one: RecordChange) -> str:
     return f"You wrote: {one_line(redact(_typed(one))[0], WROTE_CHARACTERS).rstrip(' .')}"
 
 
-def _typed(one: Changed) -> str:
+def _typed(one: RecordChange) -> str:
     """What somebody changed, field by field; only its names, where all of it is what machines make."""
     before = {} if one.before is None else body_to(one.before)
     changed = {name: _news(before.get(name), value) for name, value in rejections.typed(one).items()}

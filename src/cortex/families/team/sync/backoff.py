@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from cortex.families.team.sync.cycle import Outcome
+from cortex.families.team.sync.cycle import SyncOutcome
 
 FIRST_SECONDS = 30.0  # after the first failure; twice as long after each further one
 MOST_SECONDS = 600.0
@@ -28,7 +28,7 @@ class Pace:
             return False
         return now >= self.due or (waiting > self.waiting and now >= self.soonest)
 
-    def after(self, outcome: Outcome, now: float, chance: float) -> Pace:
+    def after(self, outcome: SyncOutcome, now: float, chance: float) -> Pace:
         """The pace after a sync that ended now; `chance` is from 0 to 1."""
         if not outcome.error:
             wait = GAP_SECONDS if outcome.waiting else self.every  # written meanwhile

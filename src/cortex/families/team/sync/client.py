@@ -2,7 +2,7 @@
 
 Knows the addresses and envelopes of `/api/v2/sync`, nothing of what is done with the answers. Four ways to fail are told apart, because
 each asks for something else: wait (`Offline`), get another token (`Denied`), start from the beginning (`Resync`), or look at the
-address and the versions (`Refused`). The token stands in one header and in no error.
+address and the versions (`ServerRejected`). The token stands in one header and in no error.
 """
 
 from __future__ import annotations
@@ -14,11 +14,20 @@ from typing import Any
 from urllib.parse import urlencode
 
 from cortex.base.errors import InputError, NetworkError
-from cortex.base.runtime.http_client import Answer, Connections, NoAnswer, TooLarge, Unsendable, Untrusted, short, shown
+from cortex.base.runtime.http_client import (
+    HttpConnections,
+    HttpResponse,
+    NoAnswer,
+    TooLarge,
+    Unsendable,
+    Untrusted,
+    short,
+    shown,
+)
 from cortex.base.settings import stays_here
 from cortex.base.settings.values import parse_url
 from cortex.base.text import holds_more
-from cortex.engine.store import Kept
+from cortex.engine.store import VersionedRecord
 from cortex.families.team.wire.codec import record_from
 
 BASE = "/api/v2/sync"
@@ -55,7 +64,7 @@ class PutOut(Denied):
         self.epoch, self.name, self.trusted = epoch, name, trusted
 
 
-class Refused(NetworkError):
+class ServerRejected(NetworkError):
     """The Core, or what stands at its address, can't be talked to like this."""
 
     def __init__(
@@ -74,11 +83,11 @@ class Refused(NetworkError):
         self.said = said  # the code of the Core's error
 
 
-class Oversized(Refused):
+class Oversized(ServerRejected):
     """The answer is larger than what is read: less should be asked for."""
 
 
-class Resync(Refused):
+class Resync(ServerRejected):
     """What is here can't be gone on from: the ledger is another one ("epoch"), or what may be seen changed ("view")."""
 
     def __init__(self, reason: str) -> None:
@@ -87,7 +96,7 @@ class Resync(Refused):
 
 
 @dataclass(frozen=True, slots=True)
-class Greeting:
+class CoreGreeting:
     """Who one is at a Core, and which ledger it has."""
 
     name: str
@@ -98,10 +107,10 @@ class Greeting:
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class ChangePage:
     """A page of what changed."""
 
-    records: tuple[Kept, ...]
+    records: tuple[VersionedRecord, ...]
     invalidations: tuple[str, ...]
     cursor: str
     more: bool
@@ -110,7 +119,7 @@ class Page:
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class ActionResult:
     """What became of an entry of the outbox."""
 
     key: str
@@ -119,7 +128,7 @@ class Result:
     message: str
     field: str  # that the refusal is about, "" where none is named
     clashes: tuple[tuple[str, str], ...]  # records and fields that somebody else changed meanwhile
-    records: tuple[Kept, ...]  # as the Core has them now
+    records: tuple[VersionedRecord, ...]  # as the Core has them now
 
 
 class Remote:
@@ -144,24 +153,24 @@ class Remote:
                 ),
             )
         self.url = url.rstrip("/")
-        self._connections = Connections(self.url, token, max_bytes=MAX_ANSWER_BYTES, own_certificates=True)
+        self._connections = HttpConnections(self.url, token, max_bytes=MAX_ANSWER_BYTES, own_certificates=True)
 
-    def bootstrap(self) -> Greeting:
+    def bootstrap(self) -> CoreGreeting:
         """Who the token's holder is, and which ledger this is. Raises: Offline, Denied, Refused."""
         told = self._ask("GET", "/bootstrap")
         try:
             who = told["principal"]
-            return Greeting(
+            return CoreGreeting(
                 _text(who, "name"), int(who["tier"]), bool(who["sensitive"]), _text(told, "epoch"), _text(told, "view")
             )
         except (KeyError, TypeError, ValueError, AttributeError):
             raise self._strange() from None
 
-    def deltas(self, since: str, view: str, limit: int) -> Page:
+    def deltas(self, since: str, view: str, limit: int) -> ChangePage:
         """What changed since a cursor, "" from the beginning. Raises: Resync, Offline, Denied, Refused."""
         told = self._page(since, view, limit)
         try:
-            return Page(
+            return ChangePage(
                 tuple(self._record(one) for one in told["updates"]),
                 tuple(_texts(told["invalidations"])),
                 _text(told, "next_cursor"),
@@ -172,7 +181,7 @@ class Remote:
         except (KeyError, TypeError, ValueError, AttributeError):
             raise self._strange() from None
 
-    def flush(self, actions: Sequence[Mapping[str, object]]) -> list[Result]:
+    def flush(self, actions: Sequence[Mapping[str, object]]) -> list[ActionResult]:
         """What became of each of these actions, in order; fewer where the Core says nothing of the last ones.
 
         Raises: Offline, Denied, Refused.
@@ -234,7 +243,7 @@ class Remote:
             return told["data"]
         raise self._failure(answer, told)
 
-    def _failure(self, answer: Answer, told: object) -> Exception:
+    def _failure(self, answer: HttpResponse, told: object) -> Exception:
         """Why an answer isn't one, in the class that says what to do."""
         status = answer.status
         error = told.get("error") if isinstance(told, dict) else None
@@ -261,11 +270,11 @@ class Remote:
         alone = ("Name the address alone, such as https://core.example.org, without /api/v2 behind it.",)
         return self._error("CORE_REFUSED", what, status=status, said=code, instead=alone if status == 404 else ())
 
-    def _result(self, told: Mapping[str, Any]) -> Result:
+    def _result(self, told: Mapping[str, Any]) -> ActionResult:
         error = told.get("error") or {}
         if told["status"] not in (APPLIED, REPLAYED, REFUSED, RETRY):
             raise ValueError(told["status"])
-        return Result(
+        return ActionResult(
             _text(told, "idempotency_key"),
             _text(told, "status"),
             short(str(error.get("code") or "")),
@@ -275,7 +284,7 @@ class Remote:
             tuple(self._record(one) for one in told.get("records") or ()),
         )
 
-    def _record(self, told: object) -> Kept:
+    def _record(self, told: object) -> VersionedRecord:
         try:
             return record_from(told)
         except InputError as error:  # left out it would be missing for good
@@ -284,17 +293,19 @@ class Remote:
                 "CORE_ANSWER", f"tells what can't be read: {error.message}", suggestions=(newer,)
             ) from None
 
-    def _strange(self, status: int = 200) -> Refused:
+    def _strange(self, status: int = 200) -> ServerRejected:
         return self._error("CORE_ANSWER", f"answers with something that no Core says (status {status})", status=status)
 
     def _oversized(self, what: str) -> Oversized:
         return Oversized("CORE_ANSWER", self._sentence(what), context={"url": shown(self.url)})
 
-    def _error(self, code: str, what: str, *, status: int = 0, said: str = "", **advice: tuple[str, ...]) -> Refused:
+    def _error(
+        self, code: str, what: str, *, status: int = 0, said: str = "", **advice: tuple[str, ...]
+    ) -> ServerRejected:
         about: dict[str, object] = {"url": shown(self.url)}
         if status:
             about["status"] = status
-        return Refused(code, self._sentence(what), status=status, said=said, context=about, **advice)
+        return ServerRejected(code, self._sentence(what), status=status, said=said, context=about, **advice)
 
     def _sentence(self, what: str) -> str:
         return f"the Core at {shown(self.url)} {self._connections.redacted(what)}"

@@ -23,10 +23,10 @@ from cortex.base.runtime.http_client import shown
 from cortex.base.settings import environment, stays_here
 from cortex.base.types import Cancel
 from cortex.engine.library import Library
-from cortex.engine.store import Kept
+from cortex.engine.store import VersionedRecord
 from cortex.families.team.ids import new_ulid
 from cortex.families.team.sync import discard, saved_files, state
-from cortex.families.team.sync.client import Greeting, Remote
+from cortex.families.team.sync.client import CoreGreeting, Remote
 from cortex.families.team.sync.cycle import LOCK, TURN_SECONDS
 from cortex.families.team.sync.overwritten import FOLDER as REPLACED
 from cortex.families.team.sync.upload import MINE, NONE, Plan, plan, records_to_send
@@ -96,7 +96,7 @@ def connect(
         return _join(library, address, token, plain, moved, greeting, choice)
 
 
-def _greeted(library: Library, url: str, token: str, plain: bool) -> tuple[str, Greeting]:
+def _greeted(library: Library, url: str, token: str, plain: bool) -> tuple[str, CoreGreeting]:
     """The Core's address, and who one is there. Raises: InputError, NetworkError."""
     if library.settings.server.local_only and not stays_here(url):
         raise NetworkError(
@@ -171,7 +171,7 @@ def has_token(home: Path) -> bool:
 
 
 def _join(
-    library: Library, url: str, token: str, plain: bool, moved: bool, greeting: Greeting, choice: str | None
+    library: Library, url: str, token: str, plain: bool, moved: bool, greeting: CoreGreeting, choice: str | None
 ) -> Joined:
     """Keep where the home belongs now, with what the choice says queued; in the turn of a sync."""
     _check_alone(library, url, greeting, moved)
@@ -203,7 +203,7 @@ def _join(
     return Joined(url, greeting.name, greeting.tier, queued, file, again=bool(before))
 
 
-def _check_alone(library: Library, url: str, greeting: Greeting, moved: bool) -> None:
+def _check_alone(library: Library, url: str, greeting: CoreGreeting, moved: bool) -> None:
     """Raises: ConfigError CORE_CONNECTED, where the home belongs to another Core, or to another name there."""
     told = library.store.truth.get
     before, name, epoch = told(state.URL), told(state.NAME), told(state.EPOCH)
@@ -222,7 +222,7 @@ def _keep_changes(library: Library, records: Sequence[Record[Any]]) -> Path | No
     """Write to a file what the Core's own versions of these records replace. Raises: FileError."""
     if not records:
         return None
-    text = "".join(json.dumps(record_to(Kept(record, 0)), ensure_ascii=False) + "\n" for record in records)
+    text = "".join(json.dumps(record_to(VersionedRecord(record, 0)), ensure_ascii=False) + "\n" for record in records)
     return saved_files.write_new(library.settings.home / REPLACED, ".jsonl", text)
 
 

@@ -32,7 +32,7 @@ from cortex.families.team.sync import state
 from cortex.families.team.sync.client import Denied, Offline, PutOut, Remote
 from cortex.families.team.sync.pull import Fetching
 from cortex.families.team.sync.push import Sending
-from cortex.families.team.sync.run_context import Border, now
+from cortex.families.team.sync.run_context import SyncSession, now
 
 LOCK = "sync.lock"
 TURN_SECONDS = 120.0  # that somebody waits for the sync of another process
@@ -44,7 +44,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class SyncOutcome:
     """What came of a sync. Partial: the Core was reached, and didn't take something, or not yet."""
 
     status: str
@@ -59,13 +59,13 @@ class Outcome:
     code: str = ""  # of the error
 
 
-def sync(library: Library, remote: Remote, *, cancel: Cancel | None = None) -> Outcome:
+def sync(library: Library, remote: Remote, *, cancel: Cancel | None = None) -> SyncOutcome:
     """Bring a home and its Core together, as far as that is possible now. Raises: Cancelled."""
     cancel = Cancel() if cancel is None else cancel
     with turn(str(library.settings.home / LOCK), TURN_SECONDS, lambda: bool(cancel)) as mine:
         if cancel:
             raise Cancelled
-        border = Border(library, remote, cancel)  # how it is connected is only changed in such a turn
+        border = SyncSession(library, remote, cancel)  # how it is connected is only changed in such a turn
         if not mine:
             return _outcome(border, LimitError("INDEX_BUSY", "another process is syncing this home", instead=(BUSY,)))
         failure: CortexError | None = None
@@ -82,7 +82,7 @@ def sync(library: Library, remote: Remote, *, cancel: Cancel | None = None) -> O
     return outcome
 
 
-def _go(border: Border) -> None:
+def _go(border: SyncSession) -> None:
     """Send, then take over. Raises: CortexError."""
     border.check_connected()
     state.keep_device(border.library)
@@ -94,7 +94,7 @@ def _go(border: Border) -> None:
         _exchange(border, sending, fetching)
 
 
-def _left(border: Border, error: PutOut) -> CortexError:
+def _left(border: SyncSession, error: PutOut) -> CortexError:
     """Have what the Core had leave this machine, where the Core that this home belongs to has put its person out.
 
     Another server doesn't know the epoch, an error of the network says nothing of it, a token may be of another person,
@@ -132,13 +132,13 @@ def _left(border: Border, error: PutOut) -> CortexError:
     return Denied("CORE_DENIED", f"{error.message}; {gone}", instead=(advice, snapshots))
 
 
-def _exchange(border: Border, sending: Sending, fetching: Fetching) -> None:
+def _exchange(border: SyncSession, sending: Sending, fetching: Fetching) -> None:
     border.tally.queued = False
     sending.flush()
     fetching.pull()
 
 
-def _outcome(border: Border, error: CortexError | None) -> Outcome:
+def _outcome(border: SyncSession, error: CortexError | None) -> SyncOutcome:
     """What came of it."""
     tally = border.tally
     if isinstance(error, Offline):
@@ -147,7 +147,7 @@ def _outcome(border: Border, error: CortexError | None) -> Outcome:
         status = FAILED
     else:
         status = PARTIAL if tally.refused or tally.held else OK
-    return Outcome(
+    return SyncOutcome(
         status,
         tally.flushed,
         tally.refused,
@@ -161,7 +161,7 @@ def _outcome(border: Border, error: CortexError | None) -> Outcome:
     )
 
 
-def _remember(border: Border, outcome: Outcome, *, complete: bool) -> None:
+def _remember(border: SyncSession, outcome: SyncOutcome, *, complete: bool) -> None:
     """Keep what status tells, and have everything found."""
     facts = {state.ERROR: outcome.error, state.CODE: outcome.code} | ({state.SYNCED: str(now())} if complete else {})
     try:

@@ -14,7 +14,7 @@ from pathlib import Path
 from cortex.base.errors import LimitError
 from cortex.base.runtime.file_lock import turn
 from cortex.engine.library import Library
-from cortex.engine.store import Entry
+from cortex.engine.store import OutboxEntry
 from cortex.engine.store.records.outbox import UPLOAD
 from cortex.families.team.index_text import wording
 from cortex.families.team.sync import alerts, rejections
@@ -52,7 +52,7 @@ def keep_mine(library: Library, records: Sequence[str] = ()) -> int:
         return sum(library.store.outbox.rebase(entry.id) for entry in conflicts(library, records))
 
 
-def conflicts(library: Library, records: Sequence[str] = ()) -> list[Entry]:
+def conflicts(library: Library, records: Sequence[str] = ()) -> list[OutboxEntry]:
     """Refused edits of these records, or of all, whose fields somebody else changed first."""
     return [
         entry
@@ -64,7 +64,7 @@ def conflicts(library: Library, records: Sequence[str] = ()) -> list[Entry]:
 
 
 def drop_refused(
-    library: Library, *, erase: bool = False, only: Sequence[Entry] | None = None
+    library: Library, *, erase: bool = False, only: Sequence[OutboxEntry] | None = None
 ) -> tuple[int, Path | None]:
     """The same, for who has the turn of a sync, with all or `only` some. Raises: FileError: then nothing is given up."""
     outbox = library.store.outbox
@@ -85,7 +85,7 @@ def drop_refused(
     return len(gone), file
 
 
-def _untrue(library: Library, entries: Sequence[Entry]) -> set[str]:
+def _untrue(library: Library, entries: Sequence[OutboxEntry]) -> set[str]:
     """The records that these entries made and the Core doesn't have."""
     made = {
         change.id for entry in entries if entry.action != UPLOAD for change in entry.changes if change.before is None

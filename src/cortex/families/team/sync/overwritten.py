@@ -15,7 +15,7 @@ from typing import Any
 
 from cortex.base.record_model import Body, Record, Thread
 from cortex.engine.library import Library
-from cortex.engine.store import Kept
+from cortex.engine.store import VersionedRecord
 from cortex.families.team.sync import alerts, saved_files
 from cortex.families.team.wire.codec import record_to
 
@@ -31,7 +31,7 @@ class Replaced:
         self._first: Record[Any] | None = None
         self._count = self._told = 0
 
-    def keep(self, records: Sequence[Kept], settle: int | None = None) -> None:
+    def keep(self, records: Sequence[VersionedRecord], settle: int | None = None) -> None:
         """Keep what these, as the Core has them, would replace; they answer the entry `settle`. Raises: FileError."""
         store = self._library.store
         older = store.outbox.older(records, settle)
@@ -53,7 +53,7 @@ class Replaced:
             self._told = self._count
 
     def _write(self, lost: Sequence[Record[Any]]) -> None:
-        text = "".join(json.dumps(record_to(Kept(one, 0)), ensure_ascii=False) + "\n" for one in lost)
+        text = "".join(json.dumps(record_to(VersionedRecord(one, 0)), ensure_ascii=False) + "\n" for one in lost)
         if self._file is None:
             self._file = saved_files.write_new(self._library.settings.home / FOLDER, ".jsonl", text)
             self._first = lost[0]

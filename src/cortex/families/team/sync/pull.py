@@ -12,10 +12,10 @@ from typing import Any
 
 from cortex.base.actors import AGENT, COMMAND, PERSON, person
 from cortex.base.record_model import Record
-from cortex.engine.store import Kept
+from cortex.engine.store import VersionedRecord
 from cortex.families.team.sync import state
-from cortex.families.team.sync.client import MOST_IDS, Offline, Page, Resync
-from cortex.families.team.sync.run_context import Border, now
+from cortex.families.team.sync.client import MOST_IDS, ChangePage, Offline, Resync
+from cortex.families.team.sync.run_context import SyncSession, now
 
 PAGE = 500  # records of one pull
 RESYNCS = 3  # in one sync: who is asked to begin anew again and again gives up for now
@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 class Fetching:
     """The fetching of a sync."""
 
-    def __init__(self, border: Border, hear: Callable[[set[str]], bool]) -> None:
+    def __init__(self, border: SyncSession, hear: Callable[[set[str]], bool]) -> None:
         """`hear` is told which ids a page brings, before they are kept, and tells whether something is to be sent because of that."""
         self._border, self._tally = border, border.tally
         self._remote, self._store = border.remote, border.store
@@ -89,7 +89,7 @@ class Fetching:
             if library.holds():  # else whoever keeps the library does, and is waited for once
                 library.follow()
 
-    def _take(self, page: Page) -> None:
+    def _take(self, page: ChangePage) -> None:
         """Take over a page with its cursor."""
         after = {state.CURSOR: page.cursor, state.EPOCH: page.epoch, state.VIEW: page.view}
         news = self._border.inward(self._news(page.records))
@@ -101,12 +101,12 @@ class Fetching:
         self._tally.pulled += self._changed(here, news) if is_compared else copied
         self._tally.erased += len(page.invalidations)
 
-    def _changed(self, before: Mapping[str, Record[Any]], news: Sequence[Kept]) -> int:
+    def _changed(self, before: Mapping[str, Record[Any]], news: Sequence[VersionedRecord]) -> int:
         """How many of these are something else here now."""
         now = self._store.recorded.get([one.record.id for one in news])
         return sum(before.get(number) != record for number, record in now.items())
 
-    def _news(self, records: Sequence[Kept]) -> list[Kept]:
+    def _news(self, records: Sequence[VersionedRecord]) -> list[VersionedRecord]:
         """Without what came already, mostly in answer to what was sent."""
         known = self._store.outbox.known([one.record.id for one in records])
         return [one for one in records if known.get(one.record.id) != (one.record.version, one.change)]

@@ -10,11 +10,11 @@ import json
 from collections.abc import Sequence
 
 from cortex.base.errors import CortexError
-from cortex.engine.store import Entry, Kept
+from cortex.engine.store import OutboxEntry, VersionedRecord
 from cortex.engine.store.records.outbox import UPLOAD
 from cortex.families.team.sync import alerts, rejections, slug_conflicts, state
-from cortex.families.team.sync.client import REFUSED, RETRY, Oversized, Refused, Result
-from cortex.families.team.sync.run_context import Border, now
+from cortex.families.team.sync.client import REFUSED, RETRY, ActionResult, Oversized, ServerRejected
+from cortex.families.team.sync.run_context import SyncSession, now
 from cortex.families.team.wire.codec import Told, action_to
 from cortex.families.team.writes.preflight import texts_of
 from cortex.plugins.policy import policy_of
@@ -29,7 +29,7 @@ MISSING = frozenset(("TARGET_NOT_FOUND", "SCOPE_NOT_FOUND", "RECORD_UNKNOWN"))  
 class Sending:
     """The sending of a sync."""
 
-    def __init__(self, border: Border) -> None:
+    def __init__(self, border: SyncSession) -> None:
         self._border, self._tally = border, border.tally
         self._library, self._remote, self._outbox = border.library, border.remote, border.store.outbox
         self._most = BATCH
@@ -53,7 +53,7 @@ class Sending:
         self._tried.update(ids)
         return bool(ids and self._outbox.retry(ids))
 
-    def _hope(self, entry: Entry, code: str) -> None:
+    def _hope(self, entry: OutboxEntry, code: str) -> None:
         """Know of a refused entry what it may be sent once more for."""
         if self._hopes is not None and (code in MISSING or (entry.taken and self._is_young())):
             for name in rejections.named(entry):
@@ -76,7 +76,7 @@ class Sending:
                 continue
             try:
                 results = self._remote.flush([action for _, action in batch])
-            except Refused as error:
+            except ServerRejected as error:
                 self._send_less([entry for entry, _ in batch], error)
                 continue
             except CortexError as error:
@@ -91,7 +91,7 @@ class Sending:
             if not results:
                 self._hold(batch[0][0], "the Core says nothing of what was sent")
 
-    def _blocked(self, sent: tuple[Entry, Told]) -> tuple[Entry, str] | None:
+    def _blocked(self, sent: tuple[OutboxEntry, Told]) -> tuple[OutboxEntry, str] | None:
         """An entry that plugins don't let go, and why: what was written here before they were turned on.
 
         Raises: ConfigError PLUGIN_UNUSABLE, where one can't be asked.
@@ -111,12 +111,12 @@ class Sending:
 
     # -- what is told --------------------------------------------------------------------------------------------------
 
-    def _batch(self) -> list[tuple[Entry, Told]]:
+    def _batch(self) -> list[tuple[OutboxEntry, Told]]:
         """The next entries, as they are told. What was there before goes alone: refused as a whole, it is sent in parts.
 
         Nothing follows a new subcortex before it is taken: it may have to get another slug, and then the old one means another.
         """
-        batch: list[tuple[Entry, Told]] = []
+        batch: list[tuple[OutboxEntry, Told]] = []
         size = 0
         for entry in self._next():
             told = action_to(entry, _key(entry), [self._border.outward(one) for one in entry.changes])
@@ -128,14 +128,14 @@ class Sending:
                 break
         return batch
 
-    def _next(self) -> list[Entry]:
+    def _next(self) -> list[OutboxEntry]:
         """The entries that may go together."""
         first = self._outbox.waiting(1)
         if not first or rejections.is_divisible(first[0]) or self._most == 1:
             return first
         return first + self._outbox.waiting(self._most - 1, first[0].id)
 
-    def _send_less(self, batch: Sequence[Entry], error: Refused) -> None:
+    def _send_less(self, batch: Sequence[OutboxEntry], error: ServerRejected) -> None:
         """Find out which entry the Core can't read; alone, it is refused. Raises: `error`, where it isn't about an entry."""
         if error.status not in UNTAKEN and not isinstance(error, Oversized):
             raise error
@@ -152,7 +152,7 @@ class Sending:
             self._border.begin_again({}, resend=False)
         self._most = BATCH
 
-    def _now_at_core(self, entry: Entry) -> Sequence[Kept]:
+    def _now_at_core(self, entry: OutboxEntry) -> Sequence[VersionedRecord]:
         """What the Core has of the records of an entry that it can't read: a refusal tells that, and of ids it reads at least those,
         as far as they aren't too many."""
         told: Told = {
@@ -162,13 +162,13 @@ class Sending:
         }
         try:
             results = self._remote.flush([told])
-        except Refused:  # it can't read that either
+        except ServerRejected:  # it can't read that either
             return ()
         return results[0].records if results and results[0].status == REFUSED else ()
 
     # -- what became of it ---------------------------------------------------------------------------------------------
 
-    def _settle(self, entry: Entry, result: Result) -> bool:
+    def _settle(self, entry: OutboxEntry, result: ActionResult) -> bool:
         """Keep what became of an entry; false where the answer ends with it."""
         if result.status == RETRY:
             self._hold(entry, result.message or "the Core wants it later")
@@ -182,14 +182,14 @@ class Sending:
             self._refuse(entry, result.code or "REFUSED", result.message, self._border.inward(result.records))
         return True
 
-    def _without_the_rest(self, entry: Entry, result: Result) -> Entry:
+    def _without_the_rest(self, entry: OutboxEntry, result: ActionResult) -> OutboxEntry:
         """Reduce an entry to the fields that somebody else changed, too; the rest is sent next."""
         fields = (
             rejections.clashing_fields(entry, result.clashes) if result.code == rejections.CONFLICT else frozenset()
         )
         return self._outbox.part(entry.id, fields) if fields else entry
 
-    def _take(self, entry: Entry, records: Sequence[Kept]) -> None:
+    def _take(self, entry: OutboxEntry, records: Sequence[VersionedRecord]) -> None:
         """Be done with an entry that the Core took; what of it isn't shown here, as a notification for others, doesn't stay."""
         if entry.attempts and rejections.is_told_together(entry):
             self._unsent = True
@@ -205,11 +205,11 @@ class Sending:
         self._refused.discard(entry.id)
         self._tally.refused = len(self._refused)
 
-    def _hold(self, entry: Entry, why: str) -> None:
+    def _hold(self, entry: OutboxEntry, why: str) -> None:
         self._outbox.tried(entry.id, why)
         self._tally.held = why
 
-    def _refuse(self, entry: Entry, code: str, message: str, records: Sequence[Kept]) -> None:
+    def _refuse(self, entry: OutboxEntry, code: str, message: str, records: Sequence[VersionedRecord]) -> None:
         """Keep what the Core didn't take where the person sees it, and take over what it has instead.
 
         What was made together with a change that isn't taken would tell of something that never happened; it stays in the entry. What
@@ -230,6 +230,6 @@ class Sending:
         self._tally.refused = len(self._refused)
 
 
-def _key(entry: Entry) -> str:
+def _key(entry: OutboxEntry) -> str:
     """The key of an entry at the Core, where several homes of one person meet."""
     return f"{entry.key}/{entry.actor}"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from cortex.base.record_model import SUMMARY, refs_of
 from cortex.engine.library import Library
-from cortex.engine.store import Changed, Entry
+from cortex.engine.store import OutboxEntry, RecordChange
 from cortex.engine.store.records.outbox import UPLOAD
 from cortex.families.team.sync import saved_files
 from cortex.families.team.wire.codec import Told, changed_to
@@ -26,37 +26,37 @@ TOGETHER = frozenset(("state", "blocked_reason"))  # of a task: one says why the
 MACHINE_MADE = frozenset(("reviewed_at", "reviewed_by", "last_reviewed", "expires", "file_hash", "body_hash", "size"))
 
 
-def makes(entry: Entry) -> bool:
+def makes(entry: OutboxEntry) -> bool:
     """Whether a write is about what it made, and not about a change that something was made for."""
     if entry.action == UPLOAD or entry.action.startswith(CREATES):
         return True
     return all(one.before is None for one in entry.changes if one.kind != "notification")
 
 
-def is_divisible(entry: Entry) -> bool:
+def is_divisible(entry: OutboxEntry) -> bool:
     """Whether a write can be sent in parts: what was there before the Core, and not what was done in one step."""
     return entry.action == UPLOAD and len(entry.changes) > 1
 
 
-def is_told_together(entry: Entry) -> bool:
+def is_told_together(entry: OutboxEntry) -> bool:
     """Whether a refusal is told with others in one alert: of what was there before the Core, or was sent again, there may be many."""
     return entry.action == UPLOAD or bool(entry.taken)
 
 
-def main_of(entry: Entry) -> Changed:
+def main_of(entry: OutboxEntry) -> RecordChange:
     """What a write is about: not what only follows from it, as the summary of a thread in which somebody spoke."""
     told = [one for one in entry.changes if one.kind != "notification"] or list(entry.changes)
     about = [one for one in told if makes(entry) or one.before is not None] or told
     return next((one for one in about if typed(one)), about[0])
 
 
-def is_edit(entry: Entry) -> bool:
+def is_edit(entry: OutboxEntry) -> bool:
     """Whether a write only changes what was there, so that it can be put on top of that now."""
     edits = [change for change in entry.changes if change.kind != "notification"]
     return bool(edits) and entry.action not in DECIDES and all(change.before is not None for change in edits)
 
 
-def clashing_fields(entry: Entry, clashes: Sequence[tuple[str, str]]) -> frozenset[str]:
+def clashing_fields(entry: OutboxEntry, clashes: Sequence[tuple[str, str]]) -> frozenset[str]:
     """The fields of an edit that a person decides about while the rest is sent; none for all of it.
 
     Fields that only mean something together are not parted.
@@ -74,12 +74,12 @@ def clashing_fields(entry: Entry, clashes: Sequence[tuple[str, str]]) -> frozens
     return clash if clash and clash != changed else frozenset()
 
 
-def named(entry: Entry) -> set[str]:
+def named(entry: OutboxEntry) -> set[str]:
     """The ids that a write is about, or points to."""
     return {ref for one in entry.changes for ref in (one.id, *(target for _, target in refs_of(one.after)))}
 
 
-def typed(one: Changed) -> Told:
+def typed(one: RecordChange) -> Told:
     """What somebody changed of a record, field by field; None for what was taken away. What machines make isn't told beside that."""
     told = changed_to(one)
     after, before = told["after"], told["before"] or {}
@@ -91,7 +91,7 @@ def typed(one: Changed) -> Told:
     return {name: value for name, value in changed.items() if name not in MACHINE_MADE} or changed
 
 
-def became(library: Library, entry: Entry) -> str:
+def became(library: Library, entry: OutboxEntry) -> str:
     """How what was refused reads here now."""
     main = main_of(entry)
     here = library.store.recorded.one(main.id)
@@ -100,7 +100,7 @@ def became(library: Library, entry: Entry) -> str:
     return STAYS if not library.store.outbox.known([main.id]) else REPLACED
 
 
-def is_outdone(entry: Entry, code: str, reason: str) -> bool:
+def is_outdone(entry: OutboxEntry, code: str, reason: str) -> bool:
     """Whether somebody else has decided before about a draft, which is done once: nothing is left to do but to give it up.
 
     An approval may be refused for something else that it changes, too; then it can be done again.
@@ -109,7 +109,7 @@ def is_outdone(entry: Entry, code: str, reason: str) -> bool:
     return code == CONFLICT and entry.action in DECIDES and any(number in reason for number in drafts)
 
 
-def told(library: Library, entry: Entry) -> Told:
+def told(library: Library, entry: OutboxEntry) -> Told:
     """A refused write, whole."""
     main = main_of(entry)
     return {
@@ -130,12 +130,12 @@ def told(library: Library, entry: Entry) -> Told:
     }
 
 
-def title_of(entry: Entry) -> str:
+def title_of(entry: OutboxEntry) -> str:
     """What a refused write is about, in a line."""
     return str(getattr(main_of(entry).after, "title", "")) or entry.action
 
 
-def save(library: Library, entries: Sequence[Entry]) -> Path:
+def save(library: Library, entries: Sequence[OutboxEntry]) -> Path:
     """Write refused writes to a file that only the person can read. Raises: FileError."""
     text = json.dumps([told(library, one) for one in entries], ensure_ascii=False, indent=2) + "\n"
     return saved_files.write_new(library.settings.home / FOLDER, ".json", text)

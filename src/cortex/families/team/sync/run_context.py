@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from cortex.base.errors import Cancelled, ConfigError
 from cortex.base.types import Cancel
 from cortex.engine.library import Library
-from cortex.engine.store import Changed, Kept
+from cortex.engine.store import RecordChange, VersionedRecord
 from cortex.engine.store.records.outbox import UPLOADED
 from cortex.families.team.index_text import wording
 from cortex.families.team.sync import state
@@ -38,7 +38,7 @@ class Tally:
     queued: bool = False  # whether something is to be sent again
 
 
-class Border:
+class SyncSession:
     """A home and its Core, while they sync."""
 
     def __init__(self, library: Library, remote: Remote, cancel: Cancel) -> None:
@@ -73,12 +73,12 @@ class Border:
         if self._cancel:
             raise Cancelled
 
-    def outward(self, one: Changed) -> Changed:
+    def outward(self, one: RecordChange) -> RecordChange:
         """A change with the names of the Core, and without places of this machine."""
         told = identity.renamed_changed(one, self._outward)
         return replace(told, before=local_paths.unplaced(told.before), after=local_paths.unplaced(told.after))
 
-    def inward(self, records: Sequence[Kept]) -> list[Kept]:
+    def inward(self, records: Sequence[VersionedRecord]) -> list[VersionedRecord]:
         """Records of the Core, with the names of this home and the places of this machine."""
         linked = [one.record.id for one in records if getattr(one.record.body, "code_links", ())]
         here = self.store.recorded.get(linked) if linked else {}
@@ -88,7 +88,7 @@ class Border:
 
     def apply(
         self,
-        records: Sequence[Kept],
+        records: Sequence[VersionedRecord],
         erased: Sequence[str] = (),
         *,
         facts: Mapping[str, str] | None = None,

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from cortex.base.record_model import Draft, Record, Subcortex, Wanted
+from cortex.base.record_model import Draft, Record, RecordFilter, Subcortex
 from cortex.engine.library import Library
-from cortex.engine.store import Entry, Step
+from cortex.engine.store import OutboxEntry, RecordTransaction
 from cortex.families.team.references import by_slug
 from cortex.families.team.sync import alerts, rejections
 from cortex.families.team.validation import SLUG
@@ -19,7 +19,7 @@ MOST_CHARACTERS = 50
 MOST_DRAFTS = 1_000
 
 
-def give_another(library: Library, entry: Entry) -> bool:
+def give_another(library: Library, entry: OutboxEntry) -> bool:
     """Call the subcortex that an entry makes something else, here and in all that waits; false where that can't be done.
 
     Of several nobody knows which one it is; what was there before is sent in parts then. It may end between the two: the next time
@@ -57,7 +57,7 @@ def _free(library: Library, record: Record[Subcortex]) -> str:
 def _call(library: Library, record: Record[Subcortex], slug: str) -> None:
     before = record.body.slug
 
-    def work(step: Step) -> str:
+    def work(step: RecordTransaction) -> str:
         now = step.get(record.id)
         assert now is not None
         step.put(replace(now, body=replace(now.body, slug=slug)))
@@ -67,7 +67,7 @@ def _call(library: Library, record: Record[Subcortex], slug: str) -> None:
                 step.put(replace(draft, body=replace(draft.body, target=record.id)))
         return record.id
 
-    wanted = Wanted(kinds=("draft",), refs=(("target", before),))
+    wanted = RecordFilter(kinds=("draft",), refs=(("target", before),))
     found = [one.id for one in library.store.recorded.select(wanted, MOST_DRAFTS)]
     known = library.store.outbox.known(found)
     drafts = [one for one in found if one not in known]

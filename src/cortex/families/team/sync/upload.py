@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from cortex.base.actors import AGENT, PERSON
 from cortex.base.record_model import SENSITIVE, Record, Subcortex, refs_of
-from cortex.engine.store.records.foreign_origins import Candidate
+from cortex.engine.store.records.foreign_origins import UploadCandidate
 from cortex.families.team.permissions import TIERS
 from cortex.families.team.required_permissions import rights_of
 from cortex.families.team.wire import identity
@@ -26,7 +26,7 @@ UNKNOWN_PLACE = "elsewhere"  # of people whose Core nobody remembers
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class UploadPart:
     """Some of the records, by what somebody wants to know of them before they are sent."""
 
     records: int
@@ -41,8 +41,8 @@ class Part:
 class Plan:
     """The records that a Core doesn't have: those that `mine` sends, and those that `all` adds."""
 
-    mine: Part
-    others: Part
+    mine: UploadPart
+    others: UploadPart
     kept: int  # by others, which the Core takes from tier 3 on: they stay with every choice
     changes: int  # of records that the Core has, made here since it was left
 
@@ -51,7 +51,7 @@ class Plan:
         return {MINE: self.mine.records, ALL: self.mine.records + self.others.records}.get(choice, 0)
 
 
-def plan(candidates: Sequence[Candidate], tier: int, changes: int) -> Plan:
+def plan(candidates: Sequence[UploadCandidate], tier: int, changes: int) -> Plan:
     """What would be sent of these to a Core where the person has this tier."""
     mine = _chosen(candidates, MINE, tier)
     everything = _chosen(candidates, ALL, tier)
@@ -63,12 +63,12 @@ def plan(candidates: Sequence[Candidate], tier: int, changes: int) -> Plan:
     return Plan(_part(mine, private, tier), _part(others, private, tier), kept, changes)
 
 
-def records_to_send(candidates: Sequence[Candidate], choice: str, tier: int) -> list[Record[Any]]:
+def records_to_send(candidates: Sequence[UploadCandidate], choice: str, tier: int) -> list[Record[Any]]:
     """The records that a choice sends, with the people of another Core marked as such."""
     return [_marked(candidate) for candidate in _chosen(candidates, choice, tier)]
 
 
-def _chosen(candidates: Sequence[Candidate], choice: str, tier: int) -> list[Candidate]:
+def _chosen(candidates: Sequence[UploadCandidate], choice: str, tier: int) -> list[UploadCandidate]:
     if choice == NONE:
         return []
     going = {candidate.record.id: candidate for candidate in candidates if _may_go(candidate, choice, tier)}
@@ -80,7 +80,7 @@ def _chosen(candidates: Sequence[Candidate], choice: str, tier: int) -> list[Can
     return list(going.values())
 
 
-def _may_go(candidate: Candidate, choice: str, tier: int) -> bool:
+def _may_go(candidate: UploadCandidate, choice: str, tier: int) -> bool:
     own = candidate.record.author in (PERSON, AGENT)
     return own and not candidate.origin if choice == MINE else own or tier >= KEEPS_AUTHORS
 
@@ -89,7 +89,7 @@ def _names_any(record: Record[Any], ids: set[str]) -> bool:
     return any(target in ids for _, target in refs_of(record.body))
 
 
-def _marked(candidate: Candidate) -> Record[Any]:
+def _marked(candidate: UploadCandidate) -> Record[Any]:
     record = candidate.record
     if not candidate.origin and record.author in (PERSON, AGENT):
         return record
@@ -97,9 +97,9 @@ def _marked(candidate: Candidate) -> Record[Any]:
     return identity.renamed(record, identity.from_elsewhere(place))
 
 
-def _part(candidates: Sequence[Candidate], private: set[str], tier: int) -> Part:
+def _part(candidates: Sequence[UploadCandidate], private: set[str], tier: int) -> UploadPart:
     told = [candidate for candidate in candidates if _is_counted(candidate)]
-    return Part(
+    return UploadPart(
         len(told),
         dict(Counter(candidate.record.kind for candidate in told).most_common()),
         dict(Counter(candidate.record.author for candidate in told).most_common()),
@@ -109,7 +109,7 @@ def _part(candidates: Sequence[Candidate], private: set[str], tier: int) -> Part
     )
 
 
-def _is_counted(candidate: Candidate) -> bool:
+def _is_counted(candidate: UploadCandidate) -> bool:
     """Whether a person counts it: a notification only comes with what it tells of."""
     return candidate.record.kind != "notification"
 
@@ -119,7 +119,7 @@ def _missing_right(record: Record[Any], tier: int) -> str:
     return next((right for right in rights_of(None, record.body) if tier < TIERS[right]), "")
 
 
-def _private_subcortexes(candidates: Sequence[Candidate]) -> set[str]:
+def _private_subcortexes(candidates: Sequence[UploadCandidate]) -> set[str]:
     bodies = ((candidate.record.id, candidate.record.body) for candidate in candidates)
     return {number for number, body in bodies if isinstance(body, Subcortex) and body.visibility == "private"}
 

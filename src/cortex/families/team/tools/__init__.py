@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from cortex.base.settings import Settings, Workspace
-from cortex.engine.pool import Engines
+from cortex.engine.pool import EnginePool
 from cortex.families.team.tools.definitions import TOOLS
 from cortex.families.team.tools.plugins import open_plugins
 from cortex.families.team.tools.render import error_text
-from cortex.families.team.tools.session import Team
+from cortex.families.team.tools.session import TeamSession
 from cortex.toolkit import instructions
 from cortex.toolkit.tool import Family
 
-__all__ = ["TOOLS", "Team", "open_family"]
+__all__ = ["TOOLS", "TeamSession", "open_family"]
 
 
 def open_family(
     settings: Settings,
-    engines: Engines,
+    engines: EnginePool,
     found: Sequence[Workspace],
     beside: Sequence[Family] = (),
     hidden: Sequence[Family] = (),
@@ -34,7 +34,7 @@ def open_family(
     others = {family.name: family for family in (*beside, *hidden)}
     plugins = open_plugins(settings, found[0].root if found else None)
     served = [family.name for family in beside]
-    context = Team(settings, engines, found, others, served, plugins, missing or {})
+    context = TeamSession(settings, engines, found, others, served, plugins, missing or {})
     context.start()
 
     def close() -> None:

@@ -39,7 +39,7 @@ class CodeSubject(Arguments):
     line_end: Annotated[Whole | None, Field(ge=1)] = None
 
 
-class Subject(Arguments):
+class SubjectArgument(Arguments):
     thread_id: str | None = None
     task_id: str | None = None
     subcortex_slug: str | None = None
@@ -59,7 +59,7 @@ class Include(Arguments):
 
 
 class GetContextPack(Budgeted):
-    subject: Annotated[Subject, Field(description="One of these")]
+    subject: Annotated[SubjectArgument, Field(description="One of these")]
     include: Include = Field(default_factory=Include, description="Default: all")
     cursor: str | None = None
 

@@ -16,12 +16,12 @@ from cortex.base.errors import CortexError, FileError
 from cortex.base.text import rfc3339, role_of
 from cortex.base.types import Cancel, FileView, Hit, Mode, Query, Symbol
 from cortex.engine.engine import Engine
-from cortex.engine.search.federated import Place, search_all
+from cortex.engine.search.federated import SearchTarget, federated_search
 from cortex.engine.sources import git
 from cortex.families.team.tools.arguments import CodeSubject
 from cortex.families.team.tools.render import Row, age_of, cut, told
 from cortex.families.team.tools.row_views import code_link
-from cortex.families.team.tools.session import Team
+from cortex.families.team.tools.session import TeamSession
 
 DEFINITION_CHARACTERS = 1_600
 OUTLINE = 30  # names of a file that no symbol was asked of
@@ -36,7 +36,7 @@ SAME_SECONDS = 60  # what was written with a commit is about what it commits
 
 
 @dataclass(frozen=True, slots=True)
-class Located:
+class CodeLocation:
     """A piece of code, found: its place, and its lines where it has some."""
 
     root: Path | None
@@ -48,28 +48,28 @@ class Located:
     notes: tuple[str, ...] = ()
 
 
-def locate(context: Team, asked: CodeSubject, cancel: Cancel) -> Located:
+def locate(context: TeamSession, asked: CodeSubject, cancel: Cancel) -> CodeLocation:
     """Find a piece of code in the client's projects. Raises: FileError PATH_OUTSIDE for a path that leaves them all."""
     with context.code() as engines:
         asked = _with_lines(asked) if asked.path else _with_file(engines, asked)
         if not asked.path:
-            return Located(None, "", asked.symbol or "", notes=(f"no open project defines {asked.symbol}",))
+            return CodeLocation(None, "", asked.symbol or "", notes=(f"no open project defines {asked.symbol}",))
         engine, path = _choose(engines, asked)
         if engine is None:
-            return Located(None, path, asked.symbol or "", notes=("no open project has this file",))
+            return CodeLocation(None, path, asked.symbol or "", notes=("no open project has this file",))
         try:
             view = engine.view(path)
         except FileError as error:
             if error.code == "PATH_OUTSIDE":
                 raise
-            return Located(engine.root, path, asked.symbol or "", notes=(error.message,))
+            return CodeLocation(engine.root, path, asked.symbol or "", notes=(error.message,))
         symbol = _symbol(view, asked.symbol or "")
         lines = _lines(view, symbol, asked)
         rows = (_definition(view, symbol, lines),) if lines else _outline(view)
         name = symbol.name if symbol else re.split(r"\W+", asked.symbol or "")[-1]
         notes = () if symbol or not asked.symbol else (f"there is no {asked.symbol} in {path} now",)
         callers = _callers(engine, name, symbol, path, lines, cancel) if name else ()
-        return Located(
+        return CodeLocation(
             engine.root, path, symbol.qualified if symbol else asked.symbol or "", lines, rows, callers, notes
         )
 
@@ -211,7 +211,7 @@ def _numbered(hit: Hit) -> Iterator[tuple[int, str]]:
 # -- who mentions it ---------------------------------------------------------------------------------------------------
 
 
-def mentions(places: Sequence[Place], found: Located, cancel: Cancel) -> dict[str, list[Row]]:
+def mentions(places: Sequence[SearchTarget], found: CodeLocation, cancel: Cancel) -> dict[str, list[Row]]:
     """The documents and memories, by the name of their place, whose text names the symbol or the file.
 
     One that is older than the last change of the code says so.
@@ -226,7 +226,7 @@ def mentions(places: Sequence[Place], found: Located, cancel: Cancel) -> dict[st
     rows: dict[str, list[Row]] = {}
     for place in places:
         try:
-            located, _ = search_all([place], query, cancel)
+            located, _ = federated_search([place], query, cancel)
         except CortexError:  # a pack is of what there is
             continue
         told_rows = (_mention(one.hit, one.cited, named) for one in located)
@@ -251,7 +251,7 @@ def _mention(hit: Hit, cited: Mapping[str, object], named: Sequence[str]) -> Row
     return told({"id": number, "title": cut(title, 120), "text": cut(around, MENTION_CHARACTERS)})
 
 
-def _with_age(place: Place, row: Row, found: Located, changed: float) -> Row:
+def _with_age(place: SearchTarget, row: Row, found: CodeLocation, changed: float) -> Row:
     """Add to a row how old it is, and whether the code changed since."""
     if place.written is None:
         return row
@@ -264,7 +264,7 @@ def _with_age(place: Place, row: Row, found: Located, changed: float) -> Row:
     return told({**row, "age": age_of(int(written * 1000)), "maybe_stale": since})
 
 
-def changed_at(found: Located) -> float:
+def changed_at(found: CodeLocation) -> float:
     """When the code was last changed, in seconds since 1970: by a commit, or on disk where that was later; 0 where nobody knows."""
     if found.root is None:
         return 0.0

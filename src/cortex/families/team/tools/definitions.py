@@ -18,7 +18,7 @@ from cortex.families.team.tools.arguments import (
 from cortex.families.team.tools.observations import create_observations_tool
 from cortex.families.team.tools.packs import get_bootstrap_pack, get_context_pack
 from cortex.families.team.tools.read_tools import get_artifact, get_inbox, get_thread
-from cortex.families.team.tools.search_tool import Search, search
+from cortex.families.team.tools.search_tool import TeamSearch, search
 from cortex.families.team.tools.write_tools import create_draft_tool, publish_comment_tool, update_task_tool
 from cortex.toolkit.tool import Answer, Tool
 
@@ -43,7 +43,7 @@ TOOLS = (
         "search",
         "Search everything",
         "Find prior art in threads, artifacts, observations, tasks, code, documents and memories.",
-        Search,
+        TeamSearch,
         search,
     ),
     _reads(

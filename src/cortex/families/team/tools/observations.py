@@ -20,11 +20,11 @@ from cortex.families.team.tools.arguments import OBSERVATIONS, CreateObservation
 from cortex.families.team.tools.read_tools import slug_of
 from cortex.families.team.tools.render import Row, code_of, cut, told
 from cortex.families.team.tools.row_views import code_link
-from cortex.families.team.tools.session import Team
+from cortex.families.team.tools.session import TeamSession
 from cortex.families.team.tools.write_tools import NO_PLACE, SCOPE, key_of, payload_of
 from cortex.families.team.validation import refusal
-from cortex.families.team.writes.create import Batch, create_observations
-from cortex.families.team.writes.placement import Route, route
+from cortex.families.team.writes.create import CreateBatch, create_observations
+from cortex.families.team.writes.placement import Placement, route
 from cortex.plugins.policy import plugin_warnings
 from cortex.toolkit.tool import Answer, Call
 
@@ -32,7 +32,7 @@ MESSAGE_CHARACTERS = 300
 _URL = re.compile(r"https?://\S+", re.IGNORECASE)
 
 
-def create_observations_tool(context: Team, arguments: CreateObservations, call: Call) -> Answer:
+def create_observations_tool(context: TeamSession, arguments: CreateObservations, call: Call) -> Answer:
     """Keep observations; what can't be kept is told by its place in the list."""
     key, payload = key_of(arguments, "create_observations"), payload_of(arguments)
     if not 0 < len(arguments.observations) <= OBSERVATIONS:
@@ -60,7 +60,7 @@ def create_observations_tool(context: Team, arguments: CreateObservations, call:
     return _batch_answer(done, where, missing, warnings)
 
 
-def _batch_answer(done: Batch, where: Row, missing: Mapping[int, str], warnings: Sequence[str]) -> Answer:
+def _batch_answer(done: CreateBatch, where: Row, missing: Mapping[int, str], warnings: Sequence[str]) -> Answer:
     failed = [
         {"index": one.index, "code": code_of(one.error), "message": cut(one.error.message, MESSAGE_CHARACTERS)}
         for one in done.outcomes
@@ -119,7 +119,7 @@ def _observation(one: OneObservation, arguments: CreateObservations) -> Observat
     )
 
 
-def _linked(context: Team, library: Library, body: Observation) -> tuple[CodeLink, ...]:
+def _linked(context: TeamSession, library: Library, body: Observation) -> tuple[CodeLink, ...]:
     """The code that an observation links to. Raises: InputError RECORD_INVALID with all that is wrong with its links."""
     try:
         return cited(library, context.root, body.code_links)
@@ -134,7 +134,7 @@ def _linked(context: Team, library: Library, body: Observation) -> tuple[CodeLin
         raise InputError(error.code, "; ".join(said), context=error.context, suggestions=error.suggestions) from None
 
 
-def _where(library: Library, done: Batch, asked: Sequence[OneObservation]) -> Row:
+def _where(library: Library, done: CreateBatch, asked: Sequence[OneObservation]) -> Row:
     """Where observations are: of all of them, or of those that named no place; the others by their places in the list."""
     kept = library.reader.store.recorded.get(one.id for one in done.outcomes if one.id)
     slug = slug_of(library)
@@ -163,7 +163,7 @@ def _place_kind(link: str) -> str:
     return kind if kind in ("thread", "task", "subcortex") else ""
 
 
-def _placed(body: Observation, way: Route) -> Observation:
+def _placed(body: Observation, way: Placement) -> Observation:
     """An observation that says nothing of where it belongs goes where the project says."""
     if body.thread or body.task or body.subcortex:
         return body

@@ -19,15 +19,15 @@ from cortex.families.team.caveats import absence_of, warnings_of
 from cortex.families.team.context_pack import Bootstrap, ContextPack
 from cortex.families.team.references import resolve_ref
 from cortex.families.team.tools import render
-from cortex.families.team.tools.arguments import GetBootstrapPack, GetContextPack, Include, Subject
-from cortex.families.team.tools.code_context import Located, locate, mentions
+from cortex.families.team.tools.arguments import GetBootstrapPack, GetContextPack, Include, SubjectArgument
+from cortex.families.team.tools.code_context import CodeLocation, locate, mentions
 from cortex.families.team.tools.offline_notice import sync_warnings
 from cortex.families.team.tools.read_tools import now, open_call, slug_of
-from cortex.families.team.tools.render import Part, Row, Slot, call_text, chosen_budget, cut, same, told
+from cortex.families.team.tools.render import Part, RenderedSlot, Row, call_text, chosen_budget, cut, same, told
 from cortex.families.team.tools.row_views import entry_row, opened_row, short_row
-from cortex.families.team.tools.session import Team
+from cortex.families.team.tools.session import TeamSession
 from cortex.families.team.tools.write_tools import NO_PLACE
-from cortex.families.team.writes.placement import Route, route
+from cortex.families.team.writes.placement import Placement, route
 from cortex.plugins import Line, Section
 from cortex.plugins import Subject as Asked
 from cortex.plugins.builtin_coldstart import BOOTSTRAP
@@ -53,7 +53,7 @@ CODE_SLOTS: Mapping[str, int] = {
 # -- for somebody new --------------------------------------------------------------------------------------------------
 
 
-def get_bootstrap_pack(context: Team, arguments: GetBootstrapPack, call: Call) -> Answer:
+def get_bootstrap_pack(context: TeamSession, arguments: GetBootstrapPack, call: Call) -> Answer:
     """What an agent should know that is new here."""
     budget = chosen_budget(arguments.budget, arguments.max_chars, BOOTSTRAP_BUDGET, MOST_BOOTSTRAP)
     scope = arguments.scope or (WORKSPACE if context.root else GLOBAL)
@@ -67,7 +67,7 @@ def get_bootstrap_pack(context: Team, arguments: GetBootstrapPack, call: Call) -
     slots = _bootstrap_slots(found)
     if _tells_nothing(found) and context.root and scope in (GLOBAL, WORKSPACE):
         project = Asked(BOOTSTRAP, title=context.root.name, repo_root=str(context.root))
-        slots.append(Slot("sections", _plugin_rows(context, project, (), notes), 3))
+        slots.append(RenderedSlot("sections", _plugin_rows(context, project, (), notes), 3))
     head = {**head, "warnings": [*_texts(head), *notes]} if notes else head
     following = _after_bootstrap(found, way)
     wider = _wider("get_bootstrap_pack", budget, MOST_BOOTSTRAP, scope=same(arguments.scope)) or following
@@ -85,7 +85,7 @@ def _texts(head: Row) -> list[str]:
     return [str(one) for one in warnings] if isinstance(warnings, list) else []
 
 
-def _bootstrap_head(found: Bootstrap, way: Route, slug: str, syncing: Sequence[str]) -> Row:
+def _bootstrap_head(found: Bootstrap, way: Placement, slug: str, syncing: Sequence[str]) -> Row:
     posts = told({"thread": way.thread, "task": way.task, "subcortex": slug})
     notes = list(found.notes) if posts else [*way.missing, NO_PLACE]
     if not found.topics:
@@ -93,7 +93,7 @@ def _bootstrap_head(found: Bootstrap, way: Route, slug: str, syncing: Sequence[s
     return told({"scope": found.scope, "posts_to": posts, "warnings": [*notes, *syncing]})
 
 
-def _bootstrap_slots(found: Bootstrap) -> list[Slot]:
+def _bootstrap_slots(found: Bootstrap) -> list[RenderedSlot]:
     whole = found.scope != GLOBAL
     topics = [
         told(
@@ -114,19 +114,19 @@ def _bootstrap_slots(found: Bootstrap) -> list[Slot]:
     ]
     glossary = [f"{word.term.term}: {word.term.meaning}" for word in found.glossary]
     return [
-        Slot("rules", found.rules, 3),
-        Slot("here", _rows(found.here), 1),
-        Slot("incidents", _rows(found.incidents), 1),
-        Slot("priorities", _rows(found.priorities), 2),
-        Slot("pinned", pinned, PINNED_SHARE),
-        Slot("accepted", _rows(found.lately), PINNED_SHARE),
-        Slot("subcortexes", topics, 3),
-        Slot("glossary", glossary, 2),
-        Slot("naming", found.naming, 1),
+        RenderedSlot("rules", found.rules, 3),
+        RenderedSlot("here", _rows(found.here), 1),
+        RenderedSlot("incidents", _rows(found.incidents), 1),
+        RenderedSlot("priorities", _rows(found.priorities), 2),
+        RenderedSlot("pinned", pinned, PINNED_SHARE),
+        RenderedSlot("accepted", _rows(found.lately), PINNED_SHARE),
+        RenderedSlot("subcortexes", topics, 3),
+        RenderedSlot("glossary", glossary, 2),
+        RenderedSlot("naming", found.naming, 1),
     ]
 
 
-def _after_bootstrap(found: Bootstrap, way: Route) -> str:
+def _after_bootstrap(found: Bootstrap, way: Placement) -> str:
     for id in (way.task, way.thread):
         if id:
             return open_call(id)
@@ -142,7 +142,7 @@ def _after_bootstrap(found: Bootstrap, way: Route) -> str:
 class _Call:
     """One call for a pack: what was asked, by whom, and how much it may say."""
 
-    context: Team
+    context: TeamSession
     arguments: GetContextPack
     budget: int
     call: Call
@@ -153,7 +153,7 @@ class _Call:
         return [name for name in context_pack.SLOTS if name not in Include.model_fields or getattr(chosen, name)]
 
 
-def get_context_pack(context: Team, arguments: GetContextPack, call: Call) -> Answer:
+def get_context_pack(context: TeamSession, arguments: GetContextPack, call: Call) -> Answer:
     """What matters about a thread, a task, a topic, an artifact, a piece of code, or whatever a search found."""
     budget = chosen_budget(arguments.budget, arguments.max_chars, CONTEXT_BUDGET, MOST_CONTEXT)
     asked = _Call(context, arguments, budget, call)
@@ -170,7 +170,7 @@ def get_context_pack(context: Team, arguments: GetContextPack, call: Call) -> An
     return _record_pack(asked, kind, ref)
 
 
-def _subject(subject: Subject) -> tuple[str, str]:
+def _subject(subject: SubjectArgument) -> tuple[str, str]:
     """What a pack is about. Raises: InputError ARGUMENT_INVALID, unless it is one thing."""
     named = {
         "thread": subject.thread_id,
@@ -184,7 +184,7 @@ def _subject(subject: Subject) -> tuple[str, str]:
     if len(given) != 1:
         raise InputError(
             "ARGUMENT_INVALID",
-            f"subject names {len(given)} things: say one of {', '.join(Subject.model_fields)}",
+            f"subject names {len(given)} things: say one of {', '.join(SubjectArgument.model_fields)}",
             context={"field": "subject"},
         )
     return given[0]
@@ -193,7 +193,7 @@ def _subject(subject: Subject) -> tuple[str, str]:
 def _record_pack(asked: _Call, kind: str, ref: str) -> Answer:
     with asked.context.open() as library:
         pack = context_pack.context_pack(
-            library, context_pack.Subject(kind, ref), asked.include, cancel=asked.call.cancel
+            library, context_pack.PackSubject(kind, ref), asked.include, cancel=asked.call.cancel
         )
         assert pack.about is not None
         head = opened_row(pack.about.record, slug_of(library), pack.about.warnings)
@@ -220,7 +220,7 @@ def _code_pack(asked: _Call) -> Answer:
     notes = list(found.notes)
     with asked.context.open() as library:
         pack = context_pack.context_pack(
-            library, context_pack.Subject("code", link=link), asked.include, cancel=asked.call.cancel
+            library, context_pack.PackSubject("code", link=link), asked.include, cancel=asked.call.cancel
         )
         parts = _pack_rows(pack)
         with asked.context.others(tuple(FAMILIES.values())) as (places, failures):
@@ -232,7 +232,7 @@ def _code_pack(asked: _Call) -> Answer:
     return _told_pack(asked, head, parts, CODE_SLOTS, notes, _first_call(pack))
 
 
-def _plugged(found: Located) -> Asked:
+def _plugged(found: CodeLocation) -> Asked:
     root = str(found.root) if found.root else ""
     symbol = found.symbol if found.lines else ""
     return Asked("code", path=found.path, symbol=symbol, repo_root=root, lines=found.lines if symbol else None)
@@ -246,8 +246,8 @@ def _told_pack(
     notes: Sequence[str],
     following: str,
 ) -> Answer:
-    slots = [Slot(name, parts[name], share) for name, share in order.items() if parts.get(name)]
-    slots += [Slot(name, rows) for name, rows in parts.items() if rows and name not in order]
+    slots = [RenderedSlot(name, parts[name], share) for name, share in order.items() if parts.get(name)]
+    slots += [RenderedSlot(name, rows) for name, rows in parts.items() if rows and name not in order]
     if notes:
         head = {**head, "notes": [cut(note, 200) for note in dict.fromkeys(notes)][:3]}
     subject = same(asked.arguments.subject.model_dump(exclude_none=True))
@@ -261,16 +261,16 @@ def _pack_rows(pack: ContextPack) -> dict[str, list[Row]]:
     return {slot.name: _rows(slot.entries) for slot in pack.slots}
 
 
-def _rows(entries: Sequence[context_pack.Entry]) -> list[Row]:
+def _rows(entries: Sequence[context_pack.PackEntry]) -> list[Row]:
     return [entry_row(one) for one in entries]
 
 
-def _sections(context: Team, subject: Asked, pack: ContextPack, notes: list[str]) -> list[Row]:
+def _sections(context: TeamSession, subject: Asked, pack: ContextPack, notes: list[str]) -> list[Row]:
     """What the plugins add to a pack, a row for each section."""
     return _plugin_rows(context, subject, passed_on(pack), notes)
 
 
-def _plugin_rows(context: Team, subject: Asked, partial: Sequence[Section], notes: list[str]) -> list[Row]:
+def _plugin_rows(context: TeamSession, subject: Asked, partial: Sequence[Section], notes: list[str]) -> list[Row]:
     sections, warnings = context.plugins.enrich(subject, partial)
     notes += warnings
     return [

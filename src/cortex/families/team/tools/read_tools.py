@@ -9,19 +9,19 @@ from functools import partial
 from typing import Any
 
 from cortex.base.errors import InputError
-from cortex.base.record_model import FOUND_KINDS, Artifact, Comment, Record, Thread, Wanted
+from cortex.base.record_model import FOUND_KINDS, Artifact, Comment, Record, RecordFilter, Thread
 from cortex.base.text import TOKEN_CHARACTERS
 from cortex.engine.library import Library
 from cortex.engine.store import RecordLookup, kind_of_id
 from cortex.families.team.caveats import absence_of, warnings_of
-from cortex.families.team.inbox import EVERYTHING, Entry, inbox
+from cortex.families.team.inbox import EVERYTHING, InboxEntry, inbox
 from cortex.families.team.references import resolve_ref
 from cortex.families.team.tools import render
 from cortex.families.team.tools.arguments import GetArtifact, GetInbox, GetThread
 from cortex.families.team.tools.offline_notice import sync_warnings
-from cortex.families.team.tools.render import Row, Slot, call_text, chosen_budget, told
+from cortex.families.team.tools.render import RenderedSlot, Row, call_text, chosen_budget, told
 from cortex.families.team.tools.row_views import Slug, artifact_row, comment_row, short_row, thread_row
-from cortex.families.team.tools.session import Team
+from cortex.families.team.tools.session import TeamSession
 from cortex.toolkit.pagination import make_cursor, read_cursor
 from cortex.toolkit.tool import Answer, Call
 
@@ -33,7 +33,7 @@ NEWEST = 2  # comments that are told though nothing refers to them
 COMMENT_SHARE = 6  # no comment takes more of the answer than one part in so many
 
 
-def get_thread(context: Team, arguments: GetThread, call: Call) -> Answer:
+def get_thread(context: TeamSession, arguments: GetThread, call: Call) -> Answer:
     """A thread: what it is about, its summary, and those of its comments that matter."""
     budget = chosen_budget(arguments.budget, arguments.max_chars, BUDGET, MOST_BUDGET)
     with context.open() as library:
@@ -41,9 +41,9 @@ def get_thread(context: Team, arguments: GetThread, call: Call) -> Answer:
         thread = _thread(lookup, arguments.thread_id)
         key = repr((thread.id, arguments.comment_mode))
         offset = read_cursor(key, arguments.cursor)
-        comments = lookup.select(Wanted(kinds=("comment",), refs=(("thread", thread.id),)), COMMENTS)
+        comments = lookup.select(RecordFilter(kinds=("comment",), refs=(("thread", thread.id),)), COMMENTS)
         chosen = chosen_comments(thread, comments, arguments.comment_mode)
-        total = lookup.count(Wanted(kinds=("comment",), refs=(("thread", thread.id),)))
+        total = lookup.count(RecordFilter(kinds=("comment",), refs=(("thread", thread.id),)))
         head = thread_row(thread, slug_of(library), warnings_of(library, thread, now()))
         linked = linked_rows(library, thread)
         absent = library.store.outbox.absent()
@@ -53,8 +53,8 @@ def get_thread(context: Team, arguments: GetThread, call: Call) -> Answer:
     most = budget * TOKEN_CHARACTERS // COMMENT_SHARE
     shown = chosen[offset:]
     slots = [
-        Slot("comments", [comment_row(one, most, absence_of(one.id, absent)) for one in shown], 3),
-        Slot("linked", [] if offset else linked, 1),
+        RenderedSlot("comments", [comment_row(one, most, absence_of(one.id, absent)) for one in shown], 3),
+        RenderedSlot("linked", [] if offset else linked, 1),
     ]
 
     def cursor(count: int) -> str:
@@ -105,7 +105,7 @@ def linked_rows(library: Library, record: Record[Any]) -> list[Row]:
             rows[there] = {**short_row(ends[there], absence_of(there, absent)), "relation": how}
     around = lookup.pointing([record.id], ("evidence", "citation", "supersedes"), LINKED)
     for kind in ("task", "observation"):
-        around += lookup.select(Wanted(kinds=(kind,), refs=((record.kind, record.id),)), LINKED)
+        around += lookup.select(RecordFilter(kinds=(kind,), refs=((record.kind, record.id),)), LINKED)
     for one in around:
         if one.kind in FOUND_KINDS and one.kind != "comment":
             rows.setdefault(one.id, short_row(one, absence_of(one.id, absent)))
@@ -113,7 +113,7 @@ def linked_rows(library: Library, record: Record[Any]) -> list[Row]:
     return list(rows.values())[:LINKED]
 
 
-def get_artifact(context: Team, arguments: GetArtifact, call: Call) -> Answer:
+def get_artifact(context: TeamSession, arguments: GetArtifact, call: Call) -> Answer:
     """An artifact, now or as it was in a version."""
     budget = chosen_budget(arguments.budget, arguments.max_chars, BUDGET, MOST_BUDGET)
     with context.open() as library:
@@ -153,7 +153,7 @@ def _version(library: Library, current: Record[Artifact], version: int | None) -
     return known[version]
 
 
-def get_inbox(context: Team, arguments: GetInbox, call: Call) -> Answer:
+def get_inbox(context: TeamSession, arguments: GetInbox, call: Call) -> Answer:
     """What waits: for the agent, and for the person that it works for."""
     budget = chosen_budget(arguments.budget, arguments.max_chars, BUDGET, MOST_BUDGET)
     if arguments.cursor and not kind_of_id(arguments.cursor):
@@ -162,7 +162,7 @@ def get_inbox(context: Team, arguments: GetInbox, call: Call) -> Answer:
         waiting = _waiting(library, context.actor.name, arguments)
         warnings = sync_warnings(library)
     entries = waiting[: arguments.limit]
-    slot = Slot("entries", [_entry_row(one) for one in entries], left=len(waiting) - len(entries))
+    slot = RenderedSlot("entries", [_entry_row(one) for one in entries], left=len(waiting) - len(entries))
     following = open_call(entries[0].next) if entries else ""
 
     def more(after: str) -> str:
@@ -180,9 +180,9 @@ def get_inbox(context: Team, arguments: GetInbox, call: Call) -> Answer:
     return Answer(text)
 
 
-def _waiting(library: Library, name: str, arguments: GetInbox) -> list[Entry]:
+def _waiting(library: Library, name: str, arguments: GetInbox) -> list[InboxEntry]:
     """A page of what waits, and some of what comes after: first what an agent can do something about, then what a person judges."""
-    after, found = arguments.cursor or "", list[Entry]()
+    after, found = arguments.cursor or "", list[InboxEntry]()
     judged = kind_of_id(after) in ("draft", "artifact", "link")
     for part, over in ((("notifications", "tasks"), judged), (("reviews",), False)):
         include = [one for one in part if one in (arguments.include or EVERYTHING)]
@@ -192,7 +192,7 @@ def _waiting(library: Library, name: str, arguments: GetInbox) -> list[Entry]:
     return found
 
 
-def _entry_row(entry: Entry) -> Row:
+def _entry_row(entry: InboxEntry) -> Row:
     return told(
         {
             "id": entry.id,

@@ -64,7 +64,7 @@ CODES: Mapping[str, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Slot:
+class RenderedSlot:
     """A part of an answer: rows, the weightiest first; `share` is how much of the room it may claim for itself."""
 
     name: str
@@ -75,7 +75,7 @@ class Slot:
 
 @dataclass(slots=True)
 class _Filling:
-    slot: Slot
+    slot: RenderedSlot
     kept: list[Part] = field(default_factory=list)
     used: int = 0
     cut: bool = False  # the last of the kept rows is not whole
@@ -149,7 +149,7 @@ def whole_text(body: Row, next_call: str = "") -> str:
 
 def slots_text(
     head: Row,
-    slots: Sequence[Slot],
+    slots: Sequence[RenderedSlot],
     budget: int,
     *,
     next_call: str = "",
@@ -306,7 +306,7 @@ def _fitted_part(part: Part, room: int) -> Part | None:
     return part if over <= 0 else cut(part, len(part) - over - 1) if len(part) - over > MIN_TEXT else None
 
 
-def _fill(slots: Sequence[Slot], room: int) -> list[_Filling]:
+def _fill(slots: Sequence[RenderedSlot], room: int) -> list[_Filling]:
     """Each slot as far as its share goes, then, in their order, as far as the rest of the room goes."""
     fillings = [_Filling(slot) for slot in slots]
     shares = sum(slot.share for slot in slots) or 1

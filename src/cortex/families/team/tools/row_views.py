@@ -19,7 +19,7 @@ from cortex.base.record_model import (
     Task,
     Thread,
 )
-from cortex.families.team.context_pack import Entry
+from cortex.families.team.context_pack import PackEntry
 from cortex.families.team.permalinks import permalink
 from cortex.families.team.tools.render import Row, age_of, cut, told
 
@@ -65,7 +65,7 @@ def usual_state(record: Record[Any]) -> str:
     return record.body.state if isinstance(record.body, Thread | Artifact | Task) else ""
 
 
-def entry_row(entry: Entry, *, why: bool = True) -> Row:
+def entry_row(entry: PackEntry, *, why: bool = True) -> Row:
     """A record in a pack: what it claims, how it stands, and why it is there."""
     record, body = entry.record, entry.record.body
     row: Row = {"id": record.id}

@@ -9,16 +9,16 @@ from cortex.base.errors import InputError
 from cortex.base.record_model import Record
 from cortex.base.types import Cancel, Hit, Mode, Page, Query
 from cortex.engine.library import Library
-from cortex.engine.search.federated import Place
+from cortex.engine.search.federated import SearchTarget
 from cortex.families.team.caveats import absence_of
-from cortex.families.team.search import Asked, page_of
+from cortex.families.team.search import RecordQuery, page_of
 
 FAMILY = "team"
 
 
-def place_of(library: Library, asked: Asked | None = None) -> Place:
+def place_of(library: Library, asked: RecordQuery | None = None) -> SearchTarget:
     """The records that may answer: all that are found, or those that `asked` narrows them to."""
-    narrowed = asked or Asked()
+    narrowed = asked or RecordQuery()
     known: dict[str, Record[Any]] = {}  # that were found
     absent: dict[str, str] = {}
 
@@ -45,4 +45,4 @@ def place_of(library: Library, asked: Asked | None = None) -> Place:
         thread = getattr(record.body, "thread", "")
         return {**told, "thread": thread} if thread else told
 
-    return Place(FAMILY, "records", ask, cite=cite)
+    return SearchTarget(FAMILY, "records", ask, cite=cite)

@@ -20,14 +20,14 @@ from cortex.base.errors import Cancelled, CortexError, FileError, InputError
 from cortex.base.record_model import FOUND_KINDS, KINDS, Comment, Record
 from cortex.base.types import Cancel, Page, Query
 from cortex.engine.library import Library
-from cortex.engine.search.federated import Located, Place, search_all
+from cortex.engine.search.federated import FederatedHit, SearchTarget, federated_search
 from cortex.families.team import search as finding
 from cortex.families.team.caveats import warnings_for
 from cortex.families.team.tools.arguments import Budgeted
 from cortex.families.team.tools.read_tools import now
 from cortex.families.team.tools.render import (
+    RenderedSlot,
     Row,
-    Slot,
     age_of,
     call_text,
     chosen_budget,
@@ -39,7 +39,7 @@ from cortex.families.team.tools.render import (
 )
 from cortex.families.team.tools.row_views import usual_state
 from cortex.families.team.tools.search_target import FAMILY, place_of
-from cortex.families.team.tools.session import Team
+from cortex.families.team.tools.session import TeamSession
 from cortex.families.team.validation import STATES
 from cortex.toolkit.pagination import make_cursor, read_cursor
 from cortex.toolkit.tool import Answer, Arguments, Call, Whole, bind, find_tool, nearest_within, perform
@@ -85,7 +85,7 @@ class Filters(Arguments):
     tags: tuple[str, ...] = Field(default_factory=tuple)
 
 
-class Search(Budgeted):
+class TeamSearch(Budgeted):
     query: str
     types: tuple[Type, ...] | None = None
     filters: Annotated[Filters, Field(description="Of records", default_factory=Filters)]
@@ -101,7 +101,7 @@ class Search(Budgeted):
     tags: Annotated[tuple[str, ...], Field(description="Only chunk files that have all")] = Field(default_factory=tuple)
 
 
-def search(context: Team, arguments: Search, call: Call) -> Answer:
+def search(context: TeamSession, arguments: TeamSearch, call: Call) -> Answer:
     """Find what there is about something."""
     if arguments.chunk_types or arguments.tags:
         return _search_chunks(context, arguments, call)
@@ -113,14 +113,14 @@ def search(context: Team, arguments: Search, call: Call) -> Answer:
     with ExitStack() as used:
         library = used.enter_context(context.open())
         places = _places(context, arguments, library, used, notes)
-        located, page = search_all(places, query, call.cancel, spread=SPREAD)
+        located, page = federated_search(places, query, call.cancel, spread=SPREAD)
         notes += page.notes
         rows = _rows(located, library)
     text = _answer(context, arguments, rows, located, page, offset, partial(make_cursor, key), notes, budget)
     return Answer(text, hits=len(rows))
 
 
-def _search_chunks(context: Team, arguments: Search, call: Call) -> Answer:
+def _search_chunks(context: TeamSession, arguments: TeamSearch, call: Call) -> Answer:
     """Ask the chunk files alone, as their own family answers. Raises: InputError ARGUMENT_INVALID, FileError."""
     others = {"types": arguments.types, "filters": arguments.filters != Filters(), "cursor": arguments.cursor}
     if given := [name for name, value in others.items() if value]:
@@ -142,7 +142,9 @@ def _search_chunks(context: Team, arguments: Search, call: Call) -> Answer:
     return perform(family, tool, bind(tool, asked), call)
 
 
-def _places(context: Team, arguments: Search, library: Library, used: ExitStack, notes: list[str]) -> list[Place]:
+def _places(
+    context: TeamSession, arguments: TeamSearch, library: Library, used: ExitStack, notes: list[str]
+) -> list[SearchTarget]:
     wanted = arguments.types or TYPES
     kinds = tuple(RECORDS[name] for name in wanted if name in RECORDS)
     families = [OTHERS[name] for name in wanted if name in OTHERS]
@@ -151,9 +153,9 @@ def _places(context: Team, arguments: Search, library: Library, used: ExitStack,
         if arguments.types:
             notes.append("filters are about records: code, documents, memories and chunks are not searched")
         families = []
-    places: list[Place] = []
+    places: list[SearchTarget] = []
     if kinds:
-        asked = finding.Asked(
+        asked = finding.RecordQuery(
             arguments.query,
             types=kinds,
             subcortex=filters.subcortex or "",
@@ -171,7 +173,7 @@ def _places(context: Team, arguments: Search, library: Library, used: ExitStack,
     return [_spared(one, notes) for one in places] if len(places) > 1 else places
 
 
-def _spared(place: Place, notes: list[str]) -> Place:
+def _spared(place: SearchTarget, notes: list[str]) -> SearchTarget:
     """A place whose failure costs its own answers and not those of the others."""
 
     def ask(query: Query, cancel: Cancel) -> Page:
@@ -231,13 +233,13 @@ def _is_day(text: str) -> bool:
 # -- rows --------------------------------------------------------------------------------------------------------------
 
 
-def _rows(located: Sequence[Located], library: Library) -> list[Row]:
+def _rows(located: Sequence[FederatedHit], library: Library) -> list[Row]:
     known = library.store.recorded.get(str(one.cited["id"]) for one in located if one.family == FAMILY)
     warnings = warnings_for(library, list(known.values()), now())
     return [_row(one, known, warnings) for one in located]
 
 
-def _row(one: Located, known: Mapping[str, Record[Any]], warnings: Mapping[str, Sequence[str]]) -> Row:
+def _row(one: FederatedHit, known: Mapping[str, Record[Any]], warnings: Mapping[str, Sequence[str]]) -> Row:
     hit = one.hit
     row: Row = {"id": _id(one), "type": _type(one), "title": cut(_title(one), TITLE)}
     snippet = hit.text.strip()
@@ -263,25 +265,25 @@ def _parted(text: str) -> tuple[str, str]:
     return (heading.removeprefix("# "), rest.strip()) if heading.startswith("# ") else ("", text)
 
 
-def _type(one: Located) -> str:
+def _type(one: FederatedHit) -> str:
     return str(one.cited["type"]) if one.family == FAMILY else TYPE_OF[one.family]
 
 
-def _id(one: Located) -> str:
+def _id(one: FederatedHit) -> str:
     named = one.cited.get("id") or one.cited.get("document_id")
     return str(named) if named else f"{one.hit.path}:{one.hit.start_line}-{one.hit.end_line}"
 
 
-def _title(one: Located) -> str:
+def _title(one: FederatedHit) -> str:
     title = str(one.cited.get("title") or one.hit.qualified or one.hit.name)
     return title or one.hit.path
 
 
 def _answer(
-    context: Team,
-    arguments: Search,
+    context: TeamSession,
+    arguments: TeamSearch,
     rows: Sequence[Row],
-    located: Sequence[Located],
+    located: Sequence[FederatedHit],
     page: Page,
     offset: int,
     cursor_at: Any,
@@ -304,7 +306,7 @@ def _answer(
     left = max(0, page.total - offset - len(rows)) if rows else 0
     return slots_text(
         head,
-        [Slot("results", rows, left=left)],
+        [RenderedSlot("results", rows, left=left)],
         budget,
         next_call="" if rows else call_text("get_bootstrap_pack"),
         more_call=more,
@@ -312,7 +314,7 @@ def _answer(
     )
 
 
-def _opener(one: Located, context: Team) -> str:
+def _opener(one: FederatedHit, context: TeamSession) -> str:
     """The tool that opens what a row is, and by which argument."""
     if one.family == FAMILY:
         return OPENERS[_type(one)]

@@ -17,11 +17,11 @@ from cortex.base.record_model import Actor, Observation
 from cortex.base.settings import Settings, Workspace
 from cortex.engine.engine import Engine
 from cortex.engine.library import Library
-from cortex.engine.library_session import Borrowed
-from cortex.engine.pool import Engines
-from cortex.engine.search.federated import Place
+from cortex.engine.library_session import LibrarySession
+from cortex.engine.pool import EnginePool
+from cortex.engine.search.federated import SearchTarget
 from cortex.families.team.ids import fresh_key
-from cortex.families.team.project_context import NAMES, Context, read_context
+from cortex.families.team.project_context import NAMES, ProjectContext, read_context
 from cortex.families.team.tools.plugins import Rounds
 from cortex.families.team.writes.create import create_observations
 from cortex.plugins import Plugins
@@ -30,13 +30,13 @@ from cortex.toolkit.tool import Family
 log = logging.getLogger(__name__)
 
 
-class Team(Borrowed):
+class TeamSession(LibrarySession):
     """What a team keeps, for the agents of one connection."""
 
     def __init__(
         self,
         settings: Settings,
-        engines: Engines,
+        engines: EnginePool,
         found: Sequence[Workspace],
         families: Mapping[str, Family],
         served: Sequence[str],
@@ -76,11 +76,11 @@ class Team(Borrowed):
                 routes.pop(key, None)
         return routes
 
-    def _say(self) -> Context:
+    def _say(self) -> ProjectContext:
         try:
-            return read_context(self.root) if self.root else Context()
+            return read_context(self.root) if self.root else ProjectContext()
         except CortexError:  # as in all other settings, a broken file says nothing
-            return Context()
+            return ProjectContext()
 
     @contextmanager
     def writing(self) -> Iterator[Library]:
@@ -92,9 +92,9 @@ class Team(Borrowed):
             yield engine
 
     @contextmanager
-    def others(self, families: Sequence[str] | None = None) -> Iterator[tuple[list[Place], list[str]]]:
+    def others(self, families: Sequence[str] | None = None) -> Iterator[tuple[list[SearchTarget], list[str]]]:
         """What else can be searched, of these families or all, for one call; and what could not be opened."""
-        places: list[Place] = []
+        places: list[SearchTarget] = []
         failures: list[str] = []
         with ExitStack() as used:
             for name, family in self.families.items():

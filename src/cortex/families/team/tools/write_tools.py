@@ -22,7 +22,7 @@ from cortex.families.team.tools import render
 from cortex.families.team.tools.arguments import CreateDraft, Keyed, PublishComment, UpdateTask
 from cortex.families.team.tools.render import Row, cut, told
 from cortex.families.team.tools.row_views import code_link
-from cortex.families.team.tools.session import Team
+from cortex.families.team.tools.session import TeamSession
 from cortex.families.team.unknown_people import strangers_in
 from cortex.families.team.validation import ARTIFACT_TYPES, STATES, THREAD_TYPES, check_value, refusal
 from cortex.families.team.writes.actions import checked_patch, update_task_once
@@ -53,7 +53,7 @@ def payload_of(arguments: Keyed) -> str:
     return arguments.model_dump_json(exclude={"idempotency_key", "commit_id"})
 
 
-def done_before(library: Library, context: Team, key: str, payload: str, actions: Sequence[str]) -> str:
+def done_before(library: Library, context: TeamSession, key: str, payload: str, actions: Sequence[str]) -> str:
     """Which of these actions the key was used for, with the same payload; "" for none."""
     for action in actions:
         try:
@@ -67,7 +67,7 @@ def done_before(library: Library, context: Team, key: str, payload: str, actions
 # -- drafts ------------------------------------------------------------------------------------------------------------
 
 
-def create_draft_tool(context: Team, arguments: CreateDraft, call: Call) -> Answer:
+def create_draft_tool(context: TeamSession, arguments: CreateDraft, call: Call) -> Answer:
     """Keep a contribution for a person to decide about."""
     key, payload = key_of(arguments, "create_draft"), payload_of(arguments)
     about = arguments.metadata
@@ -106,7 +106,7 @@ def _patch(fields: Mapping[str, object]) -> tuple[tuple[str, str], ...]:
     return tuple(checked.items())
 
 
-def _drafted(context: Team, library: Library, draft: Draft, key: str, payload: str) -> Row:
+def _drafted(context: TeamSession, library: Library, draft: Draft, key: str, payload: str) -> Row:
     """Keep a draft, and say where it will go."""
     draft = replace(draft, code_links=cited(library, context.root, draft.code_links))
     way = route(library.reader.store.recorded, context.routes)
@@ -140,7 +140,7 @@ def _drafted(context: Team, library: Library, draft: Draft, key: str, payload: s
 # -- comments and tasks ------------------------------------------------------------------------------------------------
 
 
-def publish_comment_tool(context: Team, arguments: PublishComment, call: Call) -> Answer:
+def publish_comment_tool(context: TeamSession, arguments: PublishComment, call: Call) -> Answer:
     """Comment in a thread, or draft it."""
     key, payload = key_of(arguments, "publish_comment"), payload_of(arguments)
     with context.writing() as library:
@@ -176,7 +176,7 @@ def _thread(library: Library, thread_id: str) -> Record[Any]:
         raise InputError("TARGET_NOT_FOUND", error.message, context=error.context) from None
 
 
-def update_task_tool(context: Team, arguments: UpdateTask, call: Call) -> Answer:
+def update_task_tool(context: TeamSession, arguments: UpdateTask, call: Call) -> Answer:
     """Change a task, or draft it."""
     key, payload = key_of(arguments, "update_task"), payload_of(arguments)
     fields = {"state": arguments.status, "blocked_reason": arguments.blocked_reason, "notes": arguments.notes}
@@ -205,7 +205,7 @@ def _change_title(library: Library, task_id: str, patch: Sequence[tuple[str, str
 
 
 def _updated(
-    context: Team,
+    context: TeamSession,
     library: Library,
     task_id: str,
     patch: Sequence[tuple[str, str]],

@@ -18,7 +18,7 @@ from cortex.base.actors import AGENT, PERSON
 from cortex.base.errors import CortexError, InputError
 from cortex.base.record_model import KINDS, PREFIXES, Body, Record
 from cortex.base.secret_scanner import redact
-from cortex.engine.store import Changed, Entry, Kept
+from cortex.engine.store import OutboxEntry, RecordChange, VersionedRecord
 from cortex.engine.store.records.json_codec import told_of
 
 Told = dict[str, object]
@@ -44,7 +44,7 @@ class Action:
     actor: str  # person or agent
     tier: int
     at: int  # milliseconds since 1970, there
-    changes: tuple[Changed, ...]
+    changes: tuple[RecordChange, ...]
     again: bool = False  # the ledger took it once, before it was put back
 
 
@@ -56,7 +56,7 @@ def body_to(body: Body) -> Told:
     return told_of(body)
 
 
-def record_to(kept: Kept) -> Told:
+def record_to(kept: VersionedRecord) -> Told:
     """A record as it is now."""
     one = kept.record
     return {
@@ -71,7 +71,7 @@ def record_to(kept: Kept) -> Told:
     }
 
 
-def changed_to(one: Changed) -> Told:
+def changed_to(one: RecordChange) -> Told:
     """What a step wrote of one record."""
     return {
         "id": one.id,
@@ -83,7 +83,7 @@ def changed_to(one: Changed) -> Told:
     }
 
 
-def action_to(entry: Entry, key: str, changes: Sequence[Changed]) -> Told:
+def action_to(entry: OutboxEntry, key: str, changes: Sequence[RecordChange]) -> Told:
     """An entry of the outbox under the key that it has at the Core; `changes` are its own, with the names of the Core."""
     payload: Told = {
         "actor": entry.actor,
@@ -96,7 +96,7 @@ def action_to(entry: Entry, key: str, changes: Sequence[Changed]) -> Told:
     return {"idempotency_key": key, "action": entry.action, "payload": payload}
 
 
-def result_to(key: str, status: str, records: Sequence[Kept], error: CortexError | None = None) -> Told:
+def result_to(key: str, status: str, records: Sequence[VersionedRecord], error: CortexError | None = None) -> Told:
     """What became of an action."""
     return {
         "idempotency_key": key,
@@ -114,7 +114,7 @@ def error_to(error: CortexError) -> Told:
     return {"code": error.code, "message": error.message, "details": details}
 
 
-def canonical(changes: Sequence[Changed]) -> str:
+def canonical(changes: Sequence[RecordChange]) -> str:
     """Changes as the one text that stands for them, whoever made it."""
     told = [changed_to(one) for one in changes]
     return json.dumps(told, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
@@ -123,7 +123,7 @@ def canonical(changes: Sequence[Changed]) -> str:
 # -- reading -----------------------------------------------------------------------------------------------------------
 
 
-def record_from(told: object, place: str = "record") -> Kept:
+def record_from(told: object, place: str = "record") -> VersionedRecord:
     """A record that a Core tells. Raises: InputError RECORD_INVALID."""
     told = _object(told, place)
     number, kind = _id(told, place)
@@ -136,7 +136,7 @@ def record_from(told: object, place: str = "record") -> Kept:
         _number(told, "updated", place),
         _number(told, "version", place),
     )
-    return Kept(record, _number(told, "change", place))
+    return VersionedRecord(record, _number(told, "change", place))
 
 
 def action_from(told: object, place: str = "action") -> Action:
@@ -164,12 +164,12 @@ def action_from(told: object, place: str = "action") -> Action:
     )
 
 
-def changed_from(told: object, place: str = "change") -> Changed:
+def changed_from(told: object, place: str = "change") -> RecordChange:
     """A change that a home tells. Raises: InputError RECORD_INVALID with the place that is wrong."""
     told = _object(told, place, ("id", "kind", "author", "created", "before", "after"))
     number, kind = _id(told, place)
     before = told.get("before")
-    return Changed(
+    return RecordChange(
         number,
         kind,
         _name(told, "author", place),

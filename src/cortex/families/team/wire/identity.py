@@ -13,7 +13,7 @@ from typing import Any
 
 from cortex.base.actors import AGENT, PERSON
 from cortex.base.record_model import Draft, Notification, Record
-from cortex.engine.store import Changed
+from cortex.engine.store import RecordChange
 from cortex.families.team.notification_texts import renamed as renamed_reason
 
 Rename = Callable[[str], str]
@@ -54,7 +54,7 @@ def renamed(record: Record[Any], rename: Rename) -> Record[Any]:
     return replace(record, author=rename(record.author), body=renamed_body(record.body, rename))
 
 
-def renamed_changed(one: Changed, rename: Rename) -> Changed:
+def renamed_changed(one: RecordChange, rename: Rename) -> RecordChange:
     """A change as it is told on the other side."""
     before = None if one.before is None else renamed_body(one.before, rename)
     return replace(one, author=rename(one.author), before=before, after=renamed_body(one.after, rename))

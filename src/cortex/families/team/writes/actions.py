@@ -23,7 +23,7 @@ from cortex.base.record_model import (
 )
 from cortex.base.settings import Settings
 from cortex.engine.library import Library
-from cortex.engine.store import Step
+from cortex.engine.store import RecordTransaction
 from cortex.families.team.notifications import who
 from cortex.families.team.references import resolve_ref
 from cortex.families.team.validation import refusal
@@ -52,7 +52,7 @@ def accept_artifact(
     """Accept an artifact, which needs evidence, its own or some more; what it says that it supersedes is superseded with that."""
     named = {one.ref: one for one in evidence}
 
-    def work(step: Step) -> str:
+    def work(step: RecordTransaction) -> str:
         def change(body: Artifact) -> Artifact:
             known = {one.ref: one for one in body.evidence}
             return replace(body, state="accepted", evidence=tuple((known | named).values()))
@@ -72,7 +72,7 @@ def supersede_artifact(
     Raises: InputError RECORD_INVALID, where they would go round in a circle, or the old one is superseded already.
     """
 
-    def supersede(step: Step) -> str:
+    def supersede(step: RecordTransaction) -> str:
         before = resolve_ref(step, old, "artifact")
         after = resolve_ref(step, new, "artifact")
         check_supersedes(step, before, after)
@@ -97,7 +97,7 @@ def deprecate_artifact(
         why = f"**Deprecated:** {note.strip()}\n\n" if note.strip() else ""
         return replace(body, state="deprecated", body=why + body.body)
 
-    def work(step: Step) -> str:
+    def work(step: RecordTransaction) -> str:
         return revise_in(step, artifact, change, "deprecate_artifact", kind="artifact").id
 
     return carry_out(
@@ -116,7 +116,7 @@ def resolve_thread(
     def change(body: Thread) -> Thread:
         return replace(body, state="resolved", resolution=resolution or body.resolution)
 
-    def work(step: Step) -> str:
+    def work(step: RecordTransaction) -> str:
         return revise_in(step, thread, change, "resolve_thread", kind="thread").id
 
     return carry_out(
@@ -145,7 +145,7 @@ def unpin(library: Library, subcortex: str, ref: str, *, actor: Actor, key: str 
 
 
 def _pin(library: Library, subcortex: str, ref: str, there: bool, actor: Actor, key: str) -> Record[Subcortex]:
-    def work(step: Step) -> str:
+    def work(step: RecordTransaction) -> str:
         chosen = resolve_ref(step, ref)
         field = _PINS.get(chosen.kind)
         if field is None:
@@ -194,7 +194,7 @@ def update_task_once(
 ) -> Created:
     """As `update_task`, and whether that had been done before under the same key."""
 
-    def work(step: Step) -> str:
+    def work(step: RecordTransaction) -> str:
         fields = patch(resolve_ref(step, task, "task").body) if callable(patch) else patch
         return apply_task_patch(step, task, fields, library.settings, version=version).id
 
@@ -203,7 +203,12 @@ def update_task_once(
 
 
 def apply_task_patch(
-    step: Step, task: str, patch: Mapping[str, str], settings: Settings | None = None, *, version: int | None = None
+    step: RecordTransaction,
+    task: str,
+    patch: Mapping[str, str],
+    settings: Settings | None = None,
+    *,
+    version: int | None = None,
 ) -> Record[Task]:
     """Change fields of a task inside a step; assignees are names with commas between."""
     fields = checked_patch(patch)
@@ -249,7 +254,7 @@ def judge_link(library: Library, link: str, confirmed: bool, *, actor: Actor, ke
 
 
 def _set_state(library: Library, ref: str, kind: str, state: str, actor: Actor, key: str, action: str) -> Record[Any]:
-    def work(step: Step) -> str:
+    def work(step: RecordTransaction) -> str:
         record = resolve_ref(step, ref, kind)
         if isinstance(record.body, Comment | Observation):  # each has one state for ever
             raise refusal("state", f"the state of {record.id} can't be changed")

@@ -30,8 +30,8 @@ from cortex.base.record_model import (
 )
 from cortex.base.settings import Settings
 from cortex.engine.library import Library
-from cortex.engine.store import Step
-from cortex.families.team.contradictions.detect import Clash, clashes_of, write_clashes
+from cortex.engine.store import RecordTransaction
+from cortex.families.team.contradictions.detect import Contradiction, clashes_of, write_clashes
 from cortex.families.team.ids import fresh_key, new_id
 from cortex.families.team.notifications import (
     notice_accepted,
@@ -62,7 +62,7 @@ class Created:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class CreateOutcome:
     """What became of one of several: its id, or why it wasn't written."""
 
     index: int
@@ -72,17 +72,17 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class CreateBatch:
     """What became of several."""
 
-    outcomes: tuple[Outcome, ...]
+    outcomes: tuple[CreateOutcome, ...]
     replayed: bool
 
 
 # -- inside a step -----------------------------------------------------------------------------------------------------
 
 
-def add_subcortex(step: Step, body: Subcortex, settings: Settings | None = None) -> Record[Subcortex]:
+def add_subcortex(step: RecordTransaction, body: Subcortex, settings: Settings | None = None) -> Record[Subcortex]:
     """Write a new subcortex. Raises: InputError RECORD_INVALID, where its slug is taken."""
     need(step.actor, "create_subcortex")
     body = checked(replace(body, slug=body.slug.strip().casefold()))
@@ -92,7 +92,7 @@ def add_subcortex(step: Step, body: Subcortex, settings: Settings | None = None)
     return step.make(new_id(Subcortex), resolved(step, _named(body, "stewards", step, settings)))
 
 
-def add_thread(step: Step, body: Thread, settings: Settings | None = None) -> Record[Thread]:
+def add_thread(step: RecordTransaction, body: Thread, settings: Settings | None = None) -> Record[Thread]:
     """Write a new thread, and tell whom it mentions."""
     need(step.actor, "create_thread")
     body = _new(step, replace(body, summary="", summary_sources=(), summary_by=""))
@@ -101,7 +101,9 @@ def add_thread(step: Step, body: Thread, settings: Settings | None = None) -> Re
     return record
 
 
-def add_comment(step: Step, body: Comment, summary: str = "", settings: Settings | None = None) -> Record[Comment]:
+def add_comment(
+    step: RecordTransaction, body: Comment, summary: str = "", settings: Settings | None = None
+) -> Record[Comment]:
     """Write a comment; the summary of its thread is renewed, or is the one that came with it.
 
     Raises: InputError TARGET_NOT_FOUND for an unknown thread, RECORD_INVALID for an archived one, or for a summary that would tell
@@ -126,13 +128,15 @@ def add_comment(step: Step, body: Comment, summary: str = "", settings: Settings
     return record
 
 
-def add_observation(step: Step, body: Observation, settings: Settings | None = None) -> Record[Observation]:
+def add_observation(
+    step: RecordTransaction, body: Observation, settings: Settings | None = None
+) -> Record[Observation]:
     """Write an observation."""
     need(step.actor, "observe")
     return step.make(new_id(Observation), _new(step, body))
 
 
-def add_artifact(step: Step, body: Artifact, settings: Settings | None = None) -> Record[Artifact]:
+def add_artifact(step: RecordTransaction, body: Artifact, settings: Settings | None = None) -> Record[Artifact]:
     """Write an artifact; one that is accepted takes the place of the one that it supersedes."""
     need(step.actor, "accept_artifact" if body.state == "accepted" else "propose_artifact")
     if body.verification != "unverified":  # whoever proposes something doesn't judge it
@@ -154,7 +158,7 @@ def add_artifact(step: Step, body: Artifact, settings: Settings | None = None) -
     return record
 
 
-def add_task(step: Step, body: Task, settings: Settings | None = None) -> Record[Task]:
+def add_task(step: RecordTransaction, body: Task, settings: Settings | None = None) -> Record[Task]:
     """Write a task, and tell those who are to do it."""
     need(step.actor, "create_task")
     body = _named(_named(body, "assignees", step, settings), "watchers", step, settings)
@@ -166,7 +170,7 @@ def add_task(step: Step, body: Task, settings: Settings | None = None) -> Record
     return record
 
 
-def add_link(step: Step, body: Link, settings: Settings | None = None) -> Record[Link]:
+def add_link(step: RecordTransaction, body: Link, settings: Settings | None = None) -> Record[Link]:
     """Write how one record stands to another; what is linked like that already stays as it is.
 
     Raises: InputError TARGET_NOT_FOUND.
@@ -186,7 +190,7 @@ def add_link(step: Step, body: Link, settings: Settings | None = None) -> Record
     return step.make(new_id(Link), body)
 
 
-def _new(step: Step, body: Any) -> Any:
+def _new(step: RecordTransaction, body: Any) -> Any:
     """A new body as it is written: in order, in its place, and by somebody who may."""
     body = checked(body)
     check_first(body)
@@ -195,13 +199,13 @@ def _new(step: Step, body: Any) -> Any:
     return body
 
 
-def need_sensitive(step: Step, body: Body) -> None:
+def need_sensitive(step: RecordTransaction, body: Body) -> None:
     """What is sensitive is a draft for whoever may not write it. Raises: InputError RIGHTS_MISSING."""
     if body.sensitivity == SENSITIVE:
         need(step.actor, "sensitive")
 
 
-def _named(body: Any, field: str, step: Step, settings: Settings | None) -> Any:
+def _named(body: Any, field: str, step: RecordTransaction, settings: Settings | None) -> Any:
     names = dict.fromkeys(who(name, settings, me=step.author) for name in getattr(body, field))
     return replace(body, **{field: tuple(names)})
 
@@ -216,7 +220,7 @@ _ADDERS: Mapping[type, Any] = {
 }
 
 
-def add_body(step: Step, body: Body, summary: str = "", settings: Settings | None = None) -> Record[Any]:
+def add_body(step: RecordTransaction, body: Body, summary: str = "", settings: Settings | None = None) -> Record[Any]:
     """Write a new record of whichever kind; drafts and notifications have ways of their own."""
     if isinstance(body, Comment):
         return add_comment(step, body, summary, settings)
@@ -242,7 +246,7 @@ def create_once(
     """As `create`, and whether it was there before."""
     clashes = clashes_of(library, body)
 
-    def work(step: Step) -> str:
+    def work(step: RecordTransaction) -> str:
         record = add_body(step, body, summary, library.settings)
         write_clashes(step, record, clashes)
         return record.id
@@ -266,7 +270,7 @@ def create_observations(
     key: str,
     payload: str = "",
     refused: Mapping[int, CortexError] | None = None,
-) -> Batch:
+) -> CreateBatch:
     """Write several observations in one step; what can't be written is told, each by itself, and the others are.
 
     `refused` are those that somebody else decided against, by their place. The same key gives the same outcomes again; where none could
@@ -280,9 +284,9 @@ def create_observations(
     clashes = [clashes_of(library, body, until=until) if compared else () for body in observations]
     no = refused or {}
 
-    def work(step: Step) -> str:
+    def work(step: RecordTransaction) -> str:
         outcomes = [
-            Outcome(index, "", no[index]) if index in no else _add_one(step, index, body, clashes[index])
+            CreateOutcome(index, "", no[index]) if index in no else _add_one(step, index, body, clashes[index])
             for index, body in enumerate(observations)
         ]
         if not any(one.id for one in outcomes):
@@ -294,31 +298,31 @@ def create_observations(
             library, work, actor=actor, key=key, action="create_observations", payload=payload or repr(observations)
         )
     except _NothingWritten as nothing:
-        return Batch(nothing.outcomes, False)
-    return Batch(tuple(_outcome(told) for told in json.loads(done.result)), done.replayed)
+        return CreateBatch(nothing.outcomes, False)
+    return CreateBatch(tuple(_outcome(told) for told in json.loads(done.result)), done.replayed)
 
 
 class _NothingWritten(Exception):
     """None of several could be written: the step is undone, and its key is free."""
 
-    def __init__(self, outcomes: Sequence[Outcome]) -> None:
+    def __init__(self, outcomes: Sequence[CreateOutcome]) -> None:
         super().__init__()
         self.outcomes = tuple(outcomes)
 
 
-def _add_one(step: Step, index: int, body: Observation, clashes: Sequence[Clash]) -> Outcome:
+def _add_one(step: RecordTransaction, index: int, body: Observation, clashes: Sequence[Contradiction]) -> CreateOutcome:
     try:
         record = add_observation(step, body)
     except InputError as error:  # nothing of it is written yet
-        return Outcome(index, "", error)
-    return Outcome(index, record.id, None, tuple(write_clashes(step, record, clashes)))
+        return CreateOutcome(index, "", error)
+    return CreateOutcome(index, record.id, None, tuple(write_clashes(step, record, clashes)))
 
 
-def _told(one: Outcome) -> dict[str, object]:
+def _told(one: CreateOutcome) -> dict[str, object]:
     error = one.error and {"code": one.error.code, "message": one.error.message, "context": one.error.context}
     return {"index": one.index, "id": one.id, "error": error, "warnings": one.warnings}
 
 
-def _outcome(told: Mapping[str, Any]) -> Outcome:
+def _outcome(told: Mapping[str, Any]) -> CreateOutcome:
     error = told["error"] and error_of(told["error"]["code"], told["error"]["message"], told["error"]["context"])
-    return Outcome(told["index"], told["id"], error, tuple(told["warnings"]))
+    return CreateOutcome(told["index"], told["id"], error, tuple(told["warnings"]))

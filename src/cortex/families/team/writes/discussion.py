@@ -11,8 +11,8 @@ from dataclasses import replace
 from itertools import accumulate
 from typing import Any
 
-from cortex.base.record_model import SENSITIVE, Comment, Record, Thread, Wanted
-from cortex.engine.store import Step
+from cortex.base.record_model import SENSITIVE, Comment, Record, RecordFilter, Thread
+from cortex.engine.store import RecordTransaction
 from cortex.families.team.validation import SUMMARY, checked
 from cortex.families.team.writes.summarizer import Said, summarize
 
@@ -25,13 +25,16 @@ def supply_summary(thread: Record[Thread], summary: str, by: str) -> Thread:
     return checked(replace(thread.body, summary=summary, summary_by=by))
 
 
-def comments_of(step: Step, thread: str) -> list[Record[Comment]]:
+def comments_of(step: RecordTransaction, thread: str) -> list[Record[Comment]]:
     """The newest comments of a thread, in their order."""
-    return step.select(Wanted(kinds=("comment",), refs=(("thread", thread),)), MOST_COMMENTS)[::-1]
+    return step.select(RecordFilter(kinds=("comment",), refs=(("thread", thread),)), MOST_COMMENTS)[::-1]
 
 
 def renew_summary(
-    step: Step, thread: Record[Thread], comment: Record[Comment] | None = None, supplied: Thread | None = None
+    step: RecordTransaction,
+    thread: Record[Thread],
+    comment: Record[Comment] | None = None,
+    supplied: Thread | None = None,
 ) -> list[str]:
     """Have the summary of a thread follow a comment, or what the thread says now; gives who has spoken there."""
     comments = comments_of(step, thread.id)
@@ -44,7 +47,7 @@ def renew_summary(
     return list(dict.fromkeys(one.author for one in comments))
 
 
-def _is_supplied(step: Step, body: Thread) -> bool:
+def _is_supplied(step: RecordTransaction, body: Thread) -> bool:
     """Whether a thread has a summary that somebody wrote, and all who see the thread may read it."""
     if not body.summary_by or not body.summary_sources:
         return False

@@ -14,18 +14,18 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from cortex.base.errors import InputError
-from cortex.base.record_model import SENSITIVE, Actor, Draft, Record, Wanted
+from cortex.base.record_model import SENSITIVE, Actor, Draft, Record, RecordFilter
 from cortex.base.text import one_line
 from cortex.engine.library import Library
-from cortex.engine.store import RecordLookup, Step, kind_of_id
+from cortex.engine.store import RecordLookup, RecordTransaction, kind_of_id
 from cortex.families.team import notification_texts
-from cortex.families.team.contradictions.detect import Clash, clashes_of, write_clashes
+from cortex.families.team.contradictions.detect import Contradiction, clashes_of, write_clashes
 from cortex.families.team.ids import fresh_key, new_id
 from cortex.families.team.notifications import close_notices, notice, notice_review, person_of
 from cortex.families.team.permissions import need
 from cortex.families.team.references import resolve_ref
 from cortex.families.team.validation import checked
-from cortex.families.team.writes.placement import Route
+from cortex.families.team.writes.placement import Placement
 from cortex.families.team.writes.publish import (
     NAMES,
     TARGETS,
@@ -44,7 +44,7 @@ EXPIRES_MS = 90 * 24 * 3600 * 1000
 LARGE_CHARACTERS = 10_000
 TITLE_CHARACTERS = 120
 PAGE = 100
-DRAFTS = Wanted(kinds=("draft",))
+DRAFTS = RecordFilter(kinds=("draft",))
 _KEPT = "It waits in the Cortex inbox"
 _OUTSIDE = re.compile(r"https?://(?!localhost\b|127\.)", re.IGNORECASE)
 _PRIVATE = re.compile(
@@ -63,7 +63,7 @@ class Published:
 
 
 def create_draft(
-    library: Library, draft: Draft, *, actor: Actor, key: str = "", payload: str = "", where: Route | None = None
+    library: Library, draft: Draft, *, actor: Actor, key: str = "", payload: str = "", where: Placement | None = None
 ) -> tuple[Record[Draft], bool, str]:
     """Keep a draft; returns it, whether the key had been used for it before, and what comes next.
 
@@ -71,9 +71,9 @@ def create_draft(
     Raises: InputError RECORD_INVALID, SENSITIVE_BLOCKED, RIGHTS_MISSING, IDEMPOTENCY_REPLAY.
     """
     need(acting(library, actor), "draft")
-    new = _fresh(draft, where or Route())
+    new = _fresh(draft, where or Placement())
 
-    def work(step: Step) -> str:
+    def work(step: RecordTransaction) -> str:
         kept = _as_its_place(step, new)
         flags = dict.fromkeys((*risks_of(kept, step.get), *kept.risk_flags))
         record = step.make(new_id(Draft), replace(kept, risk_flags=tuple(flags), expires=step.now + EXPIRES_MS))
@@ -104,7 +104,7 @@ def approve(
     need(acting(library, actor), "approve_draft")
     clashes = _clashes(library, draft_id, target)
 
-    def work(step: Step) -> str:
+    def work(step: RecordTransaction) -> str:
         found = _undecided(step, draft_id)
         draft = _aimed(found.body, target)
         place = destination(step, draft)
@@ -134,7 +134,7 @@ def reject(library: Library, draft_id: str, *, actor: Actor, notes: str = "", ke
     """Decide that a draft isn't published. Raises: InputError RECORD_UNKNOWN, RECORD_CHANGED, RIGHTS_MISSING."""
     need(acting(library, actor), "reject_draft")
 
-    def work(step: Step) -> str:
+    def work(step: RecordTransaction) -> str:
         found = _undecided(step, draft_id)
         return _decide(step, found, replace(found.body, state=REJECTED), notes).id
 
@@ -160,7 +160,7 @@ def listed(
     *,
     before: str = "",
     now: int = 0,
-    wanted: Wanted = DRAFTS,
+    wanted: RecordFilter = DRAFTS,
 ) -> list[Record[Draft]]:
     """The drafts that are in these states (none: in any) now, the newest first; `before` is the last one of the page before.
 
@@ -215,7 +215,7 @@ def risks_of(draft: Draft, get: Get) -> tuple[str, ...]:
 # -- making one --------------------------------------------------------------------------------------------------------
 
 
-def _fresh(draft: Draft, where: Route) -> Draft:
+def _fresh(draft: Draft, where: Placement) -> Draft:
     """A draft as it is kept: decided about by nobody, and checked as what it would become, too."""
     draft = replace(
         draft,
@@ -240,13 +240,13 @@ def _title_of(draft: Draft) -> str:
     return one_line(changes or next((line for line in lines if line), ""), TITLE_CHARACTERS)
 
 
-def _routed(draft: Draft, where: Route) -> Draft:
+def _routed(draft: Draft, where: Placement) -> Draft:
     kind = TARGETS[draft.type][0]
     place = {"thread": where.thread, "task": where.task, "subcortex": where.subcortex}[kind]
     return replace(draft, target_kind=kind, target=place) if place else draft
 
 
-def _as_its_place(step: Step, draft: Draft) -> Draft:
+def _as_its_place(step: RecordTransaction, draft: Draft) -> Draft:
     """The draft, sensitive where what it is for is."""
     place = destination(step, draft).record
     private = place is not None and place.body.sensitivity == SENSITIVE
@@ -256,7 +256,7 @@ def _as_its_place(step: Step, draft: Draft) -> Draft:
 # -- deciding about one ------------------------------------------------------------------------------------------------
 
 
-def _undecided(step: Step, draft_id: str) -> Record[Draft]:
+def _undecided(step: RecordTransaction, draft_id: str) -> Record[Draft]:
     found: Record[Draft] = resolve_ref(step, draft_id, "draft")
     if found.body.state in (PENDING, EXPIRED):
         return found
@@ -276,7 +276,7 @@ def _aimed(draft: Draft, target: str) -> Draft:
     return replace(draft, target=target, target_kind=kind_of_id(target) or TARGETS[draft.type][0])
 
 
-def _clashes(library: Library, draft_id: str, target: str) -> tuple[Clash, ...]:
+def _clashes(library: Library, draft_id: str, target: str) -> tuple[Contradiction, ...]:
     """What the record that a draft becomes may contradict; looked for before the step, since it asks the index."""
     lookup = library.store.recorded
     found: Record[Draft] = resolve_ref(lookup, draft_id, "draft")
@@ -299,7 +299,7 @@ def _with_target(draft_id: str, draft: Draft) -> str:
     return f"`cortex drafts approve {draft_id} --target {TARGETS[draft.type][0].upper()}`"
 
 
-def _decide(step: Step, found: Record[Draft], body: Draft, notes: str) -> Record[Draft]:
+def _decide(step: RecordTransaction, found: Record[Draft], body: Draft, notes: str) -> Record[Draft]:
     """Write what was decided, and tell who drafted it; whoever was to decide needs no reminder any more."""
     body = checked(replace(body, reviewed_by=step.actor.name, reviewed_at=step.now, review_notes=notes))
     kept = step.put(replace(found, body=body))
@@ -319,7 +319,7 @@ def _decide(step: Step, found: Record[Draft], body: Draft, notes: str) -> Record
 # -- looking at them ---------------------------------------------------------------------------------------------------
 
 
-def pages(lookup: RecordLookup, wanted: Wanted, size: int = PAGE) -> Iterator[Record[Any]]:
+def pages(lookup: RecordLookup, wanted: RecordFilter, size: int = PAGE) -> Iterator[Record[Any]]:
     """All that are wanted, the newest first, fetched page by page."""
     while page := lookup.select(wanted, size):
         yield from page

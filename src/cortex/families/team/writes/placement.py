@@ -13,10 +13,10 @@ from typing import Any
 from cortex.base.errors import InputError
 from cortex.base.record_model import Record
 from cortex.base.text import one_line
-from cortex.engine.store import RecordLookup, Step
+from cortex.engine.store import RecordLookup, RecordTransaction
 from cortex.families.team.project_context import (
     NAMES,
-    Context,
+    ProjectContext,
     clear_context,
     context_file,
     read_context,
@@ -24,7 +24,16 @@ from cortex.families.team.project_context import (
 )
 from cortex.families.team.references import resolve_ref
 
-__all__ = ["Context", "Route", "clear_context", "context_file", "find", "read_context", "route", "write_context"]
+__all__ = [
+    "Placement",
+    "ProjectContext",
+    "clear_context",
+    "context_file",
+    "find",
+    "read_context",
+    "route",
+    "write_context",
+]
 
 DRAFTS_ONLY = "nothing says where it belongs: drafts only"
 ENDED = ("done", "cancelled")  # of a task: nobody is at it any more
@@ -32,7 +41,7 @@ _CLOSED = "archived"
 
 
 @dataclass(frozen=True, slots=True)
-class Route:
+class Placement:
     """Where contributions go, by id; "" where there is no such place."""
 
     thread: str = ""
@@ -44,7 +53,7 @@ class Route:
 
 def route(
     lookup: RecordLookup, families: Mapping[str, object], *, thread: str = "", task: str = "", subcortex: str = ""
-) -> Route:
+) -> Placement:
     """Where contributions go: what is named here, else what the project's files name (`Settings.families`)."""
     told = {"thread": thread, "task": task, "subcortex": subcortex}
     if any(told.values()):
@@ -53,7 +62,7 @@ def route(
     return _to(lookup, mapped, {name: f"the project's {name} ({key})" for name, key in NAMES.items()}, strict=False)
 
 
-def find(records: RecordLookup | Step, ref: str, kind: str) -> tuple[Record[Any] | None, str]:
+def find(records: RecordLookup | RecordTransaction, ref: str, kind: str) -> tuple[Record[Any] | None, str]:
     """The record of a kind that is named, where something new may belong to it; else None and why."""
     try:
         record = resolve_ref(records, ref, kind)
@@ -66,7 +75,7 @@ def _is_so(record: Record[Any]) -> str:
     return f"{record.id} ({one_line(record.body.title, 80)}) is {record.body.state}"
 
 
-def _to(lookup: RecordLookup, named: Mapping[str, object], whys: Mapping[str, str], *, strict: bool) -> Route:
+def _to(lookup: RecordLookup, named: Mapping[str, object], whys: Mapping[str, str], *, strict: bool) -> Placement:
     """The way to what is named; where `strict`, a name that leads nowhere isn't made up for by another one."""
     found: dict[str, Record[Any]] = {}
     missing: list[str] = []
@@ -86,7 +95,7 @@ def _to(lookup: RecordLookup, named: Mapping[str, object], whys: Mapping[str, st
         subcortex = next((one.body.subcortex for one in (thread, task) if one and one.body.subcortex), "")
     if not thread:
         why = whys["subcortex"] if "subcortex" in found else whys["task"] if task else DRAFTS_ONLY
-    return Route(thread.id if thread else "", task.id if task else "", subcortex, why, tuple(missing))
+    return Placement(thread.id if thread else "", task.id if task else "", subcortex, why, tuple(missing))
 
 
 def _thread_of(

@@ -13,7 +13,7 @@ from typing import Any
 from cortex.base.errors import InputError
 from cortex.base.record_model import Attachment, Body, Evidence, Notification, Record, Term, Thread
 from cortex.engine.library import Library
-from cortex.engine.store import Done, Screened, Step
+from cortex.engine.store import RecordTransaction, Screened, TransactionResult
 from cortex.families.team.validation import checked
 from cortex.families.team.writes.discussion import SINCE
 from cortex.plugins.policy import Policy, allowed, policy_of
@@ -28,7 +28,7 @@ TEXTS = frozenset(
 LISTS = frozenset(("tags", "naming"))
 PARTS = (Term, Evidence, Attachment)
 
-Work = Callable[[Step], str]
+Work = Callable[[RecordTransaction], str]
 Change = Callable[[str, str], str]  # a field and its text -> the text as it may be written
 
 
@@ -73,7 +73,9 @@ class Screen:
                 self._verdicts.setdefault(found.text, replace(found, warnings=()))
 
 
-def screened_step(screen: Screen | None, work: Work, attempt: Callable[[Work, Screened | None], Done]) -> Done:
+def screened_step(
+    screen: Screen | None, work: Work, attempt: Callable[[Work, Screened | None], TransactionResult]
+) -> TransactionResult:
     """Do a step whose texts the plugins allow, as `attempt` does it.
 
     Raises: InputError SENSITIVE_BLOCKED, RECORD_INVALID; ConfigError PLUGIN_UNUSABLE; whatever the step raises.
@@ -81,7 +83,7 @@ def screened_step(screen: Screen | None, work: Work, attempt: Callable[[Work, Sc
     if screen is None:
         return attempt(work, None)
 
-    def judged(step: Step) -> str:
+    def judged(step: RecordTransaction) -> str:
         result = work(step)
         screen.check()
         return result

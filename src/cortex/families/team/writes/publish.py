@@ -12,7 +12,7 @@ from typing import Any
 
 from cortex.base.record_model import SENSITIVE, Artifact, Comment, Draft, Evidence, Record, Task, Thread
 from cortex.base.settings import Settings
-from cortex.engine.store import RecordLookup, Step, kind_of_id
+from cortex.engine.store import RecordLookup, RecordTransaction, kind_of_id
 from cortex.families.team.ids import new_id
 from cortex.families.team.validation import EVIDENCE_KINDS, checked
 from cortex.families.team.writes.actions import apply_task_patch, checked_patch
@@ -39,7 +39,7 @@ class Destination:
     missing: str = ""
 
 
-def destination(records: RecordLookup | Step, draft: Draft) -> Destination:
+def destination(records: RecordLookup | RecordTransaction, draft: Draft) -> Destination:
     """Where a draft would go as things are now."""
     allowed = TARGETS[draft.type]
     if not draft.target:
@@ -56,7 +56,7 @@ def destination(records: RecordLookup | Step, draft: Draft) -> Destination:
     return Destination(record, why)
 
 
-def publish(step: Step, draft: Draft, place: Record[Any] | None, settings: Settings) -> Record[Any]:
+def publish(step: RecordTransaction, draft: Draft, place: Record[Any] | None, settings: Settings) -> Record[Any]:
     """Write what a draft is for, into the place that it has."""
     if draft.type != "task_update":
         body = body_of(draft, place, step.get)

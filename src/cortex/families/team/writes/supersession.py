@@ -5,21 +5,21 @@ from __future__ import annotations
 from dataclasses import replace
 
 from cortex.base.errors import InputError
-from cortex.base.record_model import SENSITIVE, Artifact, Link, Record, Wanted
-from cortex.engine.store import Step
+from cortex.base.record_model import SENSITIVE, Artifact, Link, Record, RecordFilter
+from cortex.engine.store import RecordTransaction
 from cortex.families.team.ids import new_id
 from cortex.families.team.permissions import need
 from cortex.families.team.validation import checked, refusal
 
 
-def linked(step: Step, source: str, relation: str, target: str) -> Record[Link] | None:
+def linked(step: RecordTransaction, source: str, relation: str, target: str) -> Record[Link] | None:
     """The link that says this already, unless somebody has dismissed it."""
     refs = (("source", source), ("relation", relation), ("target", target))
-    found = step.select(Wanted(kinds=("link",), states=("candidate", "confirmed"), refs=refs), 1)
+    found = step.select(RecordFilter(kinds=("link",), states=("candidate", "confirmed"), refs=refs), 1)
     return found[0] if found else None
 
 
-def check_supersedes(step: Step, old: Record[Artifact], new: Record[Artifact] | None = None) -> None:
+def check_supersedes(step: RecordTransaction, old: Record[Artifact], new: Record[Artifact] | None = None) -> None:
     """One artifact may take the place of another: it is accepted, so it has evidence. Raises: InputError RIGHTS_MISSING, RECORD_INVALID."""
     need(step.actor, "supersede_artifact")
     if old.body.superseded_by or old.body.state == "superseded":
@@ -39,7 +39,9 @@ def check_supersedes(step: Step, old: Record[Artifact], new: Record[Artifact] | 
         )
 
 
-def write_superseded(step: Step, old: Record[Artifact], new: Record[Artifact], note: str = "") -> Record[Link]:
+def write_superseded(
+    step: RecordTransaction, old: Record[Artifact], new: Record[Artifact], note: str = ""
+) -> Record[Link]:
     """One artifact takes the place of another: its state, who took it, and the link between them."""
     step.put(replace(old, body=replace(old.body, state="superseded", superseded_by=new.id)), "supersede_artifact")
     if (known := linked(step, new.id, "supersedes", old.id)) is not None:

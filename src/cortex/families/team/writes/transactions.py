@@ -11,7 +11,7 @@ from cortex.base.errors import InputError
 from cortex.base.record_model import Actor, Record, refs_of
 from cortex.base.secret_scanner import find_leaks
 from cortex.engine.library import Library
-from cortex.engine.store import Done, Screened, Step
+from cortex.engine.store import RecordTransaction, Screened, TransactionResult
 from cortex.engine.store.records.outbox_rows import TIER
 from cortex.families.team.ids import fresh_key, go_on_from
 from cortex.families.team.index_text import wording
@@ -23,21 +23,21 @@ MOST_OF_KEY = 200  # characters
 
 def perform(
     library: Library,
-    work: Callable[[Step], str],
+    work: Callable[[RecordTransaction], str],
     *,
     actor: Actor,
     key: str,
     action: str,
     payload: str,
-) -> Done:
+) -> TransactionResult:
     """Do `work` once for this key, and have what it wrote found, now or as soon as the indexes can.
 
     Raises: InputError RECORD_INVALID for a key that is none, IDEMPOTENCY_REPLAY, RECORD_CHANGED, SENSITIVE_BLOCKED by a plugin;
     ConfigError PLUGIN_UNUSABLE; whatever `work` raises.
     """
 
-    def attempt(work: Callable[[Step], str], screen: Screened | None) -> Done:
-        def begin(step: Step) -> str:
+    def attempt(work: Callable[[RecordTransaction], str], screen: Screened | None) -> TransactionResult:
+        def begin(step: RecordTransaction) -> str:
             go_on_from(step.newest())
             result = work(step)
             _check_accepted(step)
@@ -59,7 +59,7 @@ def perform(
     return done
 
 
-def _check_accepted(step: Step) -> None:
+def _check_accepted(step: RecordTransaction) -> None:
     """Refuse what is new and names a record that the Core refused: it would be refused, too.
 
     Raises: InputError TARGET_NOT_FOUND.

@@ -20,13 +20,13 @@ from cortex.base.record_model import (
     Comment,
     Link,
     Record,
+    RecordFilter,
     Subcortex,
     Task,
     Thread,
-    Wanted,
 )
 from cortex.engine.library import Library
-from cortex.engine.store import Step
+from cortex.engine.store import RecordTransaction
 from cortex.families.team.contradictions.detect import clashes_of, write_clashes
 from cortex.families.team.ids import fresh_key
 from cortex.families.team.notifications import close_notices, notice_accepted, notice_task
@@ -67,7 +67,7 @@ def revise(
     known = key and library.store.records.known(actor, key, action, asked)
     clashes = () if known else clashes_of(library, change(before.body), before)
 
-    def work(step: Step) -> str:
+    def work(step: RecordTransaction) -> str:
         record = revise_in(step, before.id, change, action, version=version)
         write_clashes(step, record, clashes)
         return record.id
@@ -76,7 +76,7 @@ def revise(
 
 
 def revise_in(
-    step: Step,
+    step: RecordTransaction,
     record_id: str,
     change: Change,
     action: str,
@@ -114,7 +114,7 @@ def revise_in(
     return written
 
 
-def _need_decision(step: Step, before: Any, after: Artifact) -> None:
+def _need_decision(step: RecordTransaction, before: Any, after: Artifact) -> None:
     """Have a person decide what changes an accepted artifact, or puts one out of use."""
     if after.state == "deprecated" != before.state:
         need_person(step.actor, "deprecate_artifact")
@@ -122,7 +122,7 @@ def _need_decision(step: Step, before: Any, after: Artifact) -> None:
         need_person(step.actor, "edit_accepted")
 
 
-def _accept(step: Step, record: Record[Artifact]) -> Record[Artifact]:
+def _accept(step: RecordTransaction, record: Record[Artifact]) -> Record[Artifact]:
     """Write an artifact that is accepted now; what it says that it supersedes is superseded with that."""
     need(step.actor, "accept_artifact")
     old = step.get(record.body.supersedes) if record.body.supersedes else None
@@ -152,7 +152,7 @@ def check_kept(before: Any, after: Any) -> None:
             )
 
 
-def follow(step: Step, before: Any, record: Record[Any], *, besides: Iterable[str] = ()) -> None:
+def follow(step: RecordTransaction, before: Any, record: Record[Any], *, besides: Iterable[str] = ()) -> None:
     """What follows from a change, in the same step; `besides` have been told of it elsewhere."""
     after = record.body
     if after.sensitivity == SENSITIVE and before.sensitivity != SENSITIVE:
@@ -174,11 +174,11 @@ def follow(step: Step, before: Any, record: Record[Any], *, besides: Iterable[st
             close_notices(step, record.id)
 
 
-def _follow_thread(step: Step, before: Thread, record: Record[Thread]) -> None:
+def _follow_thread(step: RecordTransaction, before: Thread, record: Record[Thread]) -> None:
     """Comments belong where their thread does and are found by its title, however many they are; its summary is of what it says now."""
     after, last = record.body, ""
     if (after.title, after.subcortex) != (before.title, before.subcortex):
-        while some := step.select(Wanted(kinds=("comment",), refs=(("thread", record.id),), before=last), _BATCH):
+        while some := step.select(RecordFilter(kinds=("comment",), refs=(("thread", record.id),), before=last), _BATCH):
             for one in some:
                 if one.body.subcortex != after.subcortex:
                     step.put(replace(one, body=replace(one.body, subcortex=after.subcortex)), "move_comment")
@@ -190,14 +190,14 @@ def _follow_thread(step: Step, before: Thread, record: Record[Thread]) -> None:
         renew_summary(step, record)
 
 
-def _make_sensitive(step: Step, record: Record[Any]) -> None:
+def _make_sensitive(step: RecordTransaction, record: Record[Any]) -> None:
     """What belongs to a record, or tells of it, becomes sensitive with it: comments with their thread, everything with its subcortex."""
     waiting = [record]  # and no recursion: a task of a thread of a task may go on like that for long
     while waiting:
         above = waiting.pop()
         names = (above.id, *((above.body.slug,) if isinstance(above.body, Subcortex) else ()))
         for ref in [(role, name) for role in (above.kind, *_TELLING) for name in names]:
-            while some := step.select(Wanted(refs=(ref,), sensitivity=NORMAL), _BATCH):
+            while some := step.select(RecordFilter(refs=(ref,), sensitivity=NORMAL), _BATCH):
                 for one in some:
                     private = replace(one, body=replace(one.body, sensitivity=SENSITIVE))
                     waiting.append(step.put(private, "make_sensitive"))
@@ -215,7 +215,7 @@ def _what_changed(before: Task, after: Task) -> str:
 
 
 def carry_out(
-    library: Library, work: Callable[[Step], str], *, actor: Actor, key: str, action: str, payload: str
+    library: Library, work: Callable[[RecordTransaction], str], *, actor: Actor, key: str, action: str, payload: str
 ) -> Created:
     """Do a step that gives the id of what it changed; the record as it is then, and whether that had been done before under the same key."""
     done = perform(library, work, actor=actor, key=key or fresh_key(), action=action, payload=payload)

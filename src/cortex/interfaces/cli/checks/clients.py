@@ -22,7 +22,7 @@ from cortex.interfaces.cli.checks import Finding, error, ok, warning
 from cortex.interfaces.install import plans, safe_files, undo_log
 from cortex.interfaces.install.clients import CLIENTS, NAME, Client, Hooks, Machine, entry_file, hooks_file
 from cortex.interfaces.install.config_entries import (
-    Server,
+    ServerEntry,
     add_hooks,
     change_entry,
     is_ours,
@@ -63,7 +63,7 @@ class Spot:
         """What is there now. Raises: Broken, CortexError."""
         return read_entry(safe_files.read_text(self.file, safe_files.read(self.file, self.root) or b""), self.client)
 
-    def started(self) -> tuple[Server, str]:
+    def started(self) -> tuple[ServerEntry, str]:
         """How it starts our server, and the folder that a variable names. Raises: ConfigError, where it isn't ours any more."""
         entry = self.read()
         server = read_server(entry)
@@ -81,7 +81,7 @@ class Spot:
             return program if self.root is None else shutil.which(str(self.root / program))
         return shutil.which(program)
 
-    def change(self, server: Server, without: str = "") -> None:
+    def change(self, server: ServerEntry, without: str = "") -> None:
         """Let it start the server so. Raises: CortexError; then the file is as it was."""
         changed = partial(change_entry, client=self.client, server=server, without=without)
         plans.install(plans.plan_change(self.client, self.file, self.root, changed), self.home)
@@ -137,7 +137,7 @@ def _judge(spot: Spot, entry: object) -> Iterator[Finding]:
     yield from faults or [_well(spot, server)]
 
 
-def _well(spot: Spot, server: Server) -> Finding:
+def _well(spot: Spot, server: ServerEntry) -> Finding:
     program = str(spot.find(server.command))
     ours = sysconfig.get_path("scripts")
     text = f"{spot.where} starts {program}"
@@ -148,7 +148,7 @@ def _well(spot: Spot, server: Server) -> Finding:
     return ok("clients", text)
 
 
-def _judge_program(spot: Spot, server: Server) -> Iterator[Finding]:
+def _judge_program(spot: Spot, server: ServerEntry) -> Iterator[Finding]:
     if spot.find(server.command) is not None:
         return
     if os.path.dirname(server.command):
@@ -169,7 +169,7 @@ def _start_this(spot: Spot) -> str:
 
     server, _ = spot.started()
     program = own_program() if spot.root is None else SHARED
-    spot.change(Server(program, server.arguments[server.arguments.index("mcp") :]))
+    spot.change(ServerEntry(program, server.arguments[server.arguments.index("mcp") :]))
     return f"{spot.client.title} starts {program} now"
 
 
@@ -199,7 +199,7 @@ def _run_this(spot: Spot, hooks: Hooks) -> str:
     return f"the hooks of {spot.client.title} run {program} now"
 
 
-def _judge_folders(spot: Spot, server: Server, variable: str) -> Iterator[Finding]:
+def _judge_folders(spot: Spot, server: ServerEntry, variable: str) -> Iterator[Finding]:
     named, lost = _folders(server.arguments), _is_lost(variable)
     missing = [*([variable] if lost else ()), *(one for one in named if _is_lost(one))]
     placed = spot.root is not None or named or variable
@@ -225,7 +225,7 @@ def _drop_missing(spot: Spot) -> str:
         return f"{spot.client.title} has no folder of yours to serve any more: its entry was removed"
     if not placed:
         left = (*left, *spot.client.arguments)
-    spot.change(Server(server.command, left), VARIABLE if _is_lost(variable) else "")
+    spot.change(ServerEntry(server.command, left), VARIABLE if _is_lost(variable) else "")
     serves = ", ".join(_folders(left)) if placed else "the project that it is in"
     return f"{spot.client.title} serves {serves or variable} now"
 

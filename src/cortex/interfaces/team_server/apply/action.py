@@ -15,7 +15,7 @@ from cortex.base.errors import CortexError, FileError, StoreError
 from cortex.base.record_model import Actor
 from cortex.base.settings import Settings
 from cortex.base.visibility import Viewer
-from cortex.engine.store import Changed, Done, Kept, Screened, Step
+from cortex.engine.store import RecordChange, RecordTransaction, Screened, TransactionResult, VersionedRecord
 from cortex.engine.store.records.ledger import Ledger
 from cortex.engine.store.records.outbox import UPLOAD
 from cortex.engine.store.records.principals import Principal
@@ -26,8 +26,8 @@ from cortex.families.team.wire.identity import agent_of, outward, renamed_change
 from cortex.families.team.wire.local_paths import unplaced
 from cortex.families.team.writes.preflight import Screen, Work, screened_step
 from cortex.families.team.writes.transactions import check_key
-from cortex.interfaces.team_server.apply.changes import Taking
-from cortex.interfaces.team_server.apply.visible_records import Sight
+from cortex.interfaces.team_server.apply.changes import ActionApplier
+from cortex.interfaces.team_server.apply.visible_records import VisibleRecords
 
 APPLIED, REPLAYED, REFUSED, RETRY = "applied", "replayed", "refused", "retry"
 
@@ -37,7 +37,7 @@ class Accepted:
     """What became of an action: the records that it touched as they are now, as far as they may be seen, or why it wasn't taken."""
 
     status: str
-    records: tuple[Kept, ...] = ()
+    records: tuple[VersionedRecord, ...] = ()
     error: CortexError | None = None
 
 
@@ -58,16 +58,16 @@ def accept(
     """
     rename = outward(principal.name)
     changes = tuple(_unplaced(renamed_changed(one, rename)) for one in action.changes)
-    made: tuple[Kept, ...] | None = None
+    made: tuple[VersionedRecord, ...] | None = None
 
-    def work(step: Step) -> str:
+    def work(step: RecordTransaction) -> str:
         nonlocal made
         go_on_from(step.newest())
-        ids = Taking(step, viewer, known, again=action.again).take(changes)
+        ids = ActionApplier(step, viewer, known, again=action.again).take(changes)
         made = _made(step, viewer, ids)
         return json.dumps(ids)
 
-    def attempt(work: Work, screened: Screened | None) -> Done:
+    def attempt(work: Work, screened: Screened | None) -> TransactionResult:
         return ledger.records.perform(
             work,
             actor=actor_of(principal, action),
@@ -96,16 +96,16 @@ def is_passing(error: CortexError) -> bool:
     return isinstance(error, (StoreError, FileError)) or error.code == "PLUGIN_UNUSABLE"
 
 
-def _made(step: Step, viewer: Viewer, ids: Sequence[str]) -> tuple[Kept, ...] | None:
+def _made(step: RecordTransaction, viewer: Viewer, ids: Sequence[str]) -> tuple[VersionedRecord, ...] | None:
     """What a step made and a viewer may see, None where it changed or left alone something, too: that has to be asked for."""
     if any(before is not None for before, _ in step.written.values()) or any(one not in step.written for one in ids):
         return None
-    sight = Sight(step, viewer)
-    kept = [Kept(step.written[one][1], step.changes[one]) for one in ids]
+    sight = VisibleRecords(step, viewer)
+    kept = [VersionedRecord(step.written[one][1], step.changes[one]) for one in ids]
     return tuple(one for one in kept if sight.shows(one.record))
 
 
-def _unplaced(one: Changed) -> Changed:
+def _unplaced(one: RecordChange) -> RecordChange:
     """A change without where on somebody's machine its code lies, whatever a home sends."""
     return replace(one, before=unplaced(one.before), after=unplaced(one.after))
 
@@ -118,7 +118,7 @@ def actor_of(principal: Principal, action: Action) -> Actor:
     return Actor(principal.name, tier, SERVER)
 
 
-def shown(ledger: Ledger, viewer: Viewer, ids: Sequence[str]) -> tuple[Kept, ...]:
+def shown(ledger: Ledger, viewer: Viewer, ids: Sequence[str]) -> tuple[VersionedRecord, ...]:
     """The records of these ids that a viewer may see, as they are now."""
-    sight = Sight(ledger.recorded, viewer)
+    sight = VisibleRecords(ledger.recorded, viewer)
     return tuple(one for one in ledger.recorded.kept(ids) if sight.shows(one.record))

@@ -20,8 +20,8 @@ from cortex.families.team.wire.identity import agent_of
 from cortex.families.team.writes.preflight import Screen, screen_of, texts_of
 from cortex.interfaces.team_server.apply import action as accepting
 from cortex.interfaces.team_server.apply.visible_records import is_asked
-from cortex.interfaces.team_server.responses import Told
-from cortex.interfaces.team_server.router import Asked
+from cortex.interfaces.team_server.responses import RouteResult
+from cortex.interfaces.team_server.router import RouteContext
 from cortex.interfaces.team_server.schemas import Row
 from cortex.toolkit.tool import unforeseen
 
@@ -46,7 +46,7 @@ class _Sent:
     error: CortexError | None = None
 
 
-def flush(asked: Asked) -> Told:
+def flush(asked: RouteContext) -> RouteResult:
     """Take what was written at home, in order; after one that has to be tried again nothing is taken, so that nothing overtakes.
 
     What isn't answered was not looked at, and is sent again.
@@ -71,7 +71,7 @@ def flush(asked: Asked) -> Told:
             else:
                 raise error
         asked.hall.keep_up()
-    return Told({"results": results})
+    return RouteResult({"results": results})
 
 
 def _texts(actions: Iterable[codec.Action]) -> Iterator[str]:
@@ -95,7 +95,7 @@ def _turn(sent: Sequence[_Sent]) -> Sequence[_Sent]:
     return sent
 
 
-def _try(asked: Asked, sent: Sequence[_Sent], results: list[Row], screen: Screen | None) -> CortexError | None:
+def _try(asked: RouteContext, sent: Sequence[_Sent], results: list[Row], screen: Screen | None) -> CortexError | None:
     """Take the next actions in one transaction; gives what it failed at, then nothing of them is kept."""
     try:
         with asked.core.ledger.together():
@@ -115,7 +115,7 @@ def _is_of_one(error: CortexError, results: Sequence[Row]) -> bool:
     return within or not isinstance(error, (StoreError, NetworkError))
 
 
-def _take(asked: Asked, sent: Sequence[_Sent], results: list[Row], screen: Screen | None) -> None:
+def _take(asked: RouteContext, sent: Sequence[_Sent], results: list[Row], screen: Screen | None) -> None:
     """Take the next actions, as long as others may be kept waiting, and up to one that changes what somebody may see: the next depend on that."""
     until = time.monotonic() + TURN_SECONDS
     asked.core.ledger.records.look_ahead(
@@ -131,13 +131,13 @@ def _take(asked: Asked, sent: Sequence[_Sent], results: list[Row], screen: Scree
             return
 
 
-def _sender(asked: Asked) -> tuple[Principal, Viewer]:
+def _sender(asked: RouteContext) -> tuple[Principal, Viewer]:
     """Whoever sends, and what they may see, while nobody else writes. Raises: NetworkError AUTH_EXPIRED."""
     return asked.hall.present.look(asked.principal.name) or (asked.principal, asked.viewer)
 
 
 def _take_one(
-    asked: Asked, sender: tuple[Principal, Viewer], one: _Sent, results: list[Row], screen: Screen | None
+    asked: RouteContext, sender: tuple[Principal, Viewer], one: _Sent, results: list[Row], screen: Screen | None
 ) -> None:
     if results and results[-1]["status"] == accepting.RETRY:
         results.append(codec.result_to(one.key, accepting.RETRY, ()))
@@ -152,7 +152,7 @@ def _take_one(
     results.append(codec.result_to(one.action.key, done.status, done.records, done.error))
 
 
-def _too_much(asked: Asked, ids: Sequence[str]) -> InputError | None:
+def _too_much(asked: RouteContext, ids: Sequence[str]) -> InputError | None:
     """Why an action is more than one step at a home can be; what was there before may be changed with something else, however much it is."""
     if len(set(ids)) < len(ids):
         return InputError("RECORD_INVALID", "a record is changed twice", context={"field": "changes"})
@@ -161,7 +161,7 @@ def _too_much(asked: Asked, ids: Sequence[str]) -> InputError | None:
     return InputError("RECORD_INVALID", f"more than {MOST_MADE:,} records are new", context={"field": "changes"})
 
 
-def _untaken(asked: Asked, one: _Sent, error: CortexError, within: Sequence[Row]) -> Row:
+def _untaken(asked: RouteContext, one: _Sent, error: CortexError, within: Sequence[Row]) -> Row:
     """What is told of an action that isn't taken by itself either. Raises: `error`, where it is about whoever sent it.
 
     Where the database failed within it for a moment, that is what counts: its end fails then as well, and says less.

@@ -25,7 +25,7 @@ from cortex.base.record_model import (
     Thread,
 )
 from cortex.base.visibility import UNFILED, Viewer
-from cortex.engine.store import Changed, Step, kind_of_id
+from cortex.engine.store import RecordChange, RecordTransaction, kind_of_id
 from cortex.families.team.field_rules import TARGET_KINDS
 from cortex.families.team.notifications import OPEN, close_notices, notice_spoken
 from cortex.families.team.permissions import TIERS, need
@@ -59,7 +59,7 @@ from cortex.interfaces.team_server.apply.three_way_merge import (
     supplies,
     unsummarized,
 )
-from cortex.interfaces.team_server.apply.visible_records import Sight, aimed, placed
+from cortex.interfaces.team_server.apply.visible_records import VisibleRecords, aimed, placed
 from cortex.interfaces.team_server.principals import is_from_elsewhere, may_be_called
 
 IS_ANYBODY = 4  # the tier from which what this Core has lost may come back with what other principals said
@@ -70,10 +70,12 @@ B = TypeVar("B", bound=Any)
 _ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 
 
-class Taking:
+class ActionApplier:
     """One action under way."""
 
-    def __init__(self, step: Step, viewer: Viewer, known: frozenset[str] | None = None, *, again: bool = False) -> None:
+    def __init__(
+        self, step: RecordTransaction, viewer: Viewer, known: frozenset[str] | None = None, *, again: bool = False
+    ) -> None:
         """`known` are the principals that there are, for an upload of what was there before; None for what was just done.
 
         What comes `again` was taken before the ledger was put back: what it names may come again, too.
@@ -82,7 +84,7 @@ class Taking:
         self._viewer = viewer
         self._known, self._again = known, again
         self._upload = known is not None
-        self._sight = Sight(step, viewer)
+        self._sight = VisibleRecords(step, viewer)
         self._guard = guard_of(viewer)
         self._touched: set[str] = set()  # what the action is about, but for notifications
         self._published: dict[str, Record[Draft]] = {}  # drafts by what they become
@@ -91,7 +93,7 @@ class Taking:
         self._alone = False
         self._spoken: dict[str, None] = {}  # threads in which something was said
 
-    def take(self, changes: Sequence[Changed]) -> list[str]:
+    def take(self, changes: Sequence[RecordChange]) -> list[str]:
         """Take all of them; gives the ids of the records that are touched. Raises: InputError."""
         for one in changes:
             if not is_id(one.id, one.kind) or _moment_of(one.id) > self._step.now + AHEAD_MS:
@@ -108,11 +110,11 @@ class Taking:
         taken = (one.id for one in changes if one.id not in self._left_out)
         return list(dict.fromkeys((*taken, *self._spoken)))
 
-    def _is_nowhere(self, one: Changed) -> bool:
+    def _is_nowhere(self, one: RecordChange) -> bool:
         """Whether a notification is closed that was never here: what it told of was refused, and closing it matters to nobody."""
         return one.before is not None and isinstance(one.after, Notification) and self._step.get(one.id) is None
 
-    def _look(self, changes: Sequence[Changed]) -> None:
+    def _look(self, changes: Sequence[RecordChange]) -> None:
         """What the action is about, as far as it matters for each of its changes."""
         for one in changes:
             if isinstance(one.after, Notification) and one.before is None:
@@ -130,7 +132,7 @@ class Taking:
 
     # -- what is new ---------------------------------------------------------------------------------------------------
 
-    def _make(self, one: Changed) -> None:
+    def _make(self, one: RecordChange) -> None:
         if one.before is not None and not self._upload and not self._may_name(one.author):
             raise not_found(one.id)  # as of one that may not be seen
         body: Any = checked(one.after)
@@ -167,7 +169,7 @@ class Taking:
             close_notices(self._step, body.about, body.type, body.recipient, action="replace_notification")
         self._step.put(record)
 
-    def _made_at(self, one: Changed) -> int:
+    def _made_at(self, one: RecordChange) -> int:
         """When something was made: as its home says, but neither later than now nor before there was anything to say it."""
         return min(one.created, self._step.now) if one.created >= EARLIEST_MS else self._step.now
 
@@ -250,7 +252,7 @@ class Taking:
             body, *(target_of(self._sight, getattr(body, end), FOUND_KINDS, end) for end in ("source", "target"))
         )
 
-    def _check_author(self, one: Changed, record: Record[Any]) -> None:
+    def _check_author(self, one: RecordChange, record: Record[Any]) -> None:
         """What is new is by who does it, by who drafted it, or is known to be by somebody else: in an upload."""
         author, tier = record.author, self._step.actor.tier
         if author == self._step.actor.name:
@@ -290,7 +292,7 @@ class Taking:
 
     # -- what is changed -----------------------------------------------------------------------------------------------
 
-    def _change(self, one: Changed, current: Record[Any]) -> None:
+    def _change(self, one: RecordChange, current: Record[Any]) -> None:
         told = isinstance(current.body, Notification)
         if not self._sight.shows(current):
             if told:  # it was shown once, and closing it matters to nobody
@@ -313,7 +315,7 @@ class Taking:
             close_notices(self._step, written.id)
         follow(self._step, current.body, written, besides=self._told.get(written.id, ()))
 
-    def _is_made(self, one: Changed, current: Record[Any]) -> bool:
+    def _is_made(self, one: RecordChange, current: Record[Any]) -> bool:
         """Whether something is made once more by who made it: another home of theirs has brought it as it is since, and all that
         changed it is told for itself. What is uploaded may hold changes that nobody tells."""
         own = one.author == current.author and self._viewer.is_own(current.author)

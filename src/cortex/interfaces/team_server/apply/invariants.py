@@ -10,14 +10,14 @@ from dataclasses import replace
 from typing import Any
 
 from cortex.base.record_model import SENSITIVE, Artifact, Draft, Link, Record, Thread
-from cortex.engine.store import Guard, Step
+from cortex.engine.store import Guard, RecordTransaction
 from cortex.families.team.validation import checked, refusal
 from cortex.families.team.wire.codec import is_id
 from cortex.families.team.writes.discussion import renew_summary
 from cortex.families.team.writes.drafts import PUBLISHED
 from cortex.families.team.writes.publish import body_of
 from cortex.families.team.writes.supersession import check_supersedes, write_superseded
-from cortex.interfaces.team_server.apply.visible_records import Sight
+from cortex.interfaces.team_server.apply.visible_records import VisibleRecords
 
 BECOMES = {"comment": "comment", "thread": "thread", "artifact": "artifact", "task_update": "task"}  # drafts, by type
 
@@ -25,7 +25,7 @@ BECOMES = {"comment": "comment", "thread": "thread", "artifact": "artifact", "ta
 _PLACE = ("subcortex", "thread", "task", "sensitivity")  # what whoever approves a draft decides, or follows from that
 
 
-def check_published(step: Step, draft: Record[Draft], body: Any) -> None:
+def check_published(step: RecordTransaction, draft: Record[Draft], body: Any) -> None:
     """What is published in somebody's name is what they drafted, to the letter. Raises: InputError RECORD_INVALID."""
     told = draft.body
     same = told.type != "task_update" and BECOMES.get(told.type) == type(body).__name__.lower()
@@ -41,7 +41,7 @@ def check_published(step: Step, draft: Record[Draft], body: Any) -> None:
         raise refusal("published", f"it isn't what {draft.author} drafted in {draft.id}")
 
 
-def check_decided(step: Step, before: Record[Draft] | None, after: Record[Draft]) -> None:
+def check_decided(step: RecordTransaction, before: Record[Draft] | None, after: Record[Draft]) -> None:
     """A draft is published as something that was written with that. Raises: InputError RECORD_INVALID."""
     body = after.body
     if body.state != PUBLISHED:
@@ -58,14 +58,14 @@ def check_decided(step: Step, before: Record[Draft] | None, after: Record[Draft]
         raise refusal("published", f"{after.id} is published as nothing that was written with that")
 
 
-def check_became(step: Step, draft: str, number: str) -> None:
+def check_became(step: RecordTransaction, draft: str, number: str) -> None:
     """What speaks in the name of who drafted it is what their draft became. Raises: InputError RECORD_INVALID."""
     now = step.get(draft)
     if now is None or (now.body.state, now.body.published) != (PUBLISHED, number):
         raise refusal("published", f"{draft} didn't become {number}")
 
 
-def check_uploaded(step: Step, record: Record[Any]) -> None:
+def check_uploaded(step: RecordTransaction, record: Record[Any]) -> None:
     """What was there before says what could have become so; what it names may still come. Raises: InputError RECORD_INVALID."""
     match record.body:
         case Draft() as body:
@@ -94,7 +94,11 @@ def _may_be(number: str, kind: str | None) -> bool:
 
 
 def settle_artifact(
-    step: Step, sight: Sight, guard: Guard, before: Record[Artifact] | None, after: Record[Artifact]
+    step: RecordTransaction,
+    sight: VisibleRecords,
+    guard: Guard,
+    before: Record[Artifact] | None,
+    after: Record[Artifact],
 ) -> None:
     """Who supersedes and who is superseded say so of each other. Raises: InputError RECORD_INVALID, RIGHTS_MISSING, TARGET_NOT_FOUND."""
     was, now = (before.body if before else None), step.get(after.id)
@@ -112,7 +116,7 @@ def settle_artifact(
         write_superseded(step, old, now)
 
 
-def _check_superseded(step: Step, sight: Sight, old: Record[Artifact]) -> None:
+def _check_superseded(step: RecordTransaction, sight: VisibleRecords, old: Record[Artifact]) -> None:
     new = sight.get(old.body.superseded_by)
     if new is None or not isinstance(new.body, Artifact):
         raise refusal("superseded_by", f"there is no artifact {old.body.superseded_by[:80]!r}")
@@ -130,7 +134,7 @@ def _check_superseded(step: Step, sight: Sight, old: Record[Artifact]) -> None:
         now = step.get(now.body.superseded_by) if now.body.superseded_by else None
 
 
-def settle_link(step: Step, link: Record[Link]) -> None:
+def settle_link(step: RecordTransaction, link: Record[Link]) -> None:
     """A link that says that one artifact supersedes another is true. Raises: InputError RECORD_INVALID."""
     source, target = step.get(link.body.source), step.get(link.body.target)
     if source is None or target is None or link.body.relation != "supersedes":
@@ -143,7 +147,7 @@ def settle_link(step: Step, link: Record[Link]) -> None:
         raise refusal("relation", f"{source.id} doesn't supersede {target.id}: that is told in both of them, too")
 
 
-def settle_summary(step: Step, number: str) -> list[str]:
+def settle_summary(step: RecordTransaction, number: str) -> list[str]:
     """Have the summary of a thread be of all that was said there; gives who has spoken."""
     thread = step.get(number)
     return renew_summary(step, thread) if thread is not None and isinstance(thread.body, Thread) else []

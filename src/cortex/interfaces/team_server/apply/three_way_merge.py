@@ -34,7 +34,7 @@ _FURTHER = {"new": 0, "seen": 1, "done": 2}  # states of a notification
 
 
 @dataclass(frozen=True, slots=True)
-class Clash:
+class MergeConflict:
     """A field that both sides changed, each in its own way."""
 
     field: str
@@ -46,7 +46,7 @@ class Clash:
 class Conflict:
     """Why two changes can't be one."""
 
-    clashes: tuple[Clash, ...]
+    clashes: tuple[MergeConflict, ...]
 
     @property
     def fields(self) -> tuple[str, ...]:
@@ -61,7 +61,7 @@ def merged(before: B, after: B, current: B) -> B | Conflict:
     if not type(before) is type(after) is type(current):
         raise TypeError("three bodies of one kind")
     changes: dict[str, object] = {}
-    clashes: list[Clash] = []
+    clashes: list[MergeConflict] = []
     special = _special(before, after, current)
     for one in fields(current):
         name = one.name
@@ -71,7 +71,7 @@ def merged(before: B, after: B, current: B) -> B | Conflict:
         old, ours, theirs = (getattr(body, name) for body in (before, after, current))
         value = _merged(old, ours, theirs)
         if isinstance(value, _Both):
-            clashes.append(Clash(name, theirs, ours))
+            clashes.append(MergeConflict(name, theirs, ours))
         else:
             changes[name] = value
     return Conflict(tuple(clashes)) if clashes else replace(current, **changes)
@@ -84,7 +84,7 @@ def differing(after: Any, current: Any) -> Any:
     derived = SUMMARY if isinstance(after, Thread) else ()
     names = [one.name for one in fields(current) if one.name not in derived]
     pairs = [(name, getattr(current, name), getattr(after, name)) for name in names]
-    clashes = [Clash(name, theirs, ours) for name, theirs, ours in pairs if theirs != ours]
+    clashes = [MergeConflict(name, theirs, ours) for name, theirs, ours in pairs if theirs != ours]
     return Conflict(tuple(clashes)) if clashes else current
 
 

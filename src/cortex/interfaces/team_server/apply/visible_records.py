@@ -10,10 +10,10 @@ from dataclasses import replace
 from typing import Any
 
 from cortex.base.errors import InputError
-from cortex.base.record_model import SENSITIVE, Artifact, Draft, Observation, Record, Subcortex, Wanted
+from cortex.base.record_model import SENSITIVE, Artifact, Draft, Observation, Record, RecordFilter, Subcortex
 from cortex.base.visibility import Viewer, sees
-from cortex.engine.store import RecordLookup, Step
-from cortex.families.team.references import PINS, POINTS, Place, by_slug, resolve_ref, scope_of
+from cortex.engine.store import RecordLookup, RecordTransaction
+from cortex.families.team.references import PINS, POINTS, RecordReader, by_slug, resolve_ref, scope_of
 from cortex.families.team.validation import LIMITS
 from cortex.families.team.wire.codec import is_id
 from cortex.interfaces.team_server.access_policy import not_found
@@ -21,10 +21,10 @@ from cortex.interfaces.team_server.access_policy import not_found
 _REASON = LIMITS[Draft]["reason"]
 
 
-class Sight:
+class VisibleRecords:
     """Records as one viewer sees them, in a step or outside."""
 
-    def __init__(self, place: RecordLookup | Step, viewer: Viewer) -> None:
+    def __init__(self, place: RecordLookup | RecordTransaction, viewer: Viewer) -> None:
         self._place = place
         self._viewer = viewer
 
@@ -33,7 +33,7 @@ class Sight:
         found = self.raw(number)
         return found if found is not None and self.shows(found) else None
 
-    def select(self, wanted: Wanted, limit: int = 100) -> list[Record[Any]]:
+    def select(self, wanted: RecordFilter, limit: int = 100) -> list[Record[Any]]:
         """Those that they see of what points somewhere; nothing for who only wants to know what there is."""
         if not wanted.refs or not all(is_asked(target) for _, target in wanted.refs):
             return []
@@ -61,7 +61,7 @@ def is_asked(ref: str) -> bool:
     return ref.isascii() and ref.isprintable()
 
 
-def aimed(draft: Draft, sight: RecordLookup | Place) -> Draft:
+def aimed(draft: Draft, sight: RecordLookup | RecordReader) -> Draft:
     """A draft with the id of what it is for; what its author doesn't see is only told, and whoever approves it says where it belongs.
 
     So nobody learns by a draft what there is, and the draft isn't lost.
@@ -76,7 +76,7 @@ def aimed(draft: Draft, sight: RecordLookup | Place) -> Draft:
         return replace(draft, target="", target_kind="", reason=draft.reason if told in draft.reason else reason)
 
 
-def placed(body: Any, sight: Sight) -> Any:
+def placed(body: Any, sight: VisibleRecords) -> Any:
     """The body of an uploaded record in its place: its subcortex is there, and all that it points to, or may still come.
 
     Raises: InputError SCOPE_NOT_FOUND, TARGET_NOT_FOUND.
@@ -107,7 +107,7 @@ def placed(body: Any, sight: Sight) -> Any:
     return replace(body, **changes) if changes else body
 
 
-def _there(sight: Sight, ref: str, kind: str, field: str) -> Record[Any] | None:
+def _there(sight: VisibleRecords, ref: str, kind: str, field: str) -> Record[Any] | None:
     """The record that a field points to, None where it may still come."""
     found = sight.get(ref)
     if found is not None and found.kind == kind:

@@ -19,10 +19,10 @@ from cortex.base.record_model import (
     Notification,
     Observation,
     Record,
+    RecordFilter,
     Subcortex,
     Task,
     Thread,
-    Wanted,
 )
 from cortex.families.team.field_rules import LIMITS, SENSITIVITIES, STATES, TYPES
 from cortex.families.team.notifications import who
@@ -31,8 +31,8 @@ from cortex.families.team.tools.search_tool import moment
 from cortex.families.team.wire.identity import agent_of
 from cortex.families.team.writes.drafts import DRAFTS, listed, now_ms
 from cortex.interfaces.team_server.cursors import Paged, page_of, place_in, question_of
-from cortex.interfaces.team_server.responses import Told
-from cortex.interfaces.team_server.router import Asked
+from cortex.interfaces.team_server.responses import RouteResult
+from cortex.interfaces.team_server.router import RouteContext
 from cortex.interfaces.team_server.schemas import PLURALS, record_row
 from cortex.toolkit.tool import Arguments
 
@@ -40,7 +40,7 @@ _ID = Annotated[str | None, Field(max_length=200)]
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class ListedKind:
     """What can be asked of the records of a kind."""
 
     cls: type
@@ -56,19 +56,21 @@ class Kind:
 
 
 KINDS = (
-    Kind(Subcortex, {}),
-    Kind(Thread, {"subcortex": "subcortex", "tag": "tag", "type": "type", "task": "task"}),
-    Kind(Comment, {"subcortex": "subcortex", "thread": "thread"}),
-    Kind(Observation, {"subcortex": "subcortex", "tag": "tag", "thread": "thread", "task": "task", "path": "path"}),
-    Kind(Draft, {"tag": "tag", "target": "target"}),
-    Kind(Artifact, {"subcortex": "subcortex", "tag": "tag", "type": "type"}),
-    Kind(Task, {"subcortex": "subcortex", "tag": "tag", "thread": "thread", "assignee": "assignee"}),
-    Kind(Link, {"source": "source", "target": "target", "relation": "relation"}),
-    Kind(Notification, {"about": "about"}),
+    ListedKind(Subcortex, {}),
+    ListedKind(Thread, {"subcortex": "subcortex", "tag": "tag", "type": "type", "task": "task"}),
+    ListedKind(Comment, {"subcortex": "subcortex", "thread": "thread"}),
+    ListedKind(
+        Observation, {"subcortex": "subcortex", "tag": "tag", "thread": "thread", "task": "task", "path": "path"}
+    ),
+    ListedKind(Draft, {"tag": "tag", "target": "target"}),
+    ListedKind(Artifact, {"subcortex": "subcortex", "tag": "tag", "type": "type"}),
+    ListedKind(Task, {"subcortex": "subcortex", "tag": "tag", "thread": "thread", "assignee": "assignee"}),
+    ListedKind(Link, {"source": "source", "target": "target", "relation": "relation"}),
+    ListedKind(Notification, {"about": "about"}),
 )
 
 
-def list_query(kind: Kind) -> type[Arguments]:
+def list_query(kind: ListedKind) -> type[Arguments]:
     """What can be asked of the list of a kind."""
     cls = kind.cls
     states = Literal[STATES[cls]]  # type: ignore[valid-type]
@@ -94,7 +96,7 @@ def list_query(kind: Kind) -> type[Arguments]:
     return create_model(f"List{cls.__name__}", __base__=Paged, **fields)
 
 
-def _wanted(asked: Asked, kind: Kind) -> Wanted:
+def _wanted(asked: RouteContext, kind: ListedKind) -> RecordFilter:
     query = asked.query
     refs: list[tuple[str, str]] = []
     for name, role in kind.narrowed.items():
@@ -103,7 +105,7 @@ def _wanted(asked: Asked, kind: Kind) -> Wanted:
             refs.append((role, _target(asked, name, value)))
     if kind.cls is Notification:
         refs.append(("recipient", agent_of(asked.principal.name) if query.agent else asked.principal.name))
-    return Wanted(
+    return RecordFilter(
         kinds=(kind.name,),
         states=tuple(dict.fromkeys(query.status)),
         refs=tuple(dict.fromkeys(refs)),
@@ -114,7 +116,7 @@ def _wanted(asked: Asked, kind: Kind) -> Wanted:
     )
 
 
-def _target(asked: Asked, name: str, value: str) -> str:
+def _target(asked: RouteContext, name: str, value: str) -> str:
     """What a parameter names, as records point to it."""
     if name == "subcortex":
         return scope_of(asked.hall.store.recorded, value).id
@@ -123,13 +125,13 @@ def _target(asked: Asked, name: str, value: str) -> str:
     return who(value, me=asked.principal.name) if name == "assignee" else value
 
 
-def list_records(kind: Kind, asked: Asked) -> Told:
+def list_records(kind: ListedKind, asked: RouteContext) -> RouteResult:
     """A page of the records of a kind, the newest first."""
     wanted, question = _wanted(asked, kind), question_of(kind.path, asked.query)
     return page(asked, question, wanted)
 
 
-def page(asked: Asked, question: str, wanted: Wanted) -> Told:
+def page(asked: RouteContext, question: str, wanted: RecordFilter) -> RouteResult:
     """A page of the records that are wanted, the newest first."""
     before, size = place_in(question, asked.query.cursor), asked.query.limit + 1
     now = now_ms()
@@ -138,4 +140,4 @@ def page(asked: Asked, question: str, wanted: Wanted) -> Told:
     else:
         found = asked.hall.store.recorded.select(replace(wanted, before=before), size)
     shown, pagination = page_of(question, asked.query, found, lambda one: one.id)
-    return Told([record_row(one, now) for one in shown], pagination)
+    return RouteResult([record_row(one, now) for one in shown], pagination)

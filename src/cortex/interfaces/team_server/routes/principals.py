@@ -12,14 +12,14 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from cortex.base.errors import InputError
-from cortex.engine.store import Deed
+from cortex.engine.store import AuditEntry
 from cortex.engine.store.records.principals import Principal, Token
 from cortex.families.team.index_text import wording
 from cortex.families.team.validation import refusal
 from cortex.interfaces.team_server import access_policy, principals
 from cortex.interfaces.team_server.cursors import Paged, number_in, page_of, question_of
-from cortex.interfaces.team_server.responses import Told
-from cortex.interfaces.team_server.router import Asked, Route
+from cortex.interfaces.team_server.responses import RouteResult
+from cortex.interfaces.team_server.router import Route, RouteContext
 from cortex.interfaces.team_server.schemas import Row, moment
 from cortex.toolkit.tool import Arguments, Whole
 
@@ -56,22 +56,22 @@ class Audit(Paged):
     record: Annotated[str | None, Field(pattern=r"^[A-Za-z0-9_]{1,100}$")] = None
 
 
-def who_am_i(asked: Asked) -> Told:
+def who_am_i(asked: RouteContext) -> RouteResult:
     """Whoever asks."""
-    return Told({**_row(asked.principal), "view": access_policy.stamp_of(asked.viewer)})
+    return RouteResult({**_row(asked.principal), "view": access_policy.stamp_of(asked.viewer)})
 
 
-def list_principals(asked: Asked) -> Told:
+def list_principals(asked: RouteContext) -> RouteResult:
     """Everybody, by name."""
-    return Told([_row(one) for one in asked.core.ledger.principals.all()])
+    return RouteResult([_row(one) for one in asked.core.ledger.principals.all()])
 
 
-def get_principal(asked: Asked) -> Told:
+def get_principal(asked: RouteContext) -> RouteResult:
     """One, by name or id."""
-    return Told(_row(_principal(asked)))
+    return RouteResult(_row(_principal(asked)))
 
 
-def add_principal(asked: Asked) -> Told:
+def add_principal(asked: RouteContext) -> RouteResult:
     """Make somebody known."""
     body: NewPrincipal = asked.body
     ledger = asked.core.ledger
@@ -80,10 +80,10 @@ def add_principal(asked: Asked) -> Told:
         grants = _scopes(asked, body.grants)
         return principals.add(ledger, body.name, int(body.tier), body.sensitive, grants, by=asked.actor).name
 
-    return Told(_row(principals.find(ledger, _once(asked, "add_principal", add))), status=201)
+    return RouteResult(_row(principals.find(ledger, _once(asked, "add_principal", add))), status=201)
 
 
-def change_principal(asked: Asked) -> Told:
+def change_principal(asked: RouteContext) -> RouteResult:
     """Let somebody do more or less from now on."""
     body: ChangePrincipal = asked.body
     ledger = asked.core.ledger
@@ -99,15 +99,15 @@ def change_principal(asked: Asked) -> Told:
         )
         return principal.name
 
-    return Told(_row(principals.find(ledger, _once(asked, "change_principal", change))))
+    return RouteResult(_row(principals.find(ledger, _once(asked, "change_principal", change))))
 
 
-def list_tokens(asked: Asked) -> Told:
+def list_tokens(asked: RouteContext) -> RouteResult:
     """All tokens, the newest first, without what makes them tokens."""
-    return Told([_token_row(one) for one in asked.core.ledger.principals.tokens()])
+    return RouteResult([_token_row(one) for one in asked.core.ledger.principals.tokens()])
 
 
-def make_token(asked: Asked) -> Told:
+def make_token(asked: RouteContext) -> RouteResult:
     """A new token; it is told this once."""
     principal, ledger, secret = _principal(asked), asked.core.ledger, ""
     expires = _expiry(asked.body.expires_at)
@@ -118,10 +118,10 @@ def make_token(asked: Asked) -> Told:
         return one.id
 
     number = _once(asked, "make_token", make)
-    return Told({**_token_row(_token(asked, number)), "token": secret or None}, status=201)
+    return RouteResult({**_token_row(_token(asked, number)), "token": secret or None}, status=201)
 
 
-def revoke_token(asked: Asked) -> Told:
+def revoke_token(asked: RouteContext) -> RouteResult:
     """Let a token count no more."""
     number = _token(asked, asked.path["id"]).id
 
@@ -129,14 +129,14 @@ def revoke_token(asked: Asked) -> Told:
         asked.core.ledger.principals.revoke(number, by=asked.actor)
         return number
 
-    return Told(_token_row(_token(asked, _once(asked, "revoke_token", revoke))))
+    return RouteResult(_token_row(_token(asked, _once(asked, "revoke_token", revoke))))
 
 
-def read_audit(asked: Asked) -> Told:
+def read_audit(asked: RouteContext) -> RouteResult:
     """Who did what, the newest first: of records that whoever asks may see, and of principals."""
     question = question_of("/audit", asked.query)
     before = number_in(question, asked.query.cursor)
-    found: list[Deed] = []
+    found: list[AuditEntry] = []
     while len(found) <= asked.query.limit:
         lines = asked.core.ledger.recorded.deeds(asked.query.record or "", _BATCH, before)
         visible = asked.hall.store.recorded.get(one.record for one in lines)
@@ -145,13 +145,13 @@ def read_audit(asked: Asked) -> Told:
             break
         before = lines[-1].id
     shown, pagination = page_of(question, asked.query, found, lambda one: one.id)
-    return Told([_deed_row(one) for one in shown], pagination)
+    return RouteResult([_deed_row(one) for one in shown], pagination)
 
 
 # -- in common ---------------------------------------------------------------------------------------------------------
 
 
-def _once(asked: Asked, action: str, work: Callable[[], str]) -> str:
+def _once(asked: RouteContext, action: str, work: Callable[[], str]) -> str:
     """Do something that isn't about records once for its key, in one transaction, by who may at that moment.
 
     Raises: NetworkError AUTH_EXPIRED, InputError RIGHTS_MISSING, where that has changed since they came.
@@ -175,11 +175,11 @@ def _once(asked: Asked, action: str, work: Callable[[], str]) -> str:
     return done.result
 
 
-def _principal(asked: Asked) -> Principal:
+def _principal(asked: RouteContext) -> Principal:
     return principals.find(asked.core.ledger, asked.path["id"])
 
 
-def _scopes(asked: Asked, grants: Mapping[str, bool]) -> dict[str, bool]:
+def _scopes(asked: RouteContext, grants: Mapping[str, bool]) -> dict[str, bool]:
     """The ids of subcortexes, whoever may see them; of what isn't there nothing near is told. Raises: InputError SCOPE_NOT_FOUND."""
     try:
         return {principals.scope_named(asked.core.ledger, ref): writes for ref, writes in grants.items()}
@@ -187,7 +187,7 @@ def _scopes(asked: Asked, grants: Mapping[str, bool]) -> dict[str, bool]:
         raise access_policy.scope_not_found(str(error.context.get("subcortex", ""))) from None
 
 
-def _token(asked: Asked, number: str) -> Token:
+def _token(asked: RouteContext, number: str) -> Token:
     for one in asked.core.ledger.principals.tokens():
         if one.id == number:
             return one
@@ -231,7 +231,7 @@ def _token_row(one: Token) -> Row:
     }
 
 
-def _deed_row(one: Deed) -> Row:
+def _deed_row(one: AuditEntry) -> Row:
     return {
         "id": one.id,
         "at": moment(one.at),

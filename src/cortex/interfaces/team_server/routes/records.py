@@ -13,7 +13,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import Field, create_model
 
 from cortex.base.errors import InputError
-from cortex.base.record_model import Comment, Draft, Link, Notification, Observation, Record, Task, Thread, Wanted
+from cortex.base.record_model import Comment, Draft, Link, Notification, Observation, Record, RecordFilter, Task, Thread
 from cortex.families.team.notifications import who
 from cortex.families.team.references import resolve_ref
 from cortex.families.team.validation import refusal
@@ -23,16 +23,16 @@ from cortex.families.team.writes.drafts import create_draft, now_ms
 from cortex.families.team.writes.update import revise
 from cortex.interfaces.team_server.apply.visible_records import aimed
 from cortex.interfaces.team_server.cursors import Paged, question_of
-from cortex.interfaces.team_server.responses import Told, code_of
-from cortex.interfaces.team_server.router import Asked, Route
-from cortex.interfaces.team_server.routes.lists import KINDS, Kind, list_query, list_records, page
+from cortex.interfaces.team_server.responses import RouteResult, code_of
+from cortex.interfaces.team_server.router import Route, RouteContext
+from cortex.interfaces.team_server.routes.lists import KINDS, ListedKind, list_query, list_records, page
 from cortex.interfaces.team_server.schemas import PLURALS, create_body, patch_body, record_row, record_schema, sent
 from cortex.toolkit.tool import Arguments
 
 # -- reading -----------------------------------------------------------------------------------------------------------
 
 
-def get_record(kind: Kind, asked: Asked) -> Told:
+def get_record(kind: ListedKind, asked: RouteContext) -> RouteResult:
     """One record by its id; a subcortex by its slug, too."""
     record = _named(asked, kind.cls)
     if isinstance(record.body, Notification) and not asked.viewer.is_own(record.body.recipient):
@@ -42,50 +42,50 @@ def get_record(kind: Kind, asked: Asked) -> Told:
             f"there is no notification {asked.path['id'][:80]!r}",
             context={"id": asked.path["id"][:80], "type": "notification", "near": []},
         )
-    return Told(record_row(record, now_ms()))
+    return RouteResult(record_row(record, now_ms()))
 
 
-def _named(asked: Asked, cls: type) -> Record[Any]:
+def _named(asked: RouteContext, cls: type) -> Record[Any]:
     return resolve_ref(asked.hall.store.recorded, asked.path["id"], cls.__name__.lower())
 
 
-def list_comments(asked: Asked) -> Told:
+def list_comments(asked: RouteContext) -> RouteResult:
     """The comments of a thread, the newest first."""
     thread = _named(asked, Thread)
     question = question_of(f"/threads/{thread.id}/comments", asked.query)
-    return page(asked, question, Wanted(kinds=("comment",), refs=(("thread", thread.id),)))
+    return page(asked, question, RecordFilter(kinds=("comment",), refs=(("thread", thread.id),)))
 
 
 # -- writing -----------------------------------------------------------------------------------------------------------
 
 
-def create_record(kind: Kind, asked: Asked) -> Told:
+def create_record(kind: ListedKind, asked: RouteContext) -> RouteResult:
     """Write a new record."""
     body = kind.cls(**sent(kind.cls, asked.body))
     return _created(asked, body)
 
 
-def _created(asked: Asked, body: Any, summary: str = "") -> Told:
+def _created(asked: RouteContext, body: Any, summary: str = "") -> RouteResult:
     done = create_once(asked.hall, body, actor=asked.actor, key=asked.key, payload=asked.payload, summary=summary)
-    return Told(record_row(done.record), status=201)
+    return RouteResult(record_row(done.record), status=201)
 
 
-def create_comment(asked: Asked) -> Told:
+def create_comment(asked: RouteContext) -> RouteResult:
     """Write a comment into a thread."""
     thread = _named(asked, Thread)
     summary = asked.body.rolling_summary_md or ""
     return _created(asked, Comment(thread.id, **sent(Comment, asked.body)), summary)
 
 
-def draft_record(asked: Asked) -> Told:
+def draft_record(asked: RouteContext) -> RouteResult:
     """Keep a draft; what its author doesn't see is as little there as what isn't."""
     fields = {"title": "", "body": "", **sent(Draft, asked.body)}
     draft = aimed(Draft(**fields), asked.hall.store.recorded)
     record, _, following = create_draft(asked.hall, draft, actor=asked.actor, key=asked.key, payload=asked.payload)
-    return Told({**record_row(record), "next_step": following}, status=201)
+    return RouteResult({**record_row(record), "next_step": following}, status=201)
 
 
-def create_several(asked: Asked) -> Told:
+def create_several(asked: RouteContext) -> RouteResult:
     """Write several observations; what can't be written is told, each by itself."""
     bodies = [Observation(**sent(Observation, one)) for one in asked.body.observations]
     done = create_observations(asked.hall, bodies, actor=asked.actor, key=asked.key, payload=asked.payload)
@@ -101,10 +101,10 @@ def create_several(asked: Asked) -> Told:
     if not any(row["id"] for row in rows):
         first = next(one.error for one in done.outcomes if one.error is not None)
         raise first
-    return Told(rows, status=201)
+    return RouteResult(rows, status=201)
 
 
-def change_record(kind: Kind, asked: Asked) -> Told:
+def change_record(kind: ListedKind, asked: RouteContext) -> RouteResult:
     """Change what a record says; what isn't sent stays."""
     cls = kind.cls
     fields, before = sent(cls, asked.body), _named(asked, cls)
@@ -124,7 +124,7 @@ def change_record(kind: Kind, asked: Asked) -> Told:
         version=asked.body.version,
         payload=asked.payload,
     )
-    return Told(record_row(record, now_ms()))
+    return RouteResult(record_row(record, now_ms()))
 
 
 def _changed(fields: Mapping[str, Any], body: Any) -> Any:
@@ -208,7 +208,7 @@ def _routes() -> list[Route]:
                   PLURALS[name], schema_ref(cls))
         )  # fmt: skip
         if cls not in (Comment, Notification):
-            run: Callable[[Asked], Told] = draft_record if cls is Draft else partial(create_record, kind)
+            run: Callable[[RouteContext], RouteResult] = draft_record if cls is Draft else partial(create_record, kind)
             found.append(
                 Route("POST", path, f"create{cls.__name__}", f"Write {article} {name}", run, PLURALS[name], schema_ref(cls),
                       body=create_body(cls), keyed=True, status=201)

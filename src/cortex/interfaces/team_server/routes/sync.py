@@ -10,15 +10,15 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
-from cortex.base.record_model import Record, Wanted
+from cortex.base.record_model import Record, RecordFilter
 from cortex.families.team.bootstrap_pack import RULES
 from cortex.families.team.wire import codec
 from cortex.interfaces.team_server import access_policy
 from cortex.interfaces.team_server.apply import action
 from cortex.interfaces.team_server.apply.batch import MOST_IDS, flush
 from cortex.interfaces.team_server.change_feed import read_deltas
-from cortex.interfaces.team_server.responses import Told
-from cortex.interfaces.team_server.router import Asked, Route
+from cortex.interfaces.team_server.responses import RouteResult
+from cortex.interfaces.team_server.router import Route, RouteContext
 from cortex.interfaces.team_server.schemas import Row
 from cortex.toolkit.tool import Arguments
 
@@ -53,13 +53,13 @@ class Ids(Arguments):
 # -- reading -----------------------------------------------------------------------------------------------------------
 
 
-def begin(asked: Asked) -> Told:
+def begin(asked: RouteContext) -> RouteResult:
     """Whoever asks, what they begin with, and from where to pull."""
     lookup, principal = asked.hall.store.recorded, asked.principal
-    scopes = lookup.select(Wanted(kinds=("subcortex",), states=("active", "proposed")), 1_000)
+    scopes = lookup.select(RecordFilter(kinds=("subcortex",), states=("active", "proposed")), 1_000)
     pins = lookup.get(pin for one in scopes for pin in one.body.pinned_artifacts)
     tier = min(principal.tier, len(asked.core.settings.core.rates) - 1)
-    return Told(
+    return RouteResult(
         {
             "principal": {"name": principal.name, "tier": principal.tier, "sensitive": principal.sensitive},
             "epoch": asked.core.ledger.epoch(),
@@ -82,12 +82,12 @@ def begin(asked: Asked) -> Told:
     )
 
 
-def _told(asked: Asked, records: Iterable[Record[Any]]) -> list[Row]:
+def _told(asked: RouteContext, records: Iterable[Record[Any]]) -> list[Row]:
     """Records as they are pulled."""
     return [codec.record_to(one) for one in asked.hall.store.recorded.kept(one.id for one in records)]
 
 
-def which_visible(asked: Asked) -> Told:
+def which_visible(asked: RouteContext) -> RouteResult:
     """Which of these ids may be seen, and which there aren't at all: copies of those are kept, of what is hidden they aren't.
 
     Nobody guesses an id, it has 80 random bits: that there is such a record is told to who has seen it, or was told of it.
@@ -96,7 +96,7 @@ def which_visible(asked: Asked) -> Told:
     ids = [one for one in dict.fromkeys(asked.body.ids) if one.isascii()]
     visible = asked.hall.store.recorded.get(ids)
     known = asked.hall.back.store.recorded.get(ids)
-    return Told({"visible": list(visible), "unknown": [one for one in asked.body.ids if one not in known]})
+    return RouteResult({"visible": list(visible), "unknown": [one for one in asked.body.ids if one not in known]})
 
 
 # -- the table ---------------------------------------------------------------------------------------------------------

@@ -16,20 +16,20 @@ from cortex.base.record_model import Actor, Artifact, Draft, Notification, Recor
 from cortex.base.visibility import sees
 from cortex.engine.engine import Engine
 from cortex.engine.library import Library
-from cortex.engine.search.federated import Place
-from cortex.families.team.inbox import Entry, acknowledge, inbox
+from cortex.engine.search.federated import SearchTarget
+from cortex.families.team.inbox import InboxEntry, acknowledge, inbox
 from cortex.families.team.permissions import TIERS
 from cortex.families.team.references import resolve_ref
 from cortex.families.team.tools import packs, search_tool
 from cortex.families.team.tools.arguments import Budgeted, GetBootstrapPack, GetContextPack
-from cortex.families.team.tools.search_tool import RECORDS, Filters, Search
-from cortex.families.team.tools.session import Team
+from cortex.families.team.tools.search_tool import RECORDS, Filters, TeamSearch
+from cortex.families.team.tools.session import TeamSession
 from cortex.families.team.writes.actions import accept_artifact, deprecate_artifact, supersede_artifact
 from cortex.families.team.writes.drafts import approve, now_ms, reject
 from cortex.interfaces.team_server.cursors import Paged, number_in, page_of, place_in, question_of
-from cortex.interfaces.team_server.read_replica import Hall
-from cortex.interfaces.team_server.responses import Pagination, Told
-from cortex.interfaces.team_server.router import Asked, Route
+from cortex.interfaces.team_server.read_replica import ReadReplica
+from cortex.interfaces.team_server.responses import Pagination, RouteResult
+from cortex.interfaces.team_server.router import Route, RouteContext
 from cortex.interfaces.team_server.routes.records import schema_ref
 from cortex.interfaces.team_server.schemas import Row, changes_body, moment, record_row, sent
 from cortex.plugins import Plugins
@@ -52,7 +52,7 @@ class Reject(Arguments):
     notes: _Note = ""
 
 
-def approve_draft(asked: Asked) -> Told:
+def approve_draft(asked: RouteContext) -> RouteResult:
     """Publish a draft."""
     done = approve(
         asked.hall,
@@ -62,14 +62,14 @@ def approve_draft(asked: Asked) -> Told:
         target=asked.body.target_id,
         notes=asked.body.notes,
     )
-    return Told({"draft": record_row(done.draft, now_ms()), "published": record_row(done.record)})
+    return RouteResult({"draft": record_row(done.draft, now_ms()), "published": record_row(done.record)})
 
 
-def reject_draft(asked: Asked) -> Told:
+def reject_draft(asked: RouteContext) -> RouteResult:
     """Decide that a draft isn't published."""
     draft = _named(asked, "draft")
     done = reject(asked.hall, draft.id, actor=asked.actor, notes=asked.body.notes, key=asked.key)
-    return Told(record_row(done, now_ms()))
+    return RouteResult(record_row(done, now_ms()))
 
 
 # -- artifacts ---------------------------------------------------------------------------------------------------------
@@ -87,7 +87,7 @@ class Deprecate(Arguments):
     note: Annotated[str, Field(max_length=2_000)] = ""
 
 
-def accept(asked: Asked) -> Told:
+def accept(asked: RouteContext) -> RouteResult:
     """Accept an artifact."""
     evidence = sent(Artifact, asked.body).get("evidence", ())
     record = accept_artifact(
@@ -98,24 +98,24 @@ def accept(asked: Asked) -> Told:
         version=asked.body.version,
         evidence=evidence,
     )
-    return Told(record_row(record))
+    return RouteResult(record_row(record))
 
 
-def supersede(asked: Asked) -> Told:
+def supersede(asked: RouteContext) -> RouteResult:
     """Have another artifact take the place of one; gives the old one."""
     old, new = _named(asked, "artifact"), asked.body.superseded_by_id
     record = supersede_artifact(asked.hall, old.id, new, actor=asked.actor, key=asked.key, note=asked.body.note)
-    return Told(record_row(record))
+    return RouteResult(record_row(record))
 
 
-def deprecate(asked: Asked) -> Told:
+def deprecate(asked: RouteContext) -> RouteResult:
     """Say that an artifact doesn't hold any more."""
     old = _named(asked, "artifact")
     record = deprecate_artifact(asked.hall, old.id, actor=asked.actor, key=asked.key, note=asked.body.note)
-    return Told(record_row(record))
+    return RouteResult(record_row(record))
 
 
-def list_versions(asked: Asked) -> Told:
+def list_versions(asked: RouteContext) -> RouteResult:
     """The versions of an artifact that whoever asks may see, the newest first; they are in the ledger alone."""
     record = _named(asked, "artifact")
     question = question_of(f"/artifacts/{record.id}/versions", asked.query)
@@ -126,13 +126,13 @@ def list_versions(asked: Asked) -> Told:
         if number < before and sees(asked.viewer, one, asked.hall.whole)
     ]
     shown, pagination = page_of(question, asked.query, found, lambda one: one.version)
-    return Told([record_row(one) for one in shown], pagination)
+    return RouteResult([record_row(one) for one in shown], pagination)
 
 
 # -- what waits --------------------------------------------------------------------------------------------------------
 
 
-class Waiting(Paged):
+class WaitingQuery(Paged):
     include: tuple[Literal["notifications", "tasks", "reviews"], ...] = ()
 
 
@@ -140,7 +140,7 @@ class Acknowledge(Arguments):
     ids: Annotated[tuple[_Ref, ...], Field(min_length=1, max_length=100, fail_fast=True)]
 
 
-def read_inbox(asked: Asked) -> Told:
+def read_inbox(asked: RouteContext) -> RouteResult:
     """What waits for whoever asks, the newest first."""
     question = question_of("/inbox", asked.query)
     include = asked.query.include or ("notifications", "tasks", "reviews")
@@ -153,10 +153,10 @@ def read_inbox(asked: Asked) -> Told:
         decides=asked.principal.tier >= TIERS["approve_draft"],
     )
     shown, pagination = page_of(question, asked.query, found.entries, lambda one: one.id)
-    return Told([_entry_row(one) for one in shown], pagination)
+    return RouteResult([_entry_row(one) for one in shown], pagination)
 
 
-def _entry_row(entry: Entry) -> Row:
+def _entry_row(entry: InboxEntry) -> Row:
     return {
         "id": entry.id,
         "kind": entry.kind,
@@ -170,30 +170,30 @@ def _entry_row(entry: Entry) -> Row:
     }
 
 
-def acknowledge_one(asked: Asked) -> Told:
+def acknowledge_one(asked: RouteContext) -> RouteResult:
     """Be done with a notification."""
     one = _named(asked, "notification")
     acknowledge(asked.hall, [one.id], actor=asked.actor, key=asked.key)
-    return Told(record_row(_named(asked, "notification")))
+    return RouteResult(record_row(_named(asked, "notification")))
 
 
-def acknowledge_many(asked: Asked) -> Told:
+def acknowledge_many(asked: RouteContext) -> RouteResult:
     """Be done with notifications; gives those that were open."""
     done = acknowledge(asked.hall, asked.body.ids, actor=asked.actor, key=asked.key)
-    return Told({"acknowledged": list(done)})
+    return RouteResult({"acknowledged": list(done)})
 
 
-def _named(asked: Asked, kind: str) -> Record[Any]:
+def _named(asked: RouteContext, kind: str) -> Record[Any]:
     return resolve_ref(asked.hall.store.recorded, asked.path["id"], kind)
 
 
 # -- searches and packs ------------------------------------------------------------------------------------------------
 
 
-class Visitor(Team):
+class Visitor(TeamSession):
     """The team's tools for whoever visits a hall: its records, no project, no plugin, and nothing else to search."""
 
-    def __init__(self, hall: Hall, actor: Actor) -> None:
+    def __init__(self, hall: ReadReplica, actor: Actor) -> None:
         self.settings = hall.settings
         self.root = None
         self.served = ("team",)
@@ -214,7 +214,7 @@ class Visitor(Team):
         yield self._hall
 
     @contextmanager
-    def others(self, families: Sequence[str] | None = None) -> Iterator[tuple[list[Place], list[str]]]:
+    def others(self, families: Sequence[str] | None = None) -> Iterator[tuple[list[SearchTarget], list[str]]]:
         """Nothing."""
         yield [], []
 
@@ -235,34 +235,34 @@ class SearchRecords(Budgeted):
     cursor: Annotated[str | None, Field(max_length=500)] = None
 
 
-def search(asked: Asked) -> Told:
+def search(asked: RouteContext) -> RouteResult:
     """Find what there is about something."""
     body: SearchRecords = asked.body
     types = tuple(body.types or RECORDS)
     fields = {name: getattr(body, name) for name in SearchRecords.model_fields}
-    arguments = Search.model_construct(**{**fields, "types": types})
+    arguments = TeamSearch.model_construct(**{**fields, "types": types})
     told = _told(asked, search_tool.search(_visitor(asked), arguments, Call(asked.cancel)))
     cursor = told.content.get("next_cursor", "") if isinstance(told.content, dict) else ""
-    return Told(told.content, Pagination(str(cursor), body.limit), meta=told.meta)
+    return RouteResult(told.content, Pagination(str(cursor), body.limit), meta=told.meta)
 
 
-def bootstrap_pack(asked: Asked) -> Told:
+def bootstrap_pack(asked: RouteContext) -> RouteResult:
     """What somebody new should know."""
     return _told(asked, packs.get_bootstrap_pack(_visitor(asked), asked.body, Call(asked.cancel)))
 
 
-def context_pack(asked: Asked) -> Told:
+def context_pack(asked: RouteContext) -> RouteResult:
     """What matters about one subject."""
     return _told(asked, packs.get_context_pack(_visitor(asked), asked.body, Call(asked.cancel)))
 
 
-def _visitor(asked: Asked) -> Visitor:
+def _visitor(asked: RouteContext) -> Visitor:
     return Visitor(asked.hall, asked.actor)
 
 
-def _told(asked: Asked, answer: Answer) -> Told:
+def _told(asked: RouteContext, answer: Answer) -> RouteResult:
     said = json.loads(answer.text)
-    return Told(said["data"], meta=said["meta"])
+    return RouteResult(said["data"], meta=said["meta"])
 
 
 # -- the table ---------------------------------------------------------------------------------------------------------
@@ -282,7 +282,7 @@ ROUTES: tuple[Route, ...] = (
           "artifacts", schema_ref(Artifact), body=Deprecate, keyed=True),
     Route("GET", "/artifacts/{id}/versions", "listVersions", "List the versions of an artifact", list_versions, "artifacts",
           {"type": "array", "items": schema_ref(Artifact)}, query=Paged, listed=True),
-    Route("GET", "/inbox", "readInbox", "Read what waits", read_inbox, "inbox", _ENTRIES, query=Waiting, listed=True),
+    Route("GET", "/inbox", "readInbox", "Read what waits", read_inbox, "inbox", _ENTRIES, query=WaitingQuery, listed=True),
     Route("POST", "/notifications/ack", "acknowledgeNotifications", "Be done with notifications", acknowledge_many,
           "notifications", _OBJECT, body=Acknowledge, keyed=True),
     Route("POST", "/notifications/{id}/ack", "acknowledgeNotification", "Be done with a notification", acknowledge_one,

@@ -19,10 +19,10 @@ from starlette.types import Receive, Scope, Send
 from cortex.base.errors import CortexError, InputError
 from cortex.base.types import Stamp
 from cortex.engine.embedders import Embedder, EmbedMode
-from cortex.interfaces.transports.http.gateway import SAFE_HEADERS, Guard, Refused, Site, read_body
+from cortex.interfaces.transports.http.gateway import SAFE_HEADERS, Guard, HttpError, Site, read_body
 from cortex.interfaces.transports.http.uvicorn_server import Uvicorn, config, listen
 from cortex.interfaces.transports.jsonrpc import read_object
-from cortex.interfaces.transports.thread_pool import Threads, leave_now
+from cortex.interfaces.transports.thread_pool import ThreadPool, leave_now
 from cortex.toolkit.tool import Call, envelope, unforeseen
 
 EMBED, HEALTH, MODEL = "/embed", "/", "/model_info"
@@ -33,10 +33,10 @@ THREADS = 4
 DIGITS = 8  # more than a float32 holds
 
 
-class Embedding:
+class EmbedService:
     """ASGI: one embedder below `/`."""
 
-    def __init__(self, embedder: Embedder, stamp: Stamp, site: Site, threads: Threads) -> None:
+    def __init__(self, embedder: Embedder, stamp: Stamp, site: Site, threads: ThreadPool) -> None:
         self._embedder = embedder
         self._guard = Guard(site)
         self._threads = threads
@@ -54,7 +54,7 @@ class Embedding:
             response = await self._respond(scope, receive)
         except ClientDisconnect:
             return
-        except Refused as refused:
+        except HttpError as refused:
             response = refused.response(is_api=True)
         except CortexError as error:
             response = Response(envelope(error), 503 if error.retryable else 500, SAFE_HEADERS, "application/json")
@@ -67,12 +67,12 @@ class Embedding:
         path, method = scope["path"], scope["method"]
         if path in self._pages:
             if method not in ("GET", "HEAD"):
-                raise Refused(405, f"ask for {path} with GET", {"Allow": "GET, HEAD"})
+                raise HttpError(405, f"ask for {path} with GET", {"Allow": "GET, HEAD"})
             return _json(self._pages[path])
         if path != EMBED:
-            raise Refused(404, f"the endpoints are {EMBED}, {HEALTH} and {MODEL}")
+            raise HttpError(404, f"the endpoints are {EMBED}, {HEALTH} and {MODEL}")
         if method != "POST":
-            raise Refused(405, f"send texts to {EMBED} with POST", {"Allow": "POST"})
+            raise HttpError(405, f"send texts to {EMBED} with POST", {"Allow": "POST"})
         texts, mode = _wanted(await read_body(Request(scope, receive)))
         work = partial(self._embedder.embed, texts, mode)
         rows = await self._threads.run(work, Call()) if texts else np.zeros((0, 0))
@@ -84,10 +84,10 @@ def serve_embedding(embedder: Embedder, site: Site, *, ready: Callable[[int], No
 
     `ready` is told the port once it listens. Raises: NetworkError ADDRESS_REFUSED; what `Embedder.connect` raises.
     """
-    threads = Threads(THREADS)
+    threads = ThreadPool(THREADS)
     try:
         with listen(site) as listener:
-            app = Embedding(embedder, embedder.connect(), site, threads)
+            app = EmbedService(embedder, embedder.connect(), site, threads)
             server = Uvicorn(config(app, lifespan=False, proxied=bool(site.token)))
             ready(listener.getsockname()[1])
             anyio.run(server.serve, [listener])
@@ -115,8 +115,8 @@ def _wanted(body: bytes) -> tuple[list[str], EmbedMode]:
     raise _refusal("`mode` must be query or passage")
 
 
-def _refusal(what: str) -> Refused:
-    return Refused(400, what, error=InputError("ARGUMENT_INVALID", what))
+def _refusal(what: str) -> HttpError:
+    return HttpError(400, what, error=InputError("ARGUMENT_INVALID", what))
 
 
 def _json(value: Mapping[str, object]) -> Response:

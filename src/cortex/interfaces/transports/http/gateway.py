@@ -24,7 +24,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from cortex.base.errors import CortexError, InputError, LimitError, NetworkError
-from cortex.interfaces.transports.jsonrpc import INVALID_REQUEST, Batch, Refusal, parse, without_surrogates
+from cortex.interfaces.transports.jsonrpc import INVALID_REQUEST, Refusal, RpcBatch, parse, without_surrogates
 from cortex.interfaces.transports.jsonrpc_batches import replay
 from cortex.toolkit.tool import envelope
 
@@ -65,10 +65,10 @@ def check_origin(headers: Headers, *, local: bool) -> None:
     """Let in what was sent to this server from no other site; `local` is one that listens on loopback alone. Raises: Refused."""
     host = headers.get("host", "")
     if local and not is_loopback(_name(f"//{host}")):
-        raise Refused(421, "the Host header names another machine")
+        raise HttpError(421, "the Host header names another machine")
     origins = [_name(origin) for origin in headers.getlist("origin")]
     if any(origin != _name(f"//{host}") and not is_loopback(origin) for origin in origins):
-        raise Refused(403, "requests from other sites are refused")
+        raise HttpError(403, "requests from other sites are refused")
 
 
 class Rates:
@@ -119,7 +119,7 @@ class Guard:
         check_origin(headers, local=self._site.local)
         self.count(scope)  # who has no token is counted apart, so that guessing shuts nobody else out
         if not self._admits(headers):
-            raise Refused(401, "send `Authorization: Bearer` with the server's token", {"WWW-Authenticate": "Bearer"})
+            raise HttpError(401, "send `Authorization: Bearer` with the server's token", {"WWW-Authenticate": "Bearer"})
 
     def count(self, scope: Scope, requests: int = 1) -> None:
         """Count requests of a client. Raises: Refused, where they are too many."""
@@ -130,7 +130,7 @@ class Guard:
                 f"more than {self._site.rate} requests in a minute; try again in {seconds} s",
                 context={"retry_after_seconds": seconds, "requests_per_minute": self._site.rate},
             )
-            raise Refused(429, error.message, {"Retry-After": str(seconds)}, error)
+            raise HttpError(429, error.message, {"Retry-After": str(seconds)}, error)
 
     def _admits(self, headers: Headers) -> bool:
         return not self._site.token or _bearer(headers.get("authorization", ""), self._site.token)
@@ -153,7 +153,7 @@ class Door:
         try:
             self._guard.check(scope)
             if not is_api and path.rstrip("/") != MCP_PATH:
-                raise Refused(404, f"the endpoints are {MCP_PATH} and {API_PATH}")
+                raise HttpError(404, f"the endpoints are {MCP_PATH} and {API_PATH}")
             if scope["method"] == "POST":
                 body = await read_body(Request(scope, receive))
                 if is_api:
@@ -163,18 +163,18 @@ class Door:
                     if isinstance(message, Refusal):
                         await Response(message.line, 400, SAFE_HEADERS, "application/json")(scope, receive, send)
                         return
-                    if isinstance(message, Batch):
+                    if isinstance(message, RpcBatch):
                         self._guard.count(scope, message.requests - 1)
                     scope, receive = {**scope, MESSAGE: message}, replay(without_surrogates(body), receive)
         except ClientDisconnect:
             return
-        except Refused as refused:
+        except HttpError as refused:
             await refused.response(is_api)(scope, receive, send)
             return
         await (self._api if is_api else self._mcp)(scope, receive, send)
 
 
-class Refused(Exception):
+class HttpError(Exception):
     """A request that isn't served, with its HTTP status."""
 
     def __init__(
@@ -198,9 +198,9 @@ async def read_body(request: Request, most: int = MAX_BODY_BYTES) -> bytes:
     """The body of a request, of so many bytes at most. Raises: Refused."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":  # the types that a page of another site may send without asking are others
-        raise Refused(415, "send the body as `Content-Type: application/json`")
+        raise HttpError(415, "send the body as `Content-Type: application/json`")
     declared = request.headers.get("content-length", "")
-    too_large = Refused(413, f"the body is larger than {most} bytes")
+    too_large = HttpError(413, f"the body is larger than {most} bytes")
     if declared.isdecimal() and int(declared[:20]) > most:
         raise too_large
     parts, size = [], 0
@@ -211,11 +211,11 @@ async def read_body(request: Request, most: int = MAX_BODY_BYTES) -> bytes:
                 raise too_large
             parts.append(part)
     if late.cancelled_caught:
-        raise Refused(408, "the body did not arrive in time")
+        raise HttpError(408, "the body did not arrive in time")
     body = b"".join(parts)
     if not body.strip():
         error = InputError("ARGUMENT_INVALID", "the body is empty; send {} where there is nothing to say")
-        raise Refused(400, error.message, error=error)
+        raise HttpError(400, error.message, error=error)
     return body
 
 

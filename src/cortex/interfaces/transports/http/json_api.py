@@ -17,11 +17,11 @@ from starlette.types import Receive, Scope, Send
 
 from cortex.base.errors import CODES, CortexError, InputError
 from cortex.base.runtime.home import VERSION
-from cortex.interfaces.transports.http.gateway import API_PATH, BODY, SAFE_HEADERS, Refused
+from cortex.interfaces.transports.http.gateway import API_PATH, BODY, SAFE_HEADERS, HttpError
 from cortex.interfaces.transports.http.openapi import describe, list_tools
 from cortex.interfaces.transports.jsonrpc import read_object, well_formed
 from cortex.interfaces.transports.mcp.server import Identity
-from cortex.interfaces.transports.thread_pool import Threads
+from cortex.interfaces.transports.thread_pool import ThreadPool
 from cortex.toolkit.tool import Answer, Call, Family, Tool, bind, envelope, find_tool, perform, spell, unforeseen
 
 DOCUMENT = "openapi.json"
@@ -72,7 +72,7 @@ def status_of(code: str) -> int:
 class Api:
     """ASGI: the tools of the families below /api."""
 
-    def __init__(self, families: Sequence[Family], threads: Threads, identity: Identity, *, guarded: bool) -> None:
+    def __init__(self, families: Sequence[Family], threads: ThreadPool, identity: Identity, *, guarded: bool) -> None:
         self._families = tuple(families)
         self._threads = threads
         self._trace = identity.trace
@@ -88,7 +88,7 @@ class Api:
         wanted = scope["path"][len(API_PATH) :].strip("/")
         try:
             response = await self._respond(scope, wanted, receive)
-        except Refused as refused:
+        except HttpError as refused:
             response = refused.response(is_api=True)
         except Exception as error:
             told = unforeseen(error, wanted[:200])
@@ -99,14 +99,14 @@ class Api:
     async def _respond(self, scope: Scope, wanted: str, receive: Receive) -> Response | None:
         if wanted in self._pages:
             if scope["method"] not in ("GET", "HEAD"):
-                raise Refused(405, f"ask for {scope['path'][:200]} with GET", {"Allow": "GET, HEAD"})
+                raise HttpError(405, f"ask for {scope['path'][:200]} with GET", {"Allow": "GET, HEAD"})
             return _json(self._pages[wanted])
         try:
             family, tool = find_tool(self._families, wanted)
         except InputError as error:
             return _json(envelope(error), 404)
         if scope["method"] != "POST":
-            raise Refused(
+            raise HttpError(
                 405, f"call {spell(tool.name)} with POST and its arguments as a JSON object", {"Allow": "POST"}
             )
         return await self._call(family, tool, scope[BODY], receive)

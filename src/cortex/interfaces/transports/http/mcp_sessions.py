@@ -12,7 +12,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from cortex.interfaces.transports.http.gateway import MESSAGE
-from cortex.interfaces.transports.jsonrpc import NO_BATCH, Batch, Request
+from cortex.interfaces.transports.jsonrpc import NO_BATCH, RpcBatch, RpcRequest
 from cortex.interfaces.transports.jsonrpc_batches import answer_batch, replay
 from cortex.interfaces.transports.mcp.server import BATCH_VERSION
 
@@ -40,7 +40,9 @@ class Sessions:
         id = headers.get(MCP_SESSION_ID_HEADER, "")
         stateless = headers.get(MCP_PROTOCOL_VERSION_HEADER) in MODERN_PROTOCOL_VERSIONS
         message = scope.get(MESSAGE)
-        if isinstance(message, Batch) and (stateless or not self._sessions.get(id, _Session(batches=bool(id))).batches):
+        if isinstance(message, RpcBatch) and (
+            stateless or not self._sessions.get(id, _Session(batches=bool(id))).batches
+        ):
             await Response(NO_BATCH.line, 400, media_type="application/json")(scope, receive, send)
             return
         opens = not id and not stateless  # for the SDK, which counts it as a session until it is refused
@@ -59,7 +61,7 @@ class Sessions:
         try:
             if opens:
                 await self._make_room(scope, receive)
-            if isinstance(message, Batch):
+            if isinstance(message, RpcBatch):
                 await answer_batch(self._app, message, scope, receive, watch)
             else:
                 await self._app(scope, receive, watch)
@@ -86,7 +88,7 @@ class Sessions:
 def _asks_for_batches(message: object) -> bool:
     """Whether a handshake ends in the revision with batches: the server takes every one that a client may ask for."""
     match message:
-        case Request(method="initialize", params={"protocolVersion": version}):
+        case RpcRequest(method="initialize", params={"protocolVersion": version}):
             return version == BATCH_VERSION
     return False
 

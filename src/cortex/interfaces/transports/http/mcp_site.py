@@ -23,7 +23,7 @@ from cortex.interfaces.transports.http.json_api import Api
 from cortex.interfaces.transports.http.mcp_sessions import Sessions
 from cortex.interfaces.transports.http.uvicorn_server import Guest, Uvicorn, config, listen
 from cortex.interfaces.transports.mcp.server import CORTEX, Identity, make_server
-from cortex.interfaces.transports.thread_pool import Threads, end
+from cortex.interfaces.transports.thread_pool import ThreadPool, end
 from cortex.toolkit.tool import Family
 
 MAX_SESSIONS = 256
@@ -41,7 +41,7 @@ def serve_http(
 
     `ready` is told the port once it listens. Raises: NetworkError ADDRESS_REFUSED.
     """
-    threads = Threads()
+    threads = ThreadPool()
     with listen(site) as listener:
         server = Uvicorn(config(_app(families, threads, site, identity), proxied=bool(site.token)))
         if ready is not None:
@@ -52,7 +52,7 @@ def serve_http(
 
 async def serve_http_within(
     families: Sequence[Family],
-    threads: Threads,
+    threads: ThreadPool,
     listener: socket.socket,
     site: Site,
     stop: asyncio.Event,
@@ -71,7 +71,7 @@ async def serve_http_within(
         tasks.cancel_scope.cancel()
 
 
-def _app(families: Sequence[Family], threads: Threads, site: Site, identity: Identity) -> ASGIApp:
+def _app(families: Sequence[Family], threads: ThreadPool, site: Site, identity: Identity) -> ASGIApp:
     server: Server[Any] = make_server(families, threads, identity)
     sessions = StreamableHTTPSessionManager(
         server,

@@ -29,7 +29,7 @@ from mcp.shared.message import ServerMessageMetadata, SessionMessage
 from mcp.shared.transport_context import TransportContext
 from mcp_types.version import LATEST_HANDSHAKE_VERSION
 
-from cortex.interfaces.transports.jsonrpc import NO_BATCH, Batch, Notification, Refusal, Request, array, parse
+from cortex.interfaces.transports.jsonrpc import NO_BATCH, Refusal, RpcBatch, RpcNotification, RpcRequest, array, parse
 from cortex.interfaces.transports.mcp.server import BATCH_VERSION
 from cortex.toolkit.tool import unforeseen
 
@@ -143,20 +143,20 @@ async def _messages(
     """Judge every line: hand on what is a message, answer what is none; ends when all is answered."""
     async for line in source:
         message = parse(line)
-        if isinstance(message, Batch) and not batches():
+        if isinstance(message, RpcBatch) and not batches():
             message = NO_BATCH
-        whole = message if isinstance(message, Batch) else Batch(() if message is None else (message,))
+        whole = message if isinstance(message, RpcBatch) else RpcBatch(() if message is None else (message,))
         reply = _Reply(whole.requests, whole.refusals, whole is message)
         if not reply.waiting and reply.answers:
             await owed.say(reply.line())
         for member in whole.members:
             match member:
-                case Request(id, method, params):
+                case RpcRequest(id, method, params):
                     await owed.add(id, reply)
                     request = wire.JSONRPCRequest(jsonrpc="2.0", id=id, method=method, params=_dict(params))
                     unanswered = partial(owed.settle, id, reply)
                     yield SessionMessage(request, ServerMessageMetadata(on_request_unanswered=unanswered))
-                case Notification(method, params):
+                case RpcNotification(method, params):
                     yield SessionMessage(wire.JSONRPCNotification(jsonrpc="2.0", method=method, params=_dict(params)))
                 case Refusal():
                     pass

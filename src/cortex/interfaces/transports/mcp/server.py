@@ -25,7 +25,7 @@ from pydantic import ValidationError
 from cortex.base.errors import ConfigError, CortexError, FileError, InputError
 from cortex.interfaces.transports.jsonrpc import well_formed
 from cortex.interfaces.transports.mcp.uri_templates import find_resource, fixed_uri
-from cortex.interfaces.transports.thread_pool import Threads, progress_report
+from cortex.interfaces.transports.thread_pool import ThreadPool, progress_report
 from cortex.toolkit import instructions
 from cortex.toolkit.tool import (
     Call,
@@ -64,7 +64,7 @@ class Identity:
 CORTEX = Identity()
 
 
-def make_server(families: Sequence[Family], threads: Threads, identity: Identity = CORTEX) -> Server[Any]:
+def make_server(families: Sequence[Family], threads: ThreadPool, identity: Identity = CORTEX) -> Server[Any]:
     """An SDK server that offers what the families hold, in their order."""
     # The SDK warns of every odd message; a client that doesn't read our stderr would block us with a full pipe.
     logging.getLogger("mcp").setLevel(logging.ERROR)
@@ -92,7 +92,7 @@ def make_server(families: Sequence[Family], threads: Threads, identity: Identity
 class _Surface:
     """The callbacks of one server."""
 
-    def __init__(self, families: Sequence[Family], threads: Threads, identity: Identity) -> None:
+    def __init__(self, families: Sequence[Family], threads: ThreadPool, identity: Identity) -> None:
         self._families = tuple(families)
         self._threads = threads
         self._trace = identity.trace

@@ -17,7 +17,7 @@ from cortex.interfaces.transports.jsonrpc import split_lines
 from cortex.interfaces.transports.mcp.line_server import serve_lines
 from cortex.interfaces.transports.mcp.server import CORTEX, Identity, make_server
 from cortex.interfaces.transports.mcp.std_streams import Stdio, chunks, claim, writing
-from cortex.interfaces.transports.thread_pool import Threads, end, leave_soon
+from cortex.interfaces.transports.thread_pool import ThreadPool, end, leave_soon
 from cortex.toolkit.tool import Family
 
 
@@ -26,7 +26,7 @@ def serve_stdio(families: Sequence[Family], stdio: Stdio | None = None, identity
 
     `stdio` is what `stdio.claim()` gave, for a caller that claimed early so that opening the families could not print.
     """
-    threads = Threads()
+    threads = ThreadPool()
     anyio.run(_serve, make_server(families, threads, identity), stdio or claim())
     return end(families, threads)
 
