@@ -88,7 +88,7 @@ def _scores(sets: Sets, name: str, weight: float) -> np.ndarray:
 def _of_made(sets: Sets, seed: int) -> list[Asked]:
     if SET not in sets.names:
         return []
-    made = [one for corpus in sets.corpora(SET) for one in make_queries(sets.engine(SET, corpus), corpus, seed)]
+    made = [query for corpus in sets.corpora(SET) for query in make_queries(sets.engine(SET, corpus), corpus, seed)]
     by_weight = [_ranks(sets, made, weight) for weight in GRID]
     alone = [reciprocal(sets.engine(SET, one.corpus), one, Mode.MEANING) for one in made]
     return [
@@ -104,7 +104,7 @@ def _ranks(sets: Sets, made: Sequence[Made], weight: float) -> list[float]:
 
 
 def _row(group: Group, rows: Sequence[Asked], seed: int) -> tuple[str, np.ndarray]:
-    scores = np.array([one.scores for one in rows])
+    scores = np.array([row.scores for row in rows])
     chosen = GRID.index(PLAIN.meaning)
     folds = np.array([one.fold for one in rows])
     best = _best(scores, chosen)

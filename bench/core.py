@@ -198,7 +198,7 @@ class Measuring:
         servers = (self._server,) if second is None else (self._server, second)
         with self._costs(servers) as spent, self._server.watched(self._sizes):
             told = self._inside.clients(
-                addresses=[one.address for one in servers],
+                addresses=[server.address for server in servers],
                 tokens=self._tokens[who][:clients],
                 seconds=seconds,
                 pace=pace,
@@ -269,7 +269,7 @@ class Measuring:
 
     def _memory(self, idle: Size) -> None:
         rows, database = self._arm.rows, self._arm.database
-        peak = Size(max(one.rss for one in self._sizes), max(one.own for one in self._sizes))
+        peak = Size(max(size.rss for size in self._sizes), max(one.own for one in self._sizes))
         rows["memory of the Core, idle after the first start"] = _told(idle)
         rows["memory of the Core, most"] = _told(peak)
         self._section.add(f"{self._arm.name}: memory of the Core, most (its own)", "MB", peak.own)
@@ -282,7 +282,7 @@ class Measuring:
     @contextmanager
     def _costs(self, servers: Sequence[Server]) -> Iterator[dict[str, float]]:
         """CPU seconds of Cores and of their database inside the block."""
-        ask: dict[str, Callable[[], float]] = {"core": lambda: sum(one.cpu() for one in servers)}
+        ask: dict[str, Callable[[], float]] = {"core": lambda: sum(server.cpu() for server in servers)}
         if self._arm.database is not None:
             ask["database"] = self._arm.database.cpu
         spent = {name: -cpu() for name, cpu in ask.items()}

@@ -161,7 +161,7 @@ def _cpu(pid: int, *, ended: bool = False) -> float:
         fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
     except OSError:
         return 0.0  # it has just ended
-    return sum(int(one) for one in fields[11 : 15 if ended else 13]) / TICKS
+    return sum(int(field) for field in fields[11 : 15 if ended else 13]) / TICKS
 
 
 def _children(pid: int) -> list[int]:

@@ -59,7 +59,9 @@ def _originals() -> Iterator[tuple[Path, str]]:
     for kind in ("stdlib", "purelib"):
         root = Path(sysconfig.get_path(kind))
         for directory, folders, files in os.walk(root):
-            folders[:] = sorted(one for one in folders if one not in ("__pycache__", "site-packages", "dist-packages"))
+            folders[:] = sorted(
+                folder for folder in folders if folder not in ("__pycache__", "site-packages", "dist-packages")
+            )
             for file in sorted(files):
                 path = Path(directory, file)
                 if path.suffix in EXTENSIONS and SMALLEST <= path.stat().st_size <= LARGEST and not path.is_symlink():

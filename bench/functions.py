@@ -151,7 +151,7 @@ def write(folder: Path, paths: Sequence[Path], bare: bool, draw: random.Random) 
 def _described(tree: ast.Module) -> list[Function]:
     """Functions that are more than their docstring, and don't have something else in its lines."""
     functions = (one for one in ast.walk(tree) if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef))
-    told = (one for one in functions if len(one.body) > 1 and ast.get_docstring(one))
+    told = (function for function in functions if len(function.body) > 1 and ast.get_docstring(function))
     return [
         one for one in told if one.lineno < one.body[0].lineno and (one.body[0].end_lineno or 0) < one.body[1].lineno
     ]

@@ -50,7 +50,7 @@ class Made:
 
 def measure_made(sets: Sets, seed: int) -> str:
     """The reciprocal rank of the one right place for each kind of query, and what is lost without the rules made for it."""
-    made = [one for corpus in sets.corpora(SET) for one in make_queries(sets.engine(SET, corpus), corpus, seed)]
+    made = [query for corpus in sets.corpora(SET) for query in make_queries(sets.engine(SET, corpus), corpus, seed)]
     base = _ranks(sets, made)
     kinds = np.array([one.kind for one in made])
     shown = ", ".join(

@@ -76,7 +76,7 @@ def _judge(section: Section, scores: Scores) -> None:
 def _table(scores: Scores, seed: int) -> str:
     lines = ["| set | queries | words | the model alone | both | both - words |", "|---|---:|---:|---:|---:|---:|"]
     for name, arms in scores.items():
-        cells = [f"{mean_of(one, seed)}" for one in arms.values()]
+        cells = [f"{mean_of(arm, seed)}" for arm in arms.values()]
         lines.append(
             f"| {name} | {len(arms['words'])} | {' | '.join(cells)} | {mean_of(arms['both'] - arms['words'], seed).signed()} |"
         )
@@ -94,7 +94,7 @@ def _categories(sets: Sets, scores: Scores, seed: int) -> str:
             mine = of == category
             if not category or mine.all():
                 continue
-            cells = [f"{one[mine].mean():.3f}" for one in arms.values()]
+            cells = [f"{arm[mine].mean():.3f}" for arm in arms.values()]
             gain = mean_of((arms["both"] - arms["words"])[mine], seed).signed()
             lines.append(f"| {name}, {category} | {mine.sum()} | {' | '.join(cells)} | {gain} |")
     return "\n".join(lines)

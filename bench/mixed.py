@@ -112,7 +112,7 @@ def _table(setup: Setup, home: Home, name: str, questions: Sequence[Question], s
             alone = sum(0 < one.alone <= FIRST for one in of_type)
             lines.append(f"| {label}: a {type_} | {len(of_type)} | {first} | {three} | {ten} | {alone} |")
             section.at_least(f"{name}, {label}: a {type_} among the first three, of ten", three, LEAST)
-        files = [_file_place(one) for one in answers if one.question.type == FUNCTION]
+        files = [_file_place(answer) for answer in answers if answer.question.type == FUNCTION]
         first, three, ten = (sum(0 < place <= most for place in files) for most in (1, FIRST, 10))
         lines.append(f"| {label}: the file of the function | {len(files)} | {first} | {three} | {ten} | |")
         missed += [_told(label, one) for one in answers if not 0 < one.place <= FIRST]

@@ -75,7 +75,7 @@ def _classes(sets: Sets) -> str:
     """How many queries of each class there are: a rule of a class that nobody asks shows nothing."""
     parts: list[str] = []
     for name in sets.names:
-        counts = Counter(str(one) for row in sets.rows[name] for one in PARSE.parse(row["query"]).classes)
+        counts = Counter(str(class_) for row in sets.rows[name] for class_ in PARSE.parse(row["query"]).classes)
         parts.append(f"{name}: {', '.join(f'{one} {count}' for one, count in counts.most_common())}")
     return f"Queries by class, where one may have several. {'; '.join(parts)}."
 
@@ -89,7 +89,7 @@ def _changed(sets: Sets, base: Scores, changes: Mapping[str, Change], seed: int)
     for label, change in changes.items():
         with change():
             differences = {name: sets.scores(name) - base[name] for name in sets.names}
-        cells = [mean_of(one, seed).signed() if one.any() else "0" for one in differences.values()]
+        cells = [mean_of(difference, seed).signed() if difference.any() else "0" for difference in differences.values()]
         by_tree = [differences["semble-full"][corpora == corpus].mean() for corpus in sets.corpora("semble-full")]
         worse, better = sum(one < -LITTLE for one in by_tree), sum(one > LITTLE for one in by_tree)
         mean = np.mean([one.mean() for one in differences.values()])

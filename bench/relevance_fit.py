@@ -95,13 +95,13 @@ def _strangers(sets: Sets) -> list[tuple[str, str, Row]]:
     found: list[tuple[str, str, Row]] = []
     for name in ("semble", "semble-full"):
         for row in sets.rows[name]:
-            others = [one for one in trees if one != row["corpus"]]
+            others = [tree for tree in trees if tree != row["corpus"]]
             found += [(name, corpus, row) for corpus in draw.sample(others, 2)]
     found += [("semble", draw.choice(trees), row) for row in sets.rows["cookbook-files"]]
     found += [("semble", draw.choice(trees), row) for row in draw.sample(sets.rows["locomo"], 100)]
     found += [("locomo", draw.choice(talks), row) for row in draw.sample(sets.rows["semble"], 100)]
     for row in draw.sample(sets.rows["locomo"], 150):
-        found.append(("locomo", draw.choice([one for one in talks if one != row["corpus"]]), row))
+        found.append(("locomo", draw.choice([talk for talk in talks if talk != row["corpus"]]), row))
     return found
 
 
@@ -112,7 +112,7 @@ def _known_rows(answered: Sequence[Asked], absent: Sequence[Asked]) -> Rows:
     used = [one for one in answered if any(one.labels)]
     rows = [*used, *absent]
     labels = np.array([1.0] * len(used) + [0.0] * len(absent))
-    features = np.array([one.known for one in rows])
+    features = np.array([row.known for row in rows])
     return features, labels, [one.group for one in rows], np.arange(len(rows))
 
 

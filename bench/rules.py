@@ -93,7 +93,7 @@ def both(*changes: AbstractContextManager[None]) -> Iterator[None]:
 
 def alike(name: str) -> list[QueryClass]:
     """The classes that weigh this evidence as a phrase does."""
-    return [one for one in WEIGHTS if getattr(WEIGHTS[one], name) == getattr(PLAIN, name)]
+    return [weight for weight in WEIGHTS if getattr(WEIGHTS[weight], name) == getattr(PLAIN, name)]
 
 
 WITHOUT: dict[str, Change] = {

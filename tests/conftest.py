@@ -225,7 +225,7 @@ class LocalQdrant:
         """A connection ends, the server goes on."""
 
     def names(self) -> list[str]:
-        return sorted(one.name for one in self.client.get_collections().collections)
+        return sorted(collection.name for collection in self.client.get_collections().collections)
 
     def __getattr__(self, name: str) -> Callable[..., object]:
         def call(*arguments: object, **options: object) -> object:

@@ -297,7 +297,7 @@ def test_the_code_tools_and_resources_show_no_secret_and_say_where_one_was(root:
         assert body["notes"] == [f"{WARNING}: lamp.py:3 (AWS key)"]
         assert body["text"].split("\n")[2] == 'LAMP_KEY = "[redacted: AWS key]"'
         assert "notes" not in json.loads(asked(family, "get_file_context", path="plain.py"))
-        resources = {one.name: one.read for one in family.resources}
+        resources = {resource.name: resource.read for resource in family.resources}
         for name, variables in (
             ("file-chunks", {"path": "lamp.py"}),
             ("search", {"query": "lighthouse"}),

@@ -40,7 +40,7 @@ def records(bench):
 
 @pytest.fixture(scope="module")
 def all_questions(bench):
-    return [one for _, questions in bench.mixed_questions.SETS for one in questions]
+    return [question for _, questions in bench.mixed_questions.SETS for question in questions]
 
 
 @pytest.mark.parametrize("number", [0, 1])
@@ -54,18 +54,20 @@ def test_there_are_ten_questions_of_each_type_and_every_one_has_its_answer(bench
         "memory": set(texts.MEMORIES),
         "document": {f"{page}.md" for page in bench.mixed.PAGES},
     }
-    for one in questions:
-        for right in one.right:
+    for question in questions:
+        for right in question.right:
             file, _, name = right.partition("#")
-            if one.type == "function":
+            if question.type == "function":
                 first, last = bench.mixed.lines_of(tree / "src" / "cortex" / file, name)
                 assert first < last
             else:
-                assert right in known[one.type]
+                assert right in known[question.type]
 
 
 def test_no_answer_is_asked_for_twice(all_questions):
-    right = Counter((one.type, key) for one in all_questions for key in set(one.right) if one.type != "document")
+    right = Counter(
+        (question.type, key) for question in all_questions for key in set(question.right) if question.type != "document"
+    )
     assert set(right.values()) == {1}
 
 
@@ -73,9 +75,9 @@ def test_the_functions_that_are_asked_for_are_in_the_part_of_the_code_that_is_co
     bench, all_questions, tmp_path, tree
 ):
     bench.mixed.copy_repository(tree, tmp_path)
-    for one in all_questions:
-        if one.type == "function":
-            assert all((tmp_path / right.partition("#")[0]).is_file() for right in one.right)
+    for question in all_questions:
+        if question.type == "function":
+            assert all((tmp_path / right.partition("#")[0]).is_file() for right in question.right)
 
 
 def test_the_pages_of_the_handbook_are_there(bench, tmp_path, tree):

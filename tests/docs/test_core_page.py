@@ -37,7 +37,7 @@ def placed(words: list[str], url: str, token: str = "") -> list[str]:
     """With the Core of today in place of the page's."""
     for place in PLACES:
         words = [one.replace(place, url) for one in words]
-    return [one.replace("$TOKEN", token) for one in words]
+    return [word.replace("$TOKEN", token) for word in words]
 
 
 @pytest.fixture

@@ -99,7 +99,7 @@ def test_the_python_search_is_the_tools_search(project: Path) -> None:
         {"chunk_types": ["symbols", "definitions"]},
     ]
     with cortex.open_tools("chunks", root=project) as tools:
-        told = [tools.call("cortex_search", {"query": query, **one}).text for one in options]
+        told = [tools.call("cortex_search", {"query": query, **option}).text for option in options]
     with cortex.open_chunks(project / ".cortex" / "chunks", watch=False) as chunks:
         assert [chunks.answer(query, **one) for one in options] == told
         everything = chunks.search(query)

@@ -63,7 +63,7 @@ def command_rows(command: Any) -> list[str]:
         if parameter.param_type_name == "argument":
             spelled = f"`{parameter.metavar or parameter.name.upper()}`"
         else:
-            spelled = ", ".join(f"`{one}`" for one in (*parameter.opts, *parameter.secondary_opts))
+            spelled = ", ".join(f"`{opt}`" for opt in (*parameter.opts, *parameter.secondary_opts))
         silent = parameter.default is None or parameter.default is False
         default = "required" if parameter.required else "" if silent else f"`{_plain(parameter.default)}`"
         rows.append(f"| {spelled} | {default} | {_cell(parameter.help or '')} |")
@@ -108,7 +108,11 @@ def _type(schema: Mapping[str, Any]) -> str:
 
 
 def resource_rows(resources: Sequence[Resource] = RESOURCES) -> list[str]:
-    return ["| address | meaning |", "|---|---|", *(f"| `{one.uri}` | {_cell(one.description)} |" for one in resources)]
+    return [
+        "| address | meaning |",
+        "|---|---|",
+        *(f"| `{resource.uri}` | {_cell(resource.description)} |" for resource in resources),
+    ]
 
 
 def prompt_rows(prompts: Sequence[Prompt] = PROMPTS) -> list[str]:
@@ -176,16 +180,16 @@ def language_rows() -> list[str]:
 
 
 def folder_rows() -> list[str]:
-    return [" ".join(f"`{one}`" for one in sorted(file_kinds.PRUNED_FOLDERS))]
+    return [" ".join(f"`{folder}`" for folder in sorted(file_kinds.PRUNED_FOLDERS))]
 
 
 def lock_rows() -> list[str]:
-    return [" ".join(f"`{one}`" for one in sorted(file_kinds._LOCKS))]
+    return [" ".join(f"`{lock}`" for lock in sorted(file_kinds._LOCKS))]
 
 
 def class_rows() -> list[str]:
     columns = [field.name for field in fields(Weights)]
-    rows = [f"| class | {' | '.join(f'`{one}`' for one in columns)} |", "|---" * (len(columns) + 1) + "|"]
+    rows = [f"| class | {' | '.join(f'`{column}`' for column in columns)} |", "|---" * (len(columns) + 1) + "|"]
     for one, weights in WEIGHTS.items():
         rows.append(f"| {one} | {' | '.join(f'{value:g}' for value in astuple(weights))} |")
     return rows

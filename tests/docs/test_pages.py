@@ -128,7 +128,11 @@ def test_every_setting_that_a_page_names_exists() -> None:
     named = [(name, word) for name, text in texts() for word in inline(text)]
     settings = [(name, word) for name, word in named if re.fullmatch(rf"(?:{groups})\.[A-Za-z_.]+", word)]
     assert len(settings) > 50
-    unknown = [one for one in settings if one[1] not in known and not is_known(one[1]) and not is_module(one[1])]
+    unknown = [
+        setting
+        for setting in settings
+        if setting[1] not in known and not is_known(setting[1]) and not is_module(setting[1])
+    ]
     assert unknown == []
 
 
@@ -171,7 +175,7 @@ def test_every_command_line_names_a_command_and_options_that_exist(commands: Any
             words[:2] = [" ".join(words[:2])]
         assert words[0] in command.commands, f"{page}: {line}"
         command = command.commands[words.pop(0)]
-    known = {one for parameter in command.params for one in (*parameter.opts, *parameter.secondary_opts)} | {"--help"}
+    known = {opt for parameter in command.params for opt in (*parameter.opts, *parameter.secondary_opts)} | {"--help"}
     assert [word for word in words if word.startswith("-") and word not in known] == [], f"{page}: {line}"
 
 

@@ -131,7 +131,7 @@ def test_the_day_that_the_page_tells_can_be_lived(
     calls = re.findall(r"<!-- call of cortex\.(\w+) -->\n```json\n(.*?)```", text, re.DOTALL)
     wrong = []
     with cortex.open_tools("code", "team", root=shop, writes=True) as tools:
-        listed = [str(one["name"]) for one in tools.definitions()]
+        listed = [str(definition["name"]) for definition in tools.definitions()]
         assert [f"cortex_{name}" for name, _ in calls] == [one for one in listed if one.startswith("cortex_")]
         tools.call("reindex_workspace", {})
         for name, arguments in calls:

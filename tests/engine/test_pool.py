@@ -331,8 +331,8 @@ def test_calls_from_many_threads_never_meet_a_closed_engine(make, project, until
             )
         finally:
             done.set()
-        for one in workers:
-            one.result()
+        for worker in workers:
+            worker.result()
     for window, name in zip(windows, names, strict=True):
         with window.open() as [(_, engine)]:
             assert engine.holds()  # no engine was left behind with the lease

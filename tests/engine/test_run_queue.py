@@ -237,7 +237,7 @@ def test_a_forced_run_joins_the_one_under_way_here_and_from_elsewhere(open_engin
         for thread in threads:
             thread.join(DEADLINE)
     assert [report.changed for report in reports] == [31, 31]
-    forced = [one for one in holder.operations(100) if one.detail.get("force")]
+    forced = [operation for operation in holder.operations(100) if operation.detail.get("force")]
     assert len(forced) == 1
 
 

@@ -65,7 +65,7 @@ class Contributor:
             case "batch":
                 some = [Observation(f"Fuse {turn} seen {part}", thread=at["open"]) for part in ("cold", "warm")]
                 done = create_observations(library, [some[0], Observation(""), some[1]], **it)
-                return ",".join(one.id or "-" for one in done.outcomes)
+                return ",".join(outcome.id or "-" for outcome in done.outcomes)
             case "sum up":
                 return create(library, Comment(at["open"], f"Lamp {turn} is done."), summary=f"Fuse {turn}.", **me).id
             case "decide":

@@ -24,7 +24,7 @@ def tell(library) -> None:
     lookup = library.store.remembered
     last = lookup.decisions(1)
     told = []
-    for line in [one for one in lookup.decisions(50) if last and one.batch == last[0].batch]:
+    for line in [decision for decision in lookup.decisions(50) if last and decision.batch == last[0].batch]:
         found = lookup.by_key(line.key, {line.origin})
         state = "deleted" if not found else found[0].state.value if found[0].state else ""
         told.append([line.batch, line.origin, line.key, state, found[0].memory.title if found else ""])

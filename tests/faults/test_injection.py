@@ -110,7 +110,9 @@ class World:
 
     def forget(self) -> None:
         title = f"The lamp {self.number} hums"
-        delete(self.library, [one for one in memories(self.library, origins=(OWN,)) if one.memory.title == title])
+        delete(
+            self.library, [memory for memory in memories(self.library, origins=(OWN,)) if memory.memory.title == title]
+        )
         del self.memories[self.number]
 
     def document(self) -> None:
@@ -197,7 +199,7 @@ class World:
         assert left == []
 
     def check_memories(self) -> None:
-        known = sorted((one.memory.title, one.memory.facts) for one in memories(self.library, origins=(OWN,)))
+        known = sorted((memory.memory.title, memory.memory.facts) for memory in memories(self.library, origins=(OWN,)))
         wanted = ((f"The lamp {number} hums", ("it hums", text)) for number, text in self.memories.items())
         assert known == sorted(wanted)
 

@@ -47,7 +47,7 @@ def told(root: Path, **settings: object) -> dict[str, list[str]]:
     with Plugins({"coldstart": settings}) as plugins:
         sections, warnings = plugins.enrich(Subject("bootstrap", title="lamps", repo_root=str(root)))
     assert warnings == []
-    return {one.title: [line.text for line in one.lines] for one in sections}
+    return {section.title: [line.text for line in section.lines] for section in sections}
 
 
 def test_an_empty_home_begins_with_readme_documents_and_history(project: Path) -> None:

@@ -62,10 +62,10 @@ def opened(limits: ProcessLimits = PATIENT, root: Path | None = None, **enabled:
 
 def children() -> list[psutil.Process]:
     found = []
-    for one in psutil.Process().children(recursive=True):
+    for child in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.Error):
-            if "cortex.plugins.child_process" in one.cmdline():
-                found.append(one)
+            if "cortex.plugins.child_process" in child.cmdline():
+                found.append(child)
     return found
 
 
@@ -245,7 +245,7 @@ def test_whatever_a_plugin_does_wrong_costs_its_own_answer_only(tmp_path: Path) 
     with opened(wrong={"log": str(tmp_path / "log")}, plain={}) as plugins:
         for act, why in FAILURES.items():
             sections, (warning,) = plugins.enrich(about(act))
-            assert [one.title for one in sections] == ["Plain"]
+            assert [section.title for section in sections] == ["Plain"]
             assert warning.startswith(f"plugin wrong: {why}"), act
             assert plugins.enrich(about("well"))[1] == []
 
@@ -407,7 +407,7 @@ def test_a_schema_that_names_another_address_fetches_nothing() -> None:
 
 def test_of_a_flood_the_beginning_counts() -> None:
     sections = sections_of([{"title": str(number), "lines": ["x"] * 15_000} for number in range(100)], "flood")
-    assert [one.title for one in sections] == [str(number) for number in range(SECTIONS)]
+    assert [section.title for section in sections] == [str(number) for number in range(SECTIONS)]
     assert {len(one.lines) for one in sections} == {LINES}
     brought = observations_of([{"title": str(number), "summary": ""} for number in range(1_000)], "flood")
     assert [one.title for one in brought] == [str(number) for number in range(OBSERVATIONS)]

@@ -127,7 +127,7 @@ class CodeServer(Client):
 
     def read(self, uri: str) -> dict:
         contents = self.request("resources/read", {"uri": uri})["result"]["contents"]
-        assert [(one["uri"], one["mimeType"]) for one in contents] == [(uri, "application/json")]
+        assert [(content["uri"], content["mimeType"]) for content in contents] == [(uri, "application/json")]
         return json.loads(contents[0]["text"])
 
     def wait_until_ready(self) -> None:

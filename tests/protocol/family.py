@@ -125,7 +125,7 @@ def make_family(closed: Path | None = None) -> Family:
         name="test",
         instructions="Use echo to hear yourself.",
         context=box,
-        tools=(*(_tool(*one) for one in tools), _tool(fail, Fail), _tool(chatter, Nothing, writes=True)),
+        tools=(*(_tool(*tool) for tool in tools), _tool(fail, Fail), _tool(chatter, Nothing, writes=True)),
         resources=(
             Resource(
                 "box://status{?part}", "status", "Status", "How it is.", lambda box, variables, call: repr(variables)

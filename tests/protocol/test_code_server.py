@@ -48,7 +48,7 @@ def fresh(root):
 def test_a_piped_tools_list_without_handshake_is_answered_and_ends_with_0(repository):
     line = b'{"jsonrpc":"2.0","id":1,"method":"tools/list"}\n'
     done = forking.run([*CORTEX, "mcp", "code"], input=line, cwd=repository, capture_output=True, timeout=30)
-    (answer,) = [json.loads(one) for one in done.stdout.splitlines()]
+    (answer,) = [json.loads(splitline) for splitline in done.stdout.splitlines()]
     assert [tool["name"] for tool in answer["result"]["tools"]] == list(TOOLS)
     assert done.returncode == 0
 
@@ -248,7 +248,9 @@ def test_the_code_tools_are_served_over_http(port):
     headers = {"MCP-Protocol-Version": MODERN, "Mcp-Method": "tools/call", "Mcp-Name": "search_code"}
     status, answer = post(port, body, **headers)
     assert status == 200, answer
-    line = next(one for one in answer.decode().splitlines() if "jsonrpc" in one).removeprefix("data: ")
+    line = next(splitline for splitline in answer.decode().splitlines() if "jsonrpc" in splitline).removeprefix(
+        "data: "
+    )
     assert json.loads(text_of(json.loads(line)["result"]))["results"][0]["file"] == "shop/basket.py"
 
 

@@ -243,7 +243,7 @@ def test_resources_are_listed_and_templates_apart(shared):
     fixed = shared.request("resources/list")["result"]["resources"]
     assert [one["uri"] for one in fixed] == ["box://status"]
     templates = shared.request("resources/templates/list")["result"]["resourceTemplates"]
-    assert [one["uriTemplate"] for one in templates] == [
+    assert [template["uriTemplate"] for template in templates] == [
         "box://status{?part}",
         "box://file/{+path}/text",
         "box://search/{query}{?limit,mode}",
@@ -359,4 +359,4 @@ def test_a_server_without_stderr_works():
     script = f"exec {sys.executable} {FAMILY} stdio 2>&-"
     line = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"chatter","arguments":{}}}'
     done = subprocess.run(["sh", "-c", script], input=line, stdout=subprocess.PIPE, timeout=20)
-    assert [json.loads(one)["id"] for one in done.stdout.splitlines()] == [1]
+    assert [json.loads(splitline)["id"] for splitline in done.stdout.splitlines()] == [1]

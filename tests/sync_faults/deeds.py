@@ -81,12 +81,14 @@ def _draft(make: Callable[[Told], Draft]) -> Callable[[Library, Told, Actor], st
 def _batch(library: Library, told: Told, actor: Actor) -> str:
     some = [Observation(f"Cold {told['mark']}", thread=told["about"]), Observation(f"Warm {told['mark']}")]
     done = create_observations(library, some, actor=actor, key=told["key"])
-    return " ".join(one.id for one in done.outcomes)
+    return " ".join(outcome.id for outcome in done.outcomes)
 
 
 def _done_with(library: Library, told: Told, actor: Actor) -> str:
     ids = [
-        one.id for one in inbox(library, limit=5).entries if one.kind == "notification" and one.type != "system_alert"
+        entry.id
+        for entry in inbox(library, limit=5).entries
+        if entry.kind == "notification" and entry.type != "system_alert"
     ]
     return " ".join(acknowledge(library, ids, actor=actor, key=told["key"]))
 

@@ -383,7 +383,7 @@ def open_qdrant(settings: Settings) -> Qdrant | None:
 
 def _own_patterns(settings: Settings) -> tuple[str, ...]:
     """What a person leaves out everywhere; the defaults are about what is built from code: among documents `build` is a word."""
-    return tuple(one for one in settings.workspace.exclude_patterns if one not in DEFAULT_EXCLUDES)
+    return tuple(pattern for pattern in settings.workspace.exclude_patterns if pattern not in DEFAULT_EXCLUDES)
 
 
 def id_of(folder: Folder, path: str) -> str:

@@ -94,6 +94,6 @@ def _told(commit: git.Commit) -> str:
 def _people(commits: Sequence[git.Commit]) -> str:
     """Who made most of these commits in the last year, with how many."""
     since = time.time() - YEAR_SECONDS
-    authors = Counter(one_line(one.author, 60) for one in commits if one.moment >= since)
+    authors = Counter(one_line(commit.author, 60) for commit in commits if commit.moment >= since)
     ranked = sorted(authors.items(), key=lambda counted: (-counted[1], counted[0]))
     return ", ".join(f"{author} ({number})" for author, number in ranked[:AUTHORS])

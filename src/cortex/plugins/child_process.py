@@ -78,7 +78,7 @@ def plain(value: object) -> object:
         TypeError: there is nothing.
     """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {one.name: getattr(value, one.name) for one in dataclasses.fields(value)}
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     if isinstance(value, Mapping):
         return dict(value)
     try:
@@ -130,7 +130,9 @@ def _subject(told: dict[str, object]) -> Subject:
 
 def _sections(told: object) -> tuple[Section, ...]:
     sections = cast(list[dict[str, list[dict[str, str]]]], told)
-    return tuple(Section(**{**one, "lines": tuple(Line(**line) for line in one["lines"])}) for one in sections)  # pyright: ignore[reportArgumentType]
+    return tuple(
+        Section(**{**section, "lines": tuple(Line(**line) for line in section["lines"])}) for section in sections
+    )  # pyright: ignore[reportArgumentType]
 
 
 def _told(error: Exception) -> str:

@@ -154,7 +154,7 @@ class Plugins:
                 return Screening(
                     False, text, tuple(warnings), f"the plugin {host.name} can't be used ({failed})", unusable=host.name
                 )
-            warnings += (f"plugin {host.name}: {one}" for one in verdict.warnings)
+            warnings += (f"plugin {host.name}: {warning}" for warning in verdict.warnings)
             if not verdict.allowed:
                 reason = f"the plugin {host.name} refuses it: {verdict.reason or 'it gives no reason'}"
                 return Screening(False, text, tuple(warnings), reason)

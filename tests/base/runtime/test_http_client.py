@@ -55,8 +55,8 @@ class Listening:
     def close(self) -> None:
         self._over.set()
         socket.create_connection(self._listener.getsockname()).close()
-        for one in self._threads:
-            one.join(20)
+        for thread in self._threads:
+            thread.join(20)
         self._listener.close()
 
 
@@ -74,8 +74,8 @@ def serve(over: threading.Event) -> Iterator[Serve]:
         return servers[-1].url
 
     yield start
-    for one in servers:
-        one.close()
+    for server in servers:
+        server.close()
 
 
 @pytest.fixture

@@ -113,7 +113,7 @@ WORDS = ("key-", "secret_", "sk-" + made(20))  # what begins a name as well
 
 
 @pytest.mark.parametrize(
-    ("name", "key"), [one for one in SECRETS if not one[1].startswith((*WORDS, "FlyV1", "Acc", "Sha"))]
+    ("name", "key"), [secret for secret in SECRETS if not secret[1].startswith((*WORDS, "FlyV1", "Acc", "Sha"))]
 )
 def test_keys_of_known_shape_are_found_behind_the_beginning_of_a_name(name: str, key: str) -> None:
     for before in ("thread_", "x-", "obs__", "--"):

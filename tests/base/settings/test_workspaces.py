@@ -107,7 +107,10 @@ def test_the_folder_of_the_plugin_is_no_project_whatever_is_around_it(user: Path
         roots(user, cache)
     assert caught.value.code == "WORKSPACE_MISSING"
     assert "plugin" in caught.value.message
-    assert any("CORTEX_WORKSPACE_PATHS" in one and "--workspace" in one for one in caught.value.suggestions)
+    assert any(
+        "CORTEX_WORKSPACE_PATHS" in suggestion and "--workspace" in suggestion
+        for suggestion in caught.value.suggestions
+    )
     here = make_repository(user / "here")
     assert roots(user, cache, CLAUDE_PROJECT_DIR=str(here)) == (here,)
     assert roots(user, cache, CORTEX_WORKSPACE_PATHS=str(here)) == (here,)

@@ -31,7 +31,7 @@ def relevances(
     mode: Mode = Mode.WORDS,
 ) -> list[float]:
     relate(candidates, parse(query), mode)
-    return [one.relevance for one in candidates]
+    return [candidate.relevance for candidate in candidates]
 
 
 shares = st.floats(0, 1)
@@ -55,7 +55,7 @@ modes = st.sampled_from([Mode.WORDS, Mode.MEANING, Mode.HYBRID])
 @given(st.lists(candidates, max_size=8), st.sampled_from(["x", "take", "one two three four five six", "検索"]), modes)
 def test_relevance_is_between_nothing_and_one(found: list[Candidate], query: str, mode: Mode):
     found.sort(key=lambda one: -one.score)
-    assert all(0 <= one <= 1 for one in relevances(found, query, mode))
+    assert all(0 <= relevance <= 1 for relevance in relevances(found, query, mode))
 
 
 @given(candidates, shares, shares, modes, st.sampled_from(["covers", "near"]))

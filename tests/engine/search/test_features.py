@@ -198,5 +198,5 @@ def test_of_two_names_the_one_with_the_rare_word_says_more():
 def test_the_scores_of_a_file_are_the_same_in_another_order(drawn: list[tuple[str, float, int]]):
     candidates = [make_named(name, score, doc) for name, score, doc in drawn]
     features.order_within(candidates, {"read": 1.0, "file": 2.0}, 1.0)
-    after = sorted((one.place.doc.id, one.score) for one in candidates)
+    after = sorted((candidate.place.doc.id, candidate.score) for candidate in candidates)
     assert after == sorted((doc, score) for _, score, doc in drawn)

@@ -98,10 +98,10 @@ def test_a_question_is_of_its_class(one: dict[str, Any]) -> None:
 
 
 def test_every_answer_is_in_the_tree(engine: Engine) -> None:
-    for one in questions():
-        assert one.get("holds", "") in (engine.root / one["file"]).read_text(encoding="utf-8")
+    for question in questions():
+        assert question.get("holds", "") in (engine.root / question["file"]).read_text(encoding="utf-8")
 
 
 def test_every_class_is_asked_for() -> None:
-    assert len({one["class"] for one in questions()}) == 11
+    assert len({question["class"] for question in questions()}) == 11
     assert len({one["query"] for one in questions()}) == len(questions()) >= 60

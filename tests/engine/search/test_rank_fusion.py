@@ -16,7 +16,7 @@ def make_candidate(number: int, *, words: float = 0.0, near: float = 0.0) -> Can
 
 
 def order(candidates: list[Candidate], weight: float = 1.0) -> list[int]:
-    by_words = sorted((one for one in candidates if one.words), key=lambda one: -one.words)
+    by_words = sorted((candidate for candidate in candidates if candidate.words), key=lambda one: -one.words)
     return [one.place.doc.id for one in fuse(by_words, candidates, weight, {})]
 
 
@@ -43,7 +43,7 @@ def test_the_weight_scales_the_order_by_meaning():
 def test_what_is_hardly_near_has_no_place_by_meaning():
     candidates = [make_candidate(1, words=1.0, near=0.1), make_candidate(2, words=0.5, near=0.2)]
     assert order(candidates) == [1, 2]
-    assert [one.ranks[1] for one in candidates if one.ranks] == [0.0, 0.0]
+    assert [candidate.ranks[1] for candidate in candidates if candidate.ranks] == [0.0, 0.0]
 
 
 def test_equal_scores_fall_by_path_whatever_order_they_come_in():

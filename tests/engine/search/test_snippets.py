@@ -40,7 +40,7 @@ def test_neighbours_are_one_hit_led_by_the_best():
     (group,) = merge([best, after, before], 100)[0]
     assert group.best is best
     assert (group.start_line, group.end_line) == (10, 40)
-    assert {id(one) for one in group.chunks} == {id(best), id(after), id(before)}
+    assert {id(chunk) for chunk in group.chunks} == {id(best), id(after), id(before)}
 
 
 def test_what_is_further_away_stays_a_hit_of_its_own():
@@ -73,7 +73,7 @@ def test_every_candidate_is_in_exactly_one_hit(found: list[tuple[int, int, int]]
     candidates = [make_candidate(start, start + length, doc) for doc, start, length in found]
     groups, total = merge(candidates, 1000)
     assert total == len(groups)
-    assert sorted(id(one) for group in groups for one in group.chunks) == sorted(map(id, candidates))
+    assert sorted(id(chunk) for group in groups for chunk in group.chunks) == sorted(map(id, candidates))
     for group in groups:
         assert {one.place.doc.id for one in group.chunks} == {group.best.place.doc.id}
         assert group.start_line == min(one.place.chunk.start_line for one in group.chunks)

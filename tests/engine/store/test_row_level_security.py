@@ -232,12 +232,14 @@ def assert_shows(store: Store, confined: Store, viewer: Viewer) -> None:
         assert {one.id for one in look.by_path("src")} == {
             number for number, one in seen.items() if one.kind == "thread"
         }
-        assert {one.id for one in look.links(targets)} == {number for number, one in seen.items() if one.kind == "link"}
+        assert {link.id for link in look.links(targets)} == {
+            number for number, one in seen.items() if one.kind == "link"
+        }
         found = {number for number, one in seen.items() if one.kind in FOUND_KINDS}
         assert {one.id for one in look.by_docs(list(docs)).values()} == found
-        assert {one.id for one in look.briefs(list(docs), RecordFilter()).values()} == found
+        assert {brief.id for brief in look.briefs(list(docs), RecordFilter()).values()} == found
         sources, narrowed = look.narrow(RecordFilter(kinds=FOUND_KINDS, since=1), 1_000)
-        shelves = {shelf_of(one.name) for one in look.sources(FOUND_KINDS)}
+        shelves = {shelf_of(source.name) for source in look.sources(FOUND_KINDS)}
         assert narrowed == {doc for doc, path in docs.items() if path in found}
         assert {shelf_of(one.name) for one in sources} <= shelves
         for number in seen:

@@ -213,7 +213,7 @@ def test_one_that_was_cut_is_tried_again_after_an_hour(home, monkeypatch):
     thread = back_up_soon(home)
     assert thread is not None
     thread.join()
-    assert [one.reason for one in list_snapshots(home)] == [DAILY]
+    assert [snapshot.reason for snapshot in list_snapshots(home)] == [DAILY]
 
 
 @pytest.mark.parametrize(

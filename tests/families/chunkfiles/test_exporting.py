@@ -252,7 +252,7 @@ def test_code_chunks_keep_to_a_size_where_one_is_given(project, out):
     parts = [one for name, one in chunks.items() if name.startswith("code-definitions-many.py")]
     assert len(parts) > 3
     assert all(len(one["text"]) < 500 for one in parts)
-    last, following = (one["text"].split("\n\n") for one in parts[:2])
+    last, following = (part["text"].split("\n\n") for part in parts[:2])
     assert following[0] in last and following[-1] not in last
 
 
@@ -348,7 +348,7 @@ def test_the_notes_of_the_generator_name_every_file(project, out):
     }
     assert all(RFC3339.fullmatch(moment) for moment in notes["file_mtimes"].values())
     assert notes["file_checksums"]["src/lamp.py"] == hashlib.sha256(PYTHON.encode()).hexdigest()
-    documents = sum(one["chunk_type"] == "documentation" for one in chunks.values())
+    documents = sum(chunk["chunk_type"] == "documentation" for chunk in chunks.values())
     assert notes["stats"]["total_doc_chunks"] == documents
     assert notes["stats"]["total_code_chunks"] == len(chunks) - documents
     assert raw.startswith('{\n  "version"')

@@ -253,4 +253,4 @@ def test_files_with_vectors_of_our_own_are_served_whatever_length_their_indexer_
 
 def test_without_that_no_server_is_started(opened, from_file):
     opened(root=from_file({"endpoint": f"http://127.0.0.1:{unused_port()}", "autostart": True}))
-    assert [one for one in psutil.Process().children() if "embed" in one.cmdline()] == []
+    assert [child for child in psutil.Process().children() if "embed" in child.cmdline()] == []

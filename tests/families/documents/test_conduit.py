@@ -63,7 +63,9 @@ def test_both_generations_give_their_sources_documents_and_chunks(make, version)
             ConduitFolder("b", "Old ö", "/gone", (), (), "watch"),
         ]
         assert [folder.watch for folder in base.folders()] == [False, True]
-        assert [(one.id, one.path) for one in base.documents("0b1e-uuid")] == [("doc_1", "/home/me/notes/a.md")]
+        assert [(document.id, document.path) for document in base.documents("0b1e-uuid")] == [
+            ("doc_1", "/home/me/notes/a.md")
+        ]
         assert list(base.documents("b")) == []
         assert [(one.document, one.ordinal, one.text, one.end) for one in base.texts()] == [
             ("doc_1", 0, "lamps", 5),
@@ -116,7 +118,7 @@ def test_columns_that_are_missing_are_no_error(make):
     made.connection.commit()
     with open_base(made.path) as base:
         assert base.folders() == [ConduitFolder("a", "x", "/x", (), (), "watch")]
-        assert [one.start for one in base.texts()] == [-1]
+        assert [text.start for text in base.texts()] == [-1]
         assert (base.version, base.stamp(), list(base.vectors())) == (2, None, [])
 
 
@@ -135,7 +137,7 @@ def test_patterns_in_any_form_are_read(make):
     for number, patterns in enumerate(("*.md, *.txt", '[1, "a"]', "[broken", "")):
         made.source(str(number), f"/{number}", "x", patterns)
     with open_base(made.path) as base:
-        assert [one.patterns for one in base.folders()] == [("*.md", "*.txt"), ("a",), (), ()]
+        assert [folder.patterns for folder in base.folders()] == [("*.md", "*.txt"), ("a",), (), ()]
 
 
 @pytest.mark.parametrize("content", [b"", b"not a database at all" * 100])

@@ -66,7 +66,7 @@ def test_what_the_projects_own_instructions_say_is_not_learnt(library, shop):
 
 def test_a_folder_that_is_gone_gives_its_name(library, shop):
     remember(library, HookNote(SAID, project_path=str(shop.parent / "gone"), at=1))
-    assert [one.memory.project for one in memories(library)] == ["gone"]
+    assert [memory.memory.project for memory in memories(library)] == ["gone"]
     remember(library, HookNote("Zebras count coins in the evening", at=1))
     assert {one.memory.project for one in memories(library)} == {"gone", ""}
 
@@ -77,13 +77,13 @@ def test_what_a_person_rejected_does_not_come_back_from_a_hook(library, shop):
     add(library, Memory("", SAID))
     judge(library, memories(library), "reject")
     remember(library, HookNote(SAID, project_path=str(shop), at=1))
-    assert [one.state for one in memories(library)] == [MemoryState.REJECTED]
+    assert [memory.state for memory in memories(library)] == [MemoryState.REJECTED]
 
 
 def test_the_databases_of_a_library_are_noted_at_its_start(library, isolated):
     database(isolated.user / ".claude-mem", "Apples").close()
     begin(library)
-    assert [one.origin for one in library.store.remembered.mirrors()] == [
+    assert [mirror.origin for mirror in library.store.remembered.mirrors()] == [
         str(isolated.user / ".claude-mem" / "claude-mem.db")
     ]
     with open_library(library.settings, read_only=True) as reader:

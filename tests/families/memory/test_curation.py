@@ -62,7 +62,7 @@ def test_a_decision_about_many_is_taken_back_at_once(library, monkeypatch):
     assert judge(library, memories(library), "approve") == 10
     assert len(ask(library, limit=50).hits) == 10
     assert undo(library) == 10
-    assert {one.state for one in memories(library)} == {MemoryState.STAGING}
+    assert {memory.state for memory in memories(library)} == {MemoryState.STAGING}
 
 
 def test_an_edit_is_found_by_its_new_words_and_taken_back(library):

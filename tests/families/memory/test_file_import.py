@@ -190,7 +190,7 @@ def test_claude_mem_can_import_what_is_exported(tmp_path):
         Memory("b", "No session", created=NOW + 1, kind="gotcha"),
         Memory("c", "Same session", session="s1", project="mall", created=NOW - 5),
     ]  # fmt: skip
-    said = json.loads(json.dumps(export_of([ExportedMemory(one) for one in memories], at=NOW)))
+    said = json.loads(json.dumps(export_of([ExportedMemory(memory) for memory in memories], at=NOW)))
     connection = sqlite3.connect(tmp_path / "claude-mem.db")
     connection.execute("PRAGMA foreign_keys = ON")
     connection.executescript(CLAUDE_MEM)
@@ -220,7 +220,7 @@ def test_a_folder_gives_one_memory_for_each_file_in_natural_order(tmp_path):
         {"D1_10.md": "ten", "D1_2.md": "two", "D1_1.txt": "# One\n\nbody", "deep/er/x.MD": "deep", "no.py": "x = 1"},
     )
     memories = [one.memory for one in read(notes)]
-    assert [one.title for one in memories] == ["One", "two", "ten", "deep"]
+    assert [memory.title for memory in memories] == ["One", "two", "ten", "deep"]
     assert [one.session for one in memories] == ["notes", "notes", "notes", "deep/er"]
     assert {one.project for one in memories} == {"notes"}
     assert {(one.key, one.provenance) for one in memories} == {("", "note")}

@@ -33,7 +33,7 @@ def scoped(user: Path, scope: str, *titles: str, generation: str = "13", project
 
 def ids(library: Library) -> dict[str, str]:
     present = databases(library.settings)
-    return {one.memory.title: told_id(one, present) for one in memories(library)}
+    return {memory.memory.title: told_id(memory, present) for memory in memories(library)}
 
 
 def refusal(library: Library, told: str, scope: str = "") -> InputError:

@@ -97,7 +97,7 @@ def test_databases_of_every_generation_are_copied(library, place, generation):
         made.memory("ack_1_2026-01-04_001", "Kept in mind", concepts=["mind"])
     made.close()
     assert copy(library)
-    assert {one.memory.provenance for one in memories(library)} == {"claude-mem"}
+    assert {memory.memory.provenance for memory in memories(library)} == {"claude-mem"}
     assert len(memories(library)) == (2 if generation == "carried" else 1)
 
 
@@ -208,7 +208,7 @@ def test_a_row_that_gets_another_key_is_one_memory(library, place):
     made = make_claude_mem(place / "claude-mem.db", "3")
     number = made.memory(None, "Kept in mind")
     copy(library)
-    assert [one.memory.key for one in memories(library)] == [f"obs_{number}"]
+    assert [memory.memory.key for memory in memories(library)] == [f"obs_{number}"]
     made.connection.execute("UPDATE memories SET document_id = 'ack_1_2026-01-04_001'")
     made.connection.commit()
     copy(library)
@@ -222,7 +222,7 @@ def test_a_row_that_moves_to_another_project_is_found_in_both(library, place):
     made.connection.execute("UPDATE observations SET merged_into_project = 'orchard'")
     made.connection.commit()
     copy(library)
-    assert [(one.memory.project, one.other_project, one.scope) for one in memories(library)] == [
+    assert [(memory.memory.project, memory.other_project, memory.scope) for memory in memories(library)] == [
         ("orchard", "ack", "orchard")
     ]
     assert titles(ask(library, project="ack")) == titles(ask(library, project="Orchard")) == ["Apples"]

@@ -156,10 +156,10 @@ def test_many_are_one_step_however_many_transactions_they_take(library, monkeypa
     assert add_all(library, brought, dry=True).duplicates == 1 and memories(library) == []
     taken = add_all(library, brought, scope="dev")
     assert (len(taken.added), taken.duplicates) == (8, 1)
-    assert {one.batch for one in library.store.remembered.decisions(99)} == {
+    assert {decision.batch for decision in library.store.remembered.decisions(99)} == {
         library.store.remembered.last_batch(not_by=HOOK)
     }
-    assert {one.scope for one in memories(library)} == {"dev"}
+    assert {memory.scope for memory in memories(library)} == {"dev"}
     assert {one.actor for one in library.store.remembered.decisions(99)} == {IMPORT}
 
 

@@ -134,7 +134,7 @@ def _check_threads(records: dict[str, Record[Any]]) -> None:
             comments[records[number].body.thread].append(records[number])
     for number, record in records.items():
         if isinstance(record.body, Thread):
-            body, own = record.body, {number, *(one.id for one in comments[number])}
+            body, own = record.body, {number, *(comment.id for comment in comments[number])}
             assert set(body.summary_sources) <= own, number
             assert set(_CITED.findall(body.summary)) <= own & set(body.summary_sources), number
             supplied = bool(body.summary_by)

@@ -93,7 +93,7 @@ def test_many_records_are_told_of_in_one_look(library):
     records = keep(library, *(Artifact(f"Number {number}") for number in range(40)))
     keep(library, *(Link(one.id, "contradicts", two.id) for one, two in pairwise(records)))
     found = warnings_for(library, records, NOW)
-    assert found == {one.id: told(library, one) for one in records}
+    assert found == {record.id: told(library, record) for record in records}
     assert all(found.values()) and warnings_for(library, [], NOW) == {}
 
 

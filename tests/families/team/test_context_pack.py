@@ -92,16 +92,20 @@ def team(library: Library) -> dict[str, Record[Any]]:
 def test_everywhere_all_topics_are_told_with_what_is_pinned_and_pressing(library, team):
     found = bootstrap(library)
     assert found.rules and {one.record.body.slug for one in found.topics} == {"docks", "sails"}
-    pinned = {one.record.body.slug: [entry.record.body.title for entry in one.pinned] for one in found.topics}
+    pinned = {topic.record.body.slug: [entry.record.body.title for entry in topic.pinned] for topic in found.topics}
     assert pinned == {"docks": ["Quays are swept daily"], "sails": ["Ropes are changed in May"]}
     assert [word.term.term for word in found.glossary] == ["berth"] and found.glossary[0].subcortex == "docks"
     assert found.naming == ("Sails are named after winds.",)
-    assert [one.record.body.title for one in found.priorities] == ["Repair crane two", "Close the leak", "Order canvas"]
-    assert [one.record.body.title for one in found.incidents] == ["Water in the store"]
+    assert [priority.record.body.title for priority in found.priorities] == [
+        "Repair crane two",
+        "Close the leak",
+        "Order canvas",
+    ]
+    assert [incident.record.body.title for incident in found.incidents] == ["Water in the store"]
 
 
 def test_an_entry_has_a_claim_and_what_to_know_about_it(library, team):
-    topics = {one.record.body.slug: one for one in bootstrap(library).topics}
+    topics = {topic.record.body.slug: topic for topic in bootstrap(library).topics}
     (rule,), (old,) = topics["docks"].pinned, topics["sails"].pinned
     assert (rule.claim, rule.warnings, rule.why) == ("By seven.", (), "pinned")
     assert old.warnings == ("review overdue since 2020-05-01",) and old.claim == ""
@@ -110,20 +114,20 @@ def test_an_entry_has_a_claim_and_what_to_know_about_it(library, team):
 
 def test_one_topic_is_told_alone(library, team):
     found = bootstrap(library, "subcortex:sails")
-    assert [one.record.body.slug for one in found.topics] == ["sails"] and found.topics[0].ours
-    assert [one.record.body.title for one in found.priorities] == ["Close the leak", "Order canvas"]
+    assert [topic.record.body.slug for topic in found.topics] == ["sails"] and found.topics[0].ours
+    assert [priority.record.body.title for priority in found.priorities] == ["Close the leak", "Order canvas"]
     assert found.incidents == found.glossary == ()
 
 
 def test_in_a_workspace_its_topic_comes_first_and_the_others_by_name(library, team):
     thread = team["incident"].id
     found = bootstrap(library, "workspace", workspace_route=Placement(thread=thread, subcortex=team["docks"].id))
-    assert [(one.record.body.slug, one.ours, len(one.pinned)) for one in found.topics] == [
+    assert [(topic.record.body.slug, topic.ours, len(topic.pinned)) for topic in found.topics] == [
         ("docks", True, 1),
         ("sails", False, 0),
     ]
     assert [one.id for one in found.here] == [thread] and not found.naming
-    assert [one.record.body.title for one in found.priorities] == ["Repair crane two"]
+    assert [priority.record.body.title for priority in found.priorities] == ["Repair crane two"]
 
 
 def test_a_workspace_without_a_topic_gets_all_and_is_told_so(library, team):
@@ -192,7 +196,9 @@ def talk(library: Library) -> dict[str, Any]:
 def test_a_thread_comes_with_its_summary_its_comments_and_what_belongs_to_it(library, talk):
     pack = context_pack(library, PackSubject("thread", talk["thread"].id))
     assert pack.thread == pack.about and pack.about is not None and pack.about.claim == "Opinion number 0."
-    assert [one.claim for one in pack.comments] == [f"Opinion number {number}." for number in (0, 4, 5, 6, 7, 8)]
+    assert [comment.claim for comment in pack.comments] == [
+        f"Opinion number {number}." for number in (0, 4, 5, 6, 7, 8)
+    ]
     assert slot(pack, "canon_artifacts") == ["The cache holds 256 MB", "Evict the oldest first"]
     assert slot(pack, "recent_observations") == ["The cache held 512 MB"]
     assert slot(pack, "in_progress_tasks") == ["Measure the cache"]

@@ -128,7 +128,7 @@ def test_what_can_be_compared_for_long_holds_no_write_up(library):
     create_observations(library, some, actor=person(), key="first")
     start = time.monotonic()
     done = create_observations(library, some, actor=person(), key="second")
-    assert all(one.id for one in done.outcomes)
+    assert all(outcome.id for outcome in done.outcomes)
     assert time.monotonic() - start < 15  # 400 pairs would take a minute and more; a second is what they get
 
 

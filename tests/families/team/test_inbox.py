@@ -231,7 +231,9 @@ def test_a_comment_that_became_sensitive_is_not_quoted_any_more(library: Library
     thread = make(library, Thread("Who earns what?"), PERSON)
     make(library, Comment(thread.id, "@lena Ada earns 90000."))
     revise(library, thread.id, lambda body: replace(body, sensitivity="sensitive"), actor=PERSON, action="edit_thread")
-    assert [(one.title, one.sensitive) for one in inbox(library, "lena").entries] == [("a sensitive comment", True)]
+    assert [(entry.title, entry.sensitive) for entry in inbox(library, "lena").entries] == [
+        ("a sensitive comment", True)
+    ]
 
 
 def test_news_leave_an_agents_inbox_after_two_weeks_and_a_persons_never(library: Library) -> None:

@@ -438,12 +438,12 @@ def test_a_text_of_nothing_but_headings_is_cut_by_lines_and_found(library, headi
     """Else each is a chunk and a name of its own, which the next search for it has to look at."""
     text = f"{heading}\n" * (50_000 // (len(heading) + 1))
     headed, _ = keep(library, Artifact("Lighthouse", "", f"{text}the lamp\n"), Artifact("Limit", "", "of the lamp"))
-    lookup, sources = library.store.lookup, [one.id for one in library.store.recorded.sources(("artifact",))]
+    lookup, sources = library.store.lookup, [source.id for source in library.store.recorded.sources(("artifact",))]
     doc = lookup.doc(sources[0], headed.id)
     assert doc is not None
     chunks = [chunk for _, chunk in lookup.chunks(doc.blob)]
     assert len(chunks) < 50 and {chunk.qualified for chunk in chunks} == {"Lighthouse"}
-    assert [one.name for one in lookup.symbols(doc.blob)] == ["Lighthouse"]
+    assert [symbol.name for symbol in lookup.symbols(doc.blob)] == ["Lighthouse"]
     assert titles(ask(library, "limit"))[0] == "Limit"
     assert set(titles(ask(library, "lamp"))) == {"Lighthouse", "Limit"}
 

@@ -139,7 +139,7 @@ def test_types_and_states_are_those_of_the_kind(body: Body) -> None:
     if type(body) in TYPES:
         error = refused(replace(body, type="nonsense"))
         assert error.context == {"field": "type", "allowed": list(TYPES[type(body)])}
-    if "state" in {one.name for one in fields(body)}:
+    if "state" in {field.name for field in fields(body)}:
         assert refused(replace(body, state="nonsense")).context["field"] == "state"
 
 
@@ -163,17 +163,17 @@ def test_white_space_is_put_in_order_and_nothing_stands_there_twice() -> None:
 def planted(noun: Any, prefix: str = "") -> list[tuple[str, Callable[[str], Any]]]:
     """Every place of a text in a body, and the body with something else there."""
     found: list[tuple[str, Callable[[str], Any]]] = []
-    for one in fields(noun):
-        value = getattr(noun, one.name)
+    for field in fields(noun):
+        value = getattr(noun, field.name)
         if isinstance(value, str) and value:
-            found.append((prefix + one.name, lambda text, name=one.name: replace(noun, **{name: text})))
+            found.append((prefix + field.name, lambda text, name=field.name: replace(noun, **{name: text})))
         elif isinstance(value, tuple) and value and is_dataclass(value[0]):
             found += [
-                (place, lambda text, name=one.name, put=put: replace(noun, **{name: (put(text),)}))
-                for place, put in planted(value[0], f"{prefix}{one.name}[0].")
+                (place, lambda text, name=field.name, put=put: replace(noun, **{name: (put(text),)}))
+                for place, put in planted(value[0], f"{prefix}{field.name}[0].")
             ]
         elif isinstance(value, tuple) and value and isinstance(value[0], str):
-            found.append((f"{prefix}{one.name}[0]", lambda text, name=one.name: replace(noun, **{name: (text,)})))
+            found.append((f"{prefix}{field.name}[0]", lambda text, name=field.name: replace(noun, **{name: (text,)})))
     return found
 
 

@@ -71,7 +71,7 @@ def cortex(capsys):
 
     def call(*arguments):
         capsys.readouterr()
-        code = run_command([str(one) for one in arguments])
+        code = run_command([str(argument) for argument in arguments])
         seen = capsys.readouterr()
         return code, seen.out, seen.err
 

@@ -43,7 +43,7 @@ def drafted(*drafts):
     """Ids of drafts that an agent made."""
     with opened() as library:
         actor = agent(library.settings)
-        return [create_draft(library, one, actor=actor)[0].id for one in drafts]
+        return [create_draft(library, draft, actor=actor)[0].id for draft in drafts]
 
 
 def comment_draft(target="", body="It happened on Monday, too.", **more):

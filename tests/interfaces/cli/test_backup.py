@@ -95,8 +95,8 @@ def test_a_damaged_snapshot_is_passed_over_and_the_newest_whole_one_is_named(hom
     assert code == 2 and "--yes" in err and damaged.name in err and len(said()) == 3
     done = json.loads(cortex("backup", "restore", "--yes", "--json")[1])
     assert (done["restored"]["name"], done["damaged"], said()) == (whole.name, [damaged.name], set(TITLES))
-    for one in snapshots.list_snapshots(home):
-        one.file.write_bytes(b"")
+    for snapshot in snapshots.list_snapshots(home):
+        snapshot.file.write_bytes(b"")
     code, _, err = cortex("backup", "restore", "--yes")
     assert code == 1 and "all 4 snapshots are damaged" in err and "--salvage" in err
 

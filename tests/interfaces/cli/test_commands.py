@@ -102,7 +102,7 @@ def test_no_command_shows_the_help_and_version_says_the_version(cortex):
 @pytest.mark.parametrize("arguments", [["index", "{}"], ["search", "a", "--path", "{}"], ["mcp", "--workspace", "{}"]])
 def test_a_path_that_does_not_exist_is_an_error_that_is_explained(cortex, tmp_path, arguments):
     missing = str(tmp_path / "missing")
-    code, out, err = cortex(*(one.format(missing) for one in arguments))
+    code, out, err = cortex(*(argument.format(missing) for argument in arguments))
     assert code == 1
     assert out == ""
     assert missing in err
@@ -298,7 +298,7 @@ def test_limit_language_threshold_and_modes_do_what_they_say(cortex, indexed):
 
     assert len(files("--limit", "1")) == len(files("-n", "1")) == 1
     assert set(files("--lang", "typescript")) == set(files("--lang", "ts")) == {"web/cart.ts"}
-    assert {one.rsplit(".")[-1] for one in files("--lang", "python", "--lang", "ts")} == {"py", "ts"}
+    assert {file.rsplit(".")[-1] for file in files("--lang", "python", "--lang", "ts")} == {"py", "ts"}
     assert len(files("--threshold", "0.9")) < len(files())
     for mode in ("auto", "hybrid", "meaning", "embeddings", "semantic", "words", "tfidf", "fullworkspace", "exact"):
         assert "web/cart.ts" in files("--mode", mode), mode

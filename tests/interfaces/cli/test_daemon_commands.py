@@ -91,7 +91,7 @@ def test_of_many_starts_at_once_one_has_started_it(cortex):
     ]
     answers = [json.loads(one.communicate(timeout=60)[0]) for one in several]
     assert sorted(one.returncode for one in several) == [0, 0, 0, 0]
-    assert len({one["pid"] for one in answers}) == 1
+    assert len({answer["pid"] for answer in answers}) == 1
 
 
 def test_start_leaves_the_projects_files_alone_where_that_is_wanted(cortex):

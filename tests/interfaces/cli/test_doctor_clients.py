@@ -71,10 +71,10 @@ class Desk:
         return list(check_clients(self.machine, [self.project], self.home))
 
     def faults(self) -> list[Finding]:
-        return [one for one in self.findings() if one.level is not Level.OK]
+        return [finding for finding in self.findings() if finding.level is not Level.OK]
 
     def fix(self) -> list[str]:
-        return [one.repair() for one in self.findings() if one.repair]
+        return [finding.repair() for finding in self.findings() if finding.repair]
 
 
 @pytest.fixture
@@ -167,7 +167,7 @@ def test_a_variable_that_names_a_lost_folder_goes_and_the_others_stay(desk, clie
 def test_a_lost_program_and_a_lost_folder_are_two_faults_and_both_are_fixed_at_once(desk, tmp_path):
     client = find_client("vscode")
     desk.connect(client, "project", GONE, "--workspace", str(tmp_path / "lost"))
-    assert [one.level for one in desk.faults()] == [Level.ERROR] * 2
+    assert [fault.level for fault in desk.faults()] == [Level.ERROR] * 2
     desk.fix()
     assert desk.faults() == []
     assert read_server(desk.entry(client, "project")) == ServerEntry("cortex", ("mcp",))
@@ -223,7 +223,7 @@ def test_another_installation_that_works_is_noted_and_left_alone(desk, tmp_path)
     desk.connect(find_client("claude-code"), "user", str(program))
     desk.connect(find_client("claude-code"), "project", str(program))
     notes = desk.findings()
-    assert [(one.level, one.fix, one.repair) for one in notes] == [(Level.OK, "", None)] * 2
+    assert [(note.level, note.fix, note.repair) for note in notes] == [(Level.OK, "", None)] * 2
     assert all("another installation" in one.text for one in notes)
 
 
@@ -333,7 +333,7 @@ def test_hooks_whose_program_is_gone_run_this_one_and_uninstalling_gives_the_byt
     wish = InstallOptions(ServerEntry(gone, ("mcp", "--workspace", str(desk.project))), hooks=True)
     for edit in plan_install([client], desk.machine, desk.root(scope), wish):
         install(edit, desk.home)
-    assert [one.check for one in desk.faults()] == ["clients", "hooks"]
+    assert [fault.check for fault in desk.faults()] == ["clients", "hooks"]
     assert gone in desk.faults()[1].text
     desk.fix()
     assert desk.faults() == []
@@ -364,4 +364,4 @@ def test_a_projects_hooks_without_a_program_on_the_path_are_told(desk, monkeypat
         install(edit, desk.home)
     assert desk.faults() == []
     monkeypatch.setenv("PATH", str(desk.home))
-    assert [(one.check, one.repair) for one in desk.faults()] == [("clients", None), ("hooks", None)]
+    assert [(fault.check, fault.repair) for fault in desk.faults()] == [("clients", None), ("hooks", None)]

@@ -148,7 +148,7 @@ def test_files_that_cannot_be_read_are_named_with_the_reason_and_end_a_sync_with
         assert named.replace("    ", "") in out.replace("    ", "").replace("\n  ", "\n"), command
         assert code == (2 if command == "sync" else 0)
     stats = json.loads(cortex("kb", "stats", "notes", "--json")[1])
-    assert [one["path"] for one in stats["sources"][0]["unread"]] == ["broken.docx", "old.doc"]
+    assert [stat["path"] for stat in stats["sources"][0]["unread"]] == ["broken.docx", "old.doc"]
     assert stats["sources"][0]["leftOut"] == {"binary": 1}
     (notes / "broken.docx").unlink()
     (notes / "old.doc").unlink()
@@ -287,7 +287,7 @@ def test_the_command_and_the_tool_rank_alike(cortex, tmp_path):
             scores = re.findall(r"\(score: (.+)\)$", told, re.MULTILINE)
             out = cortex("kb", "search", query, "--limit", "20", "--mode", mode, "--source", "many", "--json")[1]
             results = json.loads(out)["results"]
-            assert ids == [one["document_id"] for one in results]
+            assert ids == [result["document_id"] for result in results]
             assert scores == [f"{one['score']:.2f}" for one in results]
             assert ids
 
@@ -360,7 +360,7 @@ def test_the_server_offers_the_tools_the_resource_and_the_prompt(server, cortex,
     assert all(tool["annotations"]["readOnlyHint"] for tool in tools)
     check_golden("kb-tools", tools)
     templates = server.request("resources/templates/list")["result"]["resourceTemplates"]
-    assert [one["uriTemplate"] for one in templates] == ["kb://source/{id}"]
+    assert [template["uriTemplate"] for template in templates] == ["kb://source/{id}"]
     read = server.request("resources/read", {"uri": "kb://source/notes"})["result"]["contents"][0]
     assert json.loads(read["text"])["documents"] == 2
     prompt = server.request("prompts/get", {"name": "kb_context", "arguments": {"topic": "lamps"}})["result"]

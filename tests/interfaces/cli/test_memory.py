@@ -127,7 +127,7 @@ def test_a_list_has_a_line_for_each_memory_newest_first_and_says_what_nobody_has
     ]
     assert err == "marks: ✓ approved, · uncurated (counts as approved)\n"
     rows = answer(cortex, "list")["memories"]
-    assert [(one["state"], one["curated"]) for one in rows] == [("approved", True), *[("approved", False)] * 2]
+    assert [(row["state"], row["curated"]) for row in rows] == [("approved", True), *[("approved", False)] * 2]
     code, out, err = cortex("memory", "list", "--limit", "1")
     assert len(out.splitlines()) == 1
     assert "1 of 3; more with --limit" in err
@@ -236,7 +236,11 @@ def test_two_databases_tell_their_rows_apart_by_scope(cortex, isolated, foreign)
     make_claude_mem(isolated.user / ".ack-mem" / "scopes" / "new" / "memory.db").close()
     answer(cortex, "add", "Nails hold", "--project", "ack")
     scopes = answer(cortex, "scopes")
-    assert [(one["name"], one["memory_count"]) for one in scopes["scopes"]] == [("ack", 3), ("dev", 1), ("new", 0)]
+    assert [(scope["name"], scope["memory_count"]) for scope in scopes["scopes"]] == [
+        ("ack", 3),
+        ("dev", 1),
+        ("new", 0),
+    ]
     assert scopes["scopes"][0]["path"].endswith(".claude-mem")  # where most of them are
     assert (scopes["scopes"][2]["last_updated"], scopes["scopes"][0]["last_updated"] > "2026") == ("", True)
     assert scopes["current_scope"] == "shop"
@@ -378,4 +382,4 @@ def test_the_commands_work_while_a_server_holds_the_library(cortex, isolated, fo
         deleted = answer(cortex, "delete", key, "obs_1")
         assert (deleted["deleted"], deleted["copies"]) == (1, 1)
         rows = answer(cortex, "list", "--state", "any")["memories"]
-        assert {one["id"]: one["curated"] for one in rows} == {"obs_2": False, "obs_3": True}
+        assert {row["id"]: row["curated"] for row in rows} == {"obs_2": False, "obs_3": True}

@@ -174,7 +174,7 @@ def test_the_log_has_every_decision_newest_first(cortex, foreign):
     cortex("memory", "approve", "obs_1")
     cortex("memory", "undo")
     rows = answer(cortex, "log")["decisions"]
-    assert [(one["action"], one["id"], one["before"], one["after"], one["undone"]) for one in rows] == [
+    assert [(row["action"], row["id"], row["before"], row["after"], row["undone"]) for row in rows] == [
         ("undo", "obs_1", "approved", "", True),
         ("approve", "obs_1", "", "approved", True),
         ("reject", own, "approved", "rejected", False),

@@ -30,7 +30,7 @@ def test_code_and_documents_are_merged_by_relevance_and_say_where_they_are_from(
     code, out, _ = cortex("search", QUESTION, "--in", "code,kb", "--path", project, "--json")
     results = json.loads(out)["results"]
     assert code == 0
-    assert {(one["family"], one["source"], one["file"]) for one in results} == {
+    assert {(result["family"], result["source"], result["file"]) for result in results} == {
         ("code", "project", "tokens.py"),
         ("kb", "handbook", "guide.md"),
     }
@@ -47,7 +47,7 @@ def test_without_it_only_code_answers_and_says_nothing_of_families(cortex, proje
 def test_documents_alone_are_found_as_the_tool_for_them_finds_them(cortex, project):
     results = json.loads(cortex("search", QUESTION, "--in", "kb", "--json")[1])["results"]
     asked = json.loads(cortex("kb", "search", QUESTION, "--json")[1])["results"]
-    assert [(one["file"], one["startLine"], one["relevance"]) for one in results] == [
+    assert [(result["file"], result["startLine"], result["relevance"]) for result in results] == [
         (one["path"], one["startLine"], one["score"]) for one in asked
     ]
     cited = ("document_id", "section", "page")

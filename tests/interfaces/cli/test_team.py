@@ -537,7 +537,7 @@ def test_a_beginning_that_two_ids_have_is_no_id(cortex):
     same = next(number for number, (left, right) in enumerate(zip(*ids, strict=True)) if left != right)
     error = refusal(cortex, "thread", "show", ids[0][:same])
     assert error["code"] == "RECORD_UNKNOWN"
-    assert all(one in error["message"] for one in ids)
+    assert all(id_ in error["message"] for id_ in ids)
     assert answer(cortex, "thread", "show", ids[0][: same + 1])["id"] == ids[0]
 
 
@@ -576,7 +576,7 @@ def test_a_person_sees_what_agents_observed(cortex, auth, thread):
             Observation("The cache is cold after a restart"),
         ]
         done = create_observations(library, seen, actor=agent(library.settings), key="seen")
-        first, second = (one.id for one in done.outcomes)
+        first, second = (outcome.id for outcome in done.outcomes)
     listed = answer(cortex, "observation", "list")
     assert [one["id"] for one in listed["observations"]] == [second, first]
     assert not listed["more"]

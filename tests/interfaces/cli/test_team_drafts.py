@@ -52,7 +52,7 @@ def test_a_draft_is_looked_at_approved_published_and_told(cortex, thread):
     assert answer(cortex, "inbox", "--all")["entries"] == []
     with opened() as library:
         deeds = library.store.recorded.deeds(comment["id"])
-        assert [(one.actor, one.action) for one in deeds] == [("person", "approve_draft")]
+        assert [(deed.actor, deed.action) for deed in deeds] == [("person", "approve_draft")]
 
 
 def test_a_draft_is_decided_once(cortex, thread):
@@ -225,7 +225,7 @@ def test_records_are_searched_beside_code_and_memories_and_open_by_their_ids(cor
     answer(cortex, "thread", "comment", thread, "Login checks the user twice on Mondays.")
     answer(cortex, "memory", "add", "Login needs a user")
     results = answer(cortex, "search", "login check user", "--in", "code,memory,team")["results"]
-    assert {one["family"] for one in results} == {"code", "memory", "team"}
+    assert {result["family"] for result in results} == {"code", "memory", "team"}
     comment = next(one for one in results if one["family"] == "team")
     assert (comment["type"], comment["state"], comment["thread"]) == ("comment", "published", thread)
     assert f"records/{thread}:1" in cortex("search", "why logged out", "--in", "team")[1]
@@ -260,6 +260,6 @@ def test_each_warning_about_settings_is_said_once_and_the_slug_is_shown(cortex, 
         (place / "config.yml").write_text(f"unheard_of_{len(str(place))}: 1\n", encoding="utf-8")
     for command in (("set", "--subcortex", "auth"), ("show",), ("clear",)):
         lines = cortex("context", *command)[2].splitlines()
-        assert sum("unheard_of" in one for one in lines) == len({one for one in lines if "unheard_of" in one}) == 2
+        assert sum("unheard_of" in line for line in lines) == len({one for one in lines if "unheard_of" in one}) == 2
     cortex("context", "set", "--subcortex", "auth")
     assert f"auth ({auth}: " in cortex("context", "show")[1]

@@ -125,7 +125,7 @@ def test_who_wants_no_cortexd_gets_none(place):
     assert silent(hook(place, "session-start", START, CORTEX_NO_SIDECAR="1"))
     assert silent(hook(place, "stop", MARKED, CORTEX_NO_SIDECAR="1"))
     assert not place.cortexds()
-    assert [one["candidates"][0]["title"] for one in notes(place)] == ["blue"]
+    assert [note["candidates"][0]["title"] for note in notes(place)] == ["blue"]
 
 
 # -- the end of a turn -------------------------------------------------------------------------------------------------
@@ -167,7 +167,7 @@ def test_a_hook_that_is_killed_before_it_told_cortexd_has_lost_nothing(place, fa
         process.send_signal(signal.SIGKILL)
         process.wait(30)
         raw.close()
-    assert [one["candidates"][0]["title"] for one in notes(place)] == ["blue"]
+    assert [note["candidates"][0]["title"] for note in notes(place)] == ["blue"]
 
 
 def test_a_cortexd_that_is_busy_or_leaves_holds_up_nobody(place, fake):
@@ -192,7 +192,7 @@ def test_hooks_of_many_windows_at_once_lose_nothing(place, fake):
         process.stdin.write(said)
         process.stdin.close()
     assert [process.wait(30) for process in processes] == [0] * 8
-    assert sorted(one["candidates"][0]["title"] for one in notes(place)) == [str(number) for number in range(8)]
+    assert sorted(note["candidates"][0]["title"] for note in notes(place)) == [str(number) for number in range(8)]
 
 
 def test_a_transcript_is_read_where_the_client_hands_over_no_message(answered, place, tmp_path):
@@ -219,7 +219,7 @@ def test_copilot_s_last_message_may_come_while_the_hook_is_under_way(place, tmp_
     said = {"hook_event_name": "Stop", "session_id": "s1", "transcript_path": str(transcript)}
     assert silent(hook(place, "stop", said, COPILOT_CLI="1", CORTEX_NO_SIDECAR="1"))
     later.join()
-    assert [one["candidates"][0]["title"] for one in notes(place)] == ["late"]
+    assert [note["candidates"][0]["title"] for note in notes(place)] == ["late"]
 
 
 # -- whatever happens --------------------------------------------------------------------------------------------------

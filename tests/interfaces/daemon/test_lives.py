@@ -34,7 +34,7 @@ def test_windows_that_open_at_once_get_one_cortexd(place):
         with ThreadPoolExecutor(6) as threads:
             assert list(threads.map(lambda one: one.found("switch_lamp"), windows)) == [["lamp.py"]] * 6
         assert place.cortexds() == [place.pid()]
-        assert [one.close() for one in windows] == [0] * 6
+        assert [window.close() for window in windows] == [0] * 6
         assert [one.stderr for one in windows] == [""] * 6
     finally:
         for one in windows:

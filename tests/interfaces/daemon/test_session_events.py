@@ -99,7 +99,7 @@ def test_a_session_is_told_what_was_learnt_in_its_project(place, until: Until):
 def test_a_cortexd_makes_the_snapshot_of_the_day_when_it_starts(place, until: Until):
     learn(place, "The stove is lit from below")
     assert place.pipe("code", said=b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n').returncode == 0
-    until(lambda: [one.reason for one in list_snapshots(place.home)] == ["daily"])
+    until(lambda: [snapshot.reason for snapshot in list_snapshots(place.home)] == ["daily"])
 
 
 def test_what_nobody_approved_is_not_told(place, until: Until):
@@ -148,7 +148,7 @@ def test_what_was_marked_waits_for_approval_once_however_often_it_is_said(place,
 
 
 def test_a_secret_that_was_marked_is_not_kept_anywhere(place, until: Until):
-    key = "ghp_" + "a1B2c3D4e5F6g7H8i9J0" * 2
+    key = "ghp_Zk3vQ9xT1mR8bW5nY2sL7dP4hJ6gC0aFeUoI"
     hook(place, "stop", last_assistant_message=f"remember: the token is {key}\nremember: ask Kim for it")
     until(lambda: taken(place))
     assert [title for _, title in kept(place)] == ["ask Kim for it"]

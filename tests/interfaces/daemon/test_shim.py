@@ -206,7 +206,7 @@ def test_a_batch_that_reads_is_asked_again_whole_and_one_that_writes_is_lost_who
     lost = window.take_batch()
     assert [one["id"] for one in lost] == ["w0", "w1"]
     assert {error_of(one)["code"] for one in lost} == {"SERVER_LOST"}
-    second.say([{"jsonrpc": "2.0", "id": one["id"], "result": {}} for one in reads])
+    second.say([{"jsonrpc": "2.0", "id": read["id"], "result": {}} for read in reads])
     assert [one["id"] for one in window.take_batch()] == ["r0", "r1", "r2"]
     second.die()  # all three have their answers: nothing is asked again
     window.ask("ping", id="next")

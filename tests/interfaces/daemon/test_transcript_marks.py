@@ -27,7 +27,7 @@ def lines(message: str) -> list[tuple[str, str]]:
 
 
 def titles(**said: object) -> list[object]:
-    return [one["title"] for one in find_candidates(said)]
+    return [candidate["title"] for candidate in find_candidates(said)]
 
 
 @pytest.mark.parametrize(
@@ -205,7 +205,7 @@ EVENTS = [{"type": "event_msg", "payload": {"type": "agent_message", "message": 
 
 
 def write(path: Path, records: list) -> str:
-    path.write_text("".join(json.dumps(one) + "\n" for one in records), encoding="utf-8")
+    path.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
     return str(path)
 
 

@@ -19,7 +19,9 @@ def plain(template: str) -> str:
 def files(places: Places) -> str:
     """One cell: what is the same everywhere once, else by system."""
     named = {"Linux": places.linux, "macOS": places.macos, "Windows": places.windows}
-    shown = {system: " or ".join(f"`{plain(one)}`" for one in templates) for system, templates in named.items()}
+    shown = {
+        system: " or ".join(f"`{plain(template)}`" for template in templates) for system, templates in named.items()
+    }
     if len(set(shown.values())) == 1:
         return shown["Linux"]
     groups: dict[str, list[str]] = {}

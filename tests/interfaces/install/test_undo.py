@@ -100,7 +100,7 @@ def without_ours(content: object, client: Client) -> object:
     hooks = content.get("hooks")
     for event in client.hooks.events if client.hooks else ():
         if isinstance(hooks, dict) and isinstance(hooks.get(event), list):
-            hooks[event] = [one for one in hooks[event] if "cortex' hook" not in json.dumps(one)]
+            hooks[event] = [hook for hook in hooks[event] if "cortex' hook" not in json.dumps(hook)]
             if not hooks[event]:
                 hooks.pop(event)
     if hooks == {}:
@@ -229,7 +229,7 @@ def test_a_file_that_two_clients_share_stays_for_the_other(place):
 
 
 def test_hooks_that_come_later_are_taken_back_with_the_rest(place):
-    gemini = next(one for one in CLIENTS if one.name == "gemini")
+    gemini = next(client for client in CLIENTS if client.name == "gemini")
     file = entry_file(gemini, place.machine, None)
     write(file, '{\n\t"theme": "dark" // mine\n}')
     before = tree(place.machine.home)
@@ -241,7 +241,7 @@ def test_hooks_that_come_later_are_taken_back_with_the_rest(place):
 
 
 def test_a_change_between_two_installations_is_not_lost(place):
-    cursor = next(one for one in CLIENTS if one.name == "cursor")
+    cursor = next(client for client in CLIENTS if client.name == "cursor")
     file = entry_file(cursor, place.machine, None)
     write(file, "{}")
     connect(place, cursor, None, hooks=False)

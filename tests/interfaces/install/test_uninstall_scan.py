@@ -61,7 +61,7 @@ def test_a_full_machine_is_empty_afterwards(place):
     assert {one.kind for one in found.places} == {"home", "store"}
     assert not place.home.exists()
     assert files_in(place.machine.home) == []
-    assert [one for one in files_in(place.root) if not one.startswith(".git/")] == []
+    assert [file for file in files_in(place.root) if not file.startswith(".git/")] == []
     assert not (place.root / ".cortex").exists()
 
 
@@ -121,7 +121,7 @@ def test_links_are_not_followed(place, tmp_path):
 def test_a_home_that_is_the_persons_own_keeps_all_but_the_store(tmp_path):
     fill(tmp_path, "cortex.db", "config.yml", "words/essay", f"projects/{'0' * 32}/x", "lease")
     found = find_traces(Machine(tmp_path, System.LINUX), tmp_path)
-    assert [one.path.name for one in found.places] == ["cortex.db"]
+    assert [place.path.name for place in found.places] == ["cortex.db"]
     assert found.folders == ()
 
 

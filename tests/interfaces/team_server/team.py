@@ -72,7 +72,7 @@ class Team:
             check_ledger(connection)
 
     def records(self) -> dict[str, Record[Any]]:
-        return {one.record.id: one.record for one in self.ledger.recorded.changes(0, 100_000)}
+        return {change.record.id: change.record for change in self.ledger.recorded.changes(0, 100_000)}
 
     def sees(self, viewer: Viewer, record: Record[Any]) -> bool:
         lookup = self.ledger.recorded
@@ -97,7 +97,7 @@ class Home:
         return [(entry, self.action(entry)) for entry in self.library.store.outbox.waiting(10_000)]
 
     def action(self, entry: OutboxEntry) -> Action:
-        changes = [renamed_changed(one, outward(self.name)) for one in entry.changes]
+        changes = [renamed_changed(change, outward(self.name)) for change in entry.changes]
         told = action_to(entry, f"{entry.key}@{self.name}/{entry.actor}", changes)
         return action_from(json.loads(json.dumps(told)))
 
@@ -129,7 +129,7 @@ class Home:
         return {one.record.id: renamed(one.record, outward(self.name)).body for one in told}
 
     def _apply(self, records: Any, settle: int | None = None) -> None:
-        told = [record_from(json.loads(json.dumps(record_to(one)))) for one in records]
+        told = [record_from(json.loads(json.dumps(record_to(record)))) for record in records]
         here = [VersionedRecord(renamed(one.record, inward(self.name)), one.change) for one in told]
         self.library.store.records.apply(
             here, (), wording=wording(self.library.settings), meta={}, settle=settle, skip_waiting=True

@@ -30,7 +30,7 @@ def made(body: Body, author: str = "ada") -> Record:
 
 
 def getting(*records: Record):
-    known = {one.id: one for one in (*SCOPES, *records)} | {one.body.slug: one for one in SCOPES}
+    known = {scope.id: scope for scope in (*SCOPES, *records)} | {one.body.slug: one for one in SCOPES}
     return known.get
 
 

@@ -250,7 +250,7 @@ def test_a_line_of_the_log_tells_who_asked_for_what_and_never_what_they_wrote(pl
         ada.ask("POST", "/threads", {"title": "hush-title"}, headers={"X-Request-Id": "r-1"})
         place.http.get("/hush-path")
     # The client of the tests logs its own requests.
-    lines = [JsonLines().format(one) for one in caplog.records if not one.name.startswith("httpx2")]
+    lines = [JsonLines().format(record) for record in caplog.records if not record.name.startswith("httpx2")]
     assert "hush" not in "\n".join(lines) and ada.token not in "\n".join(lines)
     told = json.loads(lines[1])
     assert {name: told[name] for name in ("level", "request_id", "principal", "method", "route", "status")} == {

@@ -66,7 +66,7 @@ def test_the_audit_log_tells_of_what_whoever_reads_it_may_see(place, ada):
     assert hidden["id"] in {one["record_id"] for one in ada.get("/audit")}
     lines = [one for one in eve.get("/audit") if one["version"]]
     assert [one["action"] for one in eve.get("/audit") if not one["version"]].count("add_principal") == 2
-    assert [one["record_id"] for one in lines] == seen[::-1]
+    assert [line["record_id"] for line in lines] == seen[::-1]
     assert (lines[0]["actor_id"], lines[0]["action"], lines[0]["version"]) == ("ada", "create_thread", 1)
     first = eve.ask("GET", "/audit", params={"limit": 3}).json()
     rest = eve.ask("GET", "/audit", params={"limit": 2, "cursor": first["pagination"]["cursor"]}).json()

@@ -34,7 +34,7 @@ def test_a_core_judges_what_is_posted_and_what_homes_send(judged: Client) -> Non
     assert judged.post("/threads", {"title": "Of Zeus"})["title"] == "Of [redacted: code name]"
     sent = [action("a", changed("forbidden")), action("b", changed("To Zeus")), action("c", changed("Fine"))]
     results = judged.post("/sync/flush", {"actions": sent}, key=None)["results"]
-    assert [one["status"] for one in results] == ["refused", "applied", "applied"]
+    assert [result["status"] for result in results] == ["refused", "applied", "applied"]
     assert results[0]["error"]["code"] == "SENSITIVE_BLOCKED"
     assert results[1]["records"][0]["body"]["title"] == "To [redacted: code name]"
     assert [one["title"] for one in judged.get("/threads")] == [

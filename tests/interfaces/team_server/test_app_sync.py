@@ -61,7 +61,7 @@ def test_changes_come_in_pages_each_record_once_as_it_is_now(ada):
     ada.patch(f"/threads/{ids[0]}", {"title": "changed"})
     updates, gone, cursor = pull(ada, limit=3)
     assert [one["id"] for one in updates] == [*ids[1:], ids[0]] and gone == []
-    assert [one["change"] for one in updates] == sorted(one["change"] for one in updates)
+    assert [update["change"] for update in updates] == sorted(one["change"] for one in updates)
     assert updates[-1]["body"] == {"title": "changed"}
     assert pull(ada, cursor) == ([], [], cursor)
     new = ada.post("/threads", {"title": "new"})
@@ -98,7 +98,7 @@ def test_what_may_not_be_seen_any_more_is_told_by_its_id_alone(ada, place):
     closed = bob.post("/threads", {"title": "in what becomes private", "subcortex_id": "plans"})
     stays = bob.post("/threads", {"title": "stays"})
     updates, _, cursor = pull(bob)
-    assert {one["id"] for one in updates} >= {moved["id"], about["id"], private["id"], closed["id"], stays["id"]}
+    assert {update["id"] for update in updates} >= {moved["id"], about["id"], private["id"], closed["id"], stays["id"]}
     ada.patch(f"/threads/{moved['id']}", {"subcortex_id": "salaries"})
     ada.patch(f"/tasks/{task['id']}", {"subcortex_id": "salaries"})
     ada.patch(f"/threads/{private['id']}", {"sensitivity": "sensitive"})

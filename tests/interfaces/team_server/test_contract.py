@@ -57,7 +57,7 @@ def known(world: World, path: str) -> str:
     principals = world.place.ledger.principals
     nobody = principals.named("nobody")
     assert nobody is not None
-    return next(one.id for one in principals.tokens() if one.principal == nobody.id)
+    return next(token.id for token in principals.tokens() if token.principal == nobody.id)
 
 
 # Of what has rules that a schema doesn't tell: something that follows them.

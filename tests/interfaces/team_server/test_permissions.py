@@ -74,7 +74,7 @@ def test_lists_tell_what_their_reader_may_see_and_nothing_else(world, reader, na
         private = [one for one in reader.all(path, sensitivity="sensitive") if one["id"] not in world.ids(name, kind)]
         assert private == []
     told = {one["id"] for one in reader.all("/notifications")}
-    assert told == {one for one in world.ids(name, "notification") if world.planted[one].recipient == name}
+    assert told == {id_ for id_ in world.ids(name, "notification") if world.planted[id_].recipient == name}
 
 
 @pytest.mark.parametrize("name", ["one-read", "all-write", "reviewer-s", "chief"])
@@ -200,7 +200,7 @@ def test_words_of_what_is_hidden_find_nothing_and_are_answered_as_words_of_nobod
 
 @pytest.mark.parametrize("name", ["all-write", "reviewer-s", "chief"])
 def test_filters_of_a_search_count_what_may_be_seen(world, reader, name):
-    private = {one for one in world.ids(name, *FOUND) if world.planted[one].place.endswith("!")}
+    private = {id_ for id_ in world.ids(name, *FOUND) if world.planted[id_].place.endswith("!")}
     assert set(search(reader, COMMON, filters={"sensitivity": "sensitive"})[0]) == private
     kinds = ("thread", "comment", "artifact", "task")
     here = {one for one in world.ids(name, *kinds) if world.planted[one].place.rstrip("!") == "harbor"}
@@ -233,7 +233,7 @@ def test_packs_have_what_may_be_seen(world, reader, name):
         if not visible:
             answered_as_nothing(reader, "POST", "/packs/bootstrap", {"scope": "subcortex:REF"}, slug)
     for switched in ((), *((one,) for one in SWITCHES)):
-        include = {one: one not in switched for one in SWITCHES}
+        include = {switch: switch not in switched for switch in SWITCHES}
         body = {"subject": {"code_link": {"path": PATH, "symbol": "light"}}, "include": include, "budget": 64_000}
         assert reader.ask("POST", "/packs/context", body, key=None).status_code == 200
 
@@ -323,7 +323,7 @@ def test_a_replica_gets_what_may_be_seen_and_learns_of_nothing_else(world, reade
     later = reader.client.get("/sync/deltas", since=f"{page['epoch']}:0", limit=1_000)
     assert set(later["invalidations"]) == left, "what was moved from where it could be seen"
     assert page["notifications_count"] == sum(
-        world.planted[one].recipient == name for one in world.ids(name, "notification")
+        world.planted[id_].recipient == name for id_ in world.ids(name, "notification")
     )
     begun = reader.read("GET", "/sync/bootstrap")
     assert {one["id"] for one in begun["subcortexes"]} == world.ids(name, "subcortex")
@@ -334,7 +334,7 @@ def test_a_replica_gets_what_may_be_seen_and_learns_of_nothing_else(world, reade
 def test_ids_that_may_not_be_seen_are_not_visible_and_told_by_nothing_else(world, reader, name):
     """That an id is known is told to who has it: nobody guesses 80 random bits, and copies of what is lost here must stay."""
     ids = [one.id for one in world.planted.values()]
-    strange = [twin_of(one) for one in ids]
+    strange = [twin_of(id_) for id_ in ids]
     told = reader.client.post("/sync/visible", {"ids": [*ids, *strange]}, key=None)
     assert set(told["visible"]) == world.ids(name) and set(told["unknown"]) == set(strange)
 

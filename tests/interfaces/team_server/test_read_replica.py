@@ -275,7 +275,7 @@ def test_whoever_reads_and_asks_how_it_is_does_not_wait_for_those_who_write(away
             assert [one["title"] for one in ada.get("/threads")] == ["before"]
             until(lambda: away.http.get("/health").status_code == 200)
             assert not any(one.done() for one in writes)
-        assert {one.result().status_code for one in writes} == {201}
+        assert {write.result().status_code for write in writes} == {201}
     assert len(ada.get("/threads")) == 25
 
 

@@ -69,12 +69,12 @@ class Maker:
         return RecordChange(number, cls.__name__.lower(), author, self.chance.choice((0, 1, 1 << 52)), before, after)
 
     def twisted(self, body: Any) -> Any:
-        names = self.chance.sample([one.name for one in fields(body)], k=self.chance.choice((1, 1, 2)))
+        names = self.chance.sample([field.name for field in fields(body)], k=self.chance.choice((1, 1, 2)))
         return replace(body, **{name: self.value(type(body), name) for name in names})
 
     def body(self, cls: type) -> Any:
         """A body that may be right: most of it says nothing."""
-        needed = {one.name for one in fields(cls) if one.default is MISSING}
+        needed = {field.name for field in fields(cls) if field.default is MISSING}
         told = {one.name for one in fields(cls) if one.name in needed or self.chance.random() < 0.15}
         return cls(**{name: self.value(cls, name) for name in told})
 

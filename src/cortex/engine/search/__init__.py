@@ -110,7 +110,7 @@ def _search(
         candidates = _candidates(store, words, narrow, parsed, masses, mode, near, weight)
         _check_time(cancel, deadline)
         texts, recency = _Texts(store.lookup), _recency(store.lookup, numbers)
-        worded = [one for one in candidates if found_by_words(one)] if by_ranks else candidates
+        worded = [candidate for candidate in candidates if found_by_words(candidate)] if by_ranks else candidates
         told = {} if mode is Mode.MEANING else masses
         ranked = rank(worded, parsed, lambda place: words_of(texts.of(place)), recency, told)
         if by_ranks:

@@ -176,7 +176,7 @@ def _hits_in(
             relevance=1.0,
             language=language,
             why=f"exact match in line {first}",
-            redacted=tuple(one for one in redaction.lines if start <= one[0] <= end),
+            redacted=tuple(line for line in redaction.lines if start <= line[0] <= end),
         )
 
 

@@ -127,7 +127,7 @@ def classes_of(
 @lru_cache(maxsize=1_000)
 def weights_of(classes: tuple[QueryClass, ...], corpus: Corpus = Corpus.CODE) -> Weights:
     """The mean of the classes' weights; other ones where documents are asked, or memories, and no code."""
-    rows = [astuple(_FOR[corpus](WEIGHTS[one])) for one in classes]
+    rows = [astuple(_FOR[corpus](WEIGHTS[class_])) for class_ in classes]
     return Weights(*(sum(column) / len(rows) for column in zip(*rows, strict=True)))
 
 

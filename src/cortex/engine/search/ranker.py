@@ -139,8 +139,8 @@ def _look_at_paths(candidates: Sequence[Candidate], parsed: Parsed, weights: Wei
 
 
 def _score(candidates: Sequence[Candidate], weights: Weights) -> None:
-    for one in candidates:
-        one.score = one.role * _total(one, weights)
+    for candidate in candidates:
+        candidate.score = candidate.role * _total(candidate, weights)
 
 
 def _total(one: Candidate, weights: Weights) -> float:

@@ -227,7 +227,8 @@ def _by_definition(lookup: Lookup, words: LexicalIndex | None, narrow: SearchFil
 
 def _by_joined_words(lookup: Lookup, narrow: SearchFilter, parsed: Parsed) -> Strengths:
     return _strongest(
-        ((one.doc, one.chunk), 1.0, one.name) for one in lookup.definitions(narrow.sources, parsed.joined)
+        ((definition.doc, definition.chunk), 1.0, definition.name)
+        for definition in lookup.definitions(narrow.sources, parsed.joined)
     )
 
 

@@ -233,7 +233,7 @@ class Store:
         ):  # to add up hundreds is a twentieth of a search, and it asks three times
             return known[1][sources]
         now = time.monotonic()
-        due = [one for one in sources if one not in self._counts or self._counts[one][0] != seq]
+        due = [source for source in sources if source not in self._counts or self._counts[source][0] != seq]
         exact = not due or not self._holds(sources, due, now)
         if due and exact:
             counted = self.lookup.counts_of(due)
@@ -252,7 +252,7 @@ class Store:
         """Whether what was counted before another state is to be believed still."""
         known = self._counts
         return all(one in known and now < known[one][2] for one in due) and (
-            sum(known[one][1].docs for one in sources) >= LARGE
+            sum(known[source][1].docs for source in sources) >= LARGE
         )
 
     def disk_bytes(self) -> int:

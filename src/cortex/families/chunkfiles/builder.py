@@ -321,7 +321,7 @@ class _Vectors:
 
     def _stamps(self) -> set[Stamp]:
         manifests = self._store.indexes.sets.on_disk()
-        return {*self._waiting, *(one.stamp for one in manifests if one is not None)}
+        return {*self._waiting, *(manifest.stamp for manifest in manifests if manifest is not None)}
 
 
 def path_of(entry: Entry) -> str:

@@ -103,7 +103,7 @@ def allow_project(
     if settings.root is None:
         raise ConfigError("WORKSPACE_MISSING", "there is no project here; name one with --path")
     root = str(settings.root)
-    others = [one for one in settings.embedding.allowed_projects if one != root]
+    others = [project for project in settings.embedding.allowed_projects if project != root]
     allowed = others if remove else [*others, root]
     (done,) = change({ALLOWED: allowed}, project=False, path=path)
     address = load_settings(path).embedding.endpoint

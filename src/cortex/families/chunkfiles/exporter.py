@@ -97,7 +97,7 @@ class Exporter:
             self._make()
             wanted = self._by_kind()
             vectors, embedded = self._embed(wanted, embedder, progress, Cancel() if cancel is None else cancel)
-            left_out = sum(one.text not in vectors for entries in wanted.values() for one in entries)
+            left_out = sum(entry.text not in vectors for entries in wanted.values() for entry in entries)
             written = tuple(self._bring(kind, entries, vectors) for kind, entries in wanted.items())
             names = tuple(name for name in written if name)
             seconds = time.monotonic() - started
@@ -166,7 +166,9 @@ class Exporter:
             for one in standing.values()
             if one.embedding is not None
         }
-        titles = {one.text: one.title or "" for entries in wanted.values() for one in entries if one.text not in known}
+        titles = {
+            entry.text: entry.title or "" for entries in wanted.values() for entry in entries if entry.text not in known
+        }
         missing = list(titles)
         for start in range(0, len(missing), BATCH):
             if cancel:

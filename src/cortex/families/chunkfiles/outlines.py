@@ -60,7 +60,7 @@ class Outline:
         self.text = text
         self.language = language
         self.lines = text.split("\n")
-        self.symbols = [one for one in symbols if 0 < one.start_line <= min(one.end_line, len(self.lines))]
+        self.symbols = [symbol for symbol in symbols if 0 < symbol.start_line <= min(symbol.end_line, len(self.lines))]
         self._functions = sorted(one.start_line for one in self.symbols if one.kind in FUNCTIONS)
 
     @property
@@ -92,7 +92,9 @@ class Outline:
 
     def names(self) -> list[str]:
         """What the file defines, as blocks of a text; none where it defines neither types nor functions."""
-        types = [f"  - {one.qualified} ({one.kind}) {_span(one)}" for one in self.symbols if one.kind in TYPES]
+        types = [
+            f"  - {symbol.qualified} ({symbol.kind}) {_span(symbol)}" for symbol in self.symbols if symbol.kind in TYPES
+        ]
         functions = [f"  - {self._call(one)} {_span(one)}" for one in self.symbols if one.kind in FUNCTIONS]
         if not types and not functions:
             return []
@@ -105,25 +107,25 @@ class Outline:
     def declarations(self) -> list[str]:
         """Every type and function as it is declared, with its comment, in the order of the file."""
         blocks = []
-        for one in self.symbols:
-            if one.kind in TYPES:
-                body = self._type(one)
-            elif one.kind in FUNCTIONS:
-                body = self._function(one)
+        for symbol in self.symbols:
+            if symbol.kind in TYPES:
+                body = self._type(symbol)
+            elif symbol.kind in FUNCTIONS:
+                body = self._function(symbol)
             else:
                 continue
-            blocks.append(_block(one, [*self._comment(one), *body]))
+            blocks.append(_block(symbol, [*self._comment(symbol), *body]))
         return blocks
 
     def values(self) -> list[str]:
         """Constants, variables and enums with what they hold; what lies within one that was given is not given again."""
         blocks = []
         last = 0
-        for one in self.symbols:
-            if one.start_line > last and self._is_value(one):
-                last = one.end_line
-                body = _capped(self.lines[one.start_line - 1 : one.end_line], MAX_VALUE_LINES)
-                blocks.append(_block(one, [*self._comment(one), *body]))
+        for symbol in self.symbols:
+            if symbol.start_line > last and self._is_value(symbol):
+                last = symbol.end_line
+                body = _capped(self.lines[symbol.start_line - 1 : symbol.end_line], MAX_VALUE_LINES)
+                blocks.append(_block(symbol, [*self._comment(symbol), *body]))
         return blocks
 
     def _is_value(self, one: Symbol) -> bool:

@@ -73,7 +73,7 @@ def reembed(
         listing = list_chunk_files(folder)  # without links and pipes
         for warning in listing.warnings:
             log.warning("%s", warning)
-        return [_reembed_file(folder, one.name, embedder, model, progress, cancel) for one in listing.files]
+        return [_reembed_file(folder, file.name, embedder, model, progress, cancel) for file in listing.files]
 
 
 def _reembed_file(
@@ -92,7 +92,7 @@ def _reembed_file(
     before = str(head.get("model", ""))
     if before == model.name and all(_has_vector(one, model) for one in chunks):
         return Reembedded(name, 0, before)
-    texts = [str(one["text"]) for one in chunks]
+    texts = [str(chunk["text"]) for chunk in chunks]
     rows: list[np.ndarray] = []
     for start in range(0, len(texts), BATCH):
         if cancel:

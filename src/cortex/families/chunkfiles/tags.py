@@ -37,7 +37,9 @@ def join(*groups: Iterable[str]) -> tuple[str, ...]:
 def of_path(path: str) -> tuple[str, ...]:
     """The folders of a path; not those that are called like a kind of chunk or a language, which they would pretend to be."""
     folders = (part.lstrip(".").lower() for part in path.split("/")[:-1])
-    return tuple(one for one in folders if _TAG.fullmatch(one) and one not in KINDS and one not in LANGUAGES)
+    return tuple(
+        folder for folder in folders if _TAG.fullmatch(folder) and folder not in KINDS and folder not in LANGUAGES
+    )
 
 
 def of_front_matter(text: str) -> tuple[str, ...]:

@@ -59,7 +59,7 @@ class Imported:
     @property
     def complete(self) -> bool:
         """Whether every source is here now."""
-        return all(one.status in (ADDED, PRESENT) for one in self.sources)
+        return all(source.status in (ADDED, PRESENT) for source in self.sources)
 
 
 def import_conduit(

@@ -41,7 +41,7 @@ def excerpts_of(lookup: Lookup, results: Sequence[DocumentResult], most: int) ->
         if result.document_id in by_document or len(by_document) < most:
             by_document.setdefault(result.document_id, []).append(result)
     excerpts = [Excerpt(found[0], _passages(lookup, [one.hit for one in found])) for found in by_document.values()]
-    return [one for one in excerpts if one.passages]
+    return [excerpt for excerpt in excerpts if excerpt.passages]
 
 
 def _passages(lookup: Lookup, hits: Sequence[Hit]) -> tuple[Passage, ...]:

@@ -56,10 +56,10 @@ def scope_folders(settings: Settings) -> tuple[MemoryDatabase, ...]:
 def databases(settings: Settings) -> tuple[MemoryDatabase, ...]:
     """All that there are, in the order in which they are looked for."""
     found: dict[str, MemoryDatabase] = {}
-    for one in _candidates(settings):
-        if one.path.is_file():
-            real = Path(os.path.realpath(one.path))
-            found.setdefault(os.path.normcase(str(real)), MemoryDatabase(real, one.scope))
+    for candidate in _candidates(settings):
+        if candidate.path.is_file():
+            real = Path(os.path.realpath(candidate.path))
+            found.setdefault(os.path.normcase(str(real)), MemoryDatabase(real, candidate.scope))
     return tuple(found.values())
 
 

@@ -85,7 +85,7 @@ def likeness(one: Memory, other: Memory) -> float:
 def restates(memory: Memory, instructions: str) -> bool:
     """Whether a memory says nothing but what stands in an instruction file, but for small edits."""
     paragraphs = re.split(r"\n\s*\n|\n(?=\s*(?:[-*+#>]|\d{1,3}[.)])\s)", instructions)
-    sentences = [_normal(sentence) for one in paragraphs for sentence in _sentences(" ".join(one.split()))]
+    sentences = [_normal(sentence) for paragraph in paragraphs for sentence in _sentences(" ".join(paragraph.split()))]
     whole = _spaced(" ".join(sentences))
     shingled = [_shingles(sentence) for sentence in sentences[:MAX_INSTRUCTED] if sentence]
 

@@ -93,14 +93,14 @@ def _ours(kept: ExportedMemory) -> dict[str, object]:
         told["superseded_by"] = kept.superseded_by
     cited = [
         {
-            "root": one.root,
-            "path": one.path,
-            "symbol": one.symbol,
-            "file_hash": one.file_hash.hex(),
-            "body_hash": one.body_hash.hex(),
-            "commit": one.commit,
+            "root": citation.root,
+            "path": citation.path,
+            "symbol": citation.symbol,
+            "file_hash": citation.file_hash.hex(),
+            "body_hash": citation.body_hash.hex(),
+            "commit": citation.commit,
         }
-        for one in kept.citations
+        for citation in kept.citations
     ]
     return told | ({"citations": cited} if cited else {})
 

@@ -166,7 +166,7 @@ def _candidate(one: Mapping[str, object], note: Mapping[str, object], name: str)
 
 def _texts(value: object) -> tuple[str, ...]:
     strings: Iterable[object] = value[:MOST_STRINGS] if isinstance(value, list) else ()
-    return tuple(text for one in strings if (text := _text(one)))
+    return tuple(text for string in strings if (text := _text(string)))
 
 
 def _text(value: object) -> str:

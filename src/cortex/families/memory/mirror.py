@@ -78,11 +78,11 @@ def want(library: Library) -> None:
     known = _mirrors(library)
     now = time.time()
     new = [
-        (one.origin, one.scope)
-        for one in databases(library.settings)
-        if one.origin not in known
-        or known[one.origin].scope != one.scope
-        or now - known[one.origin].wanted_at > WANT_SECONDS
+        (database.origin, database.scope)
+        for database in databases(library.settings)
+        if database.origin not in known
+        or known[database.origin].scope != database.scope
+        or now - known[database.origin].wanted_at > WANT_SECONDS
     ]
     if new:
         library.store.memories.want(new)
@@ -99,7 +99,7 @@ def _await(library: Library, deadline: float, cancel: Cancel | None) -> bool:
 def is_due(library: Library) -> bool:
     """Whether a database has changed since it was copied, or is not copied completely; looks at files only."""
     known = _mirrors(library)
-    return any(_is_due(known.get(one.origin, Mirror(one.origin))) for one in databases(library.settings))
+    return any(_is_due(known.get(database.origin, Mirror(database.origin))) for database in databases(library.settings))
 
 
 def behind(library: Library) -> list[MemoryDatabase]:
@@ -109,7 +109,11 @@ def behind(library: Library) -> list[MemoryDatabase]:
     def lacks(mirror: Mirror) -> bool:
         return bool(mirror.problem) or not mirror.compared_at or _has_changed(mirror)
 
-    return [one for one in databases(library.settings) if lacks(known.get(one.origin, Mirror(one.origin)))]
+    return [
+        database
+        for database in databases(library.settings)
+        if lacks(known.get(database.origin, Mirror(database.origin)))
+    ]
 
 
 def is_work(library: Library) -> bool:

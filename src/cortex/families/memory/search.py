@@ -119,7 +119,7 @@ def _newest(library: Library, asked: MemoryQuery, wanted: MemoryFilter, sources:
         rows = library.store.remembered.select(wanted, asked.limit, asked.offset)
         total = library.store.remembered.count(wanted)
     shown = {source.id for source in sources if source.name == SHOWN}
-    return MemoryResults(tuple(MemoryHit(one, 0.0, one.source in shown) for one in rows), total)
+    return MemoryResults(tuple(MemoryHit(row, 0.0, row.source in shown) for row in rows), total)
 
 
 def _search(

@@ -113,7 +113,7 @@ def _states(names: Sequence[str], uncurated: str) -> tuple[str, ...]:
 
 
 def _origins(library: Library, told: str) -> tuple[str, ...]:
-    present = [one.origin for one in databases(library.settings)]
+    present = [database.origin for database in databases(library.settings)]
     if not told:
         return OWN, *present
     if told == OURS:

@@ -24,9 +24,9 @@ HEAD = (
 def tell(context: SessionContext, characters: int) -> str:
     """The context as text of at most so many characters, whole lines only; "" where there is nothing."""
     parts = (
-        (f"Project: {one_line(context.project.name)}", [_row(one, context) for one in context.memories]),
-        ("Last sessions:", [_session(one.date, one.title, one.overview) for one in context.sessions]),
-        ("From other projects:", [_row(one, context, elsewhere=True) for one in context.others[:OTHERS]]),
+        (f"Project: {one_line(context.project.name)}", [_row(memory, context) for memory in context.memories]),
+        ("Last sessions:", [_session(session.date, session.title, session.overview) for session in context.sessions]),
+        ("From other projects:", [_row(other, context, elsewhere=True) for other in context.others[:OTHERS]]),
     )
     lines = [line for title, rows in parts if rows for line in (title, *rows)]
     while lines:

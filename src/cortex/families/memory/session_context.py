@@ -122,7 +122,7 @@ def _sessions(present: Sequence[MemoryDatabase], project: Project) -> tuple[tupl
     """The last sessions in the project, newest first, and what could not be read."""
     problems: list[str] = []
     looks = glimpse(present, lambda _, opened: opened.sessions(project.names, SESSIONS), tell=problems.append)
-    found = sorted((one for sessions in looks for one in sessions), key=lambda one: -one.created)
+    found = sorted((session for sessions in looks for session in sessions), key=lambda one: -one.created)
     once = {one.id: one for one in reversed(found)}  # a session may be in several databases: as the newest tells it
     chosen = [one for one in found if once[one.id] is one][:SESSIONS]
     return tuple(map(_without_secrets, chosen)), tuple(problems)

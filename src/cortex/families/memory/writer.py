@@ -72,7 +72,7 @@ def add(
     Raises: InputError MEMORY_REFUSED, where it says nothing, too much, or a secret.
     """
     memory = screened(library, checked(memory))
-    gone = {one.ref for one in supersedes}
+    gone = {supersede.ref for supersede in supersedes}
     known = [one for one in that_say(library, fingerprint(memory)) if one.ref not in gone]
     if known:
         return _known_already(library, known[0], state, actor, supersedes)
@@ -162,7 +162,7 @@ def _worth_keeping(
 
 def similar_to(library: Library, memory: Memory) -> list[Remembered]:
     """The memories that are most like this one by words, wherever they are, the likest first."""
-    origins = {OWN, *(one.origin for one in databases(library.settings))}
+    origins = {OWN, *(database.origin for database in databases(library.settings))}
     sources = library.store.remembered.sources(origins, (SHOWN, STAGED))
     if not sources:
         return []
@@ -218,7 +218,7 @@ def _refusal(why: str) -> InputError:
 def that_say(library: Library, asked: bytes) -> list[Remembered]:
     """Those with this fingerprint, what is still believed first; not the copies of a database that is gone."""
     known = library.store.remembered.by_fingerprint(asked)
-    origins = {OWN, *(one.origin for one in databases(library.settings))} if known else set()
+    origins = {OWN, *(database.origin for database in databases(library.settings))} if known else set()
     there = [one for one in known if one.origin in origins]
     return sorted(there, key=lambda one: one.state in (MemoryState.REJECTED, MemoryState.SUPERSEDED))
 
@@ -230,8 +230,8 @@ def _known_already(
     uncurated = library.settings.memory.uncurated
     if actor == PERSON and (known.state is not state or supersedes):
         verdicts = [MemoryVerdict(known.ref, state, name_of(state, uncurated))] if known.state is not state else []
-        others = [one for one in supersedes if one.ref != known.ref]
-        verdicts += [MemoryVerdict(one.ref, MemoryState.SUPERSEDED, None, known.memory.key) for one in others]
+        others = [supersede for supersede in supersedes if supersede.ref != known.ref]
+        verdicts += [MemoryVerdict(other.ref, MemoryState.SUPERSEDED, None, known.memory.key) for other in others]
         if verdicts:
             library.store.memories.decide(verdicts, word, action="add", actor=actor, reason="added again")
             library.follow()

@@ -92,7 +92,7 @@ def bootstrap(library: Library, scope: str = GLOBAL, *, workspace_route: Placeme
         others.sort(key=lambda one: not (one.body.pinned_artifacts or one.body.pinned_threads))
         told = [own] if own and scope.startswith(SUBCORTEX) else [*([own] if own else []), *others]
         topics = _topics(library, told, own, now, changes_of)
-        scoped = [one.record for one in topics if one.ours]
+        scoped = [topic.record for topic in topics if topic.ours]
         here = lookup.get(one for one in (route.thread, route.task) if one and scope == WORKSPACE)
         return Bootstrap(
             scope,
@@ -137,7 +137,7 @@ def _topics(
     }
     known = library.store.recorded.get(pin for many in pins.values() for pin in many)
     latest = {pin: successor_of(library.store.recorded, record) for pin, record in known.items()}
-    entries = {one.id: one for one in entries_of(library, latest.values(), now, changes_of)}
+    entries = {entry.id: entry for entry in entries_of(library, latest.values(), now, changes_of)}
     absent = library.store.outbox.absent()
     return tuple(
         Topic(
@@ -179,7 +179,7 @@ def _lately(
     library: Library, own: Record[Any] | None, topics: Sequence[Topic], now: int, changes_of: Changes
 ) -> tuple[PackEntry, ...]:
     """What was accepted last: it stands in for pins, so that nobody begins without knowing what was decided."""
-    if any(entry.record.kind == "artifact" for one in topics for entry in one.pinned):
+    if any(entry.record.kind == "artifact" for topic in topics for entry in topic.pinned):
         return ()
     wanted = RecordFilter(kinds=("artifact",), states=("accepted",), refs=_within(own), by_change=True)
     found = library.store.recorded.select(wanted, MOST_LATELY)
@@ -188,7 +188,7 @@ def _lately(
 
 def _glossary(topics: Sequence[Record[Subcortex]]) -> tuple[Word, ...]:
     """Every word, once for each meaning."""
-    words = [Word(term, one.body.slug) for one in topics for term in one.body.glossary]
+    words = [Word(term, topic.body.slug) for topic in topics for term in topic.body.glossary]
     return tuple({(word.term.term.casefold(), word.term.meaning): word for word in reversed(words)}.values())[::-1]
 
 

@@ -36,9 +36,9 @@ def warnings_for(
     """What to know about each of these records."""
     links = [one for one in library.store.recorded.links([record.id for record in records]) if _counts(one.body)]
     about: dict[str, list[Link]] = {}
-    for one in links:
-        about.setdefault(one.body.source, []).append(one.body)
-        about.setdefault(one.body.target, []).append(one.body)
+    for link in links:
+        about.setdefault(link.body.source, []).append(link.body)
+        about.setdefault(link.body.target, []).append(link.body)
     ends = {end for one in links for end in (one.body.source, one.body.target)}
     known = {record.id: record for record in records}
     known |= library.store.recorded.get(end for end in ends if end not in known)
@@ -65,7 +65,7 @@ def absence_of(number: str, absent: Mapping[str, str]) -> tuple[str, ...]:
 
 def unsettled(lookup: RecordLookup, links: Iterable[Record[Link]]) -> list[Record[Link]]:
     """The contradictions that still matter: nobody dismissed them, and both ends still count."""
-    found = [one for one in links if one.body.relation == "contradicts" and one.body.state != "dismissed"]
+    found = [link for link in links if link.body.relation == "contradicts" and link.body.state != "dismissed"]
     ends = lookup.get({end for one in found for end in (one.body.source, one.body.target)})
     over = {number for number, one in ends.items() if one.body.state in SETTLED}
     return [one for one in found if not over & {one.body.source, one.body.target}]
@@ -82,7 +82,7 @@ def _standing(record: Record[Any], links: Sequence[Link], now: int) -> list[str]
     body, found = record.body, list[str]()
     after = [getattr(body, "superseded_by", "")]
     after += [link.source for link in links if link.relation == "supersedes" and link.target == record.id]
-    named = [one for one in dict.fromkeys(after) if one]
+    named = [fromkey for fromkey in dict.fromkeys(after) if fromkey]
     if named or body.state == "superseded":
         found.append(f"superseded by {', '.join(named)}" if named else "superseded")
     if body.state == "deprecated":

@@ -137,19 +137,19 @@ class _Gathered:
     seen: set[str] = field(default_factory=set)
 
     def leave_out(self, records: Iterable[Record[Any]]) -> None:
-        self.seen.update(one.id for one in records)
+        self.seen.update(record.id for record in records)
 
     def add(self, slot: str, records: Iterable[Record[Any]], why: str) -> None:
-        for one in records:
-            if one.id not in self.seen and len(self.slots[slot]) < MOST[slot]:
-                self.seen.add(one.id)
-                self.slots[slot][one.id] = (one, why)
+        for record in records:
+            if record.id not in self.seen and len(self.slots[slot]) < MOST[slot]:
+                self.seen.add(record.id)
+                self.slots[slot][record.id] = (record, why)
 
     def sort(self, records: Iterable[Record[Any]], why: str) -> None:
         """Put records where their kind belongs; what is settled or done, and comments, are only related."""
-        for one in records:
-            over = one.body.state in (*SETTLED, "done", "cancelled", "archived")
-            self.add(RELATED if over else _SLOT_OF.get(one.kind, RELATED), [one], why)
+        for record in records:
+            over = record.body.state in (*SETTLED, "done", "cancelled", "archived")
+            self.add(RELATED if over else _SLOT_OF.get(record.kind, RELATED), [record], why)
 
     def left(self, slot: str) -> int:
         return MOST[slot] - len(self.slots[slot])

@@ -68,5 +68,5 @@ def claim_of(record: Record[Any]) -> str:
 
 
 def _first_of(text: str) -> str:
-    first = next((one.text for one in sentences_of(text[:READ_CHARACTERS])), "")
+    first = next((sentence.text for sentence in sentences_of(text[:READ_CHARACTERS])), "")
     return cut(first or fold(text[:READ_CHARACTERS]), CLAIM_CHARACTERS)

@@ -208,7 +208,7 @@ def _near(place: RecordLookup | RecordReader, ref: str, kind: str) -> list[str]:
 
 
 def _titled(records: list[Record[Any]]) -> list[str]:
-    return [f"{one.id} ({one.body.title[:60]})" for one in records]
+    return [f"{record.id} ({record.body.title[:60]})" for record in records]
 
 
 def _too_short(ref: str) -> str:

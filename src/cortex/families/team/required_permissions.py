@@ -44,7 +44,7 @@ def rights_of(before: Body | None, after: Body, *, alone: bool = False) -> tuple
 
 def changed_fields(before: Any, after: Any) -> frozenset[str]:
     """The fields that say something else after than before."""
-    return frozenset(one.name for one in fields(after) if getattr(before, one.name) != getattr(after, one.name))
+    return frozenset(field.name for field in fields(after) if getattr(before, field.name) != getattr(after, field.name))
 
 
 def _to_make(body: Body, alone: bool) -> tuple[str, ...]:

@@ -156,7 +156,7 @@ def _with_text(library: Library, query: Query, chosen: Sequence[tuple[Found, Rec
 
 def wanted_of(library: Library, asked: RecordQuery) -> RecordFilter:
     """Which records may answer. Raises: InputError ARGUMENT_INVALID or SCOPE_NOT_FOUND."""
-    unknown = [one for one in asked.types if one not in FOUND_KINDS]
+    unknown = [type_ for type_ in asked.types if type_ not in FOUND_KINDS]
     if unknown:
         raise InputError(
             "ARGUMENT_INVALID", f"there are no records of type {unknown[0]!r}: there are {', '.join(FOUND_KINDS)}"

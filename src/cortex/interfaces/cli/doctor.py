@@ -169,14 +169,14 @@ def _counted(rows: Mapping[str, int]) -> str:
 def _settle(findings: Iterable[Finding], fix: bool) -> list[Settled]:
     """Repair what can be, if that is wanted."""
     settled = []
-    for one in findings:
-        if not fix or one.repair is None:
-            settled.append(Settled(one))
+    for finding in findings:
+        if not fix or finding.repair is None:
+            settled.append(Settled(finding))
             continue
         try:
-            settled.append(Settled(one, done=one.repair()))
+            settled.append(Settled(finding, done=finding.repair()))
         except Exception as error:  # the next one may succeed
-            settled.append(Settled(one, failed=explained(error, "fixing it").message))
+            settled.append(Settled(finding, failed=explained(error, "fixing it").message))
     return settled
 
 

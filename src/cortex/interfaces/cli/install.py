@@ -221,7 +221,7 @@ def _remove_everything(machine: Machine, home: Path, *, dry_run: bool, yes: bool
     warnings = _warnings(homes)  # first: reading leaves files
     for one in homes:  # a profile knows projects of its own
         projects += [*known_projects(one), *_open_projects(one)]
-    traces = find_traces(machine, home, projects, [Path(one) for one in control.places(str(home))])
+    traces = find_traces(machine, home, projects, [Path(place) for place in control.places(str(home))])
     if not as_json:
         _print_traces(traces)
         for warning in warnings:
@@ -254,7 +254,7 @@ def _warnings(homes: Sequence[Path]) -> list[str]:
         told.append("What your team keeps (`cortex status` counts it) is among this, and nothing brings it back.")
     if any(map(has_unsent, homes)):
         told.append("Not all of what you wrote there has reached the Core: `cortex sync` sends it.")
-    servers = dict.fromkeys(server for one in homes if (server := server_of(one)))
+    servers = dict.fromkeys(server for home in homes if (server := server_of(home)))
     return told + [f"The token for {server} counts until it is revoked there." for server in servers]
 
 
@@ -265,7 +265,7 @@ def _open_projects(home: Path) -> list[Path]:
     from cortex.interfaces.daemon import control
 
     projects = rows(control.look(meet_at(str(home))).status.get("projects"))
-    return [Path(str(one["root"])) for one in projects if one.get("root")]
+    return [Path(str(project["root"])) for project in projects if project.get("root")]
 
 
 def _stop_cortexd(home: Path) -> None:
@@ -447,8 +447,8 @@ def _rows(
 def _print_traces(traces: Traces) -> None:
     for edit in traces.edits:
         say(f"{_titles(edit)}: {edit.file}: {'goes' if edit.after is None else 'without what is ours'}")
-    for one in traces.places:
-        say(f"{one.kind}: {one.path} ({one.bytes:,} bytes)")
+    for place in traces.places:
+        say(f"{place.kind}: {place.path} ({place.bytes:,} bytes)")
     if not (traces.edits or traces.places or traces.kept):
         say("nothing of Cortex is here")
     for folder in traces.kept:

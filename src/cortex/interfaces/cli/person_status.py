@@ -125,11 +125,13 @@ def print_documents(body: Mapping[str, object]) -> None:
         else "words only" + (f"; {name} has not embedded them" if name else "")
     )
     say(f"documents    {many(len(sources), 'source')}, searched by {meaning}")
-    for one in sources:
-        synced = f"synced {one['lastSync']}" if one["lastSync"] else "not synced yet"
-        away = "" if one["present"] else ", the folder is not there now"
-        unread = f", {many(len(rows(one['unread'])), 'file')} could not be read" if one["unread"] else ""
-        say(f"  {one['name']} (ID: {one['id']}): {one['documents']} documents, {synced}{unread}{away}: {one['path']}")
+    for source in sources:
+        synced = f"synced {source['lastSync']}" if source["lastSync"] else "not synced yet"
+        away = "" if source["present"] else ", the folder is not there now"
+        unread = f", {many(len(rows(source['unread'])), 'file')} could not be read" if source["unread"] else ""
+        say(
+            f"  {source['name']} (ID: {source['id']}): {source['documents']} documents, {synced}{unread}{away}: {source['path']}"
+        )
 
 
 def print_memories(body: Mapping[str, object]) -> None:
@@ -141,9 +143,9 @@ def print_memories(body: Mapping[str, object]) -> None:
     waiting = f", at most {body['waiting']:,} rows are not indexed yet" if body.get("waiting") else ""
     files = "database" if len(databases) == 1 else "databases"
     say(f"memories     {body['own'] or 0} of your own, {len(databases)} {files} of claude-mem{waiting}")
-    for one in databases:
-        count = one.get("memories")
-        say(f"  {one['path']}: {counted(count) if isinstance(count, int) else 'not read yet'}")
+    for database in databases:
+        count = database.get("memories")
+        say(f"  {database['path']}: {counted(count) if isinstance(count, int) else 'not read yet'}")
     if body.get("problem"):
         say(f"  {body['problem']}")
 

@@ -54,10 +54,10 @@ def list_profiles(as_json: JsonFlag = False) -> int:
     if as_json:
         print_json({"profiles": rows})
         return 0
-    for one in rows:
-        mark = "*" if one["current"] else " "
-        runs = "cortexd runs" if one["running"] else "cortexd doesn't run"
-        say(f"{mark} {one['name'] or '(no profile)'}: {one['server'] or 'no server'}, {runs}, {one['home']}")
+    for row in rows:
+        mark = "*" if row["current"] else " "
+        runs = "cortexd runs" if row["running"] else "cortexd doesn't run"
+        say(f"{mark} {row['name'] or '(no profile)'}: {row['server'] or 'no server'}, {runs}, {row['home']}")
     if len(rows) == 1:
         say("No profiles yet: `cortex profile create NAME` begins one.", error=True)
     return 0

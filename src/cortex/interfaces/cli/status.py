@@ -253,20 +253,20 @@ def _print_status(body: Mapping[str, object]) -> None:
     clients = rows(body["clients"])
     say(f"clients      {len(clients)}")
     for client in clients:
-        words = " ".join(str(one) for one in _texts(client.get("arguments")))
+        words = " ".join(str(text) for text in _texts(client.get("arguments")))
         say(f"  process {client['pid']}, for {in_time(client['seconds'])}: cortex mcp {words} in {client['cwd']}")
 
 
 def _print_projects(body: Mapping[str, object]) -> None:
     projects = rows(body["projects"])
     say(f"projects     {sum(one['status'] != CLOSED for one in projects)} open")
-    for one in projects:
-        indexed = f"indexed {one['lastIndexed']}" if one["lastIndexed"] else "not indexed yet"
-        state = "closed until its next call" if one["status"] == CLOSED else one["status"]
-        say(f"  {one['root']}: {state}, {indexed}, {_embedded(one.get('embedding'))}{one['users']} clients")
-        if one.get("secrets"):
-            say(f"    {one['secrets']} files are left out as secrets: `cortex doctor` names them")
-        told = one.get("embedding")
+    for project in projects:
+        indexed = f"indexed {project['lastIndexed']}" if project["lastIndexed"] else "not indexed yet"
+        state = "closed until its next call" if project["status"] == CLOSED else project["status"]
+        say(f"  {project['root']}: {state}, {indexed}, {_embedded(project.get('embedding'))}{project['users']} clients")
+        if project.get("secrets"):
+            say(f"    {project['secrets']} files are left out as secrets: `cortex doctor` names them")
+        told = project.get("embedding")
         if isinstance(told, Mapping) and told.get("problem"):
             say(f"    {told['problem']}")
 

@@ -95,11 +95,11 @@ def stop_all(home: str) -> list[int]:
     """End the cortexd of a home and those of its profiles, also one that meets elsewhere. Raises: TimeoutError, OSError."""
     homes = list(_homes(home))
     ended = [pid for one in homes if (pid := stop(meet_at(one)))]
-    for one in processes():
-        if one.home in homes and one.pid not in ended:
+    for process in processes():
+        if process.home in homes and process.pid not in ended:
             with contextlib.suppress(ProcessLookupError):
-                os.kill(one.pid, signal.SIGTERM)
-                ended.append(one.pid)
+                os.kill(process.pid, signal.SIGTERM)
+                ended.append(process.pid)
     return ended
 
 

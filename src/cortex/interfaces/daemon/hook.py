@@ -82,7 +82,7 @@ def _stop(event: str, said: Mapping[str, object]) -> None:
     from cortex.interfaces.daemon.transcript_marks import find_candidates
 
     seconds = TRANSCRIPT_SECONDS if event == STOPS[0] and client_of(said) == "copilot" else 0.0
-    candidates = [one for one in find_candidates(said, seconds) if not _leaks(one)]
+    candidates = [candidate for candidate in find_candidates(said, seconds) if not _leaks(candidate)]
     if not candidates:
         return
     note = {"format": 1, "at": time.time(), "event": event, "client": client_of(said), "session": _session(said)}

@@ -216,7 +216,7 @@ def opener(lenders: SharedResources, read_arguments: ReadArguments) -> Callable[
         asked = families.ask(*named, hello.variables, Path(hello.cwd), shared=True)
         address = mcp_server.http_site(given["http"], asked)
         opened, left_out = families.open_families(asked, lenders, read_only=bool(given["read_only"]))
-        warnings = tuple(f"warning: {one}" for one in (*asked.warnings, *left_out))
+        warnings = tuple(f"warning: {warning}" for warning in (*asked.warnings, *left_out))
         told = ClientMessages()
         return ClientSession(opened, mcp_server.identity_of(asked, given["tool_names"], told), warnings, address, told)
 

@@ -279,14 +279,14 @@ class Daemon:
             ],
             "projects": [
                 {
-                    "root": str(one.root),
-                    "users": one.windows,
-                    "status": one.freshness.state,
-                    "lastIndexed": one.freshness.last_indexed,
-                    "embedding": one.embedding.as_json() if one.embedding else None,
-                    "secrets": one.secrets,
+                    "root": str(project.root),
+                    "users": project.windows,
+                    "status": project.freshness.state,
+                    "lastIndexed": project.freshness.last_indexed,
+                    "embedding": project.embedding.as_json() if project.embedding else None,
+                    "secrets": project.secrets,
                 }
-                for one in self._engines.projects()
+                for project in self._engines.projects()
             ],
         }
 
@@ -314,7 +314,7 @@ class Daemon:
         except CortexError as error:
             lines = [
                 f"error: {error.message} [{error.code}]",
-                *(f"  - {one}" for one in dict.fromkeys(error.suggestions)),
+                *(f"  - {fromkey}" for fromkey in dict.fromkeys(error.suggestions)),
             ]
             await _say(writer, {"messages": lines, "exit": error.exit_code})
         finally:

@@ -162,12 +162,12 @@ class Shim:
     def _deliver(self, line: bytes) -> bool:
         """Pass a line of the server's on, unless only we have asked; false once the client is gone."""
         with self._changed:
-            for one in _members(_parse(line)):
-                if "id" not in one or "method" in one:
+            for member in _members(_parse(line)):
+                if "id" not in member or "method" in member:
                     continue
-                if str(one["id"]).startswith(AGAIN):
+                if str(member["id"]).startswith(AGAIN):
                     return True
-                self._close(_key(one["id"]))
+                self._close(_key(member["id"]))
         return self._write(line)
 
     def _close(self, key: str) -> None:
@@ -221,8 +221,8 @@ class Shim:
             self._open.setdefault(key, []).append(asked)
         if self._link is None and not asked.keys:
             self._held.append(raw)
-        for one in members:
-            method, parameters = one.get("method"), one.get("params")
+        for member in members:
+            method, parameters = member.get("method"), member.get("params")
             parameters = parameters if isinstance(parameters, dict) else {}
             if method == "notifications/cancelled":
                 self._close(_key(parameters.get("requestId")))  # nobody will answer that any more
@@ -230,7 +230,7 @@ class Shim:
                 self._session.pop(f"resources/subscribe {_key(parameters.get('uri'))}", None)
             elif method in SESSION_METHODS:
                 place = f" {_key(parameters.get('uri'))}" if method == "resources/subscribe" else ""
-                self._session[f"{method}{place}"] = (one, asked)
+                self._session[f"{method}{place}"] = (member, asked)
         return self._link
 
     # -- cortexd -------------------------------------------------------------------------------------------------------
@@ -336,13 +336,13 @@ class Shim:
     def _give_up(self, asked: _Asked) -> None:
         message = _parse(asked.raw)
         lost: list[object] = []
-        for one in _members(message):
-            key = _key(one.get("id"))
-            if _wants_answer(one) and asked in self._open.get(key, ()):
+        for member in _members(message):
+            key = _key(member.get("id"))
+            if _wants_answer(member) and asked in self._open.get(key, ()):
                 self._open[key].remove(asked)
                 if not self._open[key]:
                     del self._open[key]
-                lost.append(_lost(json.loads(key), one.get("method") == "tools/call"))
+                lost.append(_lost(json.loads(key), member.get("method") == "tools/call"))
         self._write(json.dumps(lost if isinstance(message, list) else lost[0]).encode())
 
     def _give_all_up(self) -> None:
@@ -369,7 +369,7 @@ class _Asked:
         """Whether it may be asked (again): never a third time, and a second time what reads only or has a key that makes it one."""
         if not self.times:
             return True
-        members = [one for one in _members(_parse(self.raw)) if _wants_answer(one)]
+        members = [member for member in _members(_parse(self.raw)) if _wants_answer(member)]
         if all(one.get("method") in ENDLESS_METHODS for one in members):
             return True
         return self.times == 1 and all(_is_safe(one, tools) for one in members)

@@ -242,6 +242,8 @@ def _text_of(content: object) -> str:
         return content
     blocks = content if isinstance(content, list) else []
     texts = [
-        one.get("text") for one in blocks if isinstance(one, dict) and one.get("type") in ("text", "output_text", None)
+        block.get("text")
+        for block in blocks
+        if isinstance(block, dict) and block.get("type") in ("text", "output_text", None)
     ]
     return "\n".join(text for text in texts if isinstance(text, str))

@@ -337,4 +337,4 @@ def this_system() -> System:
 
 
 def _first(candidates: list[Path]) -> Path:
-    return next((one for one in candidates if one.is_file()), candidates[-1])
+    return next((candidate for candidate in candidates if candidate.is_file()), candidates[-1])

@@ -113,7 +113,7 @@ def read_server(entry: object) -> ServerEntry | None:
         command, arguments = (command[0] if command else ""), command[1:]
     if not isinstance(command, str) or not isinstance(arguments, list):
         return None
-    return ServerEntry(command, tuple(one for one in arguments if isinstance(one, str)))
+    return ServerEntry(command, tuple(argument for argument in arguments if isinstance(argument, str)))
 
 
 def read_variables(entry: object) -> Mapping[str, object]:
@@ -129,7 +129,7 @@ def is_ours(entry: object) -> bool:
         return False
     if _OUR_PROGRAM.fullmatch(server.command):
         return server.arguments[:1] == ("mcp",)
-    return any(_OUR_PACKAGE.fullmatch(one) for one in server.arguments) and "mcp" in server.arguments
+    return any(_OUR_PACKAGE.fullmatch(argument) for argument in server.arguments) and "mcp" in server.arguments
 
 
 def change_entry(text: str, client: Client, server: ServerEntry, without: str = "") -> Merged:

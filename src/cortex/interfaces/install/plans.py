@@ -191,7 +191,7 @@ def uninstall(edits: Sequence[Edit], home: Path) -> None:
 def _hand_over(folders: Sequence[Path], home: Path) -> None:
     """Folders of ours that still hold another file of ours: its record takes them over."""
     for record in list(undo_log.read_records(home)):
-        around = [one for one in folders if record.file.is_relative_to(one) and one not in record.folders]
+        around = [folder for folder in folders if record.file.is_relative_to(folder) and folder not in record.folders]
         if around:
             undo_log.write_record(home, replace(record, folders=(*around, *record.folders)), None)
 

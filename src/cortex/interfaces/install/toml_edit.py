@@ -54,7 +54,7 @@ def put_table(text: str, path: Keys, values: Mapping[str, object]) -> str:
     """
     before = parse(text)
     end = "\r\n" if "\r\n" in text else "\n"
-    heading = next((one for one in _statements(text) if one.heading and one.keys == path), None)
+    heading = next((statement for statement in _statements(text) if statement.heading and statement.keys == path), None)
     if heading is None:
         gap = "" if not text.strip("\ufeff") else end if text.endswith("\n") else end * 2
         lines = [f"[{'.'.join(map(_name, path))}]", *(f"{_name(key)} = {_write(one)}" for key, one in values.items())]
@@ -70,14 +70,14 @@ def remove_table(text: str, path: Keys) -> str:
     parse(text)
     cuts: list[tuple[int, int]] = []
     table: Keys = ()
-    for one in _statements(text):
-        table = one.keys if one.heading else table
-        whole = one.keys if one.heading else (*table, *one.keys)
+    for statement in _statements(text):
+        table = statement.keys if statement.heading else table
+        whole = statement.keys if statement.heading else (*table, *statement.keys)
         inside = whole[: len(path)] == path
-        if inside and cuts and not text[cuts[-1][1] : one.start].strip():
-            cuts[-1] = (cuts[-1][0], one.end)
+        if inside and cuts and not text[cuts[-1][1] : statement.start].strip():
+            cuts[-1] = (cuts[-1][0], statement.end)
         elif inside:
-            cuts.append((one.start, one.end))
+            cuts.append((statement.start, statement.end))
     for start, stop in reversed(cuts):
         before = text[:start]
         # Not `$`, which matches before a last line end, too: the line end of the line above would go.

@@ -65,7 +65,7 @@ def write_record(home: Path, record: InstallRecord, before: bytes | None) -> Pat
     body = asdict(record) | {
         "file": str(record.file),
         "root": str(record.root) if record.root else None,
-        "folders": [str(one) for one in record.folders],
+        "folders": [str(folder) for folder in record.folders],
     }
     safe_files.write(place, json.dumps(body, indent=2).encode(), private=True)
     return backup if before is not None else None

@@ -85,11 +85,11 @@ def find_traces(machine: Machine, home: Path, projects: Iterable[Path] = (), oth
         places += _find(root / STORE_FOLDER, STORE_FILES, STORE_FOLDERS, "store", folders)
     places += _find_home(home, machine, folders)
     places += [
-        Trace("other", one, bytes_on_disk(one))
-        for one in others
-        if os.path.lexists(one) and not (one.is_dir() and _is_around(home, machine))
+        Trace("other", other, bytes_on_disk(other))
+        for other in others
+        if os.path.lexists(other) and not (other.is_dir() and _is_around(home, machine))
     ]
-    kept = [one / name for one in (home, *find_profiles(home)) for name in OF_A_CORE]
+    kept = [profile / name for profile in (home, *find_profiles(home)) for name in OF_A_CORE]
     of_a_team = (one for one in kept if (one / "cortex.db").is_file())
     return Traces(tuple(edits), tuple(places), tuple(folders), tuple(failed), tuple(of_a_team))
 
@@ -125,7 +125,7 @@ def _find_home(home: Path, machine: Machine, folders: list[Path]) -> list[Trace]
         found += _find_home(profile, machine, folders)
     for kind in STORES_OF_FOLDERS:
         stores = [home / kind / name for name in _names(home / kind) if _HASHED.fullmatch(name)]
-        found += [Trace("store", one, bytes_on_disk(one)) for one in stores]
+        found += [Trace("store", store, bytes_on_disk(store)) for store in stores]
     folders += [home / name for name in ("profiles", *STORES_OF_FOLDERS)]
     return found + _find(home, HOME_FILES, HOME_FOLDERS, "home", folders)
 

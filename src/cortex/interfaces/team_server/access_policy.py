@@ -27,12 +27,12 @@ def viewer_of(principal: Principal, subcortexes: Iterable[Record[Subcortex]]) ->
     reads = set(principal.grants)
     writes = {scope for scope, may in principal.grants.items() if may}
     hidden: set[str] = set()  # also what they may read by name: who writes everywhere doesn't write there for that
-    for one in subcortexes:
-        if principal.name in one.body.stewards:
-            reads.add(one.id)
-            writes.add(one.id)
-        if one.body.visibility == PRIVATE:
-            hidden.add(one.id)
+    for subcortex in subcortexes:
+        if principal.name in subcortex.body.stewards:
+            reads.add(subcortex.id)
+            writes.add(subcortex.id)
+        if subcortex.body.visibility == PRIVATE:
+            hidden.add(subcortex.id)
     if EVERYWHERE in reads and principal.tier >= ALL:
         hidden.clear()
     return Viewer(

@@ -338,7 +338,7 @@ def make_app(
 
 async def _body_of(incoming: Incoming, route: Route) -> bytes:
     """The body of a request; where nothing has to be said, none is one, too."""
-    needed = route.body is not None and any(one.is_required() for one in route.body.model_fields.values())
+    needed = route.body is not None and any(field.is_required() for field in route.body.model_fields.values())
     return await incoming.body(route.most) if needed or incoming.has_body else b"{}"
 
 

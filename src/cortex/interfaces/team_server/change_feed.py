@@ -118,7 +118,7 @@ class _Past:
         if not owners or not steps:
             return sees(viewer, version, whole)
         hidden = body.sensitivity == SENSITIVE and not viewer.sensitive
-        return not hidden and all(self.showed(one, steps - 1) for one in owners)
+        return not hidden and all(self.showed(owner, steps - 1) for owner in owners)
 
 
 def _above(body: Any) -> tuple[str, ...]:

@@ -115,7 +115,7 @@ def _operation(route: Route) -> dict[str, object]:
         "responses": {str(route.status): answered, **_refusals(route)},
     }
     if route.body is not None:
-        required = any(one.is_required() for one in route.body.model_fields.values())
+        required = any(field.is_required() for field in route.body.model_fields.values())
         operation["requestBody"] = {"required": required, "content": _json(schema_of(route.body))}
     return operation
 

@@ -85,7 +85,7 @@ def change(
         raise _invalid("state", f"a principal is {ACTIVE} or {REVOKED}, not {state!r}")
     lowered = (tier is not None and tier < HIGHEST) or state == REVOKED
     others = [one for one in ledger.principals.all() if one.id != principal.id]
-    if lowered and _may_all(principal) and not any(_may_all(one) for one in others):
+    if lowered and _may_all(principal) and not any(_may_all(other) for other in others):
         raise _invalid("tier", f"{principal.name} is the last who may do everything (tier {HIGHEST}) and stays that")
     ledger.principals.change(principal.id, tier=tier, sensitive=sensitive, state=state, grants=grants, by=by)
     return find(ledger, principal.id)

@@ -145,7 +145,11 @@ class ReadReplica(Library):
 
     def once_open(self) -> frozenset[str]:
         """The subcortexes that are private now and were not always: what is in them may have been seen."""
-        changed = [one for one in self.subcortexes() if one.body.visibility == PRIVATE and one.version > 1]
+        changed = [
+            subcortex
+            for subcortex in self.subcortexes()
+            if subcortex.body.visibility == PRIVATE and subcortex.version > 1
+        ]
         key = tuple((one.id, one.version) for one in changed)
         if self._once_open[0] != key:
             found = (one.id for one in changed if self._was_open(one.id))
@@ -153,7 +157,7 @@ class ReadReplica(Library):
         return self._once_open[1]
 
     def _was_open(self, number: str) -> bool:
-        return any(one.body.visibility != PRIVATE for one in self.ledger.recorded.versions(number).values())
+        return any(version.body.visibility != PRIVATE for version in self.ledger.recorded.versions(number).values())
 
     # -- following -----------------------------------------------------------------------------------------------------
 

@@ -137,7 +137,9 @@ def details_of(error: CortexError, code: str) -> list[dict[str, object]]:
     if code != error.code:
         known["code"] = error.code
     if code not in ("SERVER_ERROR", "RATE_LIMITED"):
-        own = [one for one in error.suggestions[:-1] if one]  # the last one is about tools and commands
+        own = [
+            suggestion for suggestion in error.suggestions[:-1] if suggestion
+        ]  # the last one is about tools and commands
         known |= {"suggestion": own[0]} if own else {}
     return [known] if known and code != "SERVER_ERROR" else []
 

@@ -122,8 +122,8 @@ class Table:
     def __init__(self, routes: Sequence[Route]) -> None:
         self.routes = tuple(routes)
         self._found: dict[str, tuple[re.Pattern[str], dict[str, Route]]] = {}
-        for one in routes:
-            self._found.setdefault(one.path, (one.pattern, {}))[1][one.method] = one
+        for route in routes:
+            self._found.setdefault(route.path, (route.pattern, {}))[1][route.method] = route
 
     def find(self, path: str) -> tuple[dict[str, Route], dict[str, str]]:
         """The routes of a path by their methods, and what stands in place of its variables; a path without any comes first."""
@@ -161,8 +161,8 @@ def read_key(route: Route, given: Sequence[str]) -> str:
             message,
             context={"field": "Idempotency-Key"},
             suggestions=tuple(
-                one.replace("Call it again with idempotency_key", "Send it again with Idempotency-Key:")
-                for one in error.suggestions[:1]
+                suggestion.replace("Call it again with idempotency_key", "Send it again with Idempotency-Key:")
+                for suggestion in error.suggestions[:1]
             ),
         ) from None
     return given[0].strip()
@@ -245,5 +245,5 @@ def _plain(kind: str, message: str) -> str:
 
 
 def _wrong(problems: list[dict[str, object]]) -> InputError:
-    first = "; ".join(f"`{one['field']}`: {one['message']}" for one in problems[:3])
+    first = "; ".join(f"`{problem['field']}`: {problem['message']}" for problem in problems[:3])
     return InputError("ARGUMENT_INVALID", first, context={"problems": problems})

@@ -140,17 +140,17 @@ def record_row(record: Record[Any], now: int = 0) -> Row:
 def _told(noun: Any) -> Row:
     cls = type(noun)
     row: Row = {}
-    for one in fields(noun):
-        if one.name in _OF_A_MACHINE.get(cls, ()):
+    for field in fields(noun):
+        if field.name in _OF_A_MACHINE.get(cls, ()):
             continue
-        value = getattr(noun, one.name)
-        if one.name in _MOMENTS:
+        value = getattr(noun, field.name)
+        if field.name in _MOMENTS:
             value = moment(value) if value else None
-        elif one.name == "patch":
+        elif field.name == "patch":
             value = dict(value)
         elif isinstance(value, tuple):
             value = [_told(part) if is_dataclass(part) else part for part in value]
-        row[name_of(cls, one.name)] = value
+        row[name_of(cls, field.name)] = value
     return row
 
 
@@ -171,13 +171,13 @@ def record_schema(cls: type) -> dict[str, object]:
 def _properties(cls: type) -> dict[str, object]:
     hints = get_type_hints(cls)
     found: dict[str, object] = {}
-    for one in fields(cls):
-        if one.name in _OF_A_MACHINE.get(cls, ()):
+    for field in fields(cls):
+        if field.name in _OF_A_MACHINE.get(cls, ()):
             continue
-        hint = hints[one.name]
-        if one.name in _MOMENTS:
+        hint = hints[field.name]
+        if field.name in _MOMENTS:
             schema: dict[str, object] = {"type": ["string", "null"], "format": "date-time"}
-        elif one.name == "patch":
+        elif field.name == "patch":
             schema = {"type": "object", "additionalProperties": {"type": "string"}}
         elif get_origin(hint) is tuple:
             inner: Any = get_args(hint)[0]
@@ -185,7 +185,7 @@ def _properties(cls: type) -> dict[str, object]:
             schema = {"type": "array", "items": part}
         else:
             schema = {"type": "string" if hint is str else "integer"}
-        found[name_of(cls, one.name)] = schema
+        found[name_of(cls, field.name)] = schema
     return found
 
 
@@ -198,7 +198,7 @@ def _object(properties: Mapping[str, object]) -> dict[str, object]:
 
 def sent(cls: type, model: Arguments) -> dict[str, Any]:
     """What a model says of a body of this class, by its own names; what is null or left out isn't said."""
-    names = {name_of(cls, one.name): one.name for one in fields(cls)}
+    names = {name_of(cls, field.name): field.name for field in fields(cls)}
     given = {name: getattr(model, name) for name in model.model_fields_set if name in names}
     return {names[name]: _taken(value) for name, value in given.items() if value is not None}
 
@@ -235,7 +235,7 @@ def changes_body(name: str, cls: type, names: Sequence[str]) -> type[Arguments]:
 
 @cache
 def _part(cls: type) -> type[Arguments]:
-    names = [one.name for one in fields(cls) if one.name not in _OF_A_MACHINE.get(cls, ())]
+    names = [field.name for field in fields(cls) if field.name not in _OF_A_MACHINE.get(cls, ())]
     made = _model(cls.__name__, cls, names, NEEDED[cls], ())
     _PARTS[made] = cls
     return made

@@ -68,7 +68,7 @@ def home_warnings(home: Path) -> list[str]:
 
 def nearest(path: Path) -> Path:
     """The path, or what is nearest around it of all that exists."""
-    return next((one for one in (path, *path.parents) if _exists(one)), Path(path.anchor))
+    return next((parent for parent in (path, *path.parents) if _exists(parent)), Path(path.anchor))
 
 
 def _exists(path: Path) -> bool:

@@ -58,7 +58,7 @@ def test_where_a_name_is_defined_does_not_cost_more_than_its_text_has_headings(f
 def test_a_name_stands_in_all_chunks_that_hold_its_line_and_in_no_other(folder, lines):
     folder.write(a_md="\n".join(lines))
     chunks = folder.store.lookup.chunks(folder.blob("a.md"))
-    named = [one for one in folder.store.lookup.symbols(folder.blob("a.md")) if one.name.lower() == "lamp"]
+    named = [symbol for symbol in folder.store.lookup.symbols(folder.blob("a.md")) if symbol.name.lower() == "lamp"]
     named.sort(key=lambda one: (one.name != "lamp", one.start_line))
     wanted = [
         (n, one.qualified) for one in named for n, each in chunks if each.start_line <= one.start_line <= each.end_line
@@ -72,7 +72,7 @@ def test_a_name_on_a_line_of_many_chunks_stands_in_each(folder):
     chunks = folder.store.lookup.chunks(folder.blob("a.py"))
     here = [number for number, chunk in chunks if chunk.start_line <= 401 <= chunk.end_line]
     assert len(chunks) > len(here) > 5
-    assert [one.chunk for one in folder.store.lookup.definitions([folder.source.id], ["lamp"])] == here
+    assert [definition.chunk for definition in folder.store.lookup.definitions([folder.source.id], ["lamp"])] == here
     assert [one.chunk for one in folder.store.lookup.definitions([folder.source.id], ["lamp"], 3)] == here[:3]
 
 

@@ -44,7 +44,7 @@ class StandIn(BaseHTTPRequestHandler):
         _, _, name, *rest = [*self.path.partition("?")[0].split("/"), ""]
         local = self.local
         if not name:
-            return {"collections": [{"name": one.name} for one in local.get_collections().collections]}
+            return {"collections": [{"name": collection.name} for collection in local.get_collections().collections]}
         match self.command, "/".join(rest).strip("/"):
             case "PUT", "":
                 return local.create_collection(name, models.CreateCollection(**body).vectors)
@@ -72,7 +72,7 @@ class StandIn(BaseHTTPRequestHandler):
             case "POST", "points/scroll":
                 asked = models.ScrollRequest(**body)
                 points, offset = local.scroll(name, limit=asked.limit, offset=asked.offset)
-                return {"points": [told(one) for one in points], "next_page_offset": offset}
+                return {"points": [told(point) for point in points], "next_page_offset": offset}
             case "POST", "points/count":
                 return told(local.count(name, models.CountRequest(**body).filter))
         return None

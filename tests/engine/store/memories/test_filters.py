@@ -137,7 +137,7 @@ def test_rows_of_one_moment_come_in_the_order_of_their_database(store):
 
 def test_scopes_are_counted_over_all_sources_of_an_origin(store):
     sources = [source.id for source in store.remembered.sources(("", OTHER), ("shown", "staging"))]
-    counted = {(one.scope.lower(), one.origin): one.count for one in store.remembered.scopes(sources)}
+    counted = {(scope.scope.lower(), scope.origin): scope.count for scope in store.remembered.scopes(sources)}
     expected: dict[tuple[str, str], int] = {}
     for one in store.remembered.select(MemoryFilter(sources=tuple(sources))):
         key = (one.scope.lower(), one.origin)

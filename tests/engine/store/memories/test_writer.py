@@ -168,7 +168,7 @@ def test_a_memory_and_what_it_supersedes_are_one_step(desk):
     desk.add(new("a"))
     step = desk.add(new("b"), supersedes=[MemoryVerdict((OWN, "a"), MemoryState.SUPERSEDED, None, "b")])
     assert desk.get("a").state is MemoryState.SUPERSEDED and desk.get("a").judgement.successor == "b"
-    assert {one.batch for one in desk.store.remembered.decisions(2)} == {step}
+    assert {decision.batch for decision in desk.store.remembered.decisions(2)} == {step}
     assert desk.undo(step) == 2
     assert (desk.get("a").state, desk.get("b").state) == (MemoryState.APPROVED, MemoryState.REJECTED)
 
@@ -220,8 +220,8 @@ def test_the_log_tells_every_decision_with_who_and_why(desk):
     desk.add(new("a", state=MemoryState.STAGING), actor="import")
     desk.judge("a", MemoryState.APPROVED)
     told = [
-        (one.action, one.before, one.after, one.actor, one.reason)
-        for one in desk.store.remembered.decisions(9, (OWN, "a"))
+        (decision.action, decision.before, decision.after, decision.actor, decision.reason)
+        for decision in desk.store.remembered.decisions(9, (OWN, "a"))
     ]
     assert told == [("judge", "staging", "approved", "person", "because"), ("add", "", "staging", "import", "")]
 
@@ -383,7 +383,9 @@ def test_of_what_was_deleted_the_log_says_only_that(desk):
     desk.add(new("a"))
     desk.judge("a", MemoryState.PROMOTED)
     desk.delete("a")
-    assert [(one.action, one.key, one.undone) for one in desk.store.remembered.decisions(9)] == [("delete", "a", True)]
+    assert [(decision.action, decision.key, decision.undone) for decision in desk.store.remembered.decisions(9)] == [
+        ("delete", "a", True)
+    ]
     assert desk.store.remembered.last_batch(not_by="hook") == 0
 
 
@@ -466,7 +468,7 @@ def test_a_part_of_what_is_wanted_can_be_asked_for(shelf):
 def test_scopes_are_counted_for_each_origin(shelf):
     lookup = shelf.store.remembered
     sources = [source.id for source in lookup.sources({OWN, FOREIGN}, (SHOWN,))]
-    found = {(one.scope.lower(), one.origin): (one.count, one.newest) for one in lookup.scopes(sources)}
+    found = {(scope.scope.lower(), scope.origin): (scope.count, scope.newest) for scope in lookup.scopes(sources)}
     assert found == {
         ("shop", OWN): (1, 1),
         ("site", OWN): (1, 3),
@@ -547,9 +549,9 @@ def check(desk: Desk) -> None:
         (source.root, doc.path, source.id) for source in sources.values() for doc in desk.store.lookup.docs(source.id)
     }
     assert docs == {(*one.ref, one.source) for one in memories if one.source is not None}
-    for one in memories:
-        assert (sources[one.source].name if one.source else None) == name(one.state)
-        assert (one.judgement.state if one.judgement else None) is one.state
+    for memory in memories:
+        assert (sources[memory.source].name if memory.source else None) == name(memory.state)
+        assert (memory.judgement.state if memory.judgement else None) is memory.state
     log = desk.store.remembered.decisions(1_000)
     for one in memories:  # the log and the states agree
         last = next((line for line in log if (line.origin, line.key) == one.ref), None)

@@ -124,7 +124,7 @@ def test_every_way_leads_to_the_same_records_in_the_same_order(store, monkeypatc
         assert lookup.count(wanted) == len(expected)
         found = {number for number in expected if not number.startswith("link_")}
         assert {known[doc].id for doc in lookup.docs(wanted, sources)} == found
-        assert {one.id for one in lookup.briefs(list(known), wanted).values()} == found
+        assert {brief.id for brief in lookup.briefs(list(known), wanted).values()} == found
         some, docs = lookup.narrow(wanted, 3_000)
         assert docs is None or {known[doc].id for doc in docs} == found
         assert {source.name.rstrip("!") for source in some} >= {

@@ -52,7 +52,7 @@ def write(ledger: Ledger, title: str, between=lambda: None) -> TransactionResult
 
 
 def titles(ledger: Ledger) -> list[str]:
-    return [one.record.body.title for one in ledger.recorded.changes(0, 100)]
+    return [change.record.body.title for change in ledger.recorded.changes(0, 100)]
 
 
 def test_connections_that_were_cut_while_they_rested_are_found_without_anybody_noticing(ledger, database):
@@ -64,8 +64,8 @@ def test_connections_that_were_cut_while_they_rested_are_found_without_anybody_n
                 ready.wait(10)
 
         threads = [threading.Thread(target=read) for _ in range(count)]
-        for one in threads:
-            one.start()
+        for thread in threads:
+            thread.start()
         for one in threads:
             one.join()
 
@@ -339,7 +339,7 @@ def test_nobody_changes_the_log(ledger, statement):
     write(ledger, "a")
     with pytest.raises(CortexError, match="the audit log is kept"), ledger.connections.write() as connection:
         connection.execute(statement)
-    assert [one.actor for one in ledger.recorded.deeds()] == ["ada"]
+    assert [deed.actor for deed in ledger.recorded.deeds()] == ["ada"]
 
 
 def test_a_database_that_only_reads_is_told_so(ledger, database):
@@ -382,7 +382,7 @@ def test_all_of_a_topic_becomes_news_with_few_statements(ledger, asked):
     asked.clear()
     ledger.records.perform(hide, actor=ADA, key="k", action="w", payload="", wording=lambda record, get: None)
     assert 0 < len(asked) < 30
-    assert len({one.change for one in ledger.recorded.changes(101, 200)}) == 101
+    assert len({change.change for change in ledger.recorded.changes(101, 200)}) == 101
 
 
 def test_everybody_is_told_with_few_statements(ledger, asked):

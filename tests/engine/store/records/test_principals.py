@@ -187,7 +187,7 @@ def test_whatever_is_done_with_principals_is_in_the_audit_log(ledger: Ledger, kn
     assert known.revoke(token.id, by=eve) and not known.revoke(token.id, by=eve)
     ada = known.named("ada")
     assert ada is not None and ada.grants == {"*": True}
-    deeds = [(one.actor, one.tier, one.action, one.record) for one in reversed(ledger.recorded.deeds(ADA))]
+    deeds = [(deed.actor, deed.tier, deed.action, deed.record) for deed in reversed(ledger.recorded.deeds(ADA))]
     assert deeds == [
         ("console", 4, "add_principal", ADA),
         ("eve", 4, "change_principal", ADA),

@@ -57,10 +57,12 @@ class Played:
     def left(self) -> object:
         """All that there is of it."""
         lookup = self._ledger.recorded
-        records = [(one.record.id, one.record.body, one.record.version) for one in lookup.changes(self._since, 100)]
+        records = [
+            (change.record.id, change.record.body, change.record.version) for change in lookup.changes(self._since, 100)
+        ]
         changes = [one.change - self._since for one in lookup.changes(self._since, 100)]
-        deeds = [[(one.version, one.key) for one in lookup.deeds(number)] for number in self._names]
-        versions = [[one.body for one in lookup.versions(number).values()] for number in self._names]
+        deeds = [[(deed.version, deed.key) for deed in lookup.deeds(number)] for number in self._names]
+        versions = [[version.body for version in lookup.versions(number).values()] for number in self._names]
         return records, changes, deeds, versions, lookup.last_change() - self._since
 
     def _work(self, number: int, deeds: list[tuple[str, str]], refused: bool) -> Callable[[RecordTransaction], str]:

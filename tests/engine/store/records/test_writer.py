@@ -531,7 +531,7 @@ def test_a_record_is_found_in_the_source_of_its_kind_and_nowhere_else(desk: tupl
     assert docs(store) == {("thread", thread.id), ("task", task.id)}
     sources = store.recorded.sources(["thread", "task", "draft"])
     assert [one.name for one in sources] == ["thread", "task"] and {one.kind for one in sources} == {"records"}
-    found = store.recorded.docs(RecordFilter(kinds=("thread",)), [one.id for one in sources])
+    found = store.recorded.docs(RecordFilter(kinds=("thread",)), [source.id for source in sources])
     assert found is not None
     assert store.recorded.by_docs(list(found)) == {next(iter(found)): thread}
 

@@ -326,5 +326,5 @@ def test_a_forced_run_is_possible_once_a_minute_and_is_no_failure_of_the_index(f
     assert server.read("codeindex://workspace/status")["indexing"]["status"] == "ready"
     notes = [one["params"] for one in server.aside if one.get("method") == "notifications/progress"]
     assert {one["progressToken"] for one in notes} == {"p1"}
-    steps = [one["progress"] for one in notes]
+    steps = [note["progress"] for note in notes]
     assert steps == sorted(set(steps))

@@ -88,7 +88,7 @@ def test_the_threshold_leaves_out_what_is_less_relevant(server):
     cut = sorted(relevances)[len(relevances) // 2]
     assert min(relevances) < cut
     some = server.tool("search_code", query="article in the basket", threshold=cut)
-    assert [one["relevance"] for one in some["results"]] == [one for one in relevances if one >= cut]
+    assert [one["relevance"] for one in some["results"]] == [relevance for relevance in relevances if relevance >= cut]
     assert some["metadata"]["totalResults"] == len(some["results"])
 
 
@@ -106,7 +106,7 @@ def test_words_and_the_full_workspace_answer_as_what_they_are(server):
     assert "notes" not in words["metadata"]
     full = server.tool("search_code", query="overdue reminder", strategy="fullworkspace")
     assert full["metadata"]["strategy"] == "fullworkspace"
-    assert [one["chunk"] for one in full["results"]] == [one["chunk"] for one in words["results"]]
+    assert [one["chunk"] for one in full["results"]] == [word["chunk"] for word in words["results"]]
 
 
 def test_text_in_quotes_is_found_as_it_stands(server):

@@ -246,7 +246,7 @@ def test_the_operations_log_forgets_what_is_older_than_retention(many):
     with opened(many, retention__days=2) as code:
         code.tool("reindex_workspace")
         code.tool("update_config", settings={"cacheSize": "1MB"})
-        assert [one.what for one in code.engine.operations()] == ["config", "index"]
+        assert [operation.what for operation in code.engine.operations()] == ["config", "index"]
         with closing(sqlite3.connect(code.engine.store.directory / "cortex.db")) as connection, connection:
             connection.execute("UPDATE operations SET at = at - 3 * 86400 WHERE what = 'index'")
         code.engine.clean_up()
@@ -292,7 +292,7 @@ def test_the_status_resource_names_every_skipped_file_in_pages(many, monkeypatch
         (many / "src" / f"z{number:02}.py").write_text(f"x = {number}\n" * 2_000, encoding="utf-8")
     with opened(many, workspace__maxFiles=10, workspace__maxFileSize="5KB") as code:
         examples = code.tool("reindex_workspace")["index"]["skipped"]
-        assert [one["reason"] for one in examples["files"]] == [
+        assert [example["reason"] for example in examples["files"]] == [
             *["over maxFiles"] * 3,
             *["too large"] * 3,
             *["binary"] * 3,

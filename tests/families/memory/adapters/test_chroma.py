@@ -335,4 +335,4 @@ def test_no_damage_to_a_file_is_more_than_an_error(
     except FileError as error:
         assert error.code == "IMPORT_UNREADABLE"
     else:
-        assert all(abs(float(np.linalg.norm(one)) - 1) < 1e-5 for one in memories.values())
+        assert all(abs(float(np.linalg.norm(memory)) - 1) < 1e-5 for memory in memories.values())

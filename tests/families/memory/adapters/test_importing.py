@@ -71,7 +71,7 @@ def test_sources_keep_their_ids_names_and_patterns_and_what_is_gone_is_told(open
     made.connection.close()
     library = open_library()
     done = import_conduit(library, made.path.parent)
-    assert [(one.id, one.name, one.status) for one in done.sources] == [
+    assert [(source.id, source.name, source.status) for source in done.sources] == [
         ("0b1e-uuid", "My notes", "added"),
         ("gone-id", "Old", "gone"),
         ("home-id", "everything", "refused"),
@@ -91,7 +91,7 @@ def test_a_second_import_changes_nothing(open_library, notes, tmp_path):
     library = open_library()
     assert import_conduit(library, made.path).complete
     done = import_conduit(library, made.path)
-    assert [(one.status, one.documents) for one in done.sources] == [("present", 4)]
+    assert [(source.status, source.documents) for source in done.sources] == [("present", 4)]
     assert len(library.folders()) == 1
 
 
@@ -103,7 +103,7 @@ def test_a_name_that_is_taken_gets_another(open_library, notes, tmp_path):
     made = make_base(tmp_path / "conduit.db")
     made.source("a", str(notes), "notes")
     made.connection.close()
-    assert [one.name for one in import_conduit(library, made.path).sources] == ["notes (conduit)"]
+    assert [source.name for source in import_conduit(library, made.path).sources] == ["notes (conduit)"]
 
 
 def with_vectors(tmp_path: Path, notes: Path, model: str, dimensions: int = 8, prefix: str = "none") -> Path:
@@ -171,7 +171,7 @@ def test_sources_that_are_none_cost_themselves(open_library, tmp_path):
         base.source(key, path, name)
     library = open_library()
     done = import_conduit(library, tmp_path / "conduit.db")
-    assert [one.status for one in done.sources] == ["refused", "gone", "refused", "refused", "added", "added"]
+    assert [source.status for source in done.sources] == ["refused", "gone", "refused", "refused", "added", "added"]
     assert [folder.key for folder in library.folders()] == ["colour", "wordy"]
     assert all(folder.name.isprintable() and len(folder.name) <= 100 for folder in library.folders())
 

@@ -246,7 +246,7 @@ def test_what_contradicts_is_found_and_what_does_not_is_left_alone():
 
 def test_a_pair_is_judged_the_same_from_both_sides():
     for _, a, b in CONFLICTING:
-        assert [(one.kind, one.right, one.left) for one in differences(b, a)] == [
+        assert [(difference.kind, difference.right, difference.left) for difference in differences(b, a)] == [
             (one.kind, one.left, one.right) for one in differences(a, b)
         ]
 
@@ -304,8 +304,8 @@ def test_titles_of_different_subjects_are_told_apart(a: str, b: str):
 @given(st.text(max_size=300), st.text(max_size=300))
 def test_any_two_texts_can_be_compared(a: str, b: str):
     assert isinstance(same_subject(a, b), bool)
-    for one in differences(a, b):
-        assert one.kind in ("number", "version", "value", "negation") and one.left != one.right
+    for difference in differences(a, b):
+        assert difference.kind in ("number", "version", "value", "negation") and difference.left != difference.right
 
 
 @given(st.sampled_from([text for _, *pair in CONFLICTING for text in pair]), st.text(max_size=50))

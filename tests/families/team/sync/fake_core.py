@@ -106,7 +106,7 @@ class FakeCore:
                 reply = self._flush(asked.body["actions"])
             case "/visible":
                 ids = asked.body["ids"]
-                seen = [one for one in ids if one in self.kept and one not in self.hidden]
+                seen = [id_ for id_ in ids if id_ in self.kept and id_ not in self.hidden]
                 reply = _told({"visible": seen, "unknown": [one for one in ids if one not in self.kept]})
             case _:
                 reply = _error(404, "NOT_FOUND", "there is nothing")
@@ -147,12 +147,12 @@ class FakeCore:
                 ids = [one["id"] for one in told["payload"]["changes"]]
                 results.append(result_to(told["idempotency_key"], "refused", self._seen(ids), error))
                 continue
-            later = later or any(one.id in self.later for one in action.changes)
+            later = later or any(change.id in self.later for change in action.changes)
             results.append(result_to(action.key, "retry", ()) if later else self._take(action))
         return _told({"results": results})
 
     def _take(self, action: Action) -> dict[str, object]:
-        ids = [one.id for one in action.changes]
+        ids = [change.id for change in action.changes]
         asked = canonical(action.changes)
         if (known := self.keys.get(action.key)) is not None:
             assert known[0] == asked, "a key for something else"
@@ -168,7 +168,7 @@ class FakeCore:
         return result_to(action.key, "applied", self._seen(ids))
 
     def _seen(self, ids: list[str]) -> list[VersionedRecord]:
-        return [self.kept[one] for one in ids if one in self.kept and one not in self.hidden]
+        return [self.kept[id_] for id_ in ids if id_ in self.kept and id_ not in self.hidden]
 
     def _merged(self, one: RecordChange) -> Body:
         if one.id in self.refuses or one.id in self.hidden:

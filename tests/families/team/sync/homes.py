@@ -58,4 +58,4 @@ def here(library: Library) -> dict[str, Any]:
 
 
 def alerts(library: Library) -> list[str]:
-    return [one.why for one in inbox(library).entries if one.type == "system_alert"]
+    return [entry.why for entry in inbox(library).entries if entry.type == "system_alert"]

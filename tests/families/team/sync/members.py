@@ -108,7 +108,7 @@ def _said(record: Any) -> object:
 
 
 def at_core(core: CoreServer) -> dict[str, Any]:
-    return {one.record.id: _said(one.record) for one in core.ledger.recorded.changes(0, 10_000)}
+    return {change.record.id: _said(change.record) for change in core.ledger.recorded.changes(0, 10_000)}
 
 
 def put_back(core: CoreServer, backup: Path, folder: Path) -> Path:

@@ -63,7 +63,7 @@ def test_one_bad_record_of_an_upload_holds_up_no_other(library, core):
     core.refuses.add(ids[3])
     outcome = once(library, core)
     assert (outcome.status, outcome.flushed, outcome.refused) == ("partial", 12, 1)
-    assert list(core.kept) == [one for one in ids if one != ids[3]] and core.bodies()[ids[4]].title == "changed after"
+    assert list(core.kept) == [id_ for id_ in ids if id_ != ids[3]] and core.bodies()[ids[4]].title == "changed after"
     assert library.store.recorded.one(ids[3]) is not None
     (why,) = alerts(library)
     assert "a write from before" in why and "RIGHTS_MISSING" in why

@@ -453,7 +453,7 @@ def test_two_syncs_at_once_take_turns(joined, core):
         thread.start()
     for thread in threads:
         thread.join(30)
-    assert sorted(one.flushed for one in outcomes) == [0, 60]
+    assert sorted(outcome.flushed for outcome in outcomes) == [0, 60]
     assert {one.status for one in outcomes} == {"ok"} and len(core.done) == 60
 
 

@@ -62,11 +62,13 @@ def test_an_alert_says_what_became_of_what_was_changed(member, team):
     bob.sync()
     bob.write(Comment(thread, LONG))
     (entry,) = bob.library.store.outbox.waiting()
-    assert [list(rejections.typed(one)) for one in entry.changes if one.kind == "thread"] == [[]]  # a summary is made
+    assert [list(rejections.typed(change)) for change in entry.changes if change.kind == "thread"] == [
+        []
+    ]  # a summary is made
     bob.change(thread, tags=("money",))
     principals.ungrant(team.ledger, principals.find(team.ledger, "bob"), private)
     bob.sync()
-    assert any("money. It is not here any more" in one for one in alerts(bob.library))
+    assert any("money. It is not here any more" in alert for alert in alerts(bob.library))
 
 
 def test_who_was_put_out_keeps_only_what_was_never_sent(member, team):

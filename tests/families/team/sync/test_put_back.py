@@ -292,7 +292,7 @@ def test_writes_of_another_in_place_of_what_was_lost_hide_nothing(member, team, 
         assert bob.get(thread).body.title == f"Of Eve {writes}" and len(alerts(bob.library)) == (writes == 1)
         files = (bob.library.settings.home / overwritten.FOLDER).glob("*")
         earlier = bob.library.store.recorded.versions(thread).values()
-        assert "of Ada" in [*(json.loads(one.read_text("utf-8"))["body"]["body"] for one in files)] + [
+        assert "of Ada" in [*(json.loads(file.read_text("utf-8"))["body"]["body"] for file in files)] + [
             one.body.body for one in earlier
         ]
 

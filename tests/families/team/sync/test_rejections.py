@@ -113,7 +113,7 @@ def test_of_more_than_the_core_tells_at_once_the_rest_is_taken_over_too(member, 
     do(ada.library, work, person())
     with closing(Unreadable(team.url, ada.token)) as remote:
         assert sync(ada.library, remote).refused == 1
-    assert [ada.get(one).body for one in threads] == [at_core(team)[one][-1] for one in threads]
+    assert [ada.get(thread).body for thread in threads] == [at_core(team)[one][-1] for one in threads]
 
 
 def test_all_that_was_typed_is_kept_until_it_is_given_up_and_then_in_a_file(member, team):

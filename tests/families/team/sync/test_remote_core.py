@@ -58,7 +58,7 @@ def test_a_page_has_records_and_what_is_gone(core, remote):
     core.write(second := new_id(Thread), Thread("Two"))
     core.hide(first)
     page = remote.deltas("", "", 500)
-    assert [one.record.id for one in page.records] == [second] and page.invalidations == (first,)
+    assert [record.record.id for record in page.records] == [second] and page.invalidations == (first,)
     assert (page.cursor, page.more) == ("e1:3", False)
 
 

@@ -36,7 +36,7 @@ def test_what_one_writes_the_other_reads_under_the_right_names(member, team):
     assert ada.sync() == SyncOutcome("ok", flushed=2)
     assert bob.sync().pulled >= 4
     assert bob.get(thread).author == "ada" and bob.get(task).body.assignees == ("person", "ada")
-    assert {one.about for one in inbox(bob.library).entries} == {thread, task}
+    assert {entry.about for entry in inbox(bob.library).entries} == {thread, task}
     comment = bob.write(Comment(thread, "I would measure first."))
     bob.sync()
     ada.sync()
@@ -57,7 +57,7 @@ def test_a_conflict_is_seen_by_who_came_second(member, team):
     outcome = bob.sync()
     assert (outcome.status, outcome.refused) == ("partial", 1)
     assert bob.get(thread).body.body == "of Ada" and bob.has() == at_core(team)
-    (alert,) = [one for one in inbox(bob.library).entries if one.type == "system_alert"]
+    (alert,) = [entry for entry in inbox(bob.library).entries if entry.type == "system_alert"]
     assert alert.about == thread and "of Bob" in alert.why and "RECORD_CHANGED" in alert.why
     bob.change(thread, body="of both")
     assert bob.sync().status == "ok" and ada.sync().pulled == 1 and ada.get(thread).body.body == "of both"
@@ -85,7 +85,9 @@ def test_a_conflict_costs_only_the_fields_that_both_changed(member, team, keep):
     else:
         count, file = discard.keep_theirs(bob.library)
         assert count == 2 and file and "no machine" in file.read_text(encoding="utf-8")
-    assert bob.sync().status == "ok" and not [one for one in inbox(bob.library).entries if one.type == "system_alert"]
+    assert bob.sync().status == "ok" and not [
+        entry for entry in inbox(bob.library).entries if entry.type == "system_alert"
+    ]
     body, work = at_core(team)[thread][-1], at_core(team)[task][-1]
     mine = ("of Bob", "blocked", "no machine") if keep == "mine" else ("of Ada", "in_progress", "")
     assert (body.body, work.state, work.blocked_reason) == mine and bob.has() == at_core(team)
@@ -241,7 +243,7 @@ def _deed(one: Member, chance: random.Random, mark: str, subcortex: str) -> str:
 def _check_marks(marks: Mapping[str, str], core: Mapping[str, Any], members: Sequence[Member]) -> None:
     """Everything that was done is at the Core once, or in the inbox of who did it."""
     made = {number: told[-1] for number, told in core.items()}
-    alerts = " ".join(entry.why for one in members for entry in inbox(one.library, limit=1_000).entries)
+    alerts = " ".join(entry.why for member in members for entry in inbox(member.library, limit=1_000).entries)
     for mark, number in marks.items():
         if not number:
             continue
@@ -260,7 +262,7 @@ def _check_marks(marks: Mapping[str, str], core: Mapping[str, Any], members: Seq
 
 def _was_said(core: CoreServer, number: str, mark: str) -> bool:
     """Whether an earlier version of a record has the mark: somebody changed it after that."""
-    return any(mark in repr(one.body) for one in core.ledger.recorded.versions(number).values())
+    return any(mark in repr(version.body) for version in core.ledger.recorded.versions(number).values())
 
 
 def test_what_was_attached_to_a_thread_before_its_home_joined_is_where_the_thread_is(homes, member, team):
@@ -272,7 +274,7 @@ def test_what_was_attached_to_a_thread_before_its_home_joined_is_where_the_threa
     bob, eve = member("bob", tier=3), member("eve", tier=3)
     ada = member("ada")
     (entry,) = library.store.outbox.waiting()
-    assert [one.id for one in entry.changes] == [private, thread, seen]
+    assert [change.id for change in entry.changes] == [private, thread, seen]
     assert ada.sync().status == "ok"
     principals.grant(team.ledger, principals.find(team.ledger, "eve"), private, writes=False)
     bob.sync()

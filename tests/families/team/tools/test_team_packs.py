@@ -163,7 +163,7 @@ def test_plugins_hear_nothing_that_is_sensitive():
         Record("artifact_2", Artifact("Lena earns 90,000", sensitivity=SENSITIVE)),
     ]
     slot = context_pack.PackSlot(
-        context_pack.CANON, tuple(context_pack.PackEntry(one, one.body.title) for one in records)
+        context_pack.CANON, tuple(context_pack.PackEntry(record, record.body.title) for record in records)
     )
     pack = context_pack.ContextPack(context_pack.PackSubject("task", "task_1"), None, None, (), (slot,))
     assert [line.text for section in passed_on(pack) for line in section.lines] == ["Open"]

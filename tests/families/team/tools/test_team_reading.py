@@ -207,7 +207,9 @@ def called(desk, text: str):
     name, arguments = re.fullmatch(r"cortex_(\w+)\((.*)\)", text).groups()
     parsed = ast.parse(f"f({arguments})", mode="eval").body
     assert isinstance(parsed, ast.Call)
-    return desk.ask(name, **{one.arg: ast.literal_eval(one.value) for one in parsed.keywords if one.arg})
+    return desk.ask(
+        name, **{keyword.arg: ast.literal_eval(keyword.value) for keyword in parsed.keywords if keyword.arg}
+    )
 
 
 @pytest.mark.parametrize(
@@ -222,7 +224,7 @@ def called(desk, text: str):
 )  # fmt: skip
 def test_what_is_recommended_next_goes_on_with_the_same_question(desk, name, arguments):
     text = desk.ask(name, **arguments)["meta"]["next_recommended_call"]
-    assert all(f"{one}=" in text for one in arguments if one not in ("limit", "budget")), text
+    assert all(f"{argument}=" in text for argument in arguments if argument not in ("limit", "budget")), text
     called(desk, text)
 
 

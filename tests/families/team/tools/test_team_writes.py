@@ -77,8 +77,8 @@ def test_32_retries_at_once_write_one(agent):
         told.extend(agent.told("create_observations", idempotency_key="s:32", observations=[{"title": "Many"}])["ids"])
 
     threads = [threading.Thread(target=write) for _ in range(32)]
-    for one in threads:
-        one.start()
+    for thread in threads:
+        thread.start()
     for one in threads:
         one.join()
     assert len(told) == 32 and len(set(told)) == 1
@@ -114,7 +114,10 @@ def test_observations_are_found_at_once_and_what_fails_is_told_by_its_place(agen
         linked = library.store.recorded.one(data["ids"][5])
     assert linked is not None and linked.body.thread == shop.ids["thread"]
     assert linked.body.code_links[0].file_hash and linked.author == "agent"
-    assert [one.ref for one in linked.body.attachments] == ["reports/quokka.html", "https://example.com/x"]
+    assert [attachment.ref for attachment in linked.body.attachments] == [
+        "reports/quokka.html",
+        "https://example.com/x",
+    ]
 
 
 def test_what_an_observation_links_to_knows_of_it(agent, shop):

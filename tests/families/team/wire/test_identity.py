@@ -133,5 +133,5 @@ def test_every_field_that_holds_names_is_known(kind):
     holding = {"recipient", "owner", "stewards", "assignees", "watchers", "reviewed_by", "summary_by"}
     body = kind(**{one.name: PERSON for one in fields(kind) if one.type == "str"})
     after = renamed_body(body, OUT)
-    changed = {one.name for one in fields(kind) if getattr(after, one.name) != getattr(body, one.name)}
+    changed = {field.name for field in fields(kind) if getattr(after, field.name) != getattr(body, field.name)}
     assert changed == {one.name for one in fields(kind) if one.name in holding and one.type == "str"}

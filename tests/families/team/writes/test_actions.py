@@ -146,7 +146,10 @@ def test_a_change_is_a_new_version_and_the_old_one_stays(library: Library) -> No
     thread = make(library, Thread("Old title", "B"))
     after = edit(library, thread, title="  New\ntitle ")
     assert (after.body.title, after.body.body, after.version, after.author) == ("New title", "B", 2, "person")
-    assert [one.body.title for one in library.store.recorded.versions(thread.id).values()] == ["Old title", "New title"]
+    assert [version.body.title for version in library.store.recorded.versions(thread.id).values()] == [
+        "Old title",
+        "New title",
+    ]
     assert found_by(library, "old") == [] and found_by(library, "new") == [thread.id]
 
 
@@ -246,7 +249,7 @@ def test_comments_follow_their_thread_to_another_subcortex_however_many_they_are
     assert {now(library, one).body.subcortex for one in comments} == {there}
     assert {one.id for one in comments} < set(found_by(library, "lanterns"))
     assert library.store.recorded.deeds(comments[0].id)[0].action == "move_comment"
-    versions = [now(library, one).version for one in comments]
+    versions = [now(library, comment).version for comment in comments]
     edit(library, thread, title="Torches")
     assert {one.id for one in comments} < set(found_by(library, "torches"))
     assert [now(library, one).version for one in comments] == versions
@@ -284,10 +287,10 @@ def test_what_belongs_to_something_becomes_sensitive_with_it_and_stays_so(librar
     mention = make(library, Comment(thread.id, "@lena look"))
     edit(library, scope, sensitivity=SENSITIVE)
     notifications = library.store.recorded.pointing([mention.id], ["about"])
-    assert [one.body.sensitivity for one in (now(library, told), *notifications)] == [SENSITIVE] * 2
+    assert [notification.body.sensitivity for notification in (now(library, told), *notifications)] == [SENSITIVE] * 2
     assert now(library, thread).body.sensitivity == now(library, comment).body.sensitivity == SENSITIVE
     assert now(library, other).body.sensitivity == "normal"
-    assert {one.name for one in library.store.recorded.sources(("comment",))} == {"comment", "comment!"}
+    assert {source.name for source in library.store.recorded.sources(("comment",))} == {"comment", "comment!"}
     assert refused(lambda: edit(library, thread, sensitivity="normal")).context["field"] == "sensitivity"
     edit(library, scope, sensitivity="normal")
     assert edit(library, thread, sensitivity="normal").body.sensitivity == "normal"

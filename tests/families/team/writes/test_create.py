@@ -354,7 +354,7 @@ def test_of_several_observations_the_good_ones_are_written_and_the_others_told(l
         Observation("Fine", "too"),
     ]
     batch = create_observations(library, several, actor=AGENT, key="s:1")
-    codes = [one.error.code if one.error else "" for one in batch.outcomes]
+    codes = [outcome.error.code if outcome.error else "" for outcome in batch.outcomes]
     assert codes == ["", "RECORD_INVALID", "SENSITIVE_BLOCKED", "SCOPE_NOT_FOUND", "RIGHTS_MISSING", ""]
     assert [one.index for one in batch.outcomes] == list(range(6)) and not batch.replayed
     assert [bool(one.id) for one in batch.outcomes] == [True, False, False, False, False, True]
@@ -373,7 +373,7 @@ def test_of_several_observations_the_good_ones_are_written_and_the_others_told(l
 def test_where_none_of_several_could_be_written_the_key_stays_free(library: Library) -> None:
     several = [Observation("Lost", subcortex="billing")]
     batch = create_observations(library, several, actor=AGENT, key="s:1")
-    assert [one.id for one in batch.outcomes] == [""] and not batch.replayed
+    assert [outcome.id for outcome in batch.outcomes] == [""] and not batch.replayed
     make(library, Subcortex("billing", "Billing"))
     again = create_observations(library, several, actor=AGENT, key="s:1")
     assert again.outcomes[0].id and not again.replayed
@@ -384,7 +384,7 @@ def test_what_somebody_else_refused_is_told_in_its_place(library: Library) -> No
     several = [Observation("Good"), Observation("Bad")]
     for replayed in (False, True):
         batch = create_observations(library, several, actor=AGENT, key="s:1", refused={1: no})
-        assert [one.error and one.error.code for one in batch.outcomes] == [None, "SENSITIVE_BLOCKED"]
+        assert [outcome.error and outcome.error.code for outcome in batch.outcomes] == [None, "SENSITIVE_BLOCKED"]
         assert batch.replayed is replayed and count(library, "observation") == 1
 
 
@@ -437,7 +437,7 @@ def test_what_speaks_of_the_same_code_is_compared_whatever_its_title(library: Li
         ),
     )
     make(library, Observation("Seen in production", "The cache timeout is 60 seconds.", code_links=(link,)))
-    assert [one.target for one in candidates(library)] == [old.id]
+    assert [candidate.target for candidate in candidates(library)] == [old.id]
 
 
 def test_a_decision_is_compared_and_a_contradiction_of_something_sensitive_is_sensitive(library: Library) -> None:
@@ -445,7 +445,7 @@ def test_a_decision_is_compared_and_a_contradiction_of_something_sensitive_is_se
         library, Thread("Cache timeout", "The cache timeout is 30 seconds.", type="decision", sensitivity=SENSITIVE)
     )
     make(library, Thread("Cache timeout", "The cache timeout is 60 seconds.", type="decision"))
-    assert [(one.target, one.sensitivity) for one in candidates(library)] == [(old.id, SENSITIVE)]
+    assert [(candidate.target, candidate.sensitivity) for candidate in candidates(library)] == [(old.id, SENSITIVE)]
 
 
 def test_what_agrees_or_is_about_something_else_is_no_candidate(library: Library) -> None:

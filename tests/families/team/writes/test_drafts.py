@@ -180,7 +180,7 @@ def test_a_possible_contradiction_of_what_is_published_waits_for_a_person(librar
 def found(library: Library, query: str) -> list[str]:
     lookup = library.store.recorded
     hits = library.search(Query(query), sources=lookup.sources(FOUND_KINDS)).hits
-    return [one.id for one in lookup.by_docs([hit.doc for hit in hits]).values()]
+    return [doc.id for doc in lookup.by_docs([hit.doc for hit in hits]).values()]
 
 
 # -- where it goes -----------------------------------------------------------------------------------------------------
@@ -426,7 +426,7 @@ def test_a_draft_for_something_sensitive_is_so_from_the_start_and_becomes_so_wit
     private = make(library, Thread("Salaries", sensitivity=SENSITIVE))
     kept = draft(library, Draft("comment", "", "Lena earns 90,000.", target=private.id, target_kind="thread"))
     assert kept.body.sensitivity == SENSITIVE and "sensitive_content" in kept.body.risk_flags
-    assert [one.sensitivity for one in notifications(library, "person")] == [SENSITIVE]
+    assert [notification.sensitivity for notification in notifications(library, "person")] == [SENSITIVE]
     topic = make(library, Subcortex("pay", "Pay"))
     later = draft(library, Draft("thread", "Lena earns 90,000", "x", target="pay"))
     hide = lambda body: replace(body, sensitivity=SENSITIVE)  # noqa: E731

@@ -72,10 +72,10 @@ def test_of_many_who_approve_a_draft_at_once_one_publishes_it(library, settings,
 
     with Library(settings, embedders=Embedders(None)) as other, ThreadPoolExecutor(16) as threads:
         outcomes = list(threads.map(lambda number: decide((library, other)[number % 2], number), range(16)))
-    published = [one for one in outcomes if one != "RECORD_CHANGED"]
+    published = [outcome for outcome in outcomes if outcome != "RECORD_CHANGED"]
     assert len(published) == 1 and outcomes.count("RECORD_CHANGED") == 15
     comments = library.store.recorded.select(RecordFilter(kinds=("comment",)))
-    assert [one.id for one in comments] == published
+    assert [comment.id for comment in comments] == published
     check_records(settings.home, settings)
 
 
@@ -96,7 +96,7 @@ def test_what_is_written_after_the_clock_went_back_comes_after_what_was_there(li
     monkeypatch.setattr(time, "time", lambda: past)
     later = [create(library, Comment(thread, f"We decided on {name}."), actor=person()) for name in ("red", "green")]
     comments = library.store.recorded.select(RecordFilter(kinds=("comment",)))
-    assert [one.id for one in comments[:2]] == [one.id for one in later[::-1]] and len(comments) == 3
+    assert [comment.id for comment in comments[:2]] == [one.id for one in later[::-1]] and len(comments) == 3
     told = library.store.recorded.one(thread).body
     assert told.summary.startswith("The blue one.\n\nSince then:\n") and told.summary.index("red") < told.summary.index(
         "green"

@@ -143,7 +143,7 @@ def test_a_draft_that_two_approve_becomes_one_thing(team, ada, bob):
     for home in (ada, bob):
         drafts.approve(home.library, draft.id, actor=person())
     assert [code_of(home.flush()[0]) for home in (ada, bob)] == [APPLIED, "RECORD_CHANGED"]
-    [thread] = [one for one in team.records().values() if one.kind == "thread"]
+    [thread] = [record for record in team.records().values() if record.kind == "thread"]
     assert thread.author == "ada/agent" and team.records()[draft.id].body.published == thread.id
 
 
@@ -195,7 +195,11 @@ def test_of_what_somebody_should_hear_one_is_open(team, ada, bob):
         home.pull()
         create(home.library, Comment(thread, f"{home.name} speaks"), actor=person())
         home.flush()
-    told_now = [one.body for one in team.records().values() if one.kind == "notification" and one.body.state == "new"]
+    told_now = [
+        record.body
+        for record in team.records().values()
+        if record.kind == "notification" and record.body.state == "new"
+    ]
     assert sorted((one.recipient, one.reason) for one in told_now) == [
         ("ada", "you opened this thread; carol commented"),
         ("bob", "you commented in this thread; carol commented"),
@@ -208,7 +212,7 @@ def test_what_is_decided_elsewhere_waits_for_nobody_any_more(team, ada, bob):
     bob.pull()
     drafts.reject(bob.library, draft.id, actor=person(), notes="no")
     assert [one.status for one in bob.flush()] == [APPLIED]
-    told_ada = [one.body for one in team.records().values() if one.kind == "notification"]
+    told_ada = [record.body for record in team.records().values() if record.kind == "notification"]
     assert {(one.recipient, one.type): one.state for one in told_ada} == {
         ("ada", "review_needed"): "done", ("ada/agent", "draft_rejected"): "new",
     }  # fmt: skip
@@ -221,7 +225,7 @@ def test_what_becomes_sensitive_takes_all_with_it_that_its_home_didnt_know(team,
     create(bob.library, Comment(thread, "Here, @zoe"), actor=person())
     revise(ada.library, thread, lambda body: replace(body, sensitivity=SENSITIVE), actor=person(), action="edit")
     assert [one.status for home in (bob, ada) for one in home.flush()] == [APPLIED] * 2
-    assert {one.body.sensitivity for one in team.records().values()} == {SENSITIVE}
+    assert {record.body.sensitivity for record in team.records().values()} == {SENSITIVE}
     viewer = team.viewer(zoe.principal)
     assert not [one for one in team.records().values() if team.sees(viewer, one)]
 
@@ -255,7 +259,7 @@ def test_what_may_not_be_known_is_answered_as_what_isnt_there(team, ada, number)
         said = (
             (error.code, error.message, repr(error.context))
             if error
-            else repr([one.record.body for one in accepted.records])
+            else repr([record.record.body for record in accepted.records])
         )
         assert ref in str(said) and scope not in str(said)
         answers.append((accepted.status, str(said).replace(ref, "X")))
@@ -376,7 +380,7 @@ def test_what_is_published_for_somebody_is_what_they_drafted(team, ada, bob):
     for after in (Thread("It", "isn't so"), Thread("Else", "is so")):
         changes = [replace(one, after=after) if one.kind == "thread" else one for one in action.changes]
         assert refused(team, bob, *changes) == "RECORD_INVALID"
-    elsewhere = [replace(one, id=new_id(Thread)) if one.kind == "thread" else one for one in action.changes]
+    elsewhere = [replace(change, id=new_id(Thread)) if change.kind == "thread" else change for change in action.changes]
     assert refused(team, bob, *elsewhere) in ("RIGHTS_MISSING", "RECORD_INVALID")
     only = [one for one in action.changes if one.kind == "draft"]
     assert refused(team, bob, *only) == "RECORD_INVALID"
@@ -553,7 +557,7 @@ def test_what_another_home_of_the_same_person_has_brought_as_it_is_since_was_mad
     actor = "agent" if author == "ada/agent" else "person"
     making = acting(told(thread, Thread("first"), author=author), key="making", actor=actor)
     done = team.accept(ada.principal, making)
-    assert done.status == APPLIED and [one.record.body.title for one in done.records] == ["later"]
+    assert done.status == APPLIED and [record.record.body.title for record in done.records] == ["later"]
     change = acting(told(thread, Thread("later"), Thread("first"), author=author), key="change")
     assert team.accept(ada.principal, change).status == APPLIED
     said = acting(told(comment, Comment(thread, "and this"), author=author), key="said", actor=actor)
@@ -609,7 +613,7 @@ def test_whoever_a_notification_is_for_is_done_with_it(team, ada, bob):
     assert mine.body.recipient == "person" and mine.body.reason == "ada mentioned you in a thread"
     acknowledge(zoe.library, [mine.id], actor=person())
     assert [code_of(one) for one in zoe.flush()] == [APPLIED]
-    [others] = [one for one in team.records().values() if getattr(one.body, "recipient", "") == "bob"]
+    [others] = [record for record in team.records().values() if getattr(record.body, "recipient", "") == "bob"]
     done = replace(others.body, state="done")
     zoes = team.accept(zoe.principal, acting(told(others.id, done, others.body)))
     assert zoes.status == APPLIED and team.records()[others.id].body.state == "new", "it isn't there for her"
@@ -638,7 +642,7 @@ def test_two_that_supersede_the_same_are_one_and_a_refusal(team, ada, bob):
         create(home.library, body, actor=person())
     assert [code_of(home.flush()[0]) for home in (ada, bob)] == [APPLIED, "RECORD_CHANGED"]
     by = team.records()[team.records()[old].body.superseded_by]
-    assert by.author == "ada" and len([one for one in team.records().values() if one.kind == "artifact"]) == 2
+    assert by.author == "ada" and len([record for record in team.records().values() if record.kind == "artifact"]) == 2
 
 
 def test_what_is_accepted_supersedes_even_where_its_home_didnt_say_so(team, ada):
@@ -665,7 +669,7 @@ def test_what_is_published_in_the_name_of_its_author_is_what_they_drafted_to_the
         drafts.approve(bob.library, kept.id, actor=person())
         [(entry, action)] = bob.actions()
         published = next(one for one in action.changes if one.kind == kind)
-        others = [one for one in action.changes if one is not published]
+        others = [change for change in action.changes if change is not published]
         strange: list[Body] = [replace(published.after, body=published.after.body + "\n\nAnd I resign.")]  # type: ignore
         strange += [replace(published.after, citations=("https://example.com/b",))] if kind == "comment" else []  # type: ignore
         strange += [replace(published.after, tags=("b",))] if kind != "comment" else []  # type: ignore
@@ -702,7 +706,7 @@ def test_nobody_hears_by_a_notification_what_somebody_wants_to_say(team, ada, bo
         for type, name, reason in (*due, *strange)
     ]
     assert team.accept(ada.principal, acting(edit, *notices)).status == APPLIED
-    heard = [one.body for one in team.records().values() if one.id in {notice.id for notice in notices}]
+    heard = [record.body for record in team.records().values() if record.id in {notice.id for notice in notices}]
     assert sorted((one.type, one.recipient, one.reason) for one in heard) == sorted(due)
     assert {one.title for one in heard} == {"y"}
     alert = Notification("system_alert", "ada", artifact, "a", "b")
@@ -758,7 +762,9 @@ def test_whoever_joined_meanwhile_hears_of_it_too(team, ada, bob):
     create(carol.library, Comment(thread, "carol speaks"), actor=person())
     revise(carol.library, task, lambda body: replace(body, watchers=("person",)), actor=person(), action="edit")
     assert all(one.status == APPLIED for home in (carol, bob) for one in home.flush())
-    hers = [one.body.reason for one in team.records().values() if getattr(one.body, "recipient", "") == "carol"]
+    hers = [
+        record.body.reason for record in team.records().values() if getattr(record.body, "recipient", "") == "carol"
+    ]
     assert sorted(hers) == ["a task that you follow: new notes", "you commented in this thread; bob commented"]
 
 

@@ -38,7 +38,7 @@ def ada(team: Team) -> Home:
 
 def names_of(cls: type) -> set[str]:
     """The fields of a kind that hold a name: those that are told otherwise at the border, and all that are called like one."""
-    kept = {one.name: one for one in fields(cls) if one.name != "patch"}
+    kept = {field.name: field for field in fields(cls) if field.name != "patch"}
     needed = {name: "x" for name, one in kept.items() if one.default is MISSING}
     held = {name for name in kept if name.endswith("_by") and name not in ("review_by", "superseded_by")}
     for name, one in kept.items():
@@ -51,7 +51,7 @@ def names_of(cls: type) -> set[str]:
 def test_every_field_that_holds_a_name_says_whether_they_speak():
     for cls in KINDS.values():
         assert names_of(cls) - CONCERNED == set(BYLINES.get(cls, {})), cls
-    assert {name for one in BYLINES.values() for name in one} == set(PLAIN)
+    assert {name for byline in BYLINES.values() for name in byline} == set(PLAIN)
 
 
 @pytest.mark.parametrize("who", ["mallory", "mallory/agent", "ada", "ada/agent", "zoe"])

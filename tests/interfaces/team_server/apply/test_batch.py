@@ -44,8 +44,8 @@ def actions() -> list[dict[str, Any]]:
 
 def told(results: list[dict[str, Any]]) -> list[object]:
     return [
-        (one["status"], (one["error"] or {}).get("code"), [(row["id"], row["version"], row["change"], row["body"]) for row in one["records"]])
-        for one in results
+        (result["status"], (result["error"] or {}).get("code"), [(row["id"], row["version"], row["change"], row["body"]) for row in result["records"]])
+        for result in results
     ]  # fmt: skip
 
 
@@ -72,7 +72,7 @@ def test_what_the_database_can_not_hold_is_refused_and_holds_back_nothing(in_pos
         action("edit", {**change("a", sent[0]["payload"]["changes"][0]["id"], body="b"), "before": {"title": "a"}})
     )
     results = ada.post("/sync/flush", {"actions": sent}, key=None)["results"]
-    assert [one["status"] for one in results] == ["applied", "applied", "refused", "applied", "applied"]
+    assert [result["status"] for result in results] == ["applied", "applied", "refused", "applied", "applied"]
     assert titles(ada) == ["a", "b", "c"]
     again = ada.post("/sync/flush", {"actions": [sent[0], sent[3]]}, key=None)["results"]
     assert [one["status"] for one in again] == ["replayed", "replayed"]
@@ -92,7 +92,7 @@ def test_a_disk_that_is_full_for_a_moment_refuses_nothing_and_nothing_overtakes(
     with in_postgres.ledger.connections.write() as connection:
         connection.execute("DROP TRIGGER full_disk ON keys")
     results = ada.post("/sync/flush", {"actions": sent}, key=None)["results"]
-    assert [one["status"] for one in results] == ["applied", "applied"]
+    assert [result["status"] for result in results] == ["applied", "applied"]
 
 
 def test_nor_does_one_that_ends_the_transaction_by_itself(place: Place):
@@ -103,7 +103,7 @@ def test_nor_does_one_that_ends_the_transaction_by_itself(place: Place):
     text = "".join(random.Random(1).choices(string.ascii_letters, k=45_000))
     sent = [action("large", change("a", body=text)), action("then", change("c"))]
     results = ada.post("/sync/flush", {"actions": sent}, key=None)["results"]
-    assert [one["status"] for one in results] == ["retry", "retry"]
+    assert [result["status"] for result in results] == ["retry", "retry"]
     with place.ledger.connections.write() as connection:
         connection.execute("PRAGMA max_page_count = 1000000")
     results = ada.post("/sync/flush", {"actions": sent}, key=None)["results"]
@@ -139,7 +139,7 @@ def test_what_nobody_foresaw_is_refused_and_holds_back_nothing(
     monkeypatch.setattr(accepting, "canonical", fail)
     sent = [action(title, change(title)) for title in ("a", "cursed", "c")]
     results = ada.post("/sync/flush", {"actions": sent}, key=None)["results"]
-    assert [one["status"] for one in results] == ["applied", "refused", "applied"] and titles(ada) == ["a", "c"]
+    assert [result["status"] for result in results] == ["applied", "refused", "applied"] and titles(ada) == ["a", "c"]
     assert results[1]["error"]["code"] == "INTERNAL_ERROR" and "ZeroDivisionError" in results[1]["error"]["message"]
 
 
@@ -197,7 +197,7 @@ def test_others_write_while_somebody_sends_much(
 def test_what_takes_long_is_ended_between_two_actions(ada: Client, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(batch, "TURN_SECONDS", 0.0)
     results = ada.post("/sync/flush", {"actions": [action(one, change(one)) for one in "abc"]}, key=None)["results"]
-    assert [one["status"] for one in results] == ["applied"] * 3 and titles(ada) == ["a", "b", "c"]
+    assert [result["status"] for result in results] == ["applied"] * 3 and titles(ada) == ["a", "b", "c"]
 
 
 def test_an_action_that_no_home_writes_is_refused_and_holds_back_nothing(ada: Client, monkeypatch: pytest.MonkeyPatch):
@@ -212,7 +212,7 @@ def test_an_action_that_no_home_writes_is_refused_and_holds_back_nothing(ada: Cl
         action("last", change("e")),
     ]
     results = ada.post("/sync/flush", {"actions": sent}, key=None)["results"]
-    assert [one["status"] for one in results] == ["applied", "refused", "applied", "refused", "applied"]
+    assert [result["status"] for result in results] == ["applied", "refused", "applied", "refused", "applied"]
     assert results[3]["records"][0]["body"] == {"title": "a", "body": "b"}
     assert titles(ada) == ["a", "b", "c", "d", "e"]
 
@@ -225,7 +225,7 @@ def test_an_answer_ends_where_it_has_told_enough_and_the_rest_is_sent_again(
     monkeypatch.setattr(batch, "MOST_TOLD", 4)
     unread = [action(str(number), *({**one, "kind": "none"} for one in made)) for number in range(9)]
     results = ada.post("/sync/flush", {"actions": unread}, key=None)["results"]
-    assert [(one["status"], len(one["records"])) for one in results] == [("refused", 3)] * 2
+    assert [(result["status"], len(result["records"])) for result in results] == [("refused", 3)] * 2
 
 
 def titles(client: Client) -> list[str]:

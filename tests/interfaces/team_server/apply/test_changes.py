@@ -54,10 +54,15 @@ def test_what_is_written_in_the_name_of_its_drafter_is_what_the_draft_became(tea
     bob.pull()
     drafts.approve(bob.library, draft.id, actor=person())
     [(_, action)] = bob.actions()
-    decided = {one.id: replace(one, before=one.after) if one.kind == "draft" else one for one in action.changes}
+    decided = {
+        change.id: replace(change, before=change.after) if change.kind == "draft" else change
+        for change in action.changes
+    }
     pretended = acting(*decided.values(), tier=2)
     assert team.accept(bob.principal, pretended).status == REFUSED, "nobody decided about it"
-    assert set(team.records()) >= {draft.id} and not [one for one in team.records() if one.startswith("thread_")]
+    assert set(team.records()) >= {draft.id} and not [
+        record for record in team.records() if record.startswith("thread_")
+    ]
     assert team.accept(bob.principal, action).status == APPLIED
     second = [replace(one, id=new_id(Thread)) if one.kind == "thread" else one for one in decided.values()]
     claimed = [
@@ -92,7 +97,7 @@ def test_nobody_hears_of_what_was_not_done(team: Team, ada: Home):
         )
     ]
     assert team.accept(low.principal, acting(*same, *notices)).status == APPLIED
-    assert not team.records().keys() & {one.id for one in notices}
+    assert not team.records().keys() & {notice.id for notice in notices}
 
 
 def test_nobody_hears_that_something_is_accepted_that_is_not(team: Team):

@@ -51,12 +51,12 @@ drafts = st.builds(
     Draft, word, word, word, patch=st.lists(st.tuples(word, word), max_size=2).map(tuple), risk_flags=words
 )
 kinds = [tasks, artifacts, subcortexes, notifications, drafts]
-two = st.one_of([st.tuples(one, one) for one in kinds])
+two = st.one_of([st.tuples(kind, kind) for kind in kinds])
 three = st.one_of([st.tuples(one, one, one) for one in kinds])
 
 
 def changed(before: Any, after: Any) -> set[str]:
-    return {one.name for one in fields(after) if getattr(before, one.name) != getattr(after, one.name)}
+    return {field.name for field in fields(after) if getattr(before, field.name) != getattr(after, field.name)}
 
 
 @given(two)
@@ -85,7 +85,7 @@ def test_fields_that_one_side_changed_are_that_sides(bodies):
 @given(three, st.sets(st.integers(0, 20)))
 def test_whoever_comes_first_makes_no_difference_where_fields_are_disjoint(bodies, chosen):
     before, first, second = bodies
-    names = [one.name for one in fields(before)]
+    names = [field.name for field in fields(before)]
     sides = ([name for place, name in enumerate(names) if (place in chosen) is ours] for ours in (True, False))
     ours, theirs = (
         replace(before, **{name: getattr(side, name) for name in mine})

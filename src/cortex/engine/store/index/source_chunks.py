@@ -38,7 +38,7 @@ class SourceChunks:
         """The chunks of these sources at `seq`, ascending. What has gone meanwhile may be among them: it has no vector, or is elsewhere."""
         with self._lock:
             self._follow([one for one in sources if one in self._known and self._known[one][0] < seq], seq)
-            missing = [one for one in sources if one not in self._known]
+            missing = [source for source in sources if source not in self._known]
             for part in parts(missing, PART):
                 self._look_up(part, seq)
             found = [self._known[one][1] for one in sources]
@@ -65,7 +65,7 @@ class SourceChunks:
         with self._connections.read() as connection:
             found = _by_source(connection.execute(f"{_RANGES}docs.source IN ({marks})", sources))
         nothing = np.empty(0, dtype=np.int64)
-        self._known |= {one: (seq, found.get(one, nothing)) for one in sources}
+        self._known |= {source: (seq, found.get(source, nothing)) for source in sources}
 
 
 def _by_source(rows: Iterable[tuple[int, int, int]]) -> dict[int, Ids]:

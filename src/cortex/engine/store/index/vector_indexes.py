@@ -291,7 +291,11 @@ class VectorIndexes:
                 with self._unless_away():
                     store = self._truth.get("identity")
                     names = {self._qdrant.name_of(store, stamp) for stamp in stamps}
-                    self._qdrant.drop(one.name for one in self._qdrant.collections(store) if one.name not in names)
+                    self._qdrant.drop(
+                        collection.name
+                        for collection in self._qdrant.collections(store)
+                        if collection.name not in names
+                    )
 
     def erase(self) -> None:
         """Leave no row on disk of what is no longer in use, in the sets that nobody asks any more either: a vector tells what a text is about."""
@@ -334,9 +338,9 @@ class VectorIndexes:
                 problems += self._difference(manifest.stamp, partial(_ids_in, path))
         if self._qdrant is not None:
             with self._unless_away():
-                for one in self._qdrant.collections(self._truth.get("identity")):
-                    if one.mark is not None and one.mark.watermark == self._truth.seq():
-                        problems += self._difference(one.mark.stamp, lambda stamp: self.of(stamp).ids())
+                for collection in self._qdrant.collections(self._truth.get("identity")):
+                    if collection.mark is not None and collection.mark.watermark == self._truth.seq():
+                        problems += self._difference(collection.mark.stamp, lambda stamp: self.of(stamp).ids())
         return problems
 
     def verify(self) -> None:
@@ -425,8 +429,8 @@ class VectorIndexes:
         if fits and vectors.memory + vectors.memory_of(len(missing)) > room:
             vectors.compact()  # dead rows are all that is too much
         batch: list[tuple[int, str]] = []
-        for one in self._texts(due, missing):
-            batch.append(one)
+        for text in self._texts(due, missing):
+            batch.append(text)
             if len(batch) >= EMBED_BATCH:
                 _add(vectors, embed, batch, room)
                 batch = []

@@ -70,4 +70,4 @@ def changed_since(connection: sqlite3.Connection, epoch: str = "") -> list[tuple
         f"JOIN {there} AS there ON there.record = versions.record AND there.version = versions.version {only}"
     )
     before = {one.id: one for one in read_records(connection.execute(had, {"epoch": epoch}))} if ids else {}
-    return [(before.get(one.id), one) for one in get_records(connection, ids).values()]
+    return [(before.get(record.id), record) for record in get_records(connection, ids).values()]

@@ -56,13 +56,13 @@ def _plain(value: Any) -> object:
 @cache
 def _usual(cls: type) -> tuple[tuple[str, object], ...]:
     """Its fields, each with what it usually is; MISSING equals nothing."""
-    return tuple((one.name, one.default) for one in fields(cls))
+    return tuple((field.name, field.default) for field in fields(cls))
 
 
 @cache
 def _readers(cls: type) -> dict[str, Callable[[Any], Any]]:
     hints = get_type_hints(cls)
-    return {one.name: _reader(hints[one.name]) for one in fields(cls)}
+    return {field.name: _reader(hints[field.name]) for field in fields(cls)}
 
 
 def _reader(hint: Any) -> Callable[[Any], Any]:

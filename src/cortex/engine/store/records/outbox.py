@@ -108,7 +108,7 @@ class Outbox:
             if row is None:
                 return False
             connection.execute("DELETE FROM outbox WHERE id = ?", (number,))
-            keep_here(connection, [one["id"] for one in json.loads(row[0]) if one["before"] is None])
+            keep_here(connection, [load["id"] for load in json.loads(row[0]) if load["before"] is None])
             return True
 
     def known(self, ids: Iterable[str] | None = None) -> dict[str, tuple[int, int]]:
@@ -125,7 +125,7 @@ class Outbox:
         without notifications.
         """
         with self._connections.read() as connection:
-            told = [one for one in records if one.record.kind != "notification"]
+            told = [record for record in records if record.record.kind != "notification"]
             known = marks_of(connection, [one.record.id for one in told])
             found = [one for one in told if one.record.id in known and _is_older(one, *known[one.record.id])]
             waiting = waiting_for(connection, [one.record.id for one in found], but or 0)
@@ -202,11 +202,11 @@ class Outbox:
         with self._connections.write(durable=True) as connection:
             for number, told in connection.execute(ask).fetchall():
                 changes = json.loads(told)
-                for one in changes:
-                    for body in filter(None, (one["before"], one["after"])):
-                        if one["id"] == record:
+                for change in changes:
+                    for body in filter(None, (change["before"], change["after"])):
+                        if change["id"] == record:
                             body["slug"] = slug
-                        elif one["kind"] == "draft" and body.get("target") == before:
+                        elif change["kind"] == "draft" and body.get("target") == before:
                             body["target"] = record
                 if (new := json.dumps(changes, ensure_ascii=False)) != told:
                     connection.execute("UPDATE outbox SET changes = ? WHERE id = ?", (new, number))
@@ -252,15 +252,15 @@ class Outbox:
                 "SELECT changes FROM outbox WHERE id = ? AND state = ?", (number, REFUSED)
             ).fetchone()
             changes = json.loads(row[0]) if row else []
-            edits = [one for one in changes if one["kind"] != "notification"]
+            edits = [change for change in changes if change["kind"] != "notification"]
             here = get_records(connection, [one["id"] for one in edits])
             if not edits or any(one["before"] is None or one["id"] not in here for one in edits):
                 return False
-            for one in edits:
-                before, after = one["before"], one["after"]
+            for edit in edits:
+                before, after = edit["before"], edit["after"]
                 fields = {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
-                one["before"] = told_of(here[one["id"]].body)
-                one["after"] = _with(one["before"], after, fields)
+                edit["before"] = told_of(here[edit["id"]].body)
+                edit["after"] = _with(edit["before"], after, fields)
             put = f"UPDATE outbox SET changes = ?, state = '{WAITING}', key = key || '.again', code = '' WHERE id = ?"
             connection.execute(put, (json.dumps(changes, ensure_ascii=False), number))
             return True
@@ -281,7 +281,7 @@ class Outbox:
 
 def _edit_of(changes: Sequence[Mapping[str, Any]]) -> tuple[Mapping[str, Any], list[Mapping[str, Any]]]:
     """The one change that isn't a notification, and the others."""
-    (edit,) = (one for one in changes if one["kind"] != "notification")
+    (edit,) = (change for change in changes if change["kind"] != "notification")
     return edit, [one for one in changes if one is not edit]
 
 

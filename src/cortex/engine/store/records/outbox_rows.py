@@ -142,10 +142,10 @@ def keep_here(connection: sqlite3.Connection, ids: Sequence[str]) -> None:
     """Have these records stay here, unless the Core has them: what was written to them since isn't sent either."""
     known = marks_of(connection, ids)
     ask = f"SELECT entry, changes FROM outbox_records JOIN outbox ON outbox.id = entry WHERE record = ? AND state = '{WAITING}'"
-    for number in (one for one in ids if one not in known):
+    for number in (id_ for id_ in ids if id_ not in known):
         connection.execute("INSERT OR IGNORE INTO local_only VALUES (?)", (number,))
         for entry, told in connection.execute(ask, (number,)).fetchall():
-            left = [one for one in json.loads(told) if one["id"] != number]
+            left = [load for load in json.loads(told) if load["id"] != number]
             if left:
                 _put_changes(connection, entry, left)
                 connection.execute("DELETE FROM outbox_records WHERE entry = ? AND record = ?", (entry, number))
@@ -220,7 +220,7 @@ def _forget_unseen(connection: sqlite3.Connection, number: int, erased: Collecti
     place. What still waits stays as it is: the Core may know its key."""
     (told,) = connection.execute("SELECT changes FROM outbox WHERE id = ?", (number,)).fetchone()
     changes = json.loads(told)
-    named = [number for one in changes for number in (one["id"], one["after"].get("about")) if number]
+    named = [number for change in changes for number in (change["id"], change["after"].get("about")) if number]
     here = set(get_records(connection, named)).difference(erased)
     left = [_of_own(one, here) for one in changes]
     if left != changes:
@@ -246,7 +246,9 @@ def _written(change: Mapping[str, Any]) -> dict[str, Any]:
     derived = SUMMARY if change["kind"] == "thread" and "summary_by" not in after else ()
     alike = {name for name in after if name not in POINTING and before.get(name) == after[name]}
     same = alike.union(derived)
-    needed = {one.name: UNSEEN for one in fields(KINDS[change["kind"]]) if one.name in same and one.default is MISSING}
+    needed = {
+        field.name: UNSEEN for field in fields(KINDS[change["kind"]]) if field.name in same and field.default is MISSING
+    }
     bodies = ({name: one for name, one in body.items() if name not in same} | needed for body in (before, after))
     return {**change, **dict(zip(("before", "after"), bodies, strict=True))}
 
@@ -310,14 +312,14 @@ def entry_of(row: Sequence[Any]) -> OutboxEntry:
     try:
         changes = tuple(
             RecordChange(
-                one["id"],
-                one["kind"],
-                one["author"],
-                one["created"],
-                None if one["before"] is None else from_told(one["kind"], one["before"]),
-                from_told(one["kind"], one["after"]),
+                load["id"],
+                load["kind"],
+                load["author"],
+                load["created"],
+                None if load["before"] is None else from_told(load["kind"], load["before"]),
+                from_told(load["kind"], load["after"]),
             )
-            for one in json.loads(told)
+            for load in json.loads(told)
         )
     except (ValueError, KeyError, TypeError) as error:
         raise StoreError("STORE_CORRUPT", f"the entry {number} of the outbox is damaged: {error}") from error

@@ -231,8 +231,8 @@ class PostgresConnections:
         for left in reversed(range(MOST_CONNECTIONS + 1)):
             connection = self._pool.getconn()
             try:
-                for one in statements:
-                    connection.execute(one)  # type: ignore[arg-type]
+                for statement in statements:
+                    connection.execute(statement)  # type: ignore[arg-type]
                 return connection
             except BaseException as error:
                 cut = connection.closed and isinstance(error, psycopg.OperationalError)

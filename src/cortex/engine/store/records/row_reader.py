@@ -44,7 +44,7 @@ def get_records(connection: sqlite3.Connection, ids: Sequence[str]) -> dict[str,
     found: dict[str, Record[Any]] = {}
     for part in parts(ids, BATCH):
         rows = connection.execute(f"SELECT {COLUMNS} FROM records WHERE id IN ({marks(part)})", part)
-        found.update({one.id: one for one in read_records(rows)})
+        found.update({record.id: record for record in read_records(rows)})
     return {number: found[number] for number in ids if number in found}
 
 

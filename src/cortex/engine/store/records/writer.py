@@ -164,7 +164,10 @@ class Records:
         with self._connections.read() as connection:
             if not isinstance(connection, WriteBatch):
                 return
-            aside, wanted = connection.aside, [one for one in dict.fromkeys(ids) if one not in connection.records]
+            aside, wanted = (
+                connection.aside,
+                [fromkey for fromkey in dict.fromkeys(ids) if fromkey not in connection.records],
+            )
             found = get_records(aside, wanted)
             connection.records.update({number: found.get(number) for number in wanted})
             for part in parts(keys, BATCH):
@@ -182,7 +185,7 @@ def _copy(
     connection: sqlite3.Connection, rows: RecordRows, records: Sequence[VersionedRecord], skip_waiting: bool
 ) -> int:
     """Write records as they are elsewhere, but for those that wait to be sent and those that are newer here; tells how many."""
-    ids = [one.record.id for one in records]
+    ids = [record.record.id for record in records]
     left = waiting_for(connection, ids) if skip_waiting else set[str]()
     known = marks_of(connection, ids)
     count = 0

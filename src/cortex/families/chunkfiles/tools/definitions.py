@@ -104,7 +104,7 @@ def search_all(shelves: Sequence[ChunkIndex], wanted: ChunkQuery, cancel: Cancel
     found = [shelf.search(wanted, cancel=cancel) for shelf in shelves]
     if len(found) == 1:
         return found[0]
-    merged = sorted((one for each in found for one in each.results), key=lambda one: -one[1])
+    merged = sorted((result for each in found for result in each.results), key=lambda one: -one[1])
     notes = tuple(dict.fromkeys(note for each in found for note in each.notes))
     return ChunkHit(tuple(merged[: wanted.limit]), found[0].mode if found else Mode.WORDS, notes)
 

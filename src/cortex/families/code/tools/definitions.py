@@ -77,7 +77,7 @@ def make_query(text: str, *, strategy: str, limit: int, threshold: float, file_t
     mode, regex = MODES[strategy], False
     if (exact := exact_text(text)) is not None:
         mode, (text, regex) = Mode.EXACT, exact
-    extensions = tuple(dict.fromkeys(one.strip().lstrip("*").lstrip(".").lower() for one in file_types))
+    extensions = tuple(dict.fromkeys(type_.strip().lstrip("*").lstrip(".").lower() for type_ in file_types))
     if "" in extensions:  # "*" is every type
         extensions = ()
     if len(extensions) > MAX_FILE_TYPES:

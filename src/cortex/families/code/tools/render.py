@@ -272,8 +272,8 @@ def chunks_answer(
 
 def _defined_in(view: FileView, start: int, end: int, characters: int) -> Json:
     """The symbols and chunks of these lines, each list within its part of the budget."""
-    symbols = [_symbol(one) for one in view.symbols if one.start_line <= end and one.end_line >= start]
-    chunks = [_chunk(one) for one in view.chunks if one.start_line <= end and one.end_line >= start]
+    symbols = [_symbol(symbol) for symbol in view.symbols if symbol.start_line <= end and symbol.end_line >= start]
+    chunks = [_chunk(chunk) for chunk in view.chunks if chunk.start_line <= end and chunk.end_line >= start]
     return {"symbols": _within(symbols, characters), "chunks": _within(chunks, characters)}
 
 

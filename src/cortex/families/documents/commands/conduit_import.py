@@ -39,16 +39,16 @@ def import_conduit(
     if as_json:
         print_json(asdict(done))
         return 0 if done.complete else 2
-    for one in done.sources:
-        if one.status in (conduit_import.ADDED, conduit_import.PRESENT):
-            again = " (was here already)" if one.status == conduit_import.PRESENT else ""
-            told = f"{one.documents} documents, {one.chunks} chunks" + (
-                f", {one.skipped} skipped" if one.skipped else ""
+    for source in done.sources:
+        if source.status in (conduit_import.ADDED, conduit_import.PRESENT):
+            again = " (was here already)" if source.status == conduit_import.PRESENT else ""
+            told = f"{source.documents} documents, {source.chunks} chunks" + (
+                f", {source.skipped} skipped" if source.skipped else ""
             )
-            say(f"✓ {one.name}{again}: {told}")
-            say(f"  ID: {one.id}")
-            say(f"  Path: {one.path}")
+            say(f"✓ {source.name}{again}: {told}")
+            say(f"  ID: {source.id}")
+            say(f"  Path: {source.path}")
         else:
-            say(f"✗ {one.name} ({one.id}): {one.reason}: {one.path}", error=True)
+            say(f"✗ {source.name} ({source.id}): {source.reason}: {source.path}", error=True)
     say(f"Conduit base, version {done.version}: {len(done.sources)} sources; {done.note}")
     return 0 if done.complete else 2

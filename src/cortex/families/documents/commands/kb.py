@@ -223,7 +223,7 @@ def stats(
     rows += [
         ("Documents", f"{sum(one.documents for one in states):,}"),
         ("Chunks", f"{sum(one.chunks for one in states):,}"),
-        ("Total size", size_text(sum(one.size for one in states))),
+        ("Total size", size_text(sum(state.size for state in states))),
         ("Keyword (fts5)", "available"),
         ("Semantic", overview.semantic),
     ]

@@ -89,7 +89,7 @@ def purge(
             instead=("Give its address with --url, or for good: cortex config set kb.qdrant.url URL.",),
         )
     with closing(qdrant):
-        found = [one for one in qdrant.collections() if everything or library.owns(one, qdrant)]
+        found = [collection for collection in qdrant.collections() if everything or library.owns(collection, qdrant)]
         if found and not yes:
             for one in found:
                 say(f"{one.name}: {one.points:,} points", error=True)

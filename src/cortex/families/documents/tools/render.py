@@ -183,7 +183,7 @@ def stats_text(overview: Overview, states: Sequence[SourceState], now: datetime 
     else:
         lines.append(f"Sources: {len(states)}")
     lines += [
-        f"Documents: {sum(one.documents for one in states):,}",
+        f"Documents: {sum(state.documents for state in states):,}",
         f"Chunks: {sum(one.chunks for one in states):,}",
         f"Total size: {size_text(sum(one.size for one in states))}",
         "Search capabilities:",

@@ -98,7 +98,7 @@ def memory_vectors(folder: Path) -> dict[str, np.ndarray]:
 def _sums(connection: sqlite3.Connection, folder: Path) -> dict[tuple[str, bool], np.ndarray]:
     """The sum of what is told, and that of the facts, of each memory."""
     sums: dict[tuple[str, bool], np.ndarray] = {}
-    for name in sorted({one.name for one in _collections(connection, folder)}):
+    for name in sorted({collection.name for collection in _collections(connection, folder)}):
         if name != _MEMORIES and not name.startswith(_OBSERVATIONS):
             continue
         for part, vector in _vectors(connection, folder, name):

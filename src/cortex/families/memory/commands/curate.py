@@ -214,7 +214,11 @@ def undo_last(as_json: JsonFlag = False) -> int:
             question = f"Take the last step ({step[-1].action}, {counted(len(step))}) back?"
             decide(library.settings, "judge_memory", "\n".join([*_lines_of(library, step), question]))
         count = undo(library, batch=step[0].batch) if step else 0
-        steps = [one for one in library.store.remembered.decisions(count) if one.action == "undo"] if count else []
+        steps = (
+            [decision for decision in library.store.remembered.decisions(count) if decision.action == "undo"]
+            if count
+            else []
+        )
         rows = [_about(library, one) for one in steps]
     if as_json:
         print_json({"undone": count, "decisions": rows})

@@ -158,7 +158,7 @@ def export_some(
     )
     with memories(whole=True, quiet=as_json) as library:
         rows = choose(library, wanted)[0]
-        kept = [_kept(library, one) for one in reversed(rows)]
+        kept = [_kept(library, row) for row in reversed(rows)]
     told = export_of(kept, at=int(time.time() * 1000), query=matching, project=project)
     if output is None:
         print_json(told)

@@ -209,7 +209,7 @@ def list_memories(
         rows, total = choose(library, wanted, limit)
         present, uncurated = databases(library.settings), library.settings.memory.uncurated
     if as_json:
-        print_json({"memories": [row_json(one, present, uncurated) for one in rows], "total": total})
+        print_json({"memories": [row_json(row, present, uncurated) for row in rows], "total": total})
         return 0
     if not rows:
         say("nothing found" if state or wanted != filter_of([StateName.ALL]) else _nothing_yet(library), error=True)
@@ -304,7 +304,7 @@ def scopes(as_json: JsonFlag = False) -> int:
         sources = tuple(source.id for source in sources_of(library, present, "all"))
         counts = library.store.remembered.scopes(sources)
     rows = scope_rows(counts, (*present, *scope_folders(settings)), Paths(settings.home))
-    current = current_scope(settings.memory.scope, project, [one.scope for one in counts])
+    current = current_scope(settings.memory.scope, project, [count.scope for count in counts])
     if as_json:
         print_json({"scopes": rows, "current_scope": current})
         return 0

@@ -129,7 +129,7 @@ def filter_of(
 ) -> Filter:
     """What the options ask for."""
     before = max(1, int((time.time() - seconds_of(older_than)) * 1000)) if older_than else 0
-    names = tuple(one.value for one in states)
+    names = tuple(state.value for state in states)
     return Filter(names, project, scope, tuple(tag or ()), kind, origin, matching, before)
 
 
@@ -169,4 +169,4 @@ def seconds_of(age: str) -> float:
 def citations_of(library: Library, folder: Path, targets: Sequence[str]) -> tuple[Citation, ...]:
     """What is cited, as it is now. Raises: FileError, InputError."""
     place = project_at(folder)
-    return tuple(cite(place.path, from_root(place, folder, one), library.view_in(place.path)) for one in targets)
+    return tuple(cite(place.path, from_root(place, folder, target), library.view_in(place.path)) for target in targets)

@@ -110,7 +110,7 @@ def say_rows(
     error: bool = False,
 ) -> None:
     """A line for each memory, as wide as the terminal, and below it what changed in the code that it cites."""
-    ids = [cut_to(told_id(one, present), MAX_ID) for one in rows]
+    ids = [cut_to(told_id(row, present), MAX_ID) for row in rows]
     kinds = [cut_to(one.memory.kind, MAX_KIND) for one in rows]
     projects = [cut_to(one.memory.project, MAX_PROJECT) for one in rows]
     widths = [max(map(width_of, column), default=0) for column in (ids, kinds, projects)]
@@ -132,7 +132,7 @@ def say_rows(
 
 def say_marks(rows: Sequence[Remembered], uncurated: str) -> None:
     """What the marks in a list mean, on stderr."""
-    used = {standing(one) for one in rows}
+    used = {standing(row) for row in rows}
     parts = [
         f"{mark} {name}{f' (counts as {uncurated})' if name == UNCURATED else ''}"
         for name, mark in MARKS.items()

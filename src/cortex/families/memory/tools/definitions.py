@@ -78,7 +78,7 @@ def list_scopes(context: Recall, arguments: ListScopes, call: Call) -> Answer:
         sources = sources_of(library, present, "all")
         counts = library.store.remembered.scopes([source.id for source in sources])
         state = copied(library)
-    current = current_scope(context.scope, context.project, [one.scope for one in counts])
+    current = current_scope(context.scope, context.project, [count.scope for count in counts])
     notes = [*state.problems, *([f"at most {state.left:,} more are being indexed"] if state.left else [])]
     return Answer(render.scopes_text(counts, (*present, *folders), render.Paths(context.settings.home), current, notes))
 

@@ -211,7 +211,7 @@ def scope_rows(
         scopes.setdefault((one.scope or UNNAMED).casefold(), []).append(one)
     rows: list[Row] = []
     for _, parts in sorted(scopes.items()):
-        largest, newest = max(parts, key=lambda one: one.count), max(one.newest for one in parts)
+        largest, newest = max(parts, key=lambda one: one.count), max(part.newest for part in parts)
         rows.append(
             {
                 "name": largest.scope or UNNAMED,
@@ -231,12 +231,15 @@ def context_text(context: SessionContext, budget: int) -> str:
     room = budget * TOKEN_CHARACTERS - len(dumped({**answer, **notes})) - CONTEXT_KEYS
     left_off: dict[str, int] = {}
     parts: tuple[tuple[str, list[Row]], ...] = (
-        ("recent_memories", [_listed(one, context) for one in context.memories]),
+        ("recent_memories", [_listed(memory, context) for memory in context.memories]),
         (
             "recent_sessions",
-            [{"id": one.id, "title": _cut(one.title, MAX_TITLE), "date": one.date} for one in context.sessions],
+            [
+                {"id": session.id, "title": _cut(session.title, MAX_TITLE), "date": session.date}
+                for session in context.sessions
+            ],
         ),
-        ("cross_project_learnings", [_with_project(one, context) for one in context.others]),
+        ("cross_project_learnings", [_with_project(other, context) for other in context.others]),
     )
     for name, rows in parts:
         kept: list[Row] = []

@@ -153,7 +153,7 @@ def show(
             record = _version(library, record, version)
         around = look_around(library, record)
     if as_json:
-        print_json({**whole_json(record, around), "history": [_deed_json(one) for one in deeds]})
+        print_json({**whole_json(record, around), "history": [_deed_json(deed) for deed in deeds]})
     elif history:
         say(record.body.title)
         say_rows([(f"{one.version:>3} {moment(one.at)}", one.actor, one.action.replace("_", " ")) for one in deeds])
@@ -289,7 +289,7 @@ def edit_one(
     lists = (evidence, remove_evidence, tag, untag, code)
     with team() as library:
         before = resolve_ref(library.store.recorded, told, KIND)
-        if not (plain or owner is not None or reviewed or any(one is not None for one in lists)):
+        if not (plain or owner is not None or reviewed or any(list_ is not None for list_ in lists)):
             again = f"cortex artifact edit {before.id} --body-file"
             after = edited(
                 library,

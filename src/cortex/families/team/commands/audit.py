@@ -27,7 +27,7 @@ def audit(
         deeds = library.store.recorded.deeds(number_of(library, about, ""), limit + 1)
     more, deeds = len(deeds) > limit, deeds[:limit]
     if as_json:
-        print_json({"audit": [_json(one) for one in deeds], "more": more})
+        print_json({"audit": [_json(deed) for deed in deeds], "more": more})
     elif not deeds:
         say(NOTHING, error=True)
     else:

@@ -132,7 +132,7 @@ def _say(record: Record[Draft], now: int, after: str) -> None:
     say_list("Changes", [f"{name}: {value}" for name, value in body.patch])
     say_list("Rests on", [f"{one.ref}{f' ({one.note})' if one.note else ''}" for one in body.evidence])
     say_list("Cites", body.citations)
-    say_list("Code", [told_code(one) for one in body.code_links])
+    say_list("Code", [told_code(link) for link in body.code_links])
     say_text(after)
     if drafts.state_of(body, now) in (drafts.PENDING, drafts.EXPIRED):
         say(f"`cortex drafts approve {record.id}` or `reject` asks you here, on a terminal.")
@@ -173,7 +173,7 @@ def _decide(action: str, ids: Sequence[str], key: str, act: Act, *, target: str 
     if key and len(ids) > 1:
         raise InputError("ARGUMENT_INVALID", "a key is for one write: name one draft with --key")
     with team() as library:
-        numbers = list(dict.fromkeys(number_of(library, one, KIND) for one in ids))
+        numbers = list(dict.fromkeys(number_of(library, id_, KIND) for id_ in ids))
         actor = decide(library, action, _question(library, action, numbers, target))
         done = [_try(library, number, actor, act, alone=len(numbers) == 1) for number in numbers]
     failed = [one for one in done if one.error]

@@ -45,7 +45,7 @@ def inbox(
     as_json: JsonFlag = False,
 ) -> int:
     """Show what waits for you: notifications, your tasks and what is blocked, drafts and contradictions to judge."""
-    wanted = tuple(one_of(one, EVERYTHING, "--include") for one in kinds or EVERYTHING)
+    wanted = tuple(one_of(kind, EVERYTHING, "--include") for kind in kinds or EVERYTHING)
     with team() as library:
         found = inbox_of(library, None if everything else PERSON, wanted, limit)
     if as_json:
@@ -54,10 +54,10 @@ def inbox(
     if not found.entries:
         say("Nothing waits for you.", error=True)
         return 0
-    for one in found.entries:
-        say_rows([(one.id, day(one.at), one.type, one.title)])
-        say(f"  {one.why}")
-        if command := next_command(one):
+    for entry in found.entries:
+        say_rows([(entry.id, day(entry.at), entry.type, entry.title)])
+        say(f"  {entry.why}")
+        if command := next_command(entry):
             say(f"  {command}")
     say_more(found.more)
     return 0
@@ -79,9 +79,9 @@ def done(
     with team() as library:
         if everything:
             entries = inbox_of(library, PERSON, (NOTIFICATIONS,), MOST).entries
-            numbers = [one.id for one in entries]
+            numbers = [entry.id for entry in entries]
         else:
-            numbers = [number_of(library, one, "notification") for one in ids or ()]
+            numbers = [number_of(library, id_, "notification") for id_ in ids or ()]
         gone = acknowledge(library, numbers, actor=writer(), key=key) if numbers else ()
     if as_json:
         print_json({"done": list(gone)})

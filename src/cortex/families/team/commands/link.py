@@ -92,7 +92,7 @@ def list_links(
         )
         known = _ends(library, found.rows)
     if as_json:
-        rows = [{**_row(one, known), "warnings": list(absence_of(one.id, found.absent))} for one in found.rows]
+        rows = [{**_row(row, known), "warnings": list(absence_of(row.id, found.absent))} for row in found.rows]
         print_json({"links": rows, "more": found.more})
     elif not found.rows:
         say(START if found.nothing_yet else "nothing found", error=True)
@@ -120,12 +120,12 @@ def _judge(ids: Sequence[str], key: str, *, confirmed: bool, as_json: bool) -> i
     if key and len(ids) > 1:
         raise InputError("ARGUMENT_INVALID", "a key is for one write: name one link with --key")
     with team() as library:
-        numbers = [number_of(library, one, KIND) for one in ids]
+        numbers = [number_of(library, id_, KIND) for id_ in ids]
         links = library.store.recorded.get(numbers).values()
-        shown = [f"{one.id}: {_told(one, _ends(library, [one]))}" for one in links]
+        shown = [f"{link.id}: {_told(link, _ends(library, [link]))}" for link in links]
         question = "Is that so?" if confirmed else "Dismiss that?"
         actor = decide(library, "judge_link", "\n".join([*shown, question]))
-        done = [actions.judge_link(library, one, confirmed, actor=actor, key=key) for one in numbers]
+        done = [actions.judge_link(library, number, confirmed, actor=actor, key=key) for number in numbers]
         known = _ends(library, done)
     if as_json:
         print_json({"links": [_row(one, known) for one in done]})
@@ -136,7 +136,7 @@ def _judge(ids: Sequence[str], key: str, *, confirmed: bool, as_json: bool) -> i
 
 
 def _ends(library: Library, links: Sequence[Record[Any]]) -> Titles:
-    return library.store.recorded.get([end for one in links for end in (one.body.source, one.body.target)])
+    return library.store.recorded.get([end for link in links for end in (link.body.source, link.body.target)])
 
 
 def _row(link: Record[Any], known: Titles) -> dict[str, object]:

@@ -78,6 +78,6 @@ def show(told: IdArgument, as_json: JsonFlag = False) -> int:
         return 0
     say_head(record, labels_of(record, around), around.warnings)
     say_text(record.body.summary)
-    say_list("Attachments", [f"{one.name}: {one.ref}" for one in record.body.attachments])
+    say_list("Attachments", [f"{attachment.name}: {attachment.ref}" for attachment in record.body.attachments])
     say_around(record, around)
     return 0

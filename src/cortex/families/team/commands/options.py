@@ -124,13 +124,16 @@ def team() -> Iterator[Library]:
 
 def suggested(error: InputError) -> tuple[str, ...]:
     """What a person can do about an error: commands in place of the tools that an agent has."""
-    told, own = error.context, tuple(one for one in error.suggestions if one != CODES[error.code].suggestion)
+    told, own = (
+        error.context,
+        tuple(suggestion for suggestion in error.suggestions if suggestion != CODES[error.code].suggestion),
+    )
     if error.code in UNKNOWN and own:
         return own
     if error.code in UNKNOWN:
         asked = "subcortex" if error.code == "SCOPE_NOT_FOUND" else str(told.get("type", ""))
         names = (asked, kind_of_id(str(told.get("id", ""))), str(told.get("field", "")))
-        return (f"`{next((LISTS[one] for one in names if one in LISTS), ANYTHING)}` shows what there is.",)
+        return (f"`{next((LISTS[name] for name in names if name in LISTS), ANYTHING)}` shows what there is.",)
     if error.code == "RIGHTS_MISSING":
         return (f"This home may do what tier {told.get('tier')} allows at the team's Core. {OTHER_WAYS}",)
     if new := told.get("accept"):

@@ -63,7 +63,7 @@ def _made(found: Bootstrap, room: int, at: str) -> Pack:
 
 def _slots(found: Bootstrap) -> list[RenderedSlot]:
     """By importance; each with its share."""
-    pinned = [_entry(entry, one.record.body.slug, whole=True) for one in found.topics for entry in one.pinned]
+    pinned = [_entry(entry, topic.record.body.slug, whole=True) for topic in found.topics for entry in topic.pinned]
     slugs = {one.record.id: one.record.body.slug for one in found.topics}
     lately = [_entry(one, slugs.get(one.record.body.subcortex, ""), whole=True) for one in found.lately]
     topics = [
@@ -81,8 +81,8 @@ def _slots(found: Bootstrap) -> list[RenderedSlot]:
     return [
         RenderedSlot("rules", found.rules, 2),
         RenderedSlot("here", [_entry(one) for one in found.here]),
-        RenderedSlot("incidents", [_entry(one) for one in found.incidents]),
-        RenderedSlot("priorities", [_entry(one) for one in found.priorities], 2),
+        RenderedSlot("incidents", [_entry(incident) for incident in found.incidents]),
+        RenderedSlot("priorities", [_entry(priority) for priority in found.priorities], 2),
         RenderedSlot("pinned", pinned, 4),
         RenderedSlot("accepted", lately, 4),
         RenderedSlot("subcortexes", topics, 4),

@@ -126,7 +126,7 @@ def pull(
     if outcome.error:
         say(f"warning: {outcome.error}; the pack is made of what is here", error=True)
     if not pinned:
-        found = replace(found, topics=tuple(replace(one, pinned=()) for one in found.topics))
+        found = replace(found, topics=tuple(replace(topic, pinned=()) for topic in found.topics))
     _put(place, fit(found, budget), synced={"status": outcome.status, "error": outcome.error or None})
     return EXITS[outcome.status]
 
@@ -200,9 +200,9 @@ def _found(library: Library, scope: str, *, sensitive: bool) -> Bootstrap:
 
 def _without_sensitive(found: Bootstrap) -> Bootstrap:
     """What may be passed on, and how many records may not."""
-    pins = [pin for one in found.topics for pin in one.pinned]
+    pins = [pin for topic in found.topics for pin in topic.pinned]
     entries = [*found.here, *found.incidents, *found.priorities, *pins, *found.lately]
-    gone = {one.id for one in entries if _is_sensitive(one)}
+    gone = {entry.id for entry in entries if _is_sensitive(entry)}
     topics = [replace(one, pinned=_open(one.pinned)) for one in found.topics if not _is_sensitive(one)]
     gone |= {one.record.id for one in found.topics if _is_sensitive(one)}
     note = f"{many(len(gone), 'sensitive record')} left out; take them in with --sensitive"
@@ -221,7 +221,7 @@ def _without_sensitive(found: Bootstrap) -> Bootstrap:
 
 
 def _open(entries: Sequence[PackEntry]) -> tuple[PackEntry, ...]:
-    return tuple(one for one in entries if not _is_sensitive(one))
+    return tuple(entry for entry in entries if not _is_sensitive(entry))
 
 
 def _is_sensitive(one: PackEntry | Topic) -> bool:

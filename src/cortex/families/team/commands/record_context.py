@@ -80,7 +80,7 @@ def say_same_title(library: Library, record: Record[Any]) -> None:
     lookup = library.store.recorded
     asked = Query(record.body.title, mode=Mode.WORDS, limit=SAME, snippets=(0,))
     found = library.search(asked, sources=lookup.sources((record.kind,))).hits
-    same = [one for one in lookup.by_docs(list({hit.doc for hit in found})).values() if _has_title_of(one, record)]
+    same = [doc for doc in lookup.by_docs(list({hit.doc for hit in found})).values() if _has_title_of(doc, record)]
     if same:
         first = min(same, key=lambda one: one.id)
         say(f"note: {first.id} has the same title ({first.body.state})", error=True)
@@ -98,7 +98,7 @@ def whole_json(record: Record[Any], around: Around) -> dict[str, object]:
     return {
         **record_json(record),
         "warnings": list(around.warnings),
-        "links": [record_json(one) for one in around.links],
+        "links": [record_json(link) for link in around.links],
         "named": [brief_json(one) for number, one in around.known.items() if number != record.id],
     }
 
@@ -106,7 +106,7 @@ def whole_json(record: Record[Any], around: Around) -> dict[str, object]:
 def say_around(record: Record[Any], around: Around) -> None:
     """The code that a record speaks of, and how it stands to others."""
     say_list("Code", [told_code(one) for one in getattr(record.body, "code_links", ())])
-    say_list("Links", [told_link(one, record.id, around.known) for one in around.links])
+    say_list("Links", [told_link(link, record.id, around.known) for link in around.links])
 
 
 def told_link(link: Record[Any], seen_from: str, known: Titles) -> str:

@@ -113,7 +113,10 @@ def show(told: SlugArgument, as_json: JsonFlag = False) -> int:
             kind: lookup.count(RecordFilter(kinds=(kind,), refs=within)) for kind in ("thread", "artifact", "task")
         }
     if as_json:
-        shown = {"pinned": [brief_json(one) for one in pins.values()], "threads": [brief_json(one) for one in threads]}
+        shown = {
+            "pinned": [brief_json(one) for one in pins.values()],
+            "threads": [brief_json(thread) for thread in threads],
+        }
         print_json({**record_json(record), **shown, "open_tasks": tasks, "counts": counts})
     else:
         _say(record, pins, threads, tasks)
@@ -137,7 +140,7 @@ def _say(
     say_list("Words", [f"{one.term}: {one.meaning}" for one in body.glossary])
     say_list("Naming", body.naming)
     say_list("Pinned", [told_title(number, pins) for number in pins])
-    say_list("Open threads", [f"{one.id}: {one.body.title}" for one in threads])
+    say_list("Open threads", [f"{thread.id}: {thread.body.title}" for thread in threads])
 
 
 @app.command("create")
@@ -230,7 +233,7 @@ def edit_one(
                 ),
             )
 
-        if plain or any(one is not None for one in lists):
+        if plain or any(list_ is not None for list_ in lists):
             payload = repr((before.id, sorted(plain.items()), lists))
             after = revise(
                 library, before.id, change, actor=writer(), action="edit_subcortex", key=key, payload=payload
@@ -259,7 +262,7 @@ def _each(told: str, ids: Sequence[str], act: Any, done: str, key: str, *, as_js
         raise InputError("ARGUMENT_INVALID", "a key is for one write: name one record with --key")
     with team() as library:
         subcortex = number_of(library, told, KIND)
-        named = [resolve_ref(library.store.recorded, one, "") for one in ids]
+        named = [resolve_ref(library.store.recorded, id_, "") for id_ in ids]
         record = None
         for one in named:
             record = act(library, subcortex, one.id, actor=writer(), key=key)

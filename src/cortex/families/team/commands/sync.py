@@ -115,10 +115,10 @@ def show_refused(library: Library, as_json: bool) -> int:
     for entry in entries:
         say(f"{rejections.title_of(entry)} ({rejections.main_of(entry).id}), {entry.action} of {moment(entry.at)}")
         say(f"  refused: {entry.code}: {entry.reason}")
-        for one in entry.changes:
-            for name, value in rejections.typed(one).items() if one.kind != "notification" else ():
+        for change in entry.changes:
+            for name, value in rejections.typed(change).items() if change.kind != "notification" else ():
                 text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-                say(f"  {one.id} {name}: {'taken away' if value is None else text}")
+                say(f"  {change.id} {name}: {'taken away' if value is None else text}")
         say(f"  {rejections.became(library, entry)}; {_again(entry)}, --give-up writes it to a file and forgets it")
     if not entries:
         say("the Core refused nothing")

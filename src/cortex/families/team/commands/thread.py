@@ -303,7 +303,7 @@ def edit_one(
     lists = (tag, untag, code)
     with team() as library:
         before = resolve_ref(library.store.recorded, told, KIND)
-        if not plain and all(one is None for one in lists):
+        if not plain and all(list_ is None for list_ in lists):
             again = f"cortex thread edit {before.id} --body-file"
             after = edited(library, before, "body", action="edit", key=key, again=again, instead=INSTEAD)
         else:

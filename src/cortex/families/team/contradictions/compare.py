@@ -108,10 +108,10 @@ def differences(a: str, b: str) -> tuple[Difference, ...]:
     left, right = claims_of(a), claims_of(b)
     found = [*_settings(left, right), *_releases(left, right)]
     shown = {(one.left, one.right) for one in found}
-    for one in (*_quantities(left, right), *_statements(left, right)):
-        if (one.left, one.right) not in shown:
-            shown.add((one.left, one.right))
-            found.append(one)
+    for quantity in (*_quantities(left, right), *_statements(left, right)):
+        if (quantity.left, quantity.right) not in shown:
+            shown.add((quantity.left, quantity.right))
+            found.append(quantity)
     return tuple(dict.fromkeys(found))[:MOST_DIFFERENCES]
 
 
@@ -120,7 +120,7 @@ def _settings(left: Claims, right: Claims) -> Iterator[Difference]:
     values_left, values_right = _by_name(left.settings), _by_name(right.settings)
     for name, ours in values_left.items():
         theirs = values_right.get(name, [])
-        if len({one.value for one in ours}) == 1 and len({one.value for one in theirs}) == 1:
+        if len({our.value for our in ours}) == 1 and len({their.value for their in theirs}) == 1:
             one, other = ours[0], theirs[0]
             if not _is_same_value(one.value, other.value):
                 yield Difference("value", one.name, one.shown, other.shown)
@@ -145,10 +145,13 @@ def _is_same_value(one: str, other: str) -> bool:
 def _releases(left: Claims, right: Claims) -> Iterator[Difference]:
     """Versions of one thing that differ."""
     pairs = [
-        (one, other, _is_same_release(one.parts, other.parts))
-        for one in left.releases
+        (release, other, _is_same_release(release.parts, other.parts))
+        for release in left.releases
         for other in right.releases
-        if one.product and one.product == other.product and one.bound == other.bound and _share_use(one, other)
+        if release.product
+        and release.product == other.product
+        and release.bound == other.bound
+        and _share_use(release, other)
     ]
     for one, other in _unsettled(pairs):
         yield Difference("version", one.product, one.shown, other.shown)
@@ -174,13 +177,13 @@ def _quantities(left: Claims, right: Claims) -> Iterator[Difference]:
     for other in right.quantities:
         by_dimension.setdefault(other.amount.dimension, []).append(other)
     pairs = [
-        (one, other, _is_same_quantity(one, other))
-        for one in left.quantities
-        for other in by_dimension.get(one.amount.dimension, ())
-        if one.bound == other.bound or "about" in (one.bound, other.bound)
-        if one.frame == other.frame != "=" or _is_about_same(one.about, other.about)
-        if not one.frame == other.frame == "="  # those are compared as settings
-        if one.about.stems and one.about.narrowed == other.about.narrowed
+        (quantity, other, _is_same_quantity(quantity, other))
+        for quantity in left.quantities
+        for other in by_dimension.get(quantity.amount.dimension, ())
+        if quantity.bound == other.bound or "about" in (quantity.bound, other.bound)
+        if quantity.frame == other.frame != "=" or _is_about_same(quantity.about, other.about)
+        if not quantity.frame == other.frame == "="  # those are compared as settings
+        if quantity.about.stems and quantity.about.narrowed == other.about.narrowed
     ]
     for one, other in _unsettled(pairs):
         yield Difference("number", _subject(one.about, other.about), one.amount.shown, other.amount.shown)
@@ -227,10 +230,10 @@ def _neighbours(stems: tuple[str, ...], own: frozenset[str]) -> set[tuple[str, s
 def _statements(left: Claims, right: Claims) -> Iterator[Difference]:
     """Clauses that say the same, but that one denies it."""
     pairs = [
-        (one, other, one.holds == other.holds)
-        for one in left.statements
+        (statement, other, statement.holds == other.holds)
+        for statement in left.statements
         for other in right.statements
-        if _say_same(one, other)
+        if _say_same(statement, other)
     ]
     for one, other in _unsettled(pairs):
         yield Difference("negation", _subject(one.about, other.about), one.shown, other.shown)

@@ -113,13 +113,13 @@ def tell_unsent(library: Library) -> None:
         why = f"{first.code}, {one_line(first.reason, WHY_CHARACTERS)}"
         stays = "What the Core has of it reads here as there, the rest stays"
         reason = f"the Core did not take {count}; this one: {why}. {stays}; {_way_out(first, first.code, first.reason)}"
-        private = any(one.after.sensitivity == SENSITIVE for one in first.changes)
+        private = any(change.after.sensitivity == SENSITIVE for change in first.changes)
         return _make(step, main.id, _called(library, main), reason, SENSITIVE if private else NORMAL)
 
     # The same ones are told once, also where the person is done with that already; what is tried by itself isn't told each time, but
     # for each time that the Core was put back.
     again = library.store.truth.get(state.RESENT)
-    tries = (f"{one.key} {again if one.taken else one.attempts}" for one in entries)
+    tries = (f"{entry.key} {again if entry.taken else entry.attempts}" for entry in entries)
     key = hash_bytes(b"unsent", *(one.encode() for one in tries)).hex()[:32]
     _perform(library, work, f"unsent-{key}" if entries else fresh_key())
 

@@ -191,8 +191,8 @@ class Remote:
             results = [self._result(one) for one in told["results"]]
         except (KeyError, TypeError, ValueError, AttributeError):
             raise self._strange() from None
-        asked = [one["idempotency_key"] for one in actions]
-        if [one.key for one in results] != asked[: len(results)]:
+        asked = [action["idempotency_key"] for action in actions]
+        if [result.key for result in results] != asked[: len(results)]:
             raise self._strange()
         return results
 
@@ -324,7 +324,7 @@ def _first(details: object) -> Mapping[str, Any]:
 
 def _clashes(details: object) -> tuple[tuple[str, str], ...]:
     """Records and fields that details of a conflict name."""
-    told = [one for one in details if isinstance(one, dict)] if isinstance(details, list) else []
+    told = [detail for detail in details if isinstance(detail, dict)] if isinstance(details, list) else []
     return tuple(
         (str(one["id"]), str(one["field"])) for one in told if "theirs" in one and {"id", "field"} <= one.keys()
     )
@@ -340,4 +340,4 @@ def _text(told: Mapping[str, Any], name: str) -> str:
 def _texts(values: Sequence[object]) -> list[str]:
     if not isinstance(values, list) or not all(isinstance(one, str) for one in values):
         raise ValueError("texts")
-    return [str(one) for one in values]
+    return [str(value) for value in values]

@@ -109,7 +109,7 @@ class Fetching:
     def _news(self, records: Sequence[VersionedRecord]) -> list[VersionedRecord]:
         """Without what came already, mostly in answer to what was sent."""
         known = self._store.outbox.known([one.record.id for one in records])
-        return [one for one in records if known.get(one.record.id) != (one.record.version, one.change)]
+        return [record for record in records if known.get(record.record.id) != (record.record.version, record.change)]
 
     def _begin_again(self, again: Resync) -> None:
         """Have everything compared from the beginning; a ledger with another history gets all that it once took again."""

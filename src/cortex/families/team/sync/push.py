@@ -119,7 +119,7 @@ class Sending:
         batch: list[tuple[OutboxEntry, Told]] = []
         size = 0
         for entry in self._next():
-            told = action_to(entry, _key(entry), [self._border.outward(one) for one in entry.changes])
+            told = action_to(entry, _key(entry), [self._border.outward(change) for change in entry.changes])
             size += len(json.dumps(told, ensure_ascii=False).encode("utf-8", "replace"))
             if batch and (size > BATCH_BYTES or rejections.is_divisible(entry)):
                 break
@@ -147,7 +147,7 @@ class Sending:
         self._refuse(batch[0], error.said or error.code, error.message, self._border.inward(there))
         told = {one.record.id for one in there}
         if any(
-            one.before is not None and one.id not in told for one in batch[0].changes
+            change.before is not None and change.id not in told for change in batch[0].changes
         ):  # a page may have passed it by
             self._border.begin_again({}, resend=False)
         self._most = BATCH
@@ -158,7 +158,7 @@ class Sending:
         told: Told = {
             "idempotency_key": _key(entry),
             "action": entry.action,
-            "payload": {"changes": [{"id": one.id} for one in entry.changes]},
+            "payload": {"changes": [{"id": change.id} for change in entry.changes]},
         }
         try:
             results = self._remote.flush([told])
@@ -195,8 +195,8 @@ class Sending:
             self._unsent = True
         elif entry.attempts:
             alerts.take_back(self._library, entry)
-        shown = {one.record.id for one in records}
-        hidden = [one for one in entry.changes if one.id not in shown]
+        shown = {record.record.id for record in records}
+        hidden = [change for change in entry.changes if change.id not in shown]
         late = entry.attempts or entry.taken  # else what it changes was there all the time
         self.hear(shown if late else shown.intersection(one.id for one in entry.changes if one.before is None))
         self._border.apply(records, [one.id for one in hidden], settle=entry.id)
@@ -220,8 +220,12 @@ class Sending:
             return
         if not rejections.is_told_together(entry):
             alerts.tell_refused(self._library, entry, code, message)
-        there = {one.record.id for one in records}
-        untrue = [] if rejections.makes(entry) or entry.taken else [one for one in entry.changes if one.before is None]
+        there = {record.record.id for record in records}
+        untrue = (
+            []
+            if rejections.makes(entry) or entry.taken
+            else [change for change in entry.changes if change.before is None]
+        )
         erased = [one.id for one in untrue if one.id not in there]
         self._border.apply(records, erased, settle=entry.id, refuse=(code, message))
         self._hope(entry, code)

@@ -30,7 +30,7 @@ def makes(entry: OutboxEntry) -> bool:
     """Whether a write is about what it made, and not about a change that something was made for."""
     if entry.action == UPLOAD or entry.action.startswith(CREATES):
         return True
-    return all(one.before is None for one in entry.changes if one.kind != "notification")
+    return all(change.before is None for change in entry.changes if change.kind != "notification")
 
 
 def is_divisible(entry: OutboxEntry) -> bool:
@@ -45,7 +45,7 @@ def is_told_together(entry: OutboxEntry) -> bool:
 
 def main_of(entry: OutboxEntry) -> RecordChange:
     """What a write is about: not what only follows from it, as the summary of a thread in which somebody spoke."""
-    told = [one for one in entry.changes if one.kind != "notification"] or list(entry.changes)
+    told = [change for change in entry.changes if change.kind != "notification"] or list(entry.changes)
     about = [one for one in told if makes(entry) or one.before is not None] or told
     return next((one for one in about if typed(one)), about[0])
 
@@ -76,7 +76,7 @@ def clashing_fields(entry: OutboxEntry, clashes: Sequence[tuple[str, str]]) -> f
 
 def named(entry: OutboxEntry) -> set[str]:
     """The ids that a write is about, or points to."""
-    return {ref for one in entry.changes for ref in (one.id, *(target for _, target in refs_of(one.after)))}
+    return {ref for change in entry.changes for ref in (change.id, *(target for _, target in refs_of(change.after)))}
 
 
 def typed(one: RecordChange) -> Told:
@@ -105,7 +105,7 @@ def is_outdone(entry: OutboxEntry, code: str, reason: str) -> bool:
 
     An approval may be refused for something else that it changes, too; then it can be done again.
     """
-    drafts = [one.id for one in entry.changes if one.kind == "draft"]
+    drafts = [change.id for change in entry.changes if change.kind == "draft"]
     return code == CONFLICT and entry.action in DECIDES and any(number in reason for number in drafts)
 
 
@@ -122,9 +122,9 @@ def told(library: Library, entry: OutboxEntry) -> Told:
         "reason": entry.reason,
         "became": became(library, entry),
         "typed": [
-            {"record": one.id, "kind": one.kind, "new": one.before is None, "fields": typed(one)}
-            for one in entry.changes
-            if one.kind != "notification"
+            {"record": change.id, "kind": change.kind, "new": change.before is None, "fields": typed(change)}
+            for change in entry.changes
+            if change.kind != "notification"
         ],
         "changes": [changed_to(one) for one in entry.changes],
     }
@@ -137,5 +137,5 @@ def title_of(entry: OutboxEntry) -> str:
 
 def save(library: Library, entries: Sequence[OutboxEntry]) -> Path:
     """Write refused writes to a file that only the person can read. Raises: FileError."""
-    text = json.dumps([told(library, one) for one in entries], ensure_ascii=False, indent=2) + "\n"
+    text = json.dumps([told(library, entry) for entry in entries], ensure_ascii=False, indent=2) + "\n"
     return saved_files.write_new(library.settings.home / FOLDER, ".json", text)

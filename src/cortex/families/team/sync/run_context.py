@@ -80,7 +80,7 @@ class SyncSession:
 
     def inward(self, records: Sequence[VersionedRecord]) -> list[VersionedRecord]:
         """Records of the Core, with the names of this home and the places of this machine."""
-        linked = [one.record.id for one in records if getattr(one.record.body, "code_links", ())]
+        linked = [record.record.id for record in records if getattr(record.record.body, "code_links", ())]
         here = self.store.recorded.get(linked) if linked else {}
         return [
             replace(one, record=local_paths.placed(identity.renamed(one.record, self._inward), here)) for one in records

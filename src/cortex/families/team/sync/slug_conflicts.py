@@ -25,7 +25,7 @@ def give_another(library: Library, entry: OutboxEntry) -> bool:
     Of several nobody knows which one it is; what was there before is sent in parts then. It may end between the two: the next time
     what waits gets the slug that is here.
     """
-    new = [one for one in entry.changes if one.kind == "subcortex" and one.before is None]
+    new = [change for change in entry.changes if change.kind == "subcortex" and change.before is None]
     if len(new) != 1 or rejections.is_divisible(entry):
         return False
     (made,) = new
@@ -45,7 +45,7 @@ def give_another(library: Library, entry: OutboxEntry) -> bool:
 def _free(library: Library, record: Record[Subcortex]) -> str:
     """The next slug that nobody here has, "" where there is none."""
     first = next(iter(library.store.recorded.versions(record.id).values()), record).body.slug
-    tried = {one.body.slug for one in library.store.recorded.versions(record.id).values()} | {record.body.slug}
+    tried = {version.body.slug for version in library.store.recorded.versions(record.id).values()} | {record.body.slug}
     for number in range(2, MOST_TRIED):
         end = f"-{number}"
         slug = first[: MOST_CHARACTERS - len(end)] + end

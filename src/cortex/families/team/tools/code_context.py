@@ -97,9 +97,9 @@ def _with_file(engines: Sequence[Engine], asked: CodeSubject) -> CodeSubject:
         if asked.repo not in (None, "", engine.root.name):
             continue
         lookup = engine.store.lookup
-        for one in lookup.definitions([engine.source.id], [symbol.rpartition(".")[2]]):
-            if f".{one.qualified}".endswith(f".{symbol}"):
-                for place in lookup.places([(one.doc, one.chunk)]).values():
+        for definition in lookup.definitions([engine.source.id], [symbol.rpartition(".")[2]]):
+            if f".{definition.qualified}".endswith(f".{symbol}"):
+                for place in lookup.places([(definition.doc, definition.chunk)]).values():
                     return asked.model_copy(update={"path": place.doc.path, "repo": engine.root.name})
     return asked
 
@@ -174,7 +174,7 @@ def _definition(view: FileView, symbol: Symbol | None, lines: tuple[int, int]) -
 
 
 def _outline(view: FileView) -> tuple[Row, ...]:
-    names = [f"{one.qualified}:{one.start_line}" for one in view.symbols if one.name]
+    names = [f"{symbol.qualified}:{symbol.start_line}" for symbol in view.symbols if symbol.name]
     return (told({"path": view.path, "lines": f"1-{view.text.count(chr(10)) + 1}", "defines": names[:OUTLINE]}),)
 
 

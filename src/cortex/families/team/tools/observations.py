@@ -62,9 +62,13 @@ def create_observations_tool(context: TeamSession, arguments: CreateObservations
 
 def _batch_answer(done: CreateBatch, where: Row, missing: Mapping[int, str], warnings: Sequence[str]) -> Answer:
     failed = [
-        {"index": one.index, "code": code_of(one.error), "message": cut(one.error.message, MESSAGE_CHARACTERS)}
-        for one in done.outcomes
-        if one.error is not None
+        {
+            "index": outcome.index,
+            "code": code_of(outcome.error),
+            "message": cut(outcome.error.message, MESSAGE_CHARACTERS),
+        }
+        for outcome in done.outcomes
+        if outcome.error is not None
     ]
     if len(failed) == len(done.outcomes):
         first = next(one.error for one in done.outcomes if one.error is not None)
@@ -140,12 +144,12 @@ def _where(library: Library, done: CreateBatch, asked: Sequence[OneObservation])
     slug = slug_of(library)
     groups: dict[tuple[str, str, str], list[int]] = {}
     usual: tuple[str, str, str] | None = None
-    for one in done.outcomes:
-        if one.id in kept:
-            body: Observation = kept[one.id].body
+    for outcome in done.outcomes:
+        if outcome.id in kept:
+            body: Observation = kept[outcome.id].body
             place = (body.thread, body.task, body.subcortex)
-            groups.setdefault(place, []).append(one.index)
-            named = any(_place_kind(link) for link in asked[one.index].links)
+            groups.setdefault(place, []).append(outcome.index)
+            named = any(_place_kind(link) for link in asked[outcome.index].links)
             usual = usual if named else place
     if len(groups) == 1:
         usual = next(iter(groups))

@@ -82,7 +82,7 @@ def _tells_nothing(found: Bootstrap) -> bool:
 
 def _texts(head: Row) -> list[str]:
     warnings = head.get("warnings")
-    return [str(one) for one in warnings] if isinstance(warnings, list) else []
+    return [str(warning) for warning in warnings] if isinstance(warnings, list) else []
 
 
 def _bootstrap_head(found: Bootstrap, way: Placement, slug: str, syncing: Sequence[str]) -> Row:
@@ -98,13 +98,13 @@ def _bootstrap_slots(found: Bootstrap) -> list[RenderedSlot]:
     topics = [
         told(
             {
-                "slug": one.record.body.slug,
-                "name": one.record.body.name,
-                "charter": cut(one.record.body.charter, CHARTER_CHARACTERS) if one.ours and whole else one.claim,
-                "warnings": list(one.warnings),
+                "slug": topic.record.body.slug,
+                "name": topic.record.body.name,
+                "charter": cut(topic.record.body.charter, CHARTER_CHARACTERS) if topic.ours and whole else topic.claim,
+                "warnings": list(topic.warnings),
             }
         )
-        for one in found.topics
+        for topic in found.topics
     ]
     several = len([one for one in found.topics if one.pinned]) > 1
     pinned = [
@@ -130,7 +130,7 @@ def _after_bootstrap(found: Bootstrap, way: Placement) -> str:
     for id in (way.task, way.thread):
         if id:
             return open_call(id)
-    if ours := [one for one in found.topics if one.ours]:
+    if ours := [topic for topic in found.topics if topic.ours]:
         return call_text("get_context_pack", subject={"subcortex_slug": ours[0].record.body.slug})
     return call_text("search", query="…")
 
@@ -205,7 +205,7 @@ def _record_pack(asked: _Call, kind: str, ref: str) -> Answer:
             parts["thread"] = [{**entry_row(pack.thread, why=False), **told({"summary": body.summary})}]
             parts["thread"][0].pop("claim", None)
         said = pack.thread.record.body.summary  # a comment that stands there needs no row of its own
-        parts["comments"] = [entry_row(one, why=False) for one in pack.comments if one.claim not in said]
+        parts["comments"] = [entry_row(comment, why=False) for comment in pack.comments if comment.claim not in said]
     notes = list(pack.notes)
     plugged = Asked(kind=kind, id=about.id, title="" if about.body.sensitivity == SENSITIVE else about.body.title)
     parts["sections"] = _sections(asked.context, plugged, pack, notes)
@@ -262,7 +262,7 @@ def _pack_rows(pack: ContextPack) -> dict[str, list[Row]]:
 
 
 def _rows(entries: Sequence[context_pack.PackEntry]) -> list[Row]:
-    return [entry_row(one) for one in entries]
+    return [entry_row(entry) for entry in entries]
 
 
 def _sections(context: TeamSession, subject: Asked, pack: ContextPack, notes: list[str]) -> list[Row]:
@@ -274,8 +274,10 @@ def _plugin_rows(context: TeamSession, subject: Asked, partial: Sequence[Section
     sections, warnings = context.plugins.enrich(subject, partial)
     notes += warnings
     return [
-        told({"title": cut(one.title, 160), "plugin": one.plugin, "lines": [line.text for line in one.lines]})
-        for one in sections
+        told(
+            {"title": cut(section.title, 160), "plugin": section.plugin, "lines": [line.text for line in section.lines]}
+        )
+        for section in sections
     ]
 
 
@@ -285,9 +287,9 @@ def passed_on(pack: ContextPack) -> list[Section]:
         Section(
             slot.name,
             tuple(
-                Line(one.claim or one.record.body.title, one.id)
-                for one in slot.entries
-                if one.record.body.sensitivity != SENSITIVE
+                Line(entry.claim or entry.record.body.title, entry.id)
+                for entry in slot.entries
+                if entry.record.body.sensitivity != SENSITIVE
             ),
         )
         for slot in pack.slots
@@ -318,7 +320,7 @@ def _opened(asked: _Call, ref: str) -> Answer:
         if isinstance(record.body, Link):
             ends = library.store.recorded.get((record.body.source, record.body.target))
             absent = library.store.outbox.absent()
-            head["linked"] = [short_row(one, absence_of(one.id, absent)) for one in ends.values()]
+            head["linked"] = [short_row(end, absence_of(end.id, absent)) for end in ends.values()]
     text = str(head.pop("text", ""))
     above = getattr(record.body, "thread", "")
     return _paged(asked, record.id, head, text, open_call(above) if above else "")

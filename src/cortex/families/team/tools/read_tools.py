@@ -85,7 +85,7 @@ def chosen_comments(thread: Record[Thread], comments: Sequence[Record[Comment]],
     weights: Counter[str] = Counter(thread.body.summary_sources)
     for one in comments:
         weights.update((one.body.parent, *one.body.citations))
-    newest = {one.id for one in comments[:NEWEST]}
+    newest = {comment.id for comment in comments[:NEWEST]}
     if mode == "referenced":
         comments = [one for one in comments if weights[one.id] or one.id in newest]
     return sorted(comments, key=lambda one: -weights[one.id])  # stable: the newest first among equals
@@ -162,7 +162,7 @@ def get_inbox(context: TeamSession, arguments: GetInbox, call: Call) -> Answer:
         waiting = _waiting(library, context.actor.name, arguments)
         warnings = sync_warnings(library)
     entries = waiting[: arguments.limit]
-    slot = RenderedSlot("entries", [_entry_row(one) for one in entries], left=len(waiting) - len(entries))
+    slot = RenderedSlot("entries", [_entry_row(entry) for entry in entries], left=len(waiting) - len(entries))
     following = open_call(entries[0].next) if entries else ""
 
     def more(after: str) -> str:

@@ -171,7 +171,11 @@ def slots_text(
     if kept is None:
         raise too_small(budget * TOKEN_CHARACTERS - room + size(head))
     fillings = _fill(slots, room - size(kept) - 1)
-    left = {one.slot.name: count for one in fillings if (count := len(one.slot.rows) - len(one.kept) + one.slot.left)}
+    left = {
+        filling.slot.name: count
+        for filling in fillings
+        if (count := len(filling.slot.rows) - len(filling.kept) + filling.slot.left)
+    }
     truncated = kept != head or not all(one.done for one in fillings)
     body: Row = {
         **kept,
@@ -310,8 +314,8 @@ def _fill(slots: Sequence[RenderedSlot], room: int) -> list[_Filling]:
     """Each slot as far as its share goes, then, in their order, as far as the rest of the room goes."""
     fillings = [_Filling(slot) for slot in slots]
     shares = sum(slot.share for slot in slots) or 1
-    for one in fillings:
-        _add(one, room * one.slot.share // shares)
+    for filling in fillings:
+        _add(filling, room * filling.slot.share // shares)
     left = room - sum(one.used for one in fillings)
     for one in fillings:
         before = one.used

@@ -170,7 +170,7 @@ def _places(
         others, failures = used.enter_context(context.others(families))
         places += others
         notes += failures
-    return [_spared(one, notes) for one in places] if len(places) > 1 else places
+    return [_spared(place, notes) for place in places] if len(places) > 1 else places
 
 
 def _spared(place: SearchTarget, notes: list[str]) -> SearchTarget:

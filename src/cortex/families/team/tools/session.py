@@ -121,9 +121,9 @@ class TeamSession(LibrarySession):
     def _keep(self, brought: Sequence[Observation]) -> None:
         with self.writing() as library:
             done = create_observations(library, brought, actor=self.actor, key=fresh_key(), payload=repr(brought))
-        for one in done.outcomes:
-            if one.error is not None:
-                log.warning("an observation of a plugin was not kept: %s", one.error.message)
+        for outcome in done.outcomes:
+            if outcome.error is not None:
+                log.warning("an observation of a plugin was not kept: %s", outcome.error.message)
 
     def close(self) -> None:
         """Give everything back."""

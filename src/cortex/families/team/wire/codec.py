@@ -89,7 +89,7 @@ def action_to(entry: OutboxEntry, key: str, changes: Sequence[RecordChange]) -> 
         "actor": entry.actor,
         "tier": entry.tier,
         "at": entry.at,
-        "changes": [changed_to(one) for one in changes],
+        "changes": [changed_to(change) for change in changes],
     }
     if entry.taken:
         payload["again"] = True
@@ -103,7 +103,7 @@ def result_to(key: str, status: str, records: Sequence[VersionedRecord], error: 
         "status": status,
         "id": records[0].record.id if records else None,
         "error": None if error is None else error_to(error),
-        "records": [record_to(one) for one in records],
+        "records": [record_to(record) for record in records],
     }
 
 
@@ -116,7 +116,7 @@ def error_to(error: CortexError) -> Told:
 
 def canonical(changes: Sequence[RecordChange]) -> str:
     """Changes as the one text that stands for them, whoever made it."""
-    told = [changed_to(one) for one in changes]
+    told = [changed_to(change) for change in changes]
     return json.dumps(told, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
 
 
@@ -194,7 +194,7 @@ def is_id(number: str, kind: str) -> bool:
 def _noun(cls: type, told: object, place: str, strict: bool) -> Any:
     hints = _hints(cls)
     told = _object(told, place, tuple(hints) if strict else None)
-    needed = [one.name for one in fields(cls) if one.default is MISSING and one.name not in told]
+    needed = [field.name for field in fields(cls) if field.default is MISSING and field.name not in told]
     if needed:
         raise _wrong(f"{place}.{needed[0]}", "is missing")
     values = {name: _value(hint, told[name], f"{place}.{name}", strict) for name, hint in hints.items() if name in told}
@@ -220,7 +220,7 @@ def _value(hint: Any, told: object, place: str, strict: bool) -> Any:
 @cache
 def _hints(cls: type) -> dict[str, Any]:
     known = get_type_hints(cls)
-    return {one.name: known[one.name] for one in fields(cls)}
+    return {field.name: known[field.name] for field in fields(cls)}
 
 
 def _object(told: object, place: str, known: Sequence[str] | None = None) -> Mapping[str, object]:

@@ -291,7 +291,7 @@ def create_observations(
         ]
         if not any(one.id for one in outcomes):
             raise _NothingWritten(outcomes)
-        return json.dumps([_told(one) for one in outcomes], default=str)
+        return json.dumps([_told(outcome) for outcome in outcomes], default=str)
 
     try:
         done = perform(

@@ -59,7 +59,7 @@ def _is_supplied(step: RecordTransaction, body: Thread) -> bool:
 def _summarized(thread: Record[Thread], comments: list[Record[Comment]], supplied: bool) -> Thread:
     body = thread.body
     private = body.sensitivity == SENSITIVE
-    heard = [one for one in comments if private or one.body.sensitivity != SENSITIVE]
+    heard = [comment for comment in comments if private or comment.body.sensitivity != SENSITIVE]
     if supplied:
         return _carried_on(body, heard)
     summary = summarize(body.title, _said([*([thread] if body.body else []), *heard]))
@@ -69,7 +69,7 @@ def _summarized(thread: Record[Thread], comments: list[Record[Comment]], supplie
 def _carried_on(body: Thread, comments: list[Record[Comment]]) -> Thread:
     """A supplied summary, and what was said since in as much room as it leaves."""
     base, first = body.summary.partition(SINCE)[0], body.summary_sources[0]
-    summary = summarize(body.title, _said([one for one in comments if one.id[-26:] > first[-26:]]))
+    summary = summarize(body.title, _said([comment for comment in comments if comment.id[-26:] > first[-26:]]))
     lines = summary.text.splitlines()
     while lines and len(base) + len(SINCE) + len("\n".join(lines)) > SUMMARY:
         lines.pop(0)
@@ -80,5 +80,5 @@ def _carried_on(body: Thread, comments: list[Record[Comment]]) -> Thread:
 
 def _said(records: Sequence[Record[Any]]) -> list[Said]:
     """What was said, in the order it was written: a clock that was put back makes nothing earlier than what it answers."""
-    moments = accumulate((one.created for one in records), max)
+    moments = accumulate((record.created for record in records), max)
     return [Said(one.id, one.author, at, one.body.body) for one, at in zip(records, moments, strict=True)]

@@ -121,8 +121,8 @@ def with_texts(body: Any, change: Change) -> Any:
     if isinstance(body, Notification):
         return body
     changed: dict[str, object] = {}
-    for one in fields(body):
-        name, value = one.name, getattr(body, one.name)
+    for field in fields(body):
+        name, value = field.name, getattr(body, field.name)
         if isinstance(value, str):
             if name == "summary" and isinstance(body, Thread):
                 changed[name] = _with_supplied(body, change)

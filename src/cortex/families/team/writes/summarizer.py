@@ -238,7 +238,7 @@ def _poses(sentence: str, ids: frozenset[str]) -> bool:
 
 def _choose(candidates: list[_Candidate], room: int) -> list[_Candidate]:
     """The weightiest that fit, each weighed again by how much of it has been said by those before."""
-    weights = {one.order: _retracted(one, candidates) for one in candidates}
+    weights = {candidate.order: _retracted(candidate, candidates) for candidate in candidates}
     left = list(candidates)
     chosen: list[_Candidate] = []
     least = LEAST_SHARE * max(weights.values(), default=0.0)

@@ -104,7 +104,7 @@ def _others(meeting: Rendezvous, state: State) -> Iterator[Finding]:
 def _left(meeting: Rendezvous) -> Iterator[Finding]:
     """What those left behind that were killed; of other homes too, which harms nobody."""
     locks = control.left_behind(os.path.dirname(meeting.lock))
-    own, rest = [one for one in locks if one == meeting.lock], [one for one in locks if one != meeting.lock]
+    own, rest = [lock for lock in locks if lock == meeting.lock], [one for one in locks if one != meeting.lock]
     if own:
         text = f"a cortexd that was killed left {own[0].removesuffix('lock')}*; the next one replaces them"
         yield warning("left files", text, "cortex doctor --fix", lambda: _remove(own))

@@ -57,7 +57,7 @@ def accept(
     would do so each time, and nothing behind it would ever be taken: it is refused, too, so that somebody sees it.
     """
     rename = outward(principal.name)
-    changes = tuple(_unplaced(renamed_changed(one, rename)) for one in action.changes)
+    changes = tuple(_unplaced(renamed_changed(change, rename)) for change in action.changes)
     made: tuple[VersionedRecord, ...] | None = None
 
     def work(step: RecordTransaction) -> str:
@@ -101,7 +101,7 @@ def _made(step: RecordTransaction, viewer: Viewer, ids: Sequence[str]) -> tuple[
     if any(before is not None for before, _ in step.written.values()) or any(one not in step.written for one in ids):
         return None
     sight = VisibleRecords(step, viewer)
-    kept = [VersionedRecord(step.written[one][1], step.changes[one]) for one in ids]
+    kept = [VersionedRecord(step.written[id_][1], step.changes[id_]) for id_ in ids]
     return tuple(one for one in kept if sight.shows(one.record))
 
 

@@ -82,7 +82,7 @@ def _texts(actions: Iterable[codec.Action]) -> Iterator[str]:
 
 
 def _told(results: Sequence[Row]) -> int:
-    return sum(len(one["records"]) for one in results if isinstance(one["records"], list))
+    return sum(len(result["records"]) for result in results if isinstance(result["records"], list))
 
 
 def _turn(sent: Sequence[_Sent]) -> Sequence[_Sent]:
@@ -111,7 +111,7 @@ def _try(asked: RouteContext, sent: Sequence[_Sent], results: list[Row], screen:
 
 def _is_of_one(error: CortexError, results: Sequence[Row]) -> bool:
     """Whether the database failed at something that it was given, and doesn't just fail: what was given before may be told of one behind it."""
-    within = any(one["status"] in (accepting.REFUSED, accepting.RETRY) for one in results)
+    within = any(result["status"] in (accepting.REFUSED, accepting.RETRY) for result in results)
     return within or not isinstance(error, (StoreError, NetworkError))
 
 
@@ -181,7 +181,7 @@ def _named(actions: Iterable[codec.Action]) -> list[str]:
     """The ids of all that actions change, and of most that they name."""
     changes = [change for action in actions for change in action.changes]
     refs = [getattr(one.after, field, "") for one in changes for field in _NAMED]
-    return [*(one.id for one in changes), *(one for one in refs if "_" in one and is_asked(one))]
+    return [*(one.id for one in changes), *(ref for ref in refs if "_" in ref and is_asked(ref))]
 
 
 def _read(told: Mapping[str, Any], number: int) -> _Sent:
@@ -190,14 +190,14 @@ def _read(told: Mapping[str, Any], number: int) -> _Sent:
         action = codec.action_from(told, f"actions[{number}]")
     except CortexError as error:
         return _Sent(_key_of(told, number), _ids_in(told), error=error)
-    return _Sent(action.key, [one.id for one in action.changes], action)
+    return _Sent(action.key, [change.id for change in action.changes], action)
 
 
 def _ids_in(told: Mapping[str, Any]) -> list[str]:
     """The ids that an action names that can't be read otherwise: whoever sent it takes over what these records say here."""
     payload = told.get("payload")
     changes = payload.get("changes") if isinstance(payload, dict) else None
-    named = [one.get("id") for one in changes if isinstance(one, dict)] if isinstance(changes, list) else []
+    named = [change.get("id") for change in changes if isinstance(change, dict)] if isinstance(changes, list) else []
     return [one for one in named if isinstance(one, str) and is_asked(one)][:MOST_IDS]
 
 

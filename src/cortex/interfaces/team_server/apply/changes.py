@@ -95,9 +95,9 @@ class ActionApplier:
 
     def take(self, changes: Sequence[RecordChange]) -> list[str]:
         """Take all of them; gives the ids of the records that are touched. Raises: InputError."""
-        for one in changes:
-            if not is_id(one.id, one.kind) or _moment_of(one.id) > self._step.now + AHEAD_MS:
-                raise refusal("id", f"{one.id[:80]!r} is no id that a {one.kind[:20]} may have")
+        for change in changes:
+            if not is_id(change.id, change.kind) or _moment_of(change.id) > self._step.now + AHEAD_MS:
+                raise refusal("id", f"{change.id[:80]!r} is no id that a {change.kind[:20]} may have")
         changes = [one for one in changes if not self._is_nowhere(one)]
         self._look(changes)
         for one in changes:
@@ -116,9 +116,9 @@ class ActionApplier:
 
     def _look(self, changes: Sequence[RecordChange]) -> None:
         """What the action is about, as far as it matters for each of its changes."""
-        for one in changes:
-            if isinstance(one.after, Notification) and one.before is None:
-                self._told.setdefault(one.after.about, set()).add(one.after.recipient)
+        for change in changes:
+            if isinstance(change.after, Notification) and change.before is None:
+                self._told.setdefault(change.after.about, set()).add(change.after.recipient)
         told = [one for one in changes if one.kind != "notification"]
         self._touched = {one.id for one in told} | {one.after.thread for one in told if isinstance(one.after, Comment)}
         self._alone = all(one.kind == "link" for one in told)

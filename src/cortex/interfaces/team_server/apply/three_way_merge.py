@@ -50,7 +50,7 @@ class Conflict:
 
     @property
     def fields(self) -> tuple[str, ...]:
-        return tuple(one.field for one in self.clashes)
+        return tuple(clash.field for clash in self.clashes)
 
 
 def merged(before: B, after: B, current: B) -> B | Conflict:
@@ -63,8 +63,8 @@ def merged(before: B, after: B, current: B) -> B | Conflict:
     changes: dict[str, object] = {}
     clashes: list[MergeConflict] = []
     special = _special(before, after, current)
-    for one in fields(current):
-        name = one.name
+    for field in fields(current):
+        name = field.name
         if name in special:
             changes[name] = special[name]
             continue
@@ -82,7 +82,7 @@ def differing(after: Any, current: Any) -> Any:
     if isinstance(after, Notification):
         return current
     derived = SUMMARY if isinstance(after, Thread) else ()
-    names = [one.name for one in fields(current) if one.name not in derived]
+    names = [field.name for field in fields(current) if field.name not in derived]
     pairs = [(name, getattr(current, name), getattr(after, name)) for name in names]
     clashes = [MergeConflict(name, theirs, ours) for name, theirs, ours in pairs if theirs != ours]
     return Conflict(tuple(clashes)) if clashes else current
@@ -91,8 +91,8 @@ def differing(after: Any, current: Any) -> Any:
 def conflict_error(number: str, conflict: Conflict) -> InputError:
     """The error for changes of a record that can't be one, with both values of each field."""
     told = [
-        {"id": number, "field": one.field, "theirs": _shown(one.theirs), "yours": _shown(one.ours)}
-        for one in conflict.clashes
+        {"id": number, "field": clash.field, "theirs": _shown(clash.theirs), "yours": _shown(clash.ours)}
+        for clash in conflict.clashes
     ]
     say = "says" if len(conflict.fields) == 1 else "say"
     return InputError(
@@ -197,7 +197,7 @@ def _one(old: Any, ours: Any, theirs: Any) -> Any:
 
 def _key_of(*sides: tuple[Any, ...]) -> Callable[[Any], Hashable]:
     """What two of several values have in common that are one: by a part of them, unless a side has that twice."""
-    unique = all(len({_name(one) for one in values}) == len(values) for values in sides)
+    unique = all(len({_name(value) for value in values}) == len(values) for values in sides)
     return _name if unique else lambda one: one
 
 

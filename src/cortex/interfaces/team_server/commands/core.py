@@ -207,7 +207,7 @@ def _counts(opened: Ledger) -> dict[str, object]:
     return {
         "change": opened.recorded.last_change(),
         "principals": len(opened.principals.all()),
-        "tokens": sum(not one.revoked for one in opened.principals.tokens()),
+        "tokens": sum(not token.revoked for token in opened.principals.tokens()),
     }
 
 

@@ -116,7 +116,7 @@ def _for_its_keeper(url: str) -> Iterator[None]:
     except CortexError as error:
         general = CODES[error.code].suggestion
         own = FOR_ITS_KEEPER.get(error.code, general)
-        error.suggestions = tuple(own if one == general else one for one in error.suggestions)
+        error.suggestions = tuple(own if suggestion == general else suggestion for suggestion in error.suggestions)
         error.message = re.sub(r"\s*\n\s*", " ", _hide(error.message, url))  # a database says it in lines
         error.context = {name: _hide(one, url) if isinstance(one, str) else one for name, one in error.context.items()}
         error.args = (error.message,)

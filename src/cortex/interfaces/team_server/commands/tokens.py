@@ -54,7 +54,7 @@ def revoke(
     """Let a token count no more, at once."""
     with ledger(db) as opened:
         if not opened.principals.revoke(number):
-            known = any(one.id == number for one in opened.principals.tokens())
+            known = any(token.id == number for token in opened.principals.tokens())
             raise InputError(
                 "RECORD_UNKNOWN",
                 f"the token {number!r} was revoked before" if known else f"there is no token {number!r}",

@@ -104,7 +104,7 @@ def change_principal(asked: RouteContext) -> RouteResult:
 
 def list_tokens(asked: RouteContext) -> RouteResult:
     """All tokens, the newest first, without what makes them tokens."""
-    return RouteResult([_token_row(one) for one in asked.core.ledger.principals.tokens()])
+    return RouteResult([_token_row(token) for token in asked.core.ledger.principals.tokens()])
 
 
 def make_token(asked: RouteContext) -> RouteResult:
@@ -140,7 +140,7 @@ def read_audit(asked: RouteContext) -> RouteResult:
     while len(found) <= asked.query.limit:
         lines = asked.core.ledger.recorded.deeds(asked.query.record or "", _BATCH, before)
         visible = asked.hall.store.recorded.get(one.record for one in lines)
-        found += [one for one in lines if one.record in visible or one.record.startswith(principals.PREFIX)]
+        found += [line for line in lines if line.record in visible or line.record.startswith(principals.PREFIX)]
         if len(lines) < _BATCH:
             break
         before = lines[-1].id
@@ -188,9 +188,9 @@ def _scopes(asked: RouteContext, grants: Mapping[str, bool]) -> dict[str, bool]:
 
 
 def _token(asked: RouteContext, number: str) -> Token:
-    for one in asked.core.ledger.principals.tokens():
-        if one.id == number:
-            return one
+    for token in asked.core.ledger.principals.tokens():
+        if token.id == number:
+            return token
     raise InputError("RECORD_UNKNOWN", "there is no such token", context={"type": "token"})
 
 

@@ -87,16 +87,18 @@ def draft_record(asked: RouteContext) -> RouteResult:
 
 def create_several(asked: RouteContext) -> RouteResult:
     """Write several observations; what can't be written is told, each by itself."""
-    bodies = [Observation(**sent(Observation, one)) for one in asked.body.observations]
+    bodies = [Observation(**sent(Observation, observation)) for observation in asked.body.observations]
     done = create_observations(asked.hall, bodies, actor=asked.actor, key=asked.key, payload=asked.payload)
     rows = [
         {
-            "index": one.index,
-            "id": one.id or None,
-            "error": None if one.error is None else {"code": code_of(one.error)[0], "message": one.error.message},
-            "warnings": list(one.warnings),
+            "index": outcome.index,
+            "id": outcome.id or None,
+            "error": None
+            if outcome.error is None
+            else {"code": code_of(outcome.error)[0], "message": outcome.error.message},
+            "warnings": list(outcome.warnings),
         }
-        for one in done.outcomes
+        for outcome in done.outcomes
     ]
     if not any(row["id"] for row in rows):
         first = next(one.error for one in done.outcomes if one.error is not None)
@@ -112,7 +114,7 @@ def change_record(kind: ListedKind, asked: RouteContext) -> RouteResult:
         raise refusal("body", "there is nothing to change")
     for name in ("assignees", "watchers", "stewards"):
         if name in fields:
-            names = (who(one, asked.hall.settings, me=asked.principal.name) for one in fields[name])
+            names = (who(field, asked.hall.settings, me=asked.principal.name) for field in fields[name])
             fields[name] = tuple(dict.fromkeys(names))
     record = revise(
         asked.hall,

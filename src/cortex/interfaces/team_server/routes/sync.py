@@ -57,7 +57,7 @@ def begin(asked: RouteContext) -> RouteResult:
     """Whoever asks, what they begin with, and from where to pull."""
     lookup, principal = asked.hall.store.recorded, asked.principal
     scopes = lookup.select(RecordFilter(kinds=("subcortex",), states=("active", "proposed")), 1_000)
-    pins = lookup.get(pin for one in scopes for pin in one.body.pinned_artifacts)
+    pins = lookup.get(pin for scope in scopes for pin in scope.body.pinned_artifacts)
     tier = min(principal.tier, len(asked.core.settings.core.rates) - 1)
     return RouteResult(
         {
@@ -84,7 +84,7 @@ def begin(asked: RouteContext) -> RouteResult:
 
 def _told(asked: RouteContext, records: Iterable[Record[Any]]) -> list[Row]:
     """Records as they are pulled."""
-    return [codec.record_to(one) for one in asked.hall.store.recorded.kept(one.id for one in records)]
+    return [codec.record_to(one) for one in asked.hall.store.recorded.kept(record.id for record in records)]
 
 
 def which_visible(asked: RouteContext) -> RouteResult:
@@ -93,10 +93,10 @@ def which_visible(asked: RouteContext) -> RouteResult:
     Nobody guesses an id, it has 80 random bits: that there is such a record is told to who has seen it, or was told of it.
     """
     asked.hall.check_history(asked.core.ledger.epoch())
-    ids = [one for one in dict.fromkeys(asked.body.ids) if one.isascii()]
+    ids = [fromkey for fromkey in dict.fromkeys(asked.body.ids) if fromkey.isascii()]
     visible = asked.hall.store.recorded.get(ids)
     known = asked.hall.back.store.recorded.get(ids)
-    return RouteResult({"visible": list(visible), "unknown": [one for one in asked.body.ids if one not in known]})
+    return RouteResult({"visible": list(visible), "unknown": [id_ for id_ in asked.body.ids if id_ not in known]})
 
 
 # -- the table ---------------------------------------------------------------------------------------------------------

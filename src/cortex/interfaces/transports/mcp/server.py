@@ -254,8 +254,8 @@ def _template(resource: Resource) -> wire.ResourceTemplate:
 
 def _prompt(prompt: Prompt) -> wire.Prompt:
     arguments = [
-        wire.PromptArgument(name=one.name, description=one.description, required=one.required)
-        for one in prompt.arguments
+        wire.PromptArgument(name=argument.name, description=argument.description, required=argument.required)
+        for argument in prompt.arguments
     ]
     return wire.Prompt(name=prompt.name, title=prompt.title, description=prompt.description, arguments=arguments)
 
