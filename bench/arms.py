@@ -1,7 +1,9 @@
-"""What nearness by meaning should weigh: by class of query and kind of source, each weight judged on repositories that it was not picked by.
+"""What nearness by meaning should weigh: by class of query and kind of source, each weight judged
+on repositories that it was not picked by.
 
-Every query is asked at each weight of a grid. A group's weight is picked on all of its repositories but one and judged on that one; where a group has one
-repository only, fifths of its queries take their place. Groups with a weight of their own would gain what the last column says.
+Every query is asked at each weight of a grid. A group's weight is picked on all of its repositories
+but one and judged on that one; where a group has one repository only, fifths of its queries take
+their place. Groups with a weight of their own would gain what the last column says.
 """
 
 from __future__ import annotations
@@ -19,7 +21,12 @@ from cortex.base.types import Mode
 from cortex.engine.search.query_parser import parse
 
 GRID = (0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0)  # 0: by words
-KINDS = {"semble": "code", "semble-full": "code", "locomo": "conversations", "locomo-session": "conversations"}
+KINDS = {
+    "semble": "code",
+    "semble-full": "code",
+    "locomo": "conversations",
+    "locomo-session": "conversations",
+}
 NOTEBOOKS = "notebooks"
 FOLDS = 5
 FEW = 15  # queries of a group below which it isn't shown by itself
@@ -39,7 +46,9 @@ class Asked:
 
 
 def measure_arms(sets: Sets, seed: int) -> str:
-    """The table: words, the model alone and both by group, the best weight of each group, and what it is worth on what it was not picked by."""
+    """The table: words, the model alone and both by group, the best weight of each group, and what
+    it is worth on what it was not picked by.
+    """
     asked = [*_of_sets(sets), *_of_made(sets, seed)]
     groups: dict[Group, list[Asked]] = {}
     for one in asked:
@@ -60,8 +69,12 @@ def measure_arms(sets: Sets, seed: int) -> str:
         "",
         f"A weight for each group, picked so, on all queries of the sets: {_together(own, seed)} over one weight.",
     ]
-    best = np.array([max(one.scores) - one.scores[0] for one in asked if not one.group[1].startswith("made:")])
-    lines.append(f"The best weight of every single query in hindsight, over words: {mean_of(best, seed).signed()}.")
+    best = np.array(
+        [max(one.scores) - one.scores[0] for one in asked if not one.group[1].startswith("made:")]
+    )
+    lines.append(
+        f"The best weight of every single query in hindsight, over words: {mean_of(best, seed).signed()}."
+    )
     return "\n".join(lines)
 
 
@@ -74,7 +87,14 @@ def _of_sets(sets: Sets) -> list[Asked]:
         for number, row in enumerate(sets.rows[name]):
             group = (KINDS.get(name, NOTEBOOKS), " + ".join(parse(row["query"]).classes))
             fold = row["corpus"] if len(sets.corpora(name)) > 1 else str(number % FOLDS)
-            found.append(Asked(group, fold, tuple(float(one[number]) for one in by_weight), float(alone[number])))
+            found.append(
+                Asked(
+                    group,
+                    fold,
+                    tuple(float(one[number]) for one in by_weight),
+                    float(alone[number]),
+                )
+            )
     return found
 
 
@@ -88,11 +108,20 @@ def _scores(sets: Sets, name: str, weight: float) -> np.ndarray:
 def _of_made(sets: Sets, seed: int) -> list[Asked]:
     if SET not in sets.names:
         return []
-    made = [query for corpus in sets.corpora(SET) for query in make_queries(sets.engine(SET, corpus), corpus, seed)]
+    made = [
+        query
+        for corpus in sets.corpora(SET)
+        for query in make_queries(sets.engine(SET, corpus), corpus, seed)
+    ]
     by_weight = [_ranks(sets, made, weight) for weight in GRID]
     alone = [reciprocal(sets.engine(SET, one.corpus), one, Mode.MEANING) for one in made]
     return [
-        Asked(("code", f"made: {one.kind}"), one.corpus, tuple(ranks[number] for ranks in by_weight), alone[number])
+        Asked(
+            ("code", f"made: {one.kind}"),
+            one.corpus,
+            tuple(ranks[number] for ranks in by_weight),
+            alone[number],
+        )
         for number, one in enumerate(made)
     ]
 
@@ -109,7 +138,9 @@ def _row(group: Group, rows: Sequence[Asked], seed: int) -> tuple[str, np.ndarra
     folds = np.array([one.fold for one in rows])
     best = _best(scores, chosen)
     picked = {fold: _best(scores[folds != fold], chosen) for fold in sorted(set(folds))}
-    gain = np.array([one[picked[fold]] - one[chosen] for one, fold in zip(scores, folds, strict=True)])
+    gain = np.array(
+        [one[picked[fold]] - one[chosen] for one, fold in zip(scores, folds, strict=True)]
+    )
     cells = [
         ", ".join(group),
         str(len(rows)),

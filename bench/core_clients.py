@@ -1,7 +1,10 @@
-"""People and agents who ask a Core, many in one process that costs little: `python core_clients.py '{...}'`, JSON on stdout.
+"""People and agents who ask a Core, many in one process that costs little: `python core_clients.py
+'{...}'`, JSON on stdout.
 
-HTTP/1.1 over asyncio's streams and nothing else, one connection for each client, so that whoever asks doesn't eat the core of whoever answers.
-With a pace each asks so many seconds after the question before, and waits from the moment it meant to ask: a server that falls behind doesn't get rest.
+HTTP/1.1 over asyncio's streams and nothing else, one connection for each client, so that whoever
+asks doesn't eat the core of whoever answers. With a pace each asks so many seconds after the
+question before, and waits from the moment it meant to ask: a server that falls behind doesn't get
+rest.
 """
 
 from __future__ import annotations
@@ -37,7 +40,11 @@ class Client:
         """What is answered. Raises: SystemExit, where that is a refusal."""
         reader, writer = await self._connected()
         content = b"" if body is None else json.dumps(body).encode()
-        head = [f"{method} {API}{path} HTTP/1.1", f"Host: {self._where.netloc}", f"Authorization: Bearer {self._token}"]
+        head = [
+            f"{method} {API}{path} HTTP/1.1",
+            f"Host: {self._where.netloc}",
+            f"Authorization: Bearer {self._token}",
+        ]
         if method == "POST":
             head += [
                 "Content-Type: application/json",
@@ -67,7 +74,11 @@ class Client:
 
 async def _read(reader: asyncio.StreamReader) -> tuple[int, bytes]:
     head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").lower()
-    size = next(int(line.partition(":")[2]) for line in head.splitlines() if line.startswith("content-length:"))
+    size = next(
+        int(line.partition(":")[2])
+        for line in head.splitlines()
+        if line.startswith("content-length:")
+    )
     return int(head.split(" ", 2)[1]), await reader.readexactly(size)
 
 
@@ -110,7 +121,11 @@ async def _client(
 
 
 async def load(
-    addresses: Sequence[str], tokens: Sequence[str], asks: Iterator[Ask], seconds: float, pace: float
+    addresses: Sequence[str],
+    tokens: Sequence[str],
+    asks: Iterator[Ask],
+    seconds: float,
+    pace: float,
 ) -> dict[str, object]:
     """Have one client for each token ask for so many seconds, each the next of these servers."""
     clients = [Client(address, token) for address, token in zip(cycle(addresses), tokens)]
@@ -133,9 +148,18 @@ async def load(
 
 def main() -> None:
     given = json.loads(sys.argv[1])
-    ways: dict[str, Callable[[Sequence[str]], Iterator[Ask]]] = {"search": searches, "write": writes}
+    ways: dict[str, Callable[[Sequence[str]], Iterator[Ask]]] = {
+        "search": searches,
+        "write": writes,
+    }
     asks = ways[given["way"]](given["given"])
-    print(json.dumps(asyncio.run(load(given["addresses"], given["tokens"], asks, given["seconds"], given["pace"]))))
+    print(
+        json.dumps(
+            asyncio.run(
+                load(given["addresses"], given["tokens"], asks, given["seconds"], given["pace"])
+            )
+        )
+    )
 
 
 if __name__ == "__main__":

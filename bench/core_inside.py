@@ -1,6 +1,8 @@
-"""One task in a process of its own, around a Core that runs: `python core_inside.py fill|restore|join|sync|fresh '{...}'`, JSON on stdout.
+"""One task in a process of its own, around a Core that runs: `python core_inside.py
+fill|restore|join|sync|fresh '{...}'`, JSON on stdout.
 
-`fill` makes the records, the people and their tokens; the others are a home that joins, writes and syncs, and somebody who writes past the server.
+`fill` makes the records, the people and their tokens; the others are a home that joins, writes and
+syncs, and somebody who writes past the server.
 """
 
 from __future__ import annotations
@@ -42,8 +44,12 @@ PART = 10  # of so many scopes the few see one
 EDITOR = 3  # a tier
 
 
-def fill(settings: Settings, url: str, file: str, count: int, seed: int, clients: int, asked: int) -> dict[str, object]:
-    """Records in large steps, people and tokens; and a backup of all, which the other database is made of."""
+def fill(
+    settings: Settings, url: str, file: str, count: int, seed: int, clients: int, asked: int
+) -> dict[str, object]:
+    """Records in large steps, people and tokens; and a backup of all, which the other database is
+    made of.
+    """
     words()
     with open_ledger(url) as ledger:
         wall, cpu = time.perf_counter(), time.process_time()
@@ -51,16 +57,32 @@ def fill(settings: Settings, url: str, file: str, count: int, seed: int, clients
         filled = {"wall": time.perf_counter() - wall, "cpu": time.process_time() - cpu}
         half, few = scopes[::2], scopes[::PART]
         tokens = {
-            "all": [_token(ledger, f"all-{number:02d}", {EVERYWHERE: True}) for number in range(clients)],
-            "half": [_token(ledger, f"half-{number:02d}", dict.fromkeys(half, True)) for number in range(clients)],
-            "few": [_token(ledger, f"few-{number:02d}", dict.fromkeys(few, True)) for number in range(2)],
+            "all": [
+                _token(ledger, f"all-{number:02d}", {EVERYWHERE: True}) for number in range(clients)
+            ],
+            "half": [
+                _token(ledger, f"half-{number:02d}", dict.fromkeys(half, True))
+                for number in range(clients)
+            ],
+            "few": [
+                _token(ledger, f"few-{number:02d}", dict.fromkeys(few, True)) for number in range(2)
+            ],
             "mover": [_token(ledger, "mover", {"": True})],
         }
         wall = time.perf_counter()
         dump(ledger, Path(file))
         dumped = time.perf_counter() - wall
-    texts = questions(asked, islice(make(min(count, ASKED_FROM), seed), min(count, ASKED_FROM)), seed)
-    return {**filled, "dump": dumped, "tokens": tokens, "few": few, "scopes": scopes, "questions": texts}
+    texts = questions(
+        asked, islice(make(min(count, ASKED_FROM), seed), min(count, ASKED_FROM)), seed
+    )
+    return {
+        **filled,
+        "dump": dumped,
+        "tokens": tokens,
+        "few": few,
+        "scopes": scopes,
+        "questions": texts,
+    }
 
 
 def _put(settings: Settings, ledger: Ledger, count: int, seed: int) -> list[str]:
@@ -76,7 +98,9 @@ def _put(settings: Settings, ledger: Ledger, count: int, seed: int) -> list[str]
             return ""
 
         key, told = fresh_key(), wording(settings)
-        ledger.records.perform(work, actor=_owner(), key=key, action="import", payload=key, wording=told)
+        ledger.records.perform(
+            work, actor=_owner(), key=key, action="import", payload=key, wording=told
+        )
         scopes += [number for number, body, _ in part if isinstance(body, Subcortex)]
     return scopes
 
@@ -98,11 +122,14 @@ def restore(settings: Settings, url: str, file: str) -> dict[str, object]:
         return {"wall": time.perf_counter() - wall, "cpu": time.process_time() - cpu}
 
 
-# -- a home ------------------------------------------------------------------------------------------------------------
+# -- a home
+# ------------------------------------------------------------------------------------------------------------
 
 
 def join(settings: Settings, address: str, token: str, before: int = 0) -> dict[str, object]:
-    """Connect a home, and sync it for the first time; `before` observations that belong nowhere were there already."""
+    """Connect a home, and sync it for the first time; `before` observations that belong nowhere
+    were there already.
+    """
     library = _library(settings)
     try:
         wrote = _write(library, before, [""])
@@ -123,11 +150,16 @@ def sync(settings: Settings, count: int = 0, scopes: Sequence[str] = ()) -> dict
 
 
 def _write(library: Library, count: int, scopes: Sequence[str]) -> float:
-    """Write observations, one in a step, each in the next scope; gives the seconds. They are found at the end, which else takes most of the time."""
+    """Write observations, one in a step, each in the next scope; gives the seconds.
+
+    They are found at the end, which else takes most of the time.
+    """
     said = _sentences(count)
     start = time.perf_counter()
     for number, text in enumerate(said):
-        body = Observation(text[:60], text, "research_note", ("bench",), scopes[number % len(scopes)])
+        body = Observation(
+            text[:60], text, "research_note", ("bench",), scopes[number % len(scopes)]
+        )
         _write_one(library, body)
     took = time.perf_counter() - start
     if said:
@@ -166,13 +198,16 @@ def _sentences(count: int) -> list[str]:
     return [" ".join(draw.choices(known, k=60)) for _ in range(count)]
 
 
-# -- somebody who writes past the server -------------------------------------------------------------------------------
+# -- somebody who writes past the server
+# -------------------------------------------------------------------------------
 
 
 def fresh(
     settings: Settings, url: str, address: str, token: str, scopes: Sequence[str], rounds: int
 ) -> dict[str, object]:
-    """Write into the ledger from this process, and search for it at the Core at once: milliseconds of each answer, and which of them had it."""
+    """Write into the ledger from this process, and search for it at the Core at once: milliseconds
+    of each answer, and which of them had it.
+    """
     with open_ledger(url) as ledger:
         return asyncio.run(_fresh(settings, ledger, Client(address, token), scopes, rounds))
 
@@ -185,13 +220,16 @@ async def _fresh(
     for number in range(rounds):
         word = f"zq{random.randrange(1 << 40):x}"
         made = Record(
-            new_id(Observation), Observation(word, f"The word is {word}.", "other", (), scopes[number % len(scopes)])
+            new_id(Observation),
+            Observation(word, f"The word is {word}.", "other", (), scopes[number % len(scopes)]),
         )
 
         def work(step: RecordTransaction, made: Record[Observation] = made) -> str:
             return step.put(made).id
 
-        ledger.records.perform(work, actor=_owner(), key=word, action="bench", payload=word, wording=wording(settings))
+        ledger.records.perform(
+            work, actor=_owner(), key=word, action="bench", payload=word, wording=wording(settings)
+        )
         start = time.perf_counter()
         answer = await client.ask("POST", "/search", {"query": word})
         took.append((time.perf_counter() - start) * 1000)

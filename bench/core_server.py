@@ -1,4 +1,7 @@
-"""What runs while clients ask a Core: the server, a PostgreSQL of its own, and what both cost. Linux only (/proc)."""
+"""What runs while clients ask a Core: the server, a PostgreSQL of its own, and what both cost.
+
+Linux only (/proc).
+"""
 
 from __future__ import annotations
 
@@ -31,14 +34,21 @@ class Size:
 class Server:
     """`cortex core serve`, from the moment it listens."""
 
-    def __init__(self, cortex: Sequence[str], url: str, folder: Path, environment: dict[str, str]) -> None:
+    def __init__(
+        self, cortex: Sequence[str], url: str, folder: Path, environment: dict[str, str]
+    ) -> None:
         """`folder` is where a replica lies; raises: SystemExit, where it doesn't start."""
         begun = time.perf_counter()
         self._log = tempfile.TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115  closed in `close`
-        replica = [] if url.startswith("sqlite:") else ["--data", str(folder)]  # the others lie where their index is
+        # The others lie where their index is
+        replica = [] if url.startswith("sqlite:") else ["--data", str(folder)]
         command = [*cortex, "core", "serve", "--db", url, *replica, "--port", "0"]
         self._process = subprocess.Popen(
-            command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=self._log
+            command,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=self._log,
         )
         self.address = self._await()
         self.started, self.start_cpu = time.perf_counter() - begun, self.cpu()
@@ -55,7 +65,9 @@ class Server:
         """Its memory at this moment."""
         status = Path(f"/proc/{self.pid}/status").read_text(encoding="utf-8")
         found = {
-            line.split(":")[0]: line.split()[1] for line in status.splitlines() if line.startswith(("VmRSS", "RssAnon"))
+            line.split(":")[0]: line.split()[1]
+            for line in status.splitlines()
+            if line.startswith(("VmRSS", "RssAnon"))
         }
         return Size(int(found["VmRSS"]) / 1024, int(found["RssAnon"]) / 1024)
 
@@ -139,7 +151,8 @@ def postgres() -> Iterator[Database | None]:
     except ImportError:
         yield None
         return
-    folder = Path(tempfile.mkdtemp(prefix="cortex-postgres-"))  # it runs as another user where we are root
+    # It runs as another user where we are root
+    folder = Path(tempfile.mkdtemp(prefix="cortex-postgres-"))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         running = package.get_server(folder, cleanup_mode="stop")
@@ -158,7 +171,12 @@ def _connection(url: str):
 
 def _cpu(pid: int, *, ended: bool = False) -> float:
     try:
-        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+        fields = (
+            Path(f"/proc/{pid}/stat")
+            .read_text(encoding="utf-8", errors="replace")
+            .rpartition(")")[2]
+            .split()
+        )
     except OSError:
         return 0.0  # it has just ended
     return sum(int(field) for field in fields[11 : 15 if ended else 13]) / TICKS
@@ -166,7 +184,10 @@ def _cpu(pid: int, *, ended: bool = False) -> float:
 
 def _children(pid: int) -> list[int]:
     try:
-        return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="utf-8").split()]
+        return [
+            int(one)
+            for one in Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="utf-8").split()
+        ]
     except OSError:
         return []
 

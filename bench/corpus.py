@@ -1,8 +1,10 @@
-"""Repositories to measure on, made of real source text: this Python's standard library and the packages installed beside it.
+"""Repositories to measure on, made of real source text: this Python's standard library and the
+packages installed beside it.
 
-The same seed on the same installation gives the same files. Where there are fewer originals than files wanted, they come again with
-their definitions renamed, so that no two files are alike. A random text would be quicker to make, but words, names and sizes of real
-code decide what an index costs.
+The same seed on the same installation gives the same files. Where there are fewer originals than
+files wanted, they come again with their definitions renamed, so that no two files are alike. A
+random text would be quicker to make, but words, names and sizes of real code decide what an index
+costs.
 """
 
 from __future__ import annotations
@@ -17,10 +19,37 @@ from collections.abc import Iterator
 from pathlib import Path
 
 SEED = 7
-EXTENSIONS = (".py", ".js", ".c", ".h", ".md", ".rst", ".html", ".css", ".json", ".toml", ".sh", ".sql", ".ts")
+EXTENSIONS = (
+    ".py",
+    ".js",
+    ".c",
+    ".h",
+    ".md",
+    ".rst",
+    ".html",
+    ".css",
+    ".json",
+    ".toml",
+    ".sh",
+    ".sql",
+    ".ts",
+)
 SMALLEST, LARGEST = 300, 40_000  # of what is left the average is 8 KB, as in most repositories
-HEADERS_KEPT = 4  # one of so many: the headers of native packages would otherwise be a third of all files
-_LEFT_OUT = {"node_modules", "vendor", "_vendor", "build", "dist", "target", "bin", "obj", "out", "third_party", "lib"}
+# One of so many: the headers of native packages would otherwise be a third of all files
+HEADERS_KEPT = 4
+_LEFT_OUT = {
+    "node_modules",
+    "vendor",
+    "_vendor",
+    "build",
+    "dist",
+    "target",
+    "bin",
+    "obj",
+    "out",
+    "third_party",
+    "lib",
+}
 _DEFINITION = re.compile(r"(?m)^(\s*(?:async def|def|class|function|struct)\s+)(\w+)")
 _GIT = [
     "git",
@@ -60,11 +89,17 @@ def _originals() -> Iterator[tuple[Path, str]]:
         root = Path(sysconfig.get_path(kind))
         for directory, folders, files in os.walk(root):
             folders[:] = sorted(
-                folder for folder in folders if folder not in ("__pycache__", "site-packages", "dist-packages")
+                folder
+                for folder in folders
+                if folder not in ("__pycache__", "site-packages", "dist-packages")
             )
             for file in sorted(files):
                 path = Path(directory, file)
-                if path.suffix in EXTENSIONS and SMALLEST <= path.stat().st_size <= LARGEST and not path.is_symlink():
+                if (
+                    path.suffix in EXTENSIONS
+                    and SMALLEST <= path.stat().st_size <= LARGEST
+                    and not path.is_symlink()
+                ):
                     name = f"{kind}/{_place(path.relative_to(root))}"
                     if path.suffix != ".h" or _rank(0, name)[0] % HEADERS_KEPT == 0:
                         yield path, name
@@ -72,7 +107,10 @@ def _originals() -> Iterator[tuple[Path, str]]:
 
 def _place(path: Path) -> str:
     """Where a file goes: its own folders, under names that nobody leaves out as installed or built."""
-    parts = [f"in_{part.strip('._')}" if part in _LEFT_OUT or part.startswith(".") else part for part in path.parts]
+    parts = [
+        f"in_{part.strip('._')}" if part in _LEFT_OUT or part.startswith(".") else part
+        for part in path.parts
+    ]
     return "/".join(parts)
 
 

@@ -1,7 +1,9 @@
-"""One process for every agent: how soon a window is served, what ten windows cost, and many clients at once.
+"""One process for every agent: how soon a window is served, what ten windows cost, and many clients
+at once.
 
-A front end is timed from exec to the answer of `initialize`, beside a server in a process of its own. Its CPU is its own and what
-cortexd spent on it. Under load every client asks for a name that only it asks for, and looks whether the answer is about that.
+A front end is timed from exec to the answer of `initialize`, beside a server in a process of its
+own. Its CPU is its own and what cortexd spent on it. Under load every client asks for a name that
+only it asks for, and looks whether the answer is about that.
 """
 
 from __future__ import annotations
@@ -28,7 +30,11 @@ HELLO = {
     "jsonrpc": "2.0",
     "id": 1,
     "method": "initialize",
-    "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "bench", "version": "1"}},
+    "params": {
+        "protocolVersion": "2025-06-18",
+        "capabilities": {},
+        "clientInfo": {"name": "bench", "version": "1"},
+    },
 }
 
 
@@ -53,14 +59,20 @@ def _daemon(setup: Setup, folder: Path) -> Iterator[tuple[dict[str, str], int]]:
     environment = setup.environment()
     environment["CORTEX_HOME"] = str(setup.work / "daemon-home")
     del environment["CORTEX_NO_SIDECAR"]
-    with Session([*setup.cortex, "mcp", "code", "--workspace", str(folder)], environment) as session:
+    with Session(
+        [*setup.cortex, "mcp", "code", "--workspace", str(folder)], environment
+    ) as session:
         session.call("search_code", query="anything", threshold=0)
-        status = subprocess.run([*setup.cortex, "status", "--json"], env=environment, capture_output=True, timeout=60)
+        status = subprocess.run(
+            [*setup.cortex, "status", "--json"], env=environment, capture_output=True, timeout=60
+        )
         pid = int(_find(json.loads(status.stdout), "pid"))
         try:
             yield environment, pid
         finally:
-            subprocess.run([*setup.cortex, "stop"], env=environment, capture_output=True, timeout=60)
+            subprocess.run(
+                [*setup.cortex, "stop"], env=environment, capture_output=True, timeout=60
+            )
 
 
 def _find(body: object, name: str) -> object:
@@ -73,7 +85,9 @@ def _find(body: object, name: str) -> object:
     return None
 
 
-def _starts(setup: Setup, section: Section, folder: Path, environment: dict[str, str], pid: int) -> None:
+def _starts(
+    setup: Setup, section: Section, folder: Path, environment: dict[str, str], pid: int
+) -> None:
     command = [*setup.cortex, "mcp", "code", "--workspace", str(folder)]
     walls: list[float] = []
     before, own = _cpu(pid), 0.0
@@ -84,9 +98,13 @@ def _starts(setup: Setup, section: Section, folder: Path, environment: dict[str,
     shared = (own + _cpu(pid) - before) / STARTS
     alone = [_start(command, {**environment, "CORTEX_NO_SIDECAR": "1"}) for _ in range(3)]
     alone_cpu = statistics.median(cpu for _, cpu in alone)
-    section.add("exec to the answer of `initialize`, p50 of 20", "ms", 1000 * statistics.median(walls), 120)
+    section.add(
+        "exec to the answer of `initialize`, p50 of 20", "ms", 1000 * statistics.median(walls), 120
+    )
     section.add("the same, slowest", "ms", 1000 * max(walls))
-    section.add("in a process of its own", "ms", 1000 * statistics.median(wall for wall, _ in alone))
+    section.add(
+        "in a process of its own", "ms", 1000 * statistics.median(wall for wall, _ in alone)
+    )
     section.add("CPU of a start, cortexd's part included", "ms", 1000 * shared)
     section.add("its ratio to a process of its own", "x", shared / alone_cpu, 0.125)
 
@@ -95,7 +113,9 @@ def _start(command: list[str], environment: dict[str, str]) -> tuple[float, floa
     """Seconds from exec to the answer, and CPU seconds of the process until it has ended."""
     before = os.times()
     started = time.perf_counter()
-    process = subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    process = subprocess.Popen(
+        command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
     assert process.stdin is not None and process.stdout is not None
     process.stdin.write(json.dumps(HELLO).encode() + b"\n")
     process.stdin.flush()
@@ -105,7 +125,10 @@ def _start(command: list[str], environment: dict[str, str]) -> tuple[float, floa
     process.stdout.read()
     process.wait(30)
     after = os.times()
-    return wall, after.children_user + after.children_system - before.children_user - before.children_system
+    return (
+        wall,
+        after.children_user + after.children_system - before.children_user - before.children_system,
+    )
 
 
 def _cpu(pid: int) -> float:
@@ -155,7 +178,9 @@ def _load(setup: Setup, section: Section, folder: Path, environment: dict[str, s
     section.add(f"{what}: p50", "ms", 1000 * percentile(quiet[0], 0.5))
     section.add(f"{what}: p99", "ms", 1000 * percentile(quiet[0], 0.99))
     section.add("p99 while another repository is indexed", "ms", 1000 * percentile(busy[0], 0.99))
-    section.add("its ratio to without", "x", percentile(busy[0], 0.99) / percentile(quiet[0], 0.99), 5)
+    section.add(
+        "its ratio to without", "x", percentile(busy[0], 0.99) / percentile(quiet[0], 0.99), 5
+    )
 
 
 def _names(folder: Path, count: int) -> list[tuple[str, str]]:
@@ -164,7 +189,11 @@ def _names(folder: Path, count: int) -> list[tuple[str, str]]:
     taken: set[str] = set()
     for path in sorted(folder.rglob("*.py")):
         for line in path.read_text(encoding="utf-8").splitlines():
-            name = line.split()[1].split("(")[0].rstrip(":") if line.startswith(("def ", "class ")) else ""
+            name = (
+                line.split()[1].split("(")[0].rstrip(":")
+                if line.startswith(("def ", "class "))
+                else ""
+            )
             if len(name) > 9 and name not in taken:
                 taken.add(name)
                 found.append((path.relative_to(folder).as_posix(), name))
@@ -175,9 +204,15 @@ def _names(folder: Path, count: int) -> list[tuple[str, str]]:
 
 
 def _many(
-    setup: Setup, folder: Path, environment: dict[str, str], names: list[tuple[str, str]], calls: int
+    setup: Setup,
+    folder: Path,
+    environment: dict[str, str],
+    names: list[tuple[str, str]],
+    calls: int,
 ) -> tuple[list[float], int]:
-    """The seconds of every call of as many clients as there are names, at the same time; and how many went wrong."""
+    """The seconds of every call of as many clients as there are names, at the same time; and how
+    many went wrong.
+    """
     times: list[float] = []
     wrong: list[str] = []
     command = [*setup.cortex, "mcp", "code", "--workspace", str(folder)]
@@ -194,7 +229,10 @@ def _many(
                 wrong.append(str(error))
             times.append(time.perf_counter() - started)
 
-    threads = [threading.Thread(target=ask, args=(one, name)) for one, (_, name) in zip(sessions, names, strict=True)]
+    threads = [
+        threading.Thread(target=ask, args=(one, name))
+        for one, (_, name) in zip(sessions, names, strict=True)
+    ]
     try:
         for thread in threads:
             thread.start()

@@ -1,7 +1,8 @@
-"""A person's documents: 10,000 Markdown files added, synced again with nothing changed, and with one changed.
+"""A person's documents: 10,000 Markdown files added, synced again with nothing changed, and with
+one changed.
 
-The whole commands, and a process that runs already; with vectors, as installed. The documents are made of
-the docstrings of the standard library, in sections with headings, with a fixed seed.
+The whole commands, and a process that runs already; with vectors, as installed. The documents are
+made of the docstrings of the standard library, in sections with headings, with a fixed seed.
 """
 
 from __future__ import annotations
@@ -35,7 +36,10 @@ def measure(setup: Setup) -> Section:
     count = setup.large
     folder = setup.work / "documents"
     size = _write(folder, count, setup.seed)
-    environment = {**setup.environment(provider="local"), "CORTEX_HOME": str(setup.work / "documents-home")}
+    environment = {
+        **setup.environment(provider="local"),
+        "CORTEX_HOME": str(setup.work / "documents-home"),
+    }
 
     def cortex(*arguments: str) -> Cost:
         return run([*setup.cortex, "kb", *arguments, "--json"], environment, setup.bare_kb)
@@ -44,26 +48,41 @@ def measure(setup: Setup) -> Section:
     section.add(f"{count:,} documents added and synced, wall", "s", added.wall)
     section.add(f"{count:,} documents added and synced, CPU", "s", added.cpu)
     section.add("peak RssAnon above a bare Python", "MB", added.rss_anon_mb)
-    disk = sum(path.stat().st_size for path in (setup.work / "documents-home").rglob("*") if path.is_file())
+    disk = sum(
+        path.stat().st_size for path in (setup.work / "documents-home").rglob("*") if path.is_file()
+    )
     section.add("index on disk / text", "x", disk / size)
     paths = sorted(folder.rglob("*.md"))
     again = [cortex("sync", "made").wall for _ in range(setup.repeat)]
     section.add("`cortex kb sync`, nothing changed, the whole command", "s", again, 2.0)
-    changed = [1000 * _changed(path, lambda: cortex("sync", "made")) for path in paths[: setup.repeat]]
+    changed = [
+        1000 * _changed(path, lambda: cortex("sync", "made")) for path in paths[: setup.repeat]
+    ]
     section.add("`cortex kb sync`, one document changed, the whole command", "ms", changed)
     with closing(Library(load(None, environment=environment))) as library:
         source = library.folder("made").source
         _changed(paths[-1], lambda: library.index(source=source))  # which starts the worker process
         unchanged = [_took(lambda: library.index(source=source)) for _ in range(RUNS)]
-        section.add("nothing changed, in a server that runs, the whole folder compared", "s", unchanged, 2.0)
-        whole = [1000 * _changed(path, lambda: library.index(source=source)) for path in paths[10 : 10 + RUNS]]
-        section.add("one changed, in a server that runs, the whole folder compared", "ms", whole, 500)
+        section.add(
+            "nothing changed, in a server that runs, the whole folder compared", "s", unchanged, 2.0
+        )
+        whole = [
+            1000 * _changed(path, lambda: library.index(source=source))
+            for path in paths[10 : 10 + RUNS]
+        ]
+        section.add(
+            "one changed, in a server that runs, the whole folder compared", "ms", whole, 500
+        )
         told: list[float] = []
         for path in paths[20 : 20 + RUNS]:
             named = [path.relative_to(folder).as_posix()]
             told.append(1000 * _changed(path, partial(library.index, source=source, paths=named)))
         section.add("one changed, in a server that runs, told by the watcher", "ms", told, 500)
-        section.add("a question, p50", "ms", [1000 * _took(lambda: _ask(library, source)) for _ in range(RUNS)])
+        section.add(
+            "a question, p50",
+            "ms",
+            [1000 * _took(lambda: _ask(library, source)) for _ in range(RUNS)],
+        )
     section.text = f"{count:,} Markdown documents, {size / 1e6:.0f} MB, {SECTIONS} sections each, with vectors."
     return section
 

@@ -1,4 +1,6 @@
-"""What a measurement hands over: figures with their targets, as a Markdown table; and what all measurements start from."""
+"""What a measurement hands over: figures with their targets, as a Markdown table; and what all
+measurements start from.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ from measure import bare_python_kb, clean_environment, run
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One number: the median of its values, which should stay at or below the target, or with `least` at or above it."""
+    """One number: the median of its values, which should stay at or below the target, or with
+    `least` at or above it.
+    """
 
     what: str
     unit: str
@@ -29,13 +33,21 @@ class Figure:
 
     @property
     def met(self) -> bool:
-        return self.target is None or (self.value >= self.target if self.least else self.value <= self.target)
+        return self.target is None or (
+            self.value >= self.target if self.least else self.value <= self.target
+        )
 
     def row(self, mixed: bool = False) -> str:
         """The figure as a row of its table; `mixed` where the table has targets of both kinds."""
-        ends = f"{_text(min(self.values))} to {_text(max(self.values))}" if len(self.values) > 1 else ""
+        ends = (
+            f"{_text(min(self.values))} to {_text(max(self.values))}"
+            if len(self.values) > 1
+            else ""
+        )
         verdict = "" if self.target is None else "yes" if self.met else "**no**"
-        target = "" if self.target is None else f"{self.target:g}" if self.least else _text(self.target)
+        target = (
+            "" if self.target is None else f"{self.target:g}" if self.least else _text(self.target)
+        )
         if mixed and target:
             target = f"{'at least' if self.least else 'at most'} {target}"
         value = f"{self.value:.3f}" if self.least else f"{_text(self.value)} {self.unit}"
@@ -51,7 +63,9 @@ class Section:
     figures: list[Figure] = field(default_factory=list)
     text: str = ""  # Markdown, before the table
 
-    def add(self, what: str, unit: str, values: Sequence[float] | float, target: float | None = None) -> None:
+    def add(
+        self, what: str, unit: str, values: Sequence[float] | float, target: float | None = None
+    ) -> None:
         """Add a figure; several values are runs of the same thing."""
         given = (values,) if isinstance(values, int | float) else tuple(values)
         self.figures.append(Figure(what, unit, given, target))
@@ -65,7 +79,11 @@ class Section:
         kinds = {figure.least for figure in self.figures}
         limit = "target" if len(kinds) > 1 else "at least" if True in kinds else "at most"
         head = [f"| | measured | runs | {limit} | met |", "|---|---:|---:|---:|---|"]
-        table = [*head, *(figure.row(len(kinds) > 1) for figure in self.figures)] if self.figures else []
+        table = (
+            [*head, *(figure.row(len(kinds) > 1) for figure in self.figures)]
+            if self.figures
+            else []
+        )
         parts = [f"## {self.title}", heading, self.text.strip(), "\n".join(table)]
         return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -101,7 +119,9 @@ class Setup:
         return folder
 
     def environment(self, provider: str = "none", **more: str) -> dict[str, str]:
-        """Variables for a Cortex that has a home of its own, gives no answer from its cache, and has no vectors unless a provider is named."""
+        """Variables for a Cortex that has a home of its own, gives no answer from its cache, and
+        has no vectors unless a provider is named.
+        """
         home = str(self.work / "home")
         more["CODEINDEX_EMBEDDING_PROVIDER"] = provider
         return clean_environment(CORTEX_HOME=home, CORTEX_SEARCH_ENABLE_CACHING="false", **more)
@@ -117,7 +137,9 @@ class Setup:
         """Measure in a fresh process that opens an engine; see inside.py."""
         script = str(Path(__file__).with_name("inside.py"))
         given = json.dumps({"home": str(self.work / "home"), **arguments})
-        return json.loads(run([sys.executable, script, task, given], self.environment(), self.bare_kb).output)
+        return json.loads(
+            run([sys.executable, script, task, given], self.environment(), self.bare_kb).output
+        )
 
 
 def _text(value: float) -> str:

@@ -1,8 +1,10 @@
 """Leave one repository out: what constants chosen without a repository score on it.
 
-For each weight a small grid around the chosen value. A fold chooses on everything but one repository, by the mean over the sets, and is scored on that
-repository's whole tree; equal values leave the constant as it is. "All at once" takes the fold's choices together, the one that gains most first, each as long as
-it still gains something with those before it. The last fold leaves out the notebooks and chooses on the repositories alone.
+For each weight a small grid around the chosen value. A fold chooses on everything but one
+repository, by the mean over the sets, and is scored on that repository's whole tree; equal values
+leave the constant as it is. "All at once" takes the fold's choices together, the one that gains
+most first, each as long as it still gains something with those before it. The last fold leaves out
+the notebooks and chooses on the repositories alone.
 """
 
 from __future__ import annotations
@@ -63,7 +65,9 @@ def make_folds(sets: Sets) -> list[Fold]:
 
 def learnt(fold: Fold, scores: Scores) -> float:
     """What a fold chooses by: the mean over its sets."""
-    return float(np.mean([scores[name][mask].mean() for name, mask in fold.learn.items() if mask.any()]))
+    return float(
+        np.mean([scores[name][mask].mean() for name, mask in fold.learn.items() if mask.any()])
+    )
 
 
 def judged(fold: Fold, scores: Scores) -> np.ndarray:
@@ -136,11 +140,15 @@ def _all_at_once(
         if fold is not folds[-1]:
             ours.append(here)
             theirs.append(there)
-    lines.insert(-1, f"{_row('**all seven**', np.concatenate(ours), np.concatenate(theirs), seed)} |")
+    lines.insert(
+        -1, f"{_row('**all seven**', np.concatenate(ours), np.concatenate(theirs), seed)} |"
+    )
     return lines
 
 
-def _together(sets: Sets, base: Scores, fold: Fold, picks: Sequence[Pick]) -> tuple[list[Pick], Scores]:
+def _together(
+    sets: Sets, base: Scores, fold: Fold, picks: Sequence[Pick]
+) -> tuple[list[Pick], Scores]:
     """The picks that gain something together for what the fold sees, and the scores with them."""
     kept: list[Pick] = []
     best = base

@@ -1,7 +1,9 @@
-"""A claude-mem database of 200,000 rows, met for the first time: the first answer, until all is copied, a new row, a restart.
+"""A claude-mem database of 200,000 rows, met for the first time: the first answer, until all is
+copied, a new row, a restart.
 
-Through `cortex mcp memory` on an empty home, as a client meets it; by words only. Beside it the same database asked as other readers ask it: every
-word with LIKE, and with an FTS5 table over its rows, which versions up to 12 kept.
+Through `cortex mcp memory` on an empty home, as a client meets it; by words only. Beside it the
+same database asked as other readers ask it: every word with LIKE, and with an FTS5 table over its
+rows, which versions up to 12 kept.
 """
 
 from __future__ import annotations
@@ -49,16 +51,23 @@ def measure(setup: Setup) -> Section:
         section.add("the same, CPU with the questions meanwhile", "s", watch.cpu_seconds())
         section.add("a question meanwhile, p50", "ms", 1000 * statistics.median(during))
         section.add("a question meanwhile, p95", "ms", 1000 * percentile(during, 0.95))
-        after = [_took(lambda text=text: session.call("query_memories", query=text)) for text in asked[:rounds]]
+        after = [
+            _took(lambda text=text: session.call("query_memories", query=text))
+            for text in asked[:rounds]
+        ]
         section.add("a question after that, p50", "ms", 1000 * statistics.median(after))
         section.add("a question after that, p95", "ms", 1000 * percentile(after, 0.95))
         section.add(
-            "a new row is in an answer after", "ms", [1000 * _new_row(session, path, n) for n in range(NEW_ROWS)]
+            "a new row is in an answer after",
+            "ms",
+            [1000 * _new_row(session, path, n) for n in range(NEW_ROWS)],
         )
         watch.stop()
         section.add("peak memory above a bare Python", "MB", (watch.peak_kb - setup.bare_kb) / 1024)
     section.add("on disk / the database", "x", bytes_below(home / "cortex") / path.stat().st_size)
-    section.add("CPU of a start with nothing new", "s", _restart(command, environment, home, asked[0]))
+    section.add(
+        "CPU of a start with nothing new", "s", _restart(command, environment, home, asked[0])
+    )
     beside = _peers(path, asked[:rounds], setup.work / "foreign-fts.db")
     section.text = (
         f"{count:,} observations of about 130 words, {path.stat().st_size / 1e6:,.0f} MB. The same {rounds} questions asked otherwise: {beside}. "

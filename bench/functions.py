@@ -1,10 +1,13 @@
-"""Functions that are asked for in a sentence: the first one of a function's docstring, which isn't there when it is asked.
+"""Functions that are asked for in a sentence: the first one of a function's docstring, which isn't
+there when it is asked.
 
     python bench/functions.py
 
-The sets of an evaluation kit mostly want the right file; these want the right lines in it. Made of packages that are installed beside this one,
-with a fixed seed, in two ways: every other docstring stays, which then speaks more like the sentence than its own function does; or none does, as in
-code without any. In process, as installed. The order within a file is switched off and on, differences are paired by query.
+The sets of an evaluation kit mostly want the right file; these want the right lines in it. Made of
+packages that are installed beside this one, with a fixed seed, in two ways: every other docstring
+stays, which then speaks more like the sentence than its own function does; or none does, as in code
+without any. In process, as installed. The order within a file is switched off and on, differences
+are paired by query.
 """
 
 from __future__ import annotations
@@ -86,22 +89,30 @@ def measure(setup: Setup) -> Section:
                 after = _ask_all(trees, mode)
                 for name, scores in (("without the order in a file", before), ("", after)):
                     row = " | ".join(f"{share:.3f}" for share in scores.mean(axis=0))
-                    lines.append(f"| {', '.join(filter(None, (way, label, name)))} | {len(scores)} | {row} |")
+                    lines.append(
+                        f"| {', '.join(filter(None, (way, label, name)))} | {len(scores)} | {row} |"
+                    )
                 gained.append(
                     f"- {way}, {label}: {mean_of(after[:, 1] - before[:, 1], setup.seed).signed()} of them among the first three"
                 )
-    section.text = "\n".join([*lines, "", "What the order within a file by names is worth:", "", *gained])
+    section.text = "\n".join(
+        [*lines, "", "What the order within a file by names is worth:", "", *gained]
+    )
     return section
 
 
-def _trees(setup: Setup, work: Path, bare: bool, opened: ExitStack) -> Iterator[tuple[Engine, Sequence[Asked]]]:
+def _trees(
+    setup: Setup, work: Path, bare: bool, opened: ExitStack
+) -> Iterator[tuple[Engine, Sequence[Asked]]]:
     """An engine for each package that has enough to ask for."""
     draw = random.Random(setup.seed)
     for number, paths in enumerate(_packages()):
         folder = work / f"{number}"
         asked = write(folder, paths, bare, draw)
         if len(asked) >= FEW:
-            engine = opened.enter_context(Engine(folder, load(folder, environment=setup.environment(provider="local"))))
+            engine = opened.enter_context(
+                Engine(folder, load(folder, environment=setup.environment(provider="local")))
+            )
             engine.index()
             engine.embedding.embed(progress=lambda step: None, cancel=Cancel())
             engine.embedding.catch_up()
@@ -130,30 +141,48 @@ def write(folder: Path, paths: Sequence[Path], bare: bool, draw: random.Random) 
             except (SyntaxError, ValueError):
                 continue
             if "test" not in name and "_vendor" not in name:
-                found |= {_sentence(one): (name, one) for one in _described(trees[name][1]) if _is_asked(one)}
+                found |= {
+                    _sentence(one): (name, one)
+                    for one in _described(trees[name][1])
+                    if _is_asked(one)
+                }
     chosen = draw.sample(sorted(found), min(PER_PACKAGE, len(found)))
     asked: list[Asked] = []
     for name, (text, tree) in trees.items():
         own = {sentence: found[sentence][1] for sentence in chosen if found[sentence][0] == name}
         gone = [
-            (one.body[0].lineno, one.body[0].end_lineno or 0) for one in (_described(tree) if bare else own.values())
+            (one.body[0].lineno, one.body[0].end_lineno or 0)
+            for one in (_described(tree) if bare else own.values())
         ]
-        lines = [line for number, line in enumerate(text.split("\n"), 1) if not any(a <= number <= b for a, b in gone)]
+        lines = [
+            line
+            for number, line in enumerate(text.split("\n"), 1)
+            if not any(a <= number <= b for a, b in gone)
+        ]
         target = folder / name
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text("\n".join(lines), encoding="utf-8")
         for sentence, one in own.items():
-            first, last = (at - sum(b - a + 1 for a, b in gone if b < at) for at in (one.lineno, one.end_lineno or 0))
+            first, last = (
+                at - sum(b - a + 1 for a, b in gone if b < at)
+                for at in (one.lineno, one.end_lineno or 0)
+            )
             asked.append(Asked(sentence, name, first, last))
     return asked
 
 
 def _described(tree: ast.Module) -> list[Function]:
     """Functions that are more than their docstring, and don't have something else in its lines."""
-    functions = (one for one in ast.walk(tree) if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef))
-    told = (function for function in functions if len(function.body) > 1 and ast.get_docstring(function))
+    functions = (
+        one for one in ast.walk(tree) if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)
+    )
+    told = (
+        function for function in functions if len(function.body) > 1 and ast.get_docstring(function)
+    )
     return [
-        one for one in told if one.lineno < one.body[0].lineno and (one.body[0].end_lineno or 0) < one.body[1].lineno
+        one
+        for one in told
+        if one.lineno < one.body[0].lineno and (one.body[0].end_lineno or 0) < one.body[1].lineno
     ]
 
 
@@ -177,14 +206,22 @@ def _is_asked(one: Function) -> bool:
 
 
 def _ask_all(trees: Sequence[tuple[Engine, Sequence[Asked]]], mode: Mode) -> np.ndarray:
-    """For each query whether the function is the first hit, among three, among ten, and its file among three."""
-    return np.array([_ask(engine, one, mode) for engine, asked in trees for one in asked], dtype=float)
+    """For each query whether the function is the first hit, among three, among ten, and its file
+    among three.
+    """
+    return np.array(
+        [_ask(engine, one, mode) for engine, asked in trees for one in asked], dtype=float
+    )
 
 
 def _ask(engine: Engine, asked: Asked, mode: Mode) -> tuple[bool, ...]:
     hits = engine.search(Query(asked.text, mode=mode, limit=LIMIT, characters=1)).hits
     in_file = [place for place, hit in enumerate(hits, 1) if hit.path == asked.path]
-    right = [at for at in in_file if hits[at - 1].start_line <= asked.last and asked.first <= hits[at - 1].end_line]
+    right = [
+        at
+        for at in in_file
+        if hits[at - 1].start_line <= asked.last and asked.first <= hits[at - 1].end_line
+    ]
     place, file = (min(places, default=LIMIT + 1) for places in (right, in_file))
     return place <= 1, place <= 3, place <= LIMIT, file <= 3
 

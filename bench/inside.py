@@ -1,7 +1,9 @@
-"""One task in a process of its own that opens an engine: `python inside.py search|update|ranking '{"root": ..., "home": ...}'`, JSON on stdout.
+"""One task in a process of its own that opens an engine: `python inside.py search|update|ranking
+'{"root": ..., "home": ...}'`, JSON on stdout.
 
-A fresh process for each, because memory that an earlier task gave back to the allocator would hide what the next one needs. With
-"steady": true memory is sampled all the time; that costs, so times are measured without it.
+A fresh process for each, because memory that an earlier task gave back to the allocator would hide
+what the next one needs. With "steady": true memory is sampled all the time; that costs, so times
+are measured without it.
 """
 
 from __future__ import annotations
@@ -25,7 +27,9 @@ from cortex.engine.store.index.maintenance import Indexes
 
 
 def search(engine: Engine, watch: Watch, questions: list[str], rounds: int) -> dict[str, object]:
-    """Ask every question several times: milliseconds of each, CPU milliseconds, megabytes above the open engine."""
+    """Ask every question several times: milliseconds of each, CPU milliseconds, megabytes above the
+    open engine.
+    """
     before = watch.mark()
     start = time.perf_counter()
     engine.search(Query(questions[-1], limit=50))
@@ -40,11 +44,19 @@ def search(engine: Engine, watch: Watch, questions: list[str], rounds: int) -> d
     cpu = (time.process_time() - cpu) * 1000 / len(took)
     watch.cpu_seconds()
     added = (watch.peak_kb - before) / 1024
-    return {"first_ms": first, "ms": took, "cpu_ms": cpu, "added_mb": added, "chunks": engine.vitals().chunks}
+    return {
+        "first_ms": first,
+        "ms": took,
+        "cpu_ms": cpu,
+        "added_mb": added,
+        "chunks": engine.vitals().chunks,
+    }
 
 
 def ranking(engine: Engine, watch: Watch, questions: list[str], rounds: int) -> dict[str, object]:
-    """Ask as `search_code` does: CPU milliseconds of each query outside the store, inside it, and by its calls."""
+    """Ask as `search_code` does: CPU milliseconds of each query outside the store, inside it, and
+    by its calls.
+    """
     from cortex.families.code.tools.definitions import (
         SNIPPETS,  # here, because the other tasks measure an engine without tools
     )
@@ -68,11 +80,18 @@ def ranking(engine: Engine, watch: Watch, questions: list[str], rounds: int) -> 
             stored.append(inside[0] / 1e6)
             for name, took in calls.items():
                 by_call.setdefault(name, []).append(took / 1e6)
-    return {"ranking_ms": ranked, "store_ms": stored, "calls_ms": by_call, "chunks": engine.vitals().chunks}
+    return {
+        "ranking_ms": ranked,
+        "store_ms": stored,
+        "calls_ms": by_call,
+        "chunks": engine.vitals().chunks,
+    }
 
 
 def _meter_store(calls: dict[str, int]) -> list[int]:
-    """Have every public call of the store counted: CPU nanoseconds of each into `calls`, their sum into what is returned."""
+    """Have every public call of the store counted: CPU nanoseconds of each into `calls`, their sum
+    into what is returned.
+    """
     total, depth = [0], [0]
 
     def metered(name: str, function: Callable[..., object]) -> Callable[..., object]:
@@ -98,7 +117,9 @@ def _meter_store(calls: dict[str, int]) -> list[int]:
 
 
 def update(engine: Engine, watch: Watch, rounds: int) -> dict[str, object]:
-    """Save one file after another and index each: milliseconds, CPU milliseconds, megabytes above the open engine."""
+    """Save one file after another and index each: milliseconds, CPU milliseconds, megabytes above
+    the open engine.
+    """
     files = [file.path for file in engine.files() if file.path.endswith(".py")][: rounds + 1]
     engine.index()  # nothing to do, but the engine is as it is in a running server
     engine.rest(0)

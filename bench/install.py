@@ -25,7 +25,15 @@ def measure(setup: Setup) -> Section:
     """Install into fresh environments from wheels that are already here, then ask."""
     section = Section("install", "Install")
     wheels = setup.work / "wheels"
-    _pip(Path(sys.executable), "wheel", "-c", str(ROOT / "constraints.txt"), "-w", str(wheels), str(ROOT))
+    _pip(
+        Path(sys.executable),
+        "wheel",
+        "-c",
+        str(ROOT / "constraints.txt"),
+        "-w",
+        str(wheels),
+        str(ROOT),
+    )
     installs, answers = [], []
     sizes: dict[str, int] = {}
     for _ in range(1 if setup.quick else setup.repeat):
@@ -69,7 +77,16 @@ def _first_answer(setup: Setup, python: Path) -> float:
     shutil.rmtree(folder / ".cortex", ignore_errors=True)
     start = time.perf_counter()
     done = subprocess.run(
-        [python, "-m", "cortex", "search", "parse command line arguments", "--path", folder, "--json"],
+        [
+            python,
+            "-m",
+            "cortex",
+            "search",
+            "parse command line arguments",
+            "--path",
+            folder,
+            "--json",
+        ],
         env=setup.environment(provider="local"),
         check=True,
         capture_output=True,
@@ -84,7 +101,9 @@ def _first_answer(setup: Setup, python: Path) -> float:
 
 def _pip(python: Path, *arguments: str) -> None:
     command = [python, "-m", "pip", "--disable-pip-version-check", "--quiet", *arguments]
-    done = subprocess.run(command, env=clean_environment(), capture_output=True, text=True, timeout=STEP_SECONDS)
+    done = subprocess.run(
+        command, env=clean_environment(), capture_output=True, text=True, timeout=STEP_SECONDS
+    )
     if done.returncode:
         raise SystemExit(f"pip {arguments[0]} failed:\n{done.stderr[-2000:]}")
 

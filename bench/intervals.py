@@ -1,6 +1,7 @@
 """Means with 95 % bootstrap intervals over the queries of a set, with a fixed seed.
 
-Queries of one repository are not independent of each other, so the true intervals are somewhat wider.
+Queries of one repository are not independent of each other, so the true intervals are somewhat
+wider.
 """
 
 from __future__ import annotations
@@ -42,11 +43,15 @@ def mean_of(values: Sequence[float] | np.ndarray, seed: int) -> Interval:
     return Interval(float(scores.mean()), float(low), float(high))
 
 
-def share_of(right: Sequence[float] | np.ndarray, of: Sequence[float] | np.ndarray, seed: int) -> Interval:
+def share_of(
+    right: Sequence[float] | np.ndarray, of: Sequence[float] | np.ndarray, seed: int
+) -> Interval:
     """The sum of one value of each query through the sum of another."""
     parts, wholes = np.asarray(right, dtype=float), np.asarray(of, dtype=float)
     drawn = _drawn(len(parts), seed)
-    low, high = np.percentile(parts[drawn].sum(axis=1) / np.maximum(wholes[drawn].sum(axis=1), 1e-9), (2.5, 97.5))
+    low, high = np.percentile(
+        parts[drawn].sum(axis=1) / np.maximum(wholes[drawn].sum(axis=1), 1e-9), (2.5, 97.5)
+    )
     return Interval(float(parts.sum() / max(wholes.sum(), 1e-9)), float(low), float(high))
 
 

@@ -1,7 +1,9 @@
-"""Queries of the kinds that no set has, made from the sets' own repositories, each with the one place that answers it.
+"""Queries of the kinds that no set has, made from the sets' own repositories, each with the one
+place that answers it.
 
-A message is a string of some words that stands once in a tree; a begun name is the first part of a name that is defined once; a place is a file and
-a line; a name passed on is one that a package's first file lists. Drawn with a fixed seed, by rules that don't know the ranker.
+A message is a string of some words that stands once in a tree; a begun name is the first part of a
+name that is defined once; a place is a file and a line; a name passed on is one that a package's
+first file lists. Drawn with a fixed seed, by rules that don't know the ranker.
 """
 
 from __future__ import annotations
@@ -23,17 +25,25 @@ from cortex.engine.search.features import entry
 
 PER_TREE = 25  # queries of a kind
 SET = "semble-full"
-_MESSAGE = re.compile(
-    r'"([A-Z][a-z]+(?: [\w\'-]+){3,11}\.?)"'
-)  # words only: what a format puts in between is not known
+# Words only: what a format puts in between is not known
+_MESSAGE = re.compile(r'"([A-Z][a-z]+(?: [\w\'-]+){3,11}\.?)"')
 _LISTED = re.compile(r"\b[A-Za-z_]\w{4,}\b")
 
 WORTH: dict[str, tuple[tuple[str, ...], Change]] = {
     "phrase": (("message", "quoted"), lambda: weights(phrase=0.0)),
     "named place": (("place",), lambda: weights(place=0.0)),
-    "names that begin like the query": (("begun name",), lambda: constants(CANDIDATES, MIN_PREFIX=999)),
-    "of these, how often others say them": (("begun name",), lambda: constants(EVIDENCE, SPOKEN=0.0)),
-    "names passed on (re-exports)": (("name passed on",), lambda: constants(EVIDENCE, reexport=lambda candidate: 0.0)),
+    "names that begin like the query": (
+        ("begun name",),
+        lambda: constants(CANDIDATES, MIN_PREFIX=999),
+    ),
+    "of these, how often others say them": (
+        ("begun name",),
+        lambda: constants(EVIDENCE, SPOKEN=0.0),
+    ),
+    "names passed on (re-exports)": (
+        ("name passed on",),
+        lambda: constants(EVIDENCE, reexport=lambda candidate: 0.0),
+    ),
 }
 
 
@@ -49,19 +59,31 @@ class Made:
 
 
 def measure_made(sets: Sets, seed: int) -> str:
-    """The reciprocal rank of the one right place for each kind of query, and what is lost without the rules made for it."""
-    made = [query for corpus in sets.corpora(SET) for query in make_queries(sets.engine(SET, corpus), corpus, seed)]
+    """The reciprocal rank of the one right place for each kind of query, and what is lost without
+    the rules made for it.
+    """
+    made = [
+        query
+        for corpus in sets.corpora(SET)
+        for query in make_queries(sets.engine(SET, corpus), corpus, seed)
+    ]
     base = _ranks(sets, made)
     kinds = np.array([one.kind for one in made])
     shown = ", ".join(
-        f"{kind} {base[kinds == kind].mean():.3f} (n {sum(kinds == kind)})" for kind in dict.fromkeys(kinds)
+        f"{kind} {base[kinds == kind].mean():.3f} (n {sum(kinds == kind)})"
+        for kind in dict.fromkeys(kinds)
     )
     lines = [f"MRR@10: {shown}.", "", "| without | queries | MRR@10 |", "|---|---|---:|"]
     for label, (asked, change) in WORTH.items():
         chosen = np.isin(kinds, asked)
         with change():
-            lost = _ranks(sets, [one for one, is_one in zip(made, chosen, strict=True) if is_one]) - base[chosen]
-        lines.append(f"| {label} | {', '.join(asked)}, {chosen.sum()} | {mean_of(lost, seed).signed()} |")
+            lost = (
+                _ranks(sets, [one for one, is_one in zip(made, chosen, strict=True) if is_one])
+                - base[chosen]
+            )
+        lines.append(
+            f"| {label} | {', '.join(asked)}, {chosen.sum()} | {mean_of(lost, seed).signed()} |"
+        )
     return "\n".join(lines)
 
 
@@ -86,7 +108,9 @@ def make_queries(engine: Engine, corpus: str, seed: int) -> Iterator[Made]:
     docs = [doc for doc in lookup.docs(source) if not doc.role]
     texts = {doc.path: lookup.text(doc.blob) for doc in docs}
     draw = random.Random(f"{seed} {corpus}")
-    messages = _once((words, path, line) for path, text in texts.items() for words, line in _messages(text))
+    messages = _once(
+        (words, path, line) for path, text in texts.items() for words, line in _messages(text)
+    )
     for number, (words, (path, line)) in enumerate(_some(draw, messages)):
         kind, form = (("message", "Error: {}"), ("quoted", 'where is "{}" said'))[number % 2]
         yield Made(kind, corpus, form.format(words), path, line)
@@ -101,7 +125,12 @@ def make_queries(engine: Engine, corpus: str, seed: int) -> Iterator[Made]:
     for path in draw.sample(sorted(texts), min(PER_TREE, len(texts))):
         line = draw.randint(1, 1 + texts[path].rstrip().count("\n"))
         yield Made("place", corpus, f"what happens in {path}:{line}", path, line)
-    listed = _once((name, doc.path, line) for doc in docs if entry(doc.path) for name, line in _listed(texts[doc.path]))
+    listed = _once(
+        (name, doc.path, line)
+        for doc in docs
+        if entry(doc.path)
+        for name, line in _listed(texts[doc.path])
+    )
     known = {name: at for name, at in listed.items() if name in names and names[name][0] != at[0]}
     yield from (Made("name passed on", corpus, name, *at) for name, at in _some(draw, known))
 
@@ -126,5 +155,7 @@ def _once(found: Iterator[tuple[str, str, int]]) -> dict[str, tuple[str, int]]:
     return {words: (path, line) for words, path, line in rows if counts[words] == 1}
 
 
-def _some(draw: random.Random, found: Mapping[str, tuple[str, int]]) -> list[tuple[str, tuple[str, int]]]:
+def _some(
+    draw: random.Random, found: Mapping[str, tuple[str, int]]
+) -> list[tuple[str, tuple[str, int]]]:
     return draw.sample(sorted(found.items()), min(PER_TREE, len(found)))

@@ -1,8 +1,10 @@
-"""What vectors add: words, the model alone, and both together, on an evaluation kit's sets; and what the model costs.
+"""What vectors add: words, the model alone, and both together, on an evaluation kit's sets; and
+what the model costs.
 
     python bench/meaning.py --kit KIT --built BUILT [--provider local] [--sets NAME ...]
 
-In process. Differences are paired: the same query, with and without. See sets.py for KIT and BUILT, intervals.py for intervals.
+In process. Differences are paired: the same query, with and without. See sets.py for KIT and BUILT,
+intervals.py for intervals.
 """
 
 from __future__ import annotations
@@ -34,11 +36,18 @@ CHUNKS_PER_SECOND = 3_000
 Scores = Mapping[str, Mapping[str, np.ndarray]]  # set -> arm -> one for each query
 
 
-def measure(setup: Setup, kit: Path, built: Path, provider: str = "local", names: Sequence[str] = EVERY) -> Section:
+def measure(
+    setup: Setup, kit: Path, built: Path, provider: str = "local", names: Sequence[str] = EVERY
+) -> Section:
     """Every arm on every set, by category, and what embedding costs."""
-    section = Section("meaning" if provider == "local" else f"meaning-{provider}", f"Meaning ({provider})")
+    section = Section(
+        "meaning" if provider == "local" else f"meaning-{provider}", f"Meaning ({provider})"
+    )
     with Sets(setup, kit, built, names, provider) as sets:
-        scores = {name: {arm: sets.scores(name, mode=mode) for arm, mode in ARMS.items()} for name in sets.names}
+        scores = {
+            name: {arm: sets.scores(name, mode=mode) for arm, mode in ARMS.items()}
+            for name in sets.names
+        }
         _judge(section, scores)
         parts = [
             "nDCG@10 in process, 20 hits; in brackets the 95 % interval, differences paired by query, bold where it excludes 0.",
@@ -61,20 +70,28 @@ def measure(setup: Setup, kit: Path, built: Path, provider: str = "local", names
 def _judge(section: Section, scores: Scores) -> None:
     gains = {name: (arms["both"] - arms["words"]).mean() for name, arms in scores.items()}
     ranked = [name for name in scores if name in RANKED]
-    section.at_least("both - words, mean of the ranked sets", np.mean([gains[name] for name in ranked]), GAIN)
+    section.at_least(
+        "both - words, mean of the ranked sets", np.mean([gains[name] for name in ranked]), GAIN
+    )
     for name in ranked:
         section.at_least(f"{name}, both - words", gains[name], 0.0)
     behind = {
-        name: arms["both"].mean() - max(arms["words"].mean(), arms["meaning"].mean()) for name, arms in scores.items()
+        name: arms["both"].mean() - max(arms["words"].mean(), arms["meaning"].mean())
+        for name, arms in scores.items()
     }
-    section.at_least("both - the better arm, mean of all sets", np.mean(list(behind.values())), BEHIND)
+    section.at_least(
+        "both - the better arm, mean of all sets", np.mean(list(behind.values())), BEHIND
+    )
     section.at_least("both - the better arm, worst set", min(behind.values()), BEHIND_ONE)
     for name in ALONE.keys() & scores.keys():
         section.at_least(f"{name}, the model alone", scores[name]["meaning"].mean(), ALONE[name])
 
 
 def _table(scores: Scores, seed: int) -> str:
-    lines = ["| set | queries | words | the model alone | both | both - words |", "|---|---:|---:|---:|---:|---:|"]
+    lines = [
+        "| set | queries | words | the model alone | both | both - words |",
+        "|---|---:|---:|---:|---:|---:|",
+    ]
     for name, arms in scores.items():
         cells = [f"{mean_of(arm, seed)}" for arm in arms.values()]
         lines.append(
@@ -101,19 +118,31 @@ def _categories(sets: Sets, scores: Scores, seed: int) -> str:
 
 
 def _cost(section: Section) -> None:
-    texts = [text for path in sorted(Path(__file__).parents[1].glob("src/**/*.py")) for text in _windows(path)]
+    texts = [
+        text
+        for path in sorted(Path(__file__).parents[1].glob("src/**/*.py"))
+        for text in _windows(path)
+    ]
     started = time.process_time()
     embedder = StaticEmbedder()
     embedder.embed(["x"], "query")
-    section.add("loading the model", "CPU ms", 1000 * (time.process_time() - started), SPEED["load ms"])
+    section.add(
+        "loading the model", "CPU ms", 1000 * (time.process_time() - started), SPEED["load ms"]
+    )
     queries = [text.strip().split("\n", 1)[0][:60] for text in texts]
-    section.add("embedding a query", "CPU ms", 1000 * _seconds(embedder, queries, 1), SPEED["query ms"])
-    section.at_least("50-line chunks per CPU second", 1 / _seconds(embedder, texts, 256), CHUNKS_PER_SECOND)
+    section.add(
+        "embedding a query", "CPU ms", 1000 * _seconds(embedder, queries, 1), SPEED["query ms"]
+    )
+    section.at_least(
+        "50-line chunks per CPU second", 1 / _seconds(embedder, texts, 256), CHUNKS_PER_SECOND
+    )
 
 
 def _windows(path: Path) -> list[str]:
     lines = path.read_text(encoding="utf-8").splitlines()
-    return ["\n".join(lines[start : start + LINES]) for start in range(0, len(lines) - LINES, LINES)]
+    return [
+        "\n".join(lines[start : start + LINES]) for start in range(0, len(lines) - LINES, LINES)
+    ]
 
 
 def _seconds(embedder: StaticEmbedder, texts: list[str], batch: int) -> float:
@@ -135,7 +164,15 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="cortex-meaning-") as work:
         setup = Setup(Path(work).resolve(), quick=False, repeat=1)
-        print(measure(setup, options.kit.resolve(), options.built.resolve(), options.provider, options.sets).render())
+        print(
+            measure(
+                setup,
+                options.kit.resolve(),
+                options.built.resolve(),
+                options.provider,
+                options.sets,
+            ).render()
+        )
 
 
 if __name__ == "__main__":

@@ -1,7 +1,9 @@
-"""What a process tree costs: wall and CPU seconds, peak RssAnon above a bare Python; and how numbers are summed up.
+"""What a process tree costs: wall and CPU seconds, peak RssAnon above a bare Python; and how
+numbers are summed up.
 
-CPU seconds are user + system of the process and of everything it started. Memory is the peak of the sum of RssAnon over the tree,
-sampled every 20 ms: RSS would count shared pages once for each process. It knows nothing of what is measured. Linux only (/proc).
+CPU seconds are user + system of the process and of everything it started. Memory is the peak of the
+sum of RssAnon over the tree, sampled every 20 ms: RSS would count shared pages once for each
+process. It knows nothing of what is measured. Linux only (/proc).
 """
 
 from __future__ import annotations
@@ -35,9 +37,11 @@ class Cost:
 
 
 class Watch:
-    """Samples a process and everything that it started, by descent and by session, until it has ended.
+    """Samples a process and everything that it started, by descent and by session, until it has
+    ended.
 
-    With `steady` off it looks only when asked: inside a process whose time is measured, a thread that looks all the time would cost.
+    With `steady` off it looks only when asked: inside a process whose time is measured, a thread
+    that looks all the time would cost.
     """
 
     def __init__(self, root: int, *, steady: bool = True) -> None:
@@ -76,7 +80,8 @@ class Watch:
             self._sample()
             return
         before = self._samples
-        while self._samples <= before + LOOK_AROUND and self._thread.is_alive():  # one that began after this call
+        # One that began after this call
+        while self._samples <= before + LOOK_AROUND and self._thread.is_alive():
             time.sleep(SAMPLE_SECONDS / 4)
 
     def _cpu_seconds(self) -> float:
@@ -89,7 +94,11 @@ class Watch:
     def _sample(self) -> None:
         anonymous = 0
         around = self._samples % LOOK_AROUND == 0
-        processes = (int(name) for name in os.listdir("/proc") if name.isdigit()) if around else list(self._known)
+        processes = (
+            (int(name) for name in os.listdir("/proc") if name.isdigit())
+            if around
+            else list(self._known)
+        )
         for process in sorted(processes):
             try:
                 anonymous += self._sample_one(process)
@@ -103,7 +112,11 @@ class Watch:
         """The kilobytes of a process, 0 if it isn't one of ours."""
         stat = Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace")
         fields = stat.rpartition(")")[2].split()
-        if process not in self._known and int(fields[1]) not in self._known and int(fields[3]) != self._root:
+        if (
+            process not in self._known
+            and int(fields[1]) not in self._known
+            and int(fields[3]) != self._root
+        ):
             return 0
         first = self._known.setdefault(process, self._samples)
         self._ticks[process] = int(fields[11]) + int(fields[12])
@@ -112,8 +125,13 @@ class Watch:
 
 
 def _is_borrowed(process: int, parent: str) -> bool:
-    """Whether a new process still has its parent's memory: between vfork and exec both show the same pages as their own."""
-    return Path(f"/proc/{process}/cmdline").read_bytes() == Path(f"/proc/{parent}/cmdline").read_bytes()
+    """Whether a new process still has its parent's memory: between vfork and exec both show the
+    same pages as their own.
+    """
+    return (
+        Path(f"/proc/{process}/cmdline").read_bytes()
+        == Path(f"/proc/{parent}/cmdline").read_bytes()
+    )
 
 
 def rss_anon_kb(process: int) -> int:
@@ -127,7 +145,10 @@ def rss_anon_kb(process: int) -> int:
 def bare_python_kb(python: str = sys.executable) -> int:
     """RssAnon of an interpreter that has done nothing."""
     bare = subprocess.Popen(
-        [python, "-c", "print(flush=True); input()"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [python, "-c", "print(flush=True); input()"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     )
     assert bare.stdin is not None and bare.stdout is not None
     bare.stdout.readline()
@@ -136,10 +157,15 @@ def bare_python_kb(python: str = sys.executable) -> int:
     return size
 
 
-def run(command: Sequence[str], environment: dict[str, str], bare_kb: int, folder: Path | None = None) -> Cost:
+def run(
+    command: Sequence[str], environment: dict[str, str], bare_kb: int, folder: Path | None = None
+) -> Cost:
     """Run a command to its end and say what it took, processes that it started included."""
     start = time.perf_counter()
-    with tempfile.TemporaryFile("w+", encoding="utf-8") as out, tempfile.TemporaryFile("w+", encoding="utf-8") as err:
+    with (
+        tempfile.TemporaryFile("w+", encoding="utf-8") as out,
+        tempfile.TemporaryFile("w+", encoding="utf-8") as err,
+    ):
         child = subprocess.Popen(
             command,
             env=environment,
@@ -161,19 +187,27 @@ def run(command: Sequence[str], environment: dict[str, str], bare_kb: int, folde
         out.seek(0)
         err.seek(0)
         if child.returncode != 0:
-            raise SystemExit(f"{' '.join(command[:4])} ... ended with {child.returncode}:\n{err.read()[-2000:]}")
+            raise SystemExit(
+                f"{' '.join(command[:4])} ... ended with {child.returncode}:\n{err.read()[-2000:]}"
+            )
         return Cost(wall, cpu, max(0, watch.peak_kb - bare_kb) / 1024, out.read())
 
 
 def clean_environment(**more: str) -> dict[str, str]:
-    """This process's variables without those that would configure what is measured; each server in its own process."""
+    """This process's variables without those that would configure what is measured; each server in
+    its own process.
+    """
     kept = {name: value for name, value in os.environ.items() if not name.startswith(FOREIGN)}
     return {**kept, "CORTEX_NO_SIDECAR": "1", **more}
 
 
 def bytes_below(folder: Path) -> int:
     """The size of all files below a folder."""
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) if folder.exists() else 0
+    return (
+        sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+        if folder.exists()
+        else 0
+    )
 
 
 def percentile(values: Sequence[float], share: float) -> float:

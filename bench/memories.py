@@ -1,6 +1,8 @@
-"""A person's own memories, 100,000 of them: how soon each tool answers, and what its answers cost to read.
+"""A person's own memories, 100,000 of them: how soon each tool answers, and what its answers cost
+to read.
 
-By words, and as installed; without the cache. Tokens are characters / 4. Memories are made up by memories_made.py.
+By words, and as installed; without the cache. Tokens are characters / 4. Memories are made up by
+memories_made.py.
 """
 
 from __future__ import annotations
@@ -42,7 +44,9 @@ def measure(setup: Setup) -> Section:
         asked = inside(setup, own, "ask", **given)
         lines += _add_calls(section, label, asked["took"])
         section.add(f"{label}first query of a process", "ms", asked["first_ms"])
-        section.add(f"{label}asking, memory above a process that has opened nothing", "MB", asked["mb"])
+        section.add(
+            f"{label}asking, memory above a process that has opened nothing", "MB", asked["mb"]
+        )
     _count_tokens(setup, section, environment, folder)
     section.text = (
         f"{count:,} memories of about 130 words, {rounds} questions of 2 to 8 words each way; ten results within the default budget.\n\n"
@@ -51,7 +55,9 @@ def measure(setup: Setup) -> Section:
     return section
 
 
-def _add_calls(section: Section, label: str, calls: dict[str, dict[str, list[float]]]) -> Iterator[str]:
+def _add_calls(
+    section: Section, label: str, calls: dict[str, dict[str, list[float]]]
+) -> Iterator[str]:
     """A row for each way to ask; those with a target are figures, too."""
     for name, took in calls.items():
         wall, cpu = took["wall"], statistics.median(took["cpu"])
@@ -64,7 +70,9 @@ def _add_calls(section: Section, label: str, calls: dict[str, dict[str, list[flo
 
 
 def own_environment(setup: Setup, home: Path) -> dict[str, str]:
-    """Variables for a Cortex with a person's home of its own, in which there is no database of others."""
+    """Variables for a Cortex with a person's home of its own, in which there is no database of
+    others.
+    """
     person = {"HOME": str(home), "USERPROFILE": str(home)}
     return {**setup.environment(), **person, "CORTEX_HOME": str(home / "cortex")}
 
@@ -72,21 +80,31 @@ def own_environment(setup: Setup, home: Path) -> dict[str, str]:
 def inside(setup: Setup, environment: dict[str, str], task: str, **arguments: object) -> dict:
     """Measure in a fresh process; see memories_inside.py."""
     script = str(Path(__file__).with_name("memories_inside.py"))
-    return json.loads(run([sys.executable, script, task, json.dumps(arguments)], environment, setup.bare_kb).output)
+    return json.loads(
+        run(
+            [sys.executable, script, task, json.dumps(arguments)], environment, setup.bare_kb
+        ).output
+    )
 
 
-def _count_tokens(setup: Setup, section: Section, environment: dict[str, str], folder: Path) -> None:
+def _count_tokens(
+    setup: Setup, section: Section, environment: dict[str, str], folder: Path
+) -> None:
     """What a client reads through the protocol, in tokens."""
     with Session([*setup.cortex, "mcp", "memory"], environment, folder) as session:
         listed = session.request("tools/list")["tools"]
         section.add("tools/list of the family", "tokens", _tokens(listed))
         context = session.call("get_context", max_memories=20, budget=100_000)
         rows = [*context["recent_memories"], *context["cross_project_learnings"]]
-        section.add("a row of get_context", "tokens", statistics.median(map(_tokens, rows)), ROW_TOKENS)
+        section.add(
+            "a row of get_context", "tokens", statistics.median(map(_tokens, rows)), ROW_TOKENS
+        )
         found = session.call("query_memories", limit=50)
         short = [row for row in found["results"] if "more" in row]
         if short:
-            section.add("a short row of query_memories", "tokens", statistics.median(map(_tokens, short)))
+            section.add(
+                "a short row of query_memories", "tokens", statistics.median(map(_tokens, short))
+            )
         section.add("a whole row of query_memories", "tokens", _tokens(found["results"][0]))
 
 

@@ -1,6 +1,8 @@
-"""One task in a process of its own that opens a person's memories: `python memories_inside.py fill|embed|ask '{"home": ..., ...}'`, JSON on stdout.
+"""One task in a process of its own that opens a person's memories: `python memories_inside.py
+fill|embed|ask '{"home": ..., ...}'`, JSON on stdout.
 
-The tools are run as a server runs them, without the protocol around. A fresh process for each task, for the same reason as in inside.py.
+The tools are run as a server runs them, without the protocol around. A fresh process for each task,
+for the same reason as in inside.py.
 """
 
 from __future__ import annotations
@@ -35,7 +37,9 @@ Took = dict[str, list[float]]  # wall and CPU milliseconds of each call, charact
 
 
 def fill(settings: Settings, watch: Watch, count: int, seed: int) -> dict[str, object]:
-    """Write memories as an import does, and have them found: seconds, and megabytes above the open library."""
+    """Write memories as an import does, and have them found: seconds, and megabytes above the open
+    library.
+    """
     library = Library(settings)
     try:
         library.store.lease.take()
@@ -65,7 +69,9 @@ def embed(settings: Settings, watch: Watch) -> dict[str, object]:
         library.close()
 
 
-def ask(settings: Settings, watch: Watch, count: int, seed: int, rounds: int, folder: str) -> dict[str, object]:
+def ask(
+    settings: Settings, watch: Watch, count: int, seed: int, rounds: int, folder: str
+) -> dict[str, object]:
     """Ask in every way: milliseconds of each call; and of the first call of all."""
     words()
     engines = engine_pool(keep=False)
@@ -105,7 +111,9 @@ def ways_of(
         "query, status all": lambda text: query(query=text, status="all"),
         "query in a project": lambda text: query(query=text, project=project()),
         "query with a tag": lambda text: query(query=text, tags=(draw.choice(tags),)),
-        "query with a tag in a project": lambda text: query(query=text, tags=(draw.choice(tags),), project=project()),
+        "query with a tag in a project": lambda text: query(
+            query=text, tags=(draw.choice(tags),), project=project()
+        ),
         "newest": lambda text: query(),
         "newest of a project": lambda text: query(project=project()),
         "newest with a tag": lambda text: query(tags=(draw.choice(tags),)),

@@ -1,7 +1,9 @@
-"""Memories that nobody had: as many as wanted, of the lengths that real ones have, and claude-mem databases of them, with a fixed seed.
+"""Memories that nobody had: as many as wanted, of the lengths that real ones have, and claude-mem
+databases of them, with a fixed seed.
 
-Words are drawn from the docstrings of the standard library, so that some are everywhere and most are rare. A title has eight, a story sixty,
-and there are four facts, five of 300 concepts, 40 projects and 20 to 50 memories in a session.
+Words are drawn from the docstrings of the standard library, so that some are everywhere and most
+are rare. A title has eight, a story sixty, and there are four facts, five of 300 concepts, 40
+projects and 20 to 50 memories in a session.
 """
 
 from __future__ import annotations
@@ -64,7 +66,11 @@ def words() -> tuple[str, ...]:
 def make(count: int, seed: int) -> Iterator[Memory]:
     """Memories, oldest first; the same ones each time."""
     draw, known = random.Random(seed), words()
-    tags = tuple(dict.fromkeys(word.lower() for word in draw.choices(known, k=8 * ALL_CONCEPTS) if len(word) > 3))
+    tags = tuple(
+        dict.fromkeys(
+            word.lower() for word in draw.choices(known, k=8 * ALL_CONCEPTS) if len(word) > 3
+        )
+    )
     concepts = tags[:ALL_CONCEPTS]
 
     def say(length: int) -> str:
@@ -78,7 +84,9 @@ def make(count: int, seed: int) -> Iterator[Memory]:
             subtitle=say(SUBTITLE),
             facts=tuple(say(FACT) for _ in range(FACTS)),
             concepts=tuple(dict.fromkeys(draw.choices(concepts, k=CONCEPTS))),
-            files=tuple(f"src/{'/'.join(draw.choices(known, k=2)).lower()}.py" for _ in range(FILES)),
+            files=tuple(
+                f"src/{'/'.join(draw.choices(known, k=2)).lower()}.py" for _ in range(FILES)
+            ),
             text=say(STORY) + ".",
             project=f"project-{session % PROJECTS:02d}",
             session=f"session-{session:05d}",
@@ -98,7 +106,9 @@ def questions(count: int, made: Iterable[Memory], seed: int) -> list[str]:
 
 
 def make_claude_mem(path: Path, count: int, seed: int) -> None:
-    """A claude-mem database with that many observations, closed as its owner closes it: the journal is gone."""
+    """A claude-mem database with that many observations, closed as its owner closes it: the journal
+    is gone.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     connection = sqlite3.connect(path)
     connection.execute("PRAGMA journal_mode = WAL")
@@ -113,7 +123,10 @@ def make_claude_mem(path: Path, count: int, seed: int) -> None:
         )
         connection.executemany(
             "INSERT INTO session_summaries (memory_session_id, project, request, learned, created_at, created_at_epoch) VALUES (?, ?, ?, ?, '', ?)",
-            [(f"inner-{name}", one.project, one.subtitle, one.text, one.created) for name, one in sessions.items()],
+            [
+                (f"inner-{name}", one.project, one.subtitle, one.text, one.created)
+                for name, one in sessions.items()
+            ],
         )
         connection.executemany(OBSERVATION, map(row_of, part))
         connection.commit()
@@ -122,6 +135,8 @@ def make_claude_mem(path: Path, count: int, seed: int) -> None:
 
 def row_of(memory: Memory) -> tuple[object, ...]:
     """A memory as OBSERVATION takes it."""
-    facts, concepts, files = (json.dumps(one) for one in (memory.facts, memory.concepts, memory.files))
+    facts, concepts, files = (
+        json.dumps(one) for one in (memory.facts, memory.concepts, memory.files)
+    )
     said = (memory.title, memory.subtitle, facts, memory.text, concepts, files)
     return (f"inner-{memory.session}", memory.project, memory.kind, *said, memory.created)

@@ -1,4 +1,6 @@
-"""A claude-mem database asked as others ask it: every word with LIKE, or by an FTS5 table over its rows."""
+"""A claude-mem database asked as others ask it: every word with LIKE, or by an FTS5 table over its
+rows.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +16,13 @@ Found = list[tuple[int, str]]  # number and title
 def ask_by_like(connection: sqlite3.Connection, text: str) -> Found:
     """The ten newest rows that hold all words somewhere."""
     words = text.split()
-    every = " AND ".join(f"({' OR '.join(f'{column} LIKE ?' for column in COLUMNS)})" for _ in words)
+    every = " AND ".join(
+        f"({' OR '.join(f'{column} LIKE ?' for column in COLUMNS)})" for _ in words
+    )
     values = [f"%{word}%" for word in words for _ in COLUMNS]
-    ask = f"SELECT id, title FROM observations WHERE {every} ORDER BY created_at_epoch DESC LIMIT 10"
+    ask = (
+        f"SELECT id, title FROM observations WHERE {every} ORDER BY created_at_epoch DESC LIMIT 10"
+    )
     return connection.execute(ask, values).fetchall()
 
 
@@ -26,7 +32,9 @@ def copy_with_words(path: Path, copy: Path) -> sqlite3.Connection:
     columns = ", ".join(COLUMNS)
     made.execute("ATTACH ? AS other", (str(path),))
     made.execute(f"CREATE VIRTUAL TABLE found USING fts5({columns})")
-    made.execute(f"INSERT INTO found (rowid, {columns}) SELECT id, {columns} FROM other.observations")
+    made.execute(
+        f"INSERT INTO found (rowid, {columns}) SELECT id, {columns} FROM other.observations"
+    )
     made.commit()
     return made
 

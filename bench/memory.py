@@ -18,18 +18,33 @@ def measure(setup: Setup) -> Section:
     root = str(setup.indexed(setup.large))
     section.text = f"{setup.large:,} files; RssAnon of the process and its workers."
     searched = [
-        setup.inside("search", root=root, questions=QUESTIONS, rounds=1, steady=True) for _ in range(setup.repeat)
+        setup.inside("search", root=root, questions=QUESTIONS, rounds=1, steady=True)
+        for _ in range(setup.repeat)
     ]
-    updated = [setup.inside("update", root=root, rounds=20, steady=True) for _ in range(setup.repeat)]
+    updated = [
+        setup.inside("update", root=root, rounds=20, steady=True) for _ in range(setup.repeat)
+    ]
     section.add("searching adds, peak", "MB", [run["added_mb"] for run in searched], WORK_MB)
     section.add(
-        "updating a file adds, worker process included, peak", "MB", [run["added_mb"] for run in updated], WORK_MB
+        "updating a file adds, worker process included, peak",
+        "MB",
+        [run["added_mb"] for run in updated],
+        WORK_MB,
     )
     watching = [_at_rest(setup, root, "true") for _ in range(setup.repeat)]
     blind = [_at_rest(setup, root, "false") for _ in range(setup.repeat)]
-    section.add("server at rest, watching, above a bare Python", "MB", [kb / 1024 for kb in watching])
-    section.add("server at rest, not watching, above a bare Python", "MB", [kb / 1024 for kb in blind])
-    section.add("watching adds", "MB", (statistics.median(watching) - statistics.median(blind)) / 1024, WATCH_MB)
+    section.add(
+        "server at rest, watching, above a bare Python", "MB", [kb / 1024 for kb in watching]
+    )
+    section.add(
+        "server at rest, not watching, above a bare Python", "MB", [kb / 1024 for kb in blind]
+    )
+    section.add(
+        "watching adds",
+        "MB",
+        (statistics.median(watching) - statistics.median(blind)) / 1024,
+        WATCH_MB,
+    )
     return section
 
 

@@ -1,10 +1,12 @@
-"""A mixed home: a repository, a handbook, 300 memories and 1,000 records; and twice 40 questions to all of it at once.
+"""A mixed home: a repository, a handbook, 300 memories and 1,000 records; and twice 40 questions to
+all of it at once.
 
     python bench/mixed.py [--keep FOLDER]
 
-The repository is this project's own code, the documents its handbook: what is hard is that all of it speaks of the same things. Asked through the tool
-`cortex_search` of a real session, with nothing but the question; two sets with ten of each type are in mixed_questions.py. Right is what the question
-names, among the first three hits; where it isn't, what stood before it is told.
+The repository is this project's own code, the documents its handbook: what is hard is that all of
+it speaks of the same things. Asked through the tool `cortex_search` of a real session, with nothing
+but the question; two sets with ten of each type are in mixed_questions.py. Right is what the
+question names, among the first three hits; where it isn't, what stood before it is told.
 """
 
 from __future__ import annotations
@@ -45,17 +47,19 @@ PARTS = (
     "chunkers", "daemon", "embedders", "exporting", "install", "memories", "readers", "search", "settings", "shelf", "sources", "store",
     "surfaces", "worker",
 )  # fmt: skip
-# The handbook as it was when the questions were written, so that a new page doesn't change what was measured.
+# The handbook as it was when the questions were written, so that a new page doesn't change what was
+# measured.
 PAGES = (
     "README", "chunks", "clients", "code", "commands", "composition", "conformance", "daemon", "documents", "embedders", "errors", "files",
     "getting-started", "http", "memory", "model", "operations", "plugins", "python", "qdrant", "ranking", "security", "settings",
 )  # fmt: skip
+# The types that a search for nothing else is told
 OWN = {
     RECORD: ("threads", "comments", "artifacts", "observations", "tasks", "subcortexes"),
     DOCUMENT: ("documents",),
     MEMORY: ("memories",),
     FUNCTION: ("code",),
-}  # the types that a search for nothing else is told
+}
 FIRST = 3
 LEAST = 9  # of ten that have to be right among the first three
 STEP = 200  # records of one transaction
@@ -95,7 +99,9 @@ def measure(setup: Setup, keep: Path | None = None) -> Section:
     return section
 
 
-def _table(setup: Setup, home: Home, name: str, questions: Sequence[Question], section: Section) -> str:
+def _table(
+    setup: Setup, home: Home, name: str, questions: Sequence[Question], section: Section
+) -> str:
     """One set as a table, and what was missed; its figures go into the section."""
     lines = [
         f"**{name.capitalize()}** ({len(questions)} questions):",
@@ -108,19 +114,31 @@ def _table(setup: Setup, home: Home, name: str, questions: Sequence[Question], s
         answers = ask_all(setup, home, provider, questions)
         for type_ in TYPES:
             of_type = [one for one in answers if one.question.type == type_]
-            first, three, ten = (sum(0 < one.place <= most for one in of_type) for most in (1, FIRST, 10))
+            first, three, ten = (
+                sum(0 < one.place <= most for one in of_type) for most in (1, FIRST, 10)
+            )
             alone = sum(0 < one.alone <= FIRST for one in of_type)
-            lines.append(f"| {label}: a {type_} | {len(of_type)} | {first} | {three} | {ten} | {alone} |")
-            section.at_least(f"{name}, {label}: a {type_} among the first three, of ten", three, LEAST)
+            lines.append(
+                f"| {label}: a {type_} | {len(of_type)} | {first} | {three} | {ten} | {alone} |"
+            )
+            section.at_least(
+                f"{name}, {label}: a {type_} among the first three, of ten", three, LEAST
+            )
         files = [_file_place(answer) for answer in answers if answer.question.type == FUNCTION]
         first, three, ten = (sum(0 < place <= most for place in files) for most in (1, FIRST, 10))
-        lines.append(f"| {label}: the file of the function | {len(files)} | {first} | {three} | {ten} | |")
+        lines.append(
+            f"| {label}: the file of the function | {len(files)} | {first} | {three} | {ten} | |"
+        )
         missed += [_told(label, one) for one in answers if not 0 < one.place <= FIRST]
-    return "\n".join([*lines, *(missed and ["", "Not among the first three, and what was:", "", *missed])])
+    return "\n".join(
+        [*lines, *(missed and ["", "Not among the first three, and what was:", "", *missed])]
+    )
 
 
 def make_home(setup: Setup, work: Path) -> Home:
-    """A repository with its index, and a person's home with documents, memories and records; both with vectors."""
+    """A repository with its index, and a person's home with documents, memories and records; both
+    with vectors.
+    """
     folder, tree = work / "cortex", unpack_tree(work / "tree")
     copy_repository(tree, folder / "src" / "cortex")
     copy_handbook(tree, work / "handbook")
@@ -131,7 +149,11 @@ def make_home(setup: Setup, work: Path) -> Home:
         added = library.add_folder(work / "handbook", name="handbook", watch=False)
         library.index(source=added.source)
         pages = {f"{page}.md": id_of(added, f"{page}.md") for page in PAGES}
-        ids = {RECORD: fill_records(library, setup.seed), DOCUMENT: pages, MEMORY: fill_memories(library, setup.seed)}
+        ids = {
+            RECORD: fill_records(library, setup.seed),
+            DOCUMENT: pages,
+            MEMORY: fill_memories(library, setup.seed),
+        }
         library.embedding.embed(progress=lambda step: None, cancel=Cancel())
         library.embedding.catch_up()
     return Home(folder, environment, ids)
@@ -153,7 +175,10 @@ def unpack_tree(target: Path) -> Path:
 def copy_repository(tree: Path, target: Path) -> None:
     """Copy a fixed part of this project's code."""
     package = tree / "src" / "cortex"
-    for path in [*package.glob("*.py"), *(path for part in PARTS for path in (package / part).rglob("*.py"))]:
+    for path in [
+        *package.glob("*.py"),
+        *(path for part in PARTS for path in (package / part).rglob("*.py")),
+    ]:
         copy = target / path.relative_to(package)
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, copy)
@@ -187,14 +212,18 @@ def fill_records(library: Library, seed: int) -> dict[str, str]:
 def fill_memories(library: Library, seed: int) -> dict[str, str]:
     """Keep all memories; the ids of those that are asked for, by their keys."""
     made = list(memories(seed))
-    added = add_all(library, [Brought(memory) for _, memory in made], state=MemoryState.APPROVED).added
+    added = add_all(
+        library, [Brought(memory) for _, memory in made], state=MemoryState.APPROVED
+    ).added
     return {key: number for (key, _), number in zip(made, added, strict=True) if key}
 
 
 def ask_all(setup: Setup, home: Home, provider: str, questions: Sequence[Question]) -> list[Asked]:
     """Every question through a session of its own server."""
     environment = {**home.environment, "CODEINDEX_EMBEDDING_PROVIDER": provider}
-    with Session([*setup.cortex, "mcp", "team", "--workspace", str(home.folder)], environment, home.folder) as session:
+    with Session(
+        [*setup.cortex, "mcp", "team", "--workspace", str(home.folder)], environment, home.folder
+    ) as session:
         session.call("cortex_search", query="nothing in particular")  # which opens everything
         return [_ask(session, home, question) for question in questions]
 
@@ -205,10 +234,14 @@ def _ask(session: Session, home: Home, question: Question) -> Asked:
     return Asked(question, place, alone, rows)
 
 
-def _place(session: Session, home: Home, question: Question, **more: object) -> tuple[int, list[Row]]:
+def _place(
+    session: Session, home: Home, question: Question, **more: object
+) -> tuple[int, list[Row]]:
     """Where the first right hit stands, and all hits."""
     rows = session.call("cortex_search", query=question.text, **more)["data"].get("results", [])
-    return next((place for place, row in enumerate(rows, 1) if is_right(home, question, row)), 0), rows
+    return next(
+        (place for place, row in enumerate(rows, 1) if is_right(home, question, row)), 0
+    ), rows
 
 
 def _file_place(asked: Asked) -> int:
@@ -221,7 +254,8 @@ def is_right(home: Home, question: Question, row: Row) -> bool:
     """Whether a row is what a question asks for."""
     if question.type == FUNCTION:
         return any(_holds(home.folder, right, row) for right in question.right)
-    told = {str(row.get(name, "")).rpartition(":")[2] for name in ("id", "thread_id")}  # a comment opens as its thread
+    # A comment opens as its thread
+    told = {str(row.get(name, "")).rpartition(":")[2] for name in ("id", "thread_id")}
     return not told.isdisjoint(home.ids[question.type][right] for right in question.right)
 
 
@@ -238,18 +272,20 @@ def _holds(folder: Path, right: str, row: Row) -> bool:
 def lines_of(path: Path, name: str) -> tuple[int, int]:
     """The first and the last line of a function."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    found = next(one for one in ast.walk(tree) if isinstance(one, ast.FunctionDef) and one.name == name)
+    found = next(
+        one for one in ast.walk(tree) if isinstance(one, ast.FunctionDef) and one.name == name
+    )
     assert found.end_lineno is not None
     return found.lineno, found.end_lineno
 
 
 def _told(label: str, asked: Asked) -> str:
-    stood = "; ".join(f"{row.get('type')} *{row.get('title')}* ({row.get('score')})" for row in asked.rows[:FIRST])
+    stood = "; ".join(
+        f"{row.get('type')} *{row.get('title')}* ({row.get('score')})" for row in asked.rows[:FIRST]
+    )
     place = f"place {asked.place}" if asked.place else "not among ten"
     alone = f"{asked.alone} alone" if asked.alone else "nor alone"
-    return (
-        f'- {label}, {asked.question.type}: "{asked.question.text}" ({place}, {alone}); before it: {stood or "nothing"}'
-    )
+    return f'- {label}, {asked.question.type}: "{asked.question.text}" ({place}, {alone}); before it: {stood or "nothing"}'
 
 
 def main() -> None:

@@ -1,8 +1,11 @@
-"""Two sets of forty questions to a mixed home: ten each whose answer is a record, a document, a memory and a function.
+"""Two sets of forty questions to a mixed home: ten each whose answer is a record, a document, a
+memory and a function.
 
-Each set was written before anything of it was asked, and not changed since: a question that fails is told as one. "In other words" is asked by somebody
-who doesn't know how the answer is worded, and shares hardly a word with it; "as people ask" is asked by somebody of the team, with the words that are usual for the thing,
-but not its title or identifier, and about other answers. Half of them are phrases, half of them sentences, as people and agents type them. What is right is told as a key of
+Each set was written before anything of it was asked, and not changed since: a question that fails
+is told as one. "In other words" is asked by somebody who doesn't know how the answer is worded, and
+shares hardly a word with it; "as people ask" is asked by somebody of the team, with the words that
+are usual for the thing, but not its title or identifier, and about other answers. Half of them are
+phrases, half of them sentences, as people and agents type them. What is right is told as a key of
 mixed_texts.py, as a page of docs/, or as a file of src/cortex and what is defined in it.
 """
 
@@ -26,54 +29,104 @@ class Question:
 IN_OTHER_WORDS = (
     # A comment is opened by its thread, so either one will do.
     Question(RECORD, "how do we withdraw a version that turned out to be broken", ("withdraw",)),
-    Question(RECORD, "what did we decide about support for older Python interpreters?", ("interpreters",)),
+    Question(
+        RECORD, "what did we decide about support for older Python interpreters?", ("interpreters",)
+    ),
     Question(RECORD, "builds for ARM laptops with Windows", ("windows-arm",)),
     Question(RECORD, "what happened when the demo machine ran out of disk space?", ("demo-disk",)),
-    Question(RECORD, "starting up is slow when the home directory is on NFS", ("nfs-comment", "nfs")),
+    Question(
+        RECORD, "starting up is slow when the home directory is on NFS", ("nfs-comment", "nfs")
+    ),
     Question(RECORD, "results of fuzzing the ipynb parser", ("fuzz-notebooks",)),
     Question(RECORD, "How much electricity does a laptop need to build the vectors?", ("power",)),
     Question(RECORD, "is anybody renewing the code signing certificate", ("certificate",)),
     Question(RECORD, "state of the Japanese translation", ("japanese",)),
     Question(RECORD, "Who takes care of users with screen readers?", ("accessibility",)),
     #
-    Question(DOCUMENT, "what works while the vector database server can't be reached?", ("qdrant.md",)),
-    Question(DOCUMENT, "several editors sharing one background process", ("daemon.md", "operations.md")),
-    Question(DOCUMENT, "undo what the installer wrote into my editor's configuration", ("clients.md", "operations.md")),
+    Question(
+        DOCUMENT, "what works while the vector database server can't be reached?", ("qdrant.md",)
+    ),
+    Question(
+        DOCUMENT, "several editors sharing one background process", ("daemon.md", "operations.md")
+    ),
+    Question(
+        DOCUMENT,
+        "undo what the installer wrote into my editor's configuration",
+        ("clients.md", "operations.md"),
+    ),
     Question(DOCUMENT, "Why was my scanned PDF left out?", ("documents.md",)),
-    Question(DOCUMENT, "does an environment variable win over the project's config file", ("settings.md",)),
+    Question(
+        DOCUMENT,
+        "does an environment variable win over the project's config file",
+        ("settings.md",),
+    ),
     Question(DOCUMENT, "calling a tool with curl instead of MCP", ("http.md",)),
-    Question(DOCUMENT, "Does the bundled model understand languages other than English?", ("model.md",)),
+    Question(
+        DOCUMENT, "Does the bundled model understand languages other than English?", ("model.md",)
+    ),
     Question(DOCUMENT, "does it phone home: telemetry, update checks, downloads", ("security.md",)),
     Question(DOCUMENT, "how do I write an extension that adds to a context pack?", ("plugins.md",)),
-    Question(DOCUMENT, "add the chunk search to an MCP server that I wrote myself", ("composition.md", "chunks.md")),
+    Question(
+        DOCUMENT,
+        "add the chunk search to an MCP server that I wrote myself",
+        ("composition.md", "chunks.md"),
+    ),
     #
     Question(MEMORY, "why do large downloads break off after a minute in the office", ("proxy",)),
     Question(MEMORY, "test machine whose time is wrong", ("clock",)),
-    Question(MEMORY, "The debugger doesn't stop at breakpoints when I run pytest", ("breakpoints",)),
+    Question(
+        MEMORY, "The debugger doesn't stop at breakpoints when I run pytest", ("breakpoints",)
+    ),
     Question(MEMORY, "how does Ines want her reviews split", ("reviews",)),
     Question(MEMORY, "watcher test that fails now and then on Macs", ("apfs",)),
     Question(MEMORY, "where did the Grafana graphs go?", ("grafana",)),
-    Question(MEMORY, "At what time of night must the replica's schema not be changed?", ("replica",)),
+    Question(
+        MEMORY, "At what time of night must the replica's schema not be changed?", ("replica",)
+    ),
     Question(MEMORY, "make building the Docker image faster", ("docker",)),
     Question(MEMORY, "are we allowed to distribute the font of the slides", ("font",)),
     Question(MEMORY, "which customer needs semicolons in the CSV export?", ("semicolons",)),
     #
-    Question(FUNCTION, "guess the character set of a file's bytes and drop the BOM", ("readers/encoding.py#decode",)),
-    Question(FUNCTION, "which repository does a linked git worktree belong to", ("paths.py#main_worktree",)),
+    Question(
+        FUNCTION,
+        "guess the character set of a file's bytes and drop the BOM",
+        ("readers/encoding.py#decode",),
+    ),
+    Question(
+        FUNCTION,
+        "which repository does a linked git worktree belong to",
+        ("paths.py#main_worktree",),
+    ),
     Question(FUNCTION, "break camelCase names into their parts", ("text.py#split_identifier",)),
     Question(FUNCTION, "Where are credentials in a text blanked out?", ("leaks.py#redact",)),
     Question(
-        FUNCTION, "find the locks that a killed background server left on disk", ("daemon/control.py#left_behind",)
+        FUNCTION,
+        "find the locks that a killed background server left on disk",
+        ("daemon/control.py#left_behind",),
     ),
-    Question(FUNCTION, "how do we give freed memory back to the operating system?", ("process.py#give_memory_back",)),
+    Question(
+        FUNCTION,
+        "how do we give freed memory back to the operating system?",
+        ("process.py#give_memory_back",),
+    ),
     Question(
         FUNCTION,
         "roman numerals and letters of numbered lists",
         ("readers/numbers.py#counted", "readers/numbers.py#_roman"),
     ),
-    Question(FUNCTION, "stop a path from leaving the folder through a symlink", ("paths.py#resolve_inside",)),
-    Question(FUNCTION, "Is a pagination cursor of another query refused?", ("paging.py#read_cursor",)),
-    Question(FUNCTION, "does this clone lack the older commits of its history", ("sources/git.py#is_shallow",)),
+    Question(
+        FUNCTION,
+        "stop a path from leaving the folder through a symlink",
+        ("paths.py#resolve_inside",),
+    ),
+    Question(
+        FUNCTION, "Is a pagination cursor of another query refused?", ("paging.py#read_cursor",)
+    ),
+    Question(
+        FUNCTION,
+        "does this clone lack the older commits of its history",
+        ("sources/git.py#is_shallow",),
+    ),
 )
 
 AS_PEOPLE_ASK = (

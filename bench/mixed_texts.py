@@ -1,14 +1,25 @@
-"""What the questions of mixed_questions.py are about, and what is near to it: records and memories of a team that makes a search program.
+"""What the questions of mixed_questions.py are about, and what is near to it: records and memories
+of a team that makes a search program.
 
-Each has a key, by which a question names it, or which only keeps it apart; a comment names its thread by that thread's key. Nothing here is said in the handbook or in the
-code. What is around all this, so that there is something to be lost in, is made by mixed_made.py.
+Each has a key, by which a question names it, or which only keeps it apart; a comment names its
+thread by that thread's key. Nothing here is said in the handbook or in the code. What is around all
+this, so that there is something to be lost in, is made by mixed_made.py.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from cortex.base.record_model import Artifact, Body, Comment, Evidence, Observation, Subcortex, Task, Thread
+from cortex.base.record_model import (
+    Artifact,
+    Body,
+    Comment,
+    Evidence,
+    Observation,
+    Subcortex,
+    Task,
+    Thread,
+)
 from cortex.base.types import Memory
 
 _SEEN = (Evidence("url", "https://tracker.example/minutes"),)
@@ -188,7 +199,11 @@ RECORDS: Mapping[str, Body] = {
 
 
 def _memory(
-    title: str, text: str, kind: str = "discovery", project: str = "cortex", concepts: tuple[str, ...] = ()
+    title: str,
+    text: str,
+    kind: str = "discovery",
+    project: str = "cortex",
+    concepts: tuple[str, ...] = (),
 ) -> Memory:
     return Memory("", title, text=text, kind=kind, project=project, concepts=concepts)
 

@@ -1,12 +1,15 @@
-"""Cortex and semble side by side, in one run, on one tree: cost of indexing, size of the index, speed of queries.
+"""Cortex and semble side by side, in one run, on one tree: cost of indexing, size of the index,
+speed of queries.
 
     python bench/peers.py TREE --semble-python VENV/bin/python --semble-model DIR [--repeat 3] [--json OUT]
 
-Two pairs. `code`: a copy of TREE that holds only the files which semble indexes by default, for both. `all`: the whole TREE, semble with
-everything it can (code, docs, configuration), Cortex with its defaults; each then has its own idea of what belongs, the row of files shows it.
-Each round has empty caches, semble first. Indexing is the product's own cold command, start-up included. Warm queries go through an MCP
-stdio session (Cortex with its answer cache off), and in process, without any protocol. semble's own model comes from a hub; DIR is a local
-model2vec folder instead. Linux only (/proc).
+Two pairs. `code`: a copy of TREE that holds only the files which semble indexes by default, for
+both. `all`: the whole TREE, semble with everything it can (code, docs, configuration), Cortex with
+its defaults; each then has its own idea of what belongs, the row of files shows it. Each round has
+empty caches, semble first. Indexing is the product's own cold command, start-up included. Warm
+queries go through an MCP stdio session (Cortex with its answer cache off), and in process, without
+any protocol. semble's own model comes from a hub; DIR is a local model2vec folder instead. Linux
+only (/proc).
 """
 
 from __future__ import annotations
@@ -35,7 +38,12 @@ MODEL_CPU_SHARE = 1.0  # with the model's vectors
 
 
 def measure(
-    tree: Path, semble: Semble, cortex: Sequence[str], repeat: int, work: Path, say: Callable[[str], None]
+    tree: Path,
+    semble: Semble,
+    cortex: Sequence[str],
+    repeat: int,
+    work: Path,
+    say: Callable[[str], None],
 ) -> tuple[Section, list[Row]]:
     """Both pairs, `repeat` times over; the table, and the ratios that are promised."""
     bare_kb = bare_python_kb()
@@ -45,7 +53,12 @@ def measure(
         (code / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(whole / name, code / name)
     pairs = {
-        "code": (code, Row("semble, code"), Row("cortex, the same files, words"), Row("with vectors")),
+        "code": (
+            code,
+            Row("semble, code"),
+            Row("cortex, the same files, words"),
+            Row("with vectors"),
+        ),
         "all": (whole, Row("semble, all"), Row("cortex, all, words"), Row("with vectors")),
     }
     for turn in range(repeat):
@@ -62,14 +75,27 @@ def measure(
     )
     for content, (_, theirs, ours, both) in pairs.items():
         section.add(
-            f"{content}: indexing CPU, cortex / semble", "x", ratios(ours.index_cpu, theirs.index_cpu), CPU_SHARE
+            f"{content}: indexing CPU, cortex / semble",
+            "x",
+            ratios(ours.index_cpu, theirs.index_cpu),
+            CPU_SHARE,
         )
-        section.add(f"{content}: index on disk", "x", ratios(ours.disk_mb, theirs.disk_mb), DISK_SHARE)
         section.add(
-            f"{content}: warm query in process, p50", "x", by_round(ours.inside_ms, theirs.inside_ms), QUERY_SHARE
+            f"{content}: index on disk", "x", ratios(ours.disk_mb, theirs.disk_mb), DISK_SHARE
+        )
+        section.add(
+            f"{content}: warm query in process, p50",
+            "x",
+            by_round(ours.inside_ms, theirs.inside_ms),
+            QUERY_SHARE,
         )
         if theirs.mcp_ms:
-            section.add(f"{content}: warm query over MCP, p50", "x", by_round(ours.mcp_ms, theirs.mcp_ms), QUERY_SHARE)
+            section.add(
+                f"{content}: warm query over MCP, p50",
+                "x",
+                by_round(ours.mcp_ms, theirs.mcp_ms),
+                QUERY_SHARE,
+            )
         section.add(
             f"{content}: indexing CPU with vectors, cortex / semble",
             "x",
@@ -80,7 +106,9 @@ def measure(
 
 
 def ratios(ours: Sequence[float], theirs: Sequence[float]) -> list[float]:
-    """Ours through theirs, round by round: both sides of one ratio saw the machine in about the same state."""
+    """Ours through theirs, round by round: both sides of one ratio saw the machine in about the
+    same state.
+    """
     return [our / their for our, their in zip(ours, theirs, strict=True)]
 
 
@@ -92,20 +120,30 @@ def by_round(ours: Sequence[float], theirs: Sequence[float]) -> list[float]:
 def medians(values: Sequence[float]) -> list[float]:
     """The median of each pass over all queries."""
     size = len(QUERIES)
-    return [statistics.median(values[start : start + size]) for start in range(0, len(values), size)]
+    return [
+        statistics.median(values[start : start + size]) for start in range(0, len(values), size)
+    ]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("tree", type=Path)
-    parser.add_argument("--semble-python", required=True, help="the Python of an environment that has semble")
+    parser.add_argument(
+        "--semble-python", required=True, help="the Python of an environment that has semble"
+    )
     parser.add_argument("--semble-model", required=True, help="folder of a local model2vec model")
-    parser.add_argument("--no-semble-mcp", action="store_true", help="semble's `mcp` extra isn't installed")
+    parser.add_argument(
+        "--no-semble-mcp", action="store_true", help="semble's `mcp` extra isn't installed"
+    )
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--json", type=Path, help="write all numbers here")
     options = parser.parse_args()
-    # Not resolved: a virtual environment's Python is a link, and what it links to knows nothing of semble.
-    python, model = os.path.abspath(options.semble_python), str(Path(options.semble_model).resolve())
+    # Not resolved: a virtual environment's Python is a link, and what it links to knows nothing of
+    # semble.
+    python, model = (
+        os.path.abspath(options.semble_python),
+        str(Path(options.semble_model).resolve()),
+    )
     semble = Semble(python, model, mcp=not options.no_semble_mcp)
     with tempfile.TemporaryDirectory(prefix="peers-") as work:
         section, rows = measure(
@@ -116,10 +154,16 @@ def main() -> None:
             Path(work).resolve(),
             lambda line: print(line, file=sys.stderr, flush=True),
         )
-    print(section.render(f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"))
+    print(
+        section.render(
+            f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
+        )
+    )
     if options.json:
         options.json.parent.mkdir(parents=True, exist_ok=True)
-        options.json.write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n", encoding="utf-8")
+        options.json.write_text(
+            json.dumps([asdict(row) for row in rows], indent=1) + "\n", encoding="utf-8"
+        )
 
 
 if __name__ == "__main__":

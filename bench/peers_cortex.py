@@ -34,11 +34,15 @@ print(json.dumps({"answers": out, "cpu": cpu}))
 """
 
 
-def measure_cortex(row: Row, cortex: Sequence[str], tree: Path, bare_kb: int, provider: str) -> None:
+def measure_cortex(
+    row: Row, cortex: Sequence[str], tree: Path, bare_kb: int, provider: str
+) -> None:
     """One round of Cortex with no store and an empty home."""
     with tempfile.TemporaryDirectory(prefix="peers-cortex-") as home:
         environment = clean_environment(
-            CORTEX_HOME=home, CORTEX_SEARCH_ENABLE_CACHING="false", CODEINDEX_EMBEDDING_PROVIDER=provider
+            CORTEX_HOME=home,
+            CORTEX_SEARCH_ENABLE_CACHING="false",
+            CODEINDEX_EMBEDDING_PROVIDER=provider,
         )
         store = tree / ".cortex"
         try:
@@ -47,14 +51,22 @@ def measure_cortex(row: Row, cortex: Sequence[str], tree: Path, bare_kb: int, pr
             options = ["--path", str(tree), "--limit", str(RESULTS), "--json"]
             commands = [[*cortex, "search", query, *options] for query, _ in QUERIES[:COLD_QUERIES]]
             row.add_cold([run(command, environment, bare_kb) for command in commands])
-            question = json.dumps([str(tree), WARM_UP, ROUNDS, RESULTS, [query for query, _ in QUERIES]])
-            inside = json.loads(run([sys.executable, "-c", _WARM, question], environment, bare_kb).output)
+            question = json.dumps(
+                [str(tree), WARM_UP, ROUNDS, RESULTS, [query for query, _ in QUERIES]]
+            )
+            inside = json.loads(
+                run([sys.executable, "-c", _WARM, question], environment, bare_kb).output
+            )
             answers = judge([(took, files) for took, files in inside["answers"]])
             row.add_inside(answers, inside["cpu"] * 1000 / len(answers.milliseconds))
-            with Session([*cortex, "mcp", "code", "--workspace", str(tree)], environment) as session:
+            with Session(
+                [*cortex, "mcp", "code", "--workspace", str(tree)], environment
+            ) as session:
                 indexing = session.wait_until_ready()["indexing"]
                 row.files, row.chunks = indexing["indexedFiles"], indexing["totalChunks"]
-                answers = ask_over_mcp(row, session, "search_code", {"maxResults": RESULTS, "threshold": 0}, bare_kb)
+                answers = ask_over_mcp(
+                    row, session, "search_code", {"maxResults": RESULTS, "threshold": 0}, bare_kb
+                )
                 row.answered, row.expected = answers.answered, answers.expected
         finally:
             shutil.rmtree(store, ignore_errors=True)

@@ -1,4 +1,6 @@
-"""What the peers' measurements have in common: a product's row, the questions asked of it, the table."""
+"""What the peers' measurements have in common: a product's row, the questions asked of it, the
+table.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ WARM_UP = "where is the version number"
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """Warm queries: milliseconds of each, how many of the questions were answered at all, and how many with the expected file."""
+    """Warm queries: milliseconds of each, how many of the questions were answered at all, and how
+    many with the expected file.
+    """
 
     milliseconds: tuple[float, ...]
     answered: int
@@ -42,7 +46,8 @@ class Row:
     cold_cpu_ms: list[float] = field(default_factory=list)
     mcp_ms: list[float] = field(default_factory=list)
     mcp_rss: list[float] = field(default_factory=list)
-    mcp_cpu_ms: list[float] = field(default_factory=list)  # mean over a session's queries, one entry for each round
+    # Mean over a session's queries, one entry for each round
+    mcp_cpu_ms: list[float] = field(default_factory=list)
     inside_ms: list[float] = field(default_factory=list)
     inside_cpu_ms: list[float] = field(default_factory=list)
     answered: int = 0
@@ -84,12 +89,18 @@ def ask_all(ask: Callable[[str], list[str]]) -> Answers:
     return judge(timed)
 
 
-def ask_over_mcp(row: Row, session: Session, tool: str, arguments: dict[str, object], bare_kb: int) -> Answers:
+def ask_over_mcp(
+    row: Row, session: Session, tool: str, arguments: dict[str, object], bare_kb: int
+) -> Answers:
     """Warm answers of an MCP server, after one that doesn't count."""
     watch = Watch(session.server.pid)
 
     def ask(query: str) -> list[str]:
-        return files_of(session.request("tools/call", {"name": tool, "arguments": {"query": query, **arguments}}))
+        return files_of(
+            session.request(
+                "tools/call", {"name": tool, "arguments": {"query": query, **arguments}}
+            )
+        )
 
     try:
         ask(WARM_UP)
@@ -108,7 +119,9 @@ def files_of(result: dict) -> list[str]:
     text = result["content"][0]["text"]
     if result.get("isError"):
         raise SystemExit(f"the tool failed: {text[:500]}")
-    return [hit.get("file") or hit.get("file_path", "") for hit in json.loads(text).get("results", ())]
+    return [
+        hit.get("file") or hit.get("file_path", "") for hit in json.loads(text).get("results", ())
+    ]
 
 
 def render(rows: Sequence[Row]) -> str:
@@ -139,6 +152,8 @@ def render(rows: Sequence[Row]) -> str:
 
 
 def quietest(values: Sequence[float]) -> str:
-    """The best median of one pass over all queries: what is left when other work on the machine is taken away."""
+    """The best median of one pass over all queries: what is left when other work on the machine is
+    taken away.
+    """
     passes = [values[start : start + len(QUERIES)] for start in range(0, len(values), len(QUERIES))]
     return f"{min(statistics.median(one) for one in passes):.1f}" if passes else "-"

@@ -49,7 +49,12 @@ class Semble:
 
     def environment(self, cache: str) -> dict[str, str]:
         """The variables that keep it to a local model and a cache of its own."""
-        return {**os.environ, "SEMBLE_MODEL_NAME": self.model, "SEMBLE_CACHE_LOCATION": cache, "HF_HUB_OFFLINE": "1"}
+        return {
+            **os.environ,
+            "SEMBLE_MODEL_NAME": self.model,
+            "SEMBLE_CACHE_LOCATION": cache,
+            "HF_HUB_OFFLINE": "1",
+        }
 
     def command(self) -> list[str]:
         """How it is started."""
@@ -60,7 +65,9 @@ class Semble:
 def code_files(semble: Semble, tree: Path) -> list[str]:
     """The files that semble indexes by default, relative to the tree."""
     with tempfile.TemporaryDirectory(prefix="peers-semble-") as cache:
-        return json.loads(run([semble.python, "-c", _FILES, str(tree)], semble.environment(cache), 0).output)
+        return json.loads(
+            run([semble.python, "-c", _FILES, str(tree)], semble.environment(cache), 0).output
+        )
 
 
 def measure_semble(row: Row, semble: Semble, tree: Path, content: str, bare_kb: int) -> None:
@@ -69,10 +76,21 @@ def measure_semble(row: Row, semble: Semble, tree: Path, content: str, bare_kb: 
         environment = semble.environment(cache)
         search = [*semble.command(), "search"]
         options = [str(tree), "-k", str(RESULTS), "--content", content]
-        row.add_indexing(run([*search, WARM_UP, *options], environment, bare_kb), bytes_below(Path(cache)))
-        row.add_cold([run([*search, query, *options], environment, bare_kb) for query, _ in QUERIES[:COLD_QUERIES]])
-        question = json.dumps([str(tree), content, WARM_UP, ROUNDS, RESULTS, [query for query, _ in QUERIES]])
-        inside = json.loads(run([semble.python, "-c", _WARM, question], environment, bare_kb).output)
+        row.add_indexing(
+            run([*search, WARM_UP, *options], environment, bare_kb), bytes_below(Path(cache))
+        )
+        row.add_cold(
+            [
+                run([*search, query, *options], environment, bare_kb)
+                for query, _ in QUERIES[:COLD_QUERIES]
+            ]
+        )
+        question = json.dumps(
+            [str(tree), content, WARM_UP, ROUNDS, RESULTS, [query for query, _ in QUERIES]]
+        )
+        inside = json.loads(
+            run([semble.python, "-c", _WARM, question], environment, bare_kb).output
+        )
         if not inside["cached"]:
             raise SystemExit("semble did not find the index that its command wrote")
         row.files, row.chunks = inside["files"], inside["chunks"]

@@ -1,4 +1,6 @@
-"""How long an answer takes on the large repository, with the answer cache off: in process and over MCP."""
+"""How long an answer takes on the large repository, with the answer cache off: in process and over
+MCP.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,10 @@ def measure(setup: Setup) -> Section:
     inside = setup.inside("search", root=root, questions=QUESTIONS, rounds=rounds)
     over, cpu, exact = _over_mcp(setup, root, rounds)
     section.text = f"{inside['chunks']:,} chunks, {len(QUESTIONS)} questions, {rounds} times over, at most 50 results each, caching off."
-    for name, took, spent in (("in process", inside["ms"], inside["cpu_ms"]), ("over MCP", over, cpu)):
+    for name, took, spent in (
+        ("in process", inside["ms"], inside["cpu_ms"]),
+        ("over MCP", over, cpu),
+    ):
         section.add(f"{name}, p50", "ms", percentile(took, 0.5))
         section.add(f"{name}, p95", "ms", percentile(took, 0.95), TARGET_MS)
         section.add(f"{name}, CPU for each", "ms", spent)
@@ -29,7 +34,9 @@ def measure(setup: Setup) -> Section:
 
 
 def _over_mcp(setup: Setup, root: str, rounds: int) -> tuple[list[float], float, list[float]]:
-    with Session([*setup.cortex, "mcp", "code", "--workspace", root], setup.environment()) as session:
+    with Session(
+        [*setup.cortex, "mcp", "code", "--workspace", root], setup.environment()
+    ) as session:
         session.wait_until_ready()
         watch = Watch(session.server.pid)
         session.call("search_code", query="warm up")
@@ -40,7 +47,10 @@ def _over_mcp(setup: Setup, root: str, rounds: int) -> tuple[list[float], float,
         return (
             took,
             cpu,
-            [_timed(session, f'"{text}"') for text in ("def getLogger", "raise ValueError", "zzz no such")],
+            [
+                _timed(session, f'"{text}"')
+                for text in ("def getLogger", "raise ValueError", "zzz no such")
+            ],
         )
 
 

@@ -1,4 +1,6 @@
-"""What is asked of the made repositories: questions in words, names, and pieces of code, all about Python's standard library."""
+"""What is asked of the made repositories: questions in words, names, and pieces of code, all about
+Python's standard library.
+"""
 
 QUESTIONS = (
     "parse command line arguments with subcommands",

@@ -1,4 +1,6 @@
-"""What ranking adds to a query on the large repository: the CPU time of `cortex.engine.search` without what the store does for it."""
+"""What ranking adds to a query on the large repository: the CPU time of `cortex.engine.search`
+without what the store does for it.
+"""
 
 from __future__ import annotations
 

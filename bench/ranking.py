@@ -1,8 +1,10 @@
-"""What the ranker is worth: its score beside semble's, without each of its rules, and with constants chosen without a repository.
+"""What the ranker is worth: its score beside semble's, without each of its rules, and with
+constants chosen without a repository.
 
     python bench/ranking.py --kit KIT --built BUILT --semble-python VENV/bin/python --semble-model DIR
 
-Embedder `none`, in process. Differences are paired: the same query, with and without. See sets.py for KIT and BUILT, intervals.py for intervals.
+Embedder `none`, in process. Differences are paired: the same query, with and without. See sets.py
+for KIT and BUILT, intervals.py for intervals.
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ from rules import LEFT_OUT, PARSE, WITHOUT, Change
 from sets import RANKED, Sets
 
 LEAST = {"semble": 0.86, "semble-full": 0.82, "cookbook-files": 0.82, "cookbook-chunks": 0.73}
-LEAST_BESIDE = {"semble": -0.01, "semble-full": -0.01}  # lower end of the interval of the difference to semble
+# Lower end of the interval of the difference to semble
+LEAST_BESIDE = {"semble": -0.01, "semble-full": -0.01}
 LITTLE = 0.002  # nDCG@10 that counts as a change of a repository
 
 Scores = Mapping[str, np.ndarray]
@@ -40,7 +43,9 @@ def measure(setup: Setup, kit: Path, built: Path, semble: Semble | None) -> Sect
             section.at_least(f"{name}, nDCG@10", base[name].mean(), LEAST.get(name))
             if name in theirs and name in LEAST_BESIDE:
                 low = mean_of(base[name] - theirs[name], setup.seed).low
-                section.at_least(f"{name}, difference to semble, lower end", low, LEAST_BESIDE[name])
+                section.at_least(
+                    f"{name}, difference to semble, lower end", low, LEAST_BESIDE[name]
+                )
         parts = [
             "nDCG@10 in process, embedder `none`, 20 hits; in brackets the 95 % interval, differences paired by query, bold where it excludes 0.",
             _beside(sets, base, theirs, setup.seed),
@@ -67,7 +72,9 @@ def _beside(sets: Sets, base: Scores, theirs: Scores, seed: int) -> str:
         if name in theirs:
             other = f"{theirs[name].mean():.3f}"
             difference = mean_of(base[name] - theirs[name], seed).signed()
-        lines.append(f"| {name} | {len(base[name])} | {mean_of(base[name], seed)} | {other} | {difference} |")
+        lines.append(
+            f"| {name} | {len(base[name])} | {mean_of(base[name], seed)} | {other} | {difference} |"
+        )
     return "\n".join(lines)
 
 
@@ -75,8 +82,12 @@ def _classes(sets: Sets) -> str:
     """How many queries of each class there are: a rule of a class that nobody asks shows nothing."""
     parts: list[str] = []
     for name in sets.names:
-        counts = Counter(str(class_) for row in sets.rows[name] for class_ in PARSE.parse(row["query"]).classes)
-        parts.append(f"{name}: {', '.join(f'{one} {count}' for one, count in counts.most_common())}")
+        counts = Counter(
+            str(class_) for row in sets.rows[name] for class_ in PARSE.parse(row["query"]).classes
+        )
+        parts.append(
+            f"{name}: {', '.join(f'{one} {count}' for one, count in counts.most_common())}"
+        )
     return f"Queries by class, where one may have several. {'; '.join(parts)}."
 
 
@@ -89,8 +100,14 @@ def _changed(sets: Sets, base: Scores, changes: Mapping[str, Change], seed: int)
     for label, change in changes.items():
         with change():
             differences = {name: sets.scores(name) - base[name] for name in sets.names}
-        cells = [mean_of(difference, seed).signed() if difference.any() else "0" for difference in differences.values()]
-        by_tree = [differences["semble-full"][corpora == corpus].mean() for corpus in sets.corpora("semble-full")]
+        cells = [
+            mean_of(difference, seed).signed() if difference.any() else "0"
+            for difference in differences.values()
+        ]
+        by_tree = [
+            differences["semble-full"][corpora == corpus].mean()
+            for corpus in sets.corpora("semble-full")
+        ]
         worse, better = sum(one < -LITTLE for one in by_tree), sum(one > LITTLE for one in by_tree)
         mean = np.mean([one.mean() for one in differences.values()])
         lines.append(f"| {label} | {' | '.join(cells)} | {worse}, {better} | {mean:+.3f} |")

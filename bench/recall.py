@@ -1,10 +1,12 @@
-"""What `query_memories` finds: conversations, imported turn by turn and session by session as memories, and what people ask about them.
+"""What `query_memories` finds: conversations, imported turn by turn and session by session as
+memories, and what people ask about them.
 
     python bench/recall.py --kit KIT --built BUILT
 
-Each conversation is a home of its own, filled by `cortex memory import FOLDER`; the tool is asked as a client would ask it, with status "all" and
-ten results, by words alone and as installed. A question has one right memory or several: any, the share, or all of them among the first ten.
-See sets.py for KIT and BUILT, intervals.py for intervals.
+Each conversation is a home of its own, filled by `cortex memory import FOLDER`; the tool is asked
+as a client would ask it, with status "all" and ten results, by words alone and as installed. A
+question has one right memory or several: any, the share, or all of them among the first ten. See
+sets.py for KIT and BUILT, intervals.py for intervals.
 """
 
 from __future__ import annotations
@@ -70,11 +72,19 @@ def measure(setup: Setup, kit: Path, built: Path) -> Section:
                 kinds = np.array([row["category"] for row in sets.rows[name]])
                 lines.append(_line(name, arm, "all", scores, setup.seed))
                 lines += [
-                    _line(name, arm, kind, {key: values[kinds == kind] for key, values in scores.items()}, setup.seed)
+                    _line(
+                        name,
+                        arm,
+                        kind,
+                        {key: values[kinds == kind] for key, values in scores.items()},
+                        setup.seed,
+                    )
                     for kind in sorted(set(kinds))
                 ]
                 share = scores["recall10"].mean()
-                section.at_least(f"{name}, {arm}: share among the first {FIRST}", share, LEAST.get(name))
+                section.at_least(
+                    f"{name}, {arm}: share among the first {FIRST}", share, LEAST.get(name)
+                )
     text = f'`query_memories` with status "all" and {FIRST} results, each conversation imported into a home of its own; in brackets the 95 % interval.'
     section.text = f"{text}\n\n" + "\n".join(lines)
     return section
@@ -89,7 +99,9 @@ def _scores(setup: Setup, sets: Sets, name: str, provider: str) -> dict[str, np.
             for row in rows:
                 if row["corpus"] == corpus:
                     found[row["id"]] = sets.score_files(row, told(row, asked.ask(row["query"])))
-    metrics = {key: np.array([found[row["id"]][key] for row in rows]) for key in ("recall10", "ndcg10")}
+    metrics = {
+        key: np.array([found[row["id"]][key] for row in rows]) for key in ("recall10", "ndcg10")
+    }
     return {**metrics, "any": metrics["recall10"] > 0, "all": metrics["recall10"] >= 1}
 
 
@@ -104,7 +116,11 @@ def conversation(setup: Setup, folder: Path, provider: str) -> Iterator[Conversa
     """A home with the files of a folder as memories."""
     with tempfile.TemporaryDirectory(dir=setup.work, prefix="recall-") as place:
         home = Path(place)
-        environment = {**setup.environment(provider=provider), "CORTEX_HOME": str(home / "cortex"), "HOME": str(home)}
+        environment = {
+            **setup.environment(provider=provider),
+            "CORTEX_HOME": str(home / "cortex"),
+            "HOME": str(home),
+        }
         environment |= {"USERPROFILE": str(home), "ACK_MEM_PATH": str(home / "nothing")}
         run([*setup.cortex, "memory", "import", str(folder)], environment, setup.bare_kb, home)
         settings = load(None, environment=environment)
@@ -128,7 +144,9 @@ def _files_by_id(library: Library, folder: Path) -> dict[str, list[str]]:
     found: dict[str, list[str]] = defaultdict(list)
     for path in sorted(folder.iterdir()):
         for brought in read(path):
-            for one in library.store.remembered.by_fingerprint(fingerprint(checked(brought.memory))):
+            for one in library.store.remembered.by_fingerprint(
+                fingerprint(checked(brought.memory))
+            ):
                 found[one.memory.key].append(path.name)
     return found
 

@@ -1,4 +1,6 @@
-"""Cost of finding and redacting secrets, false alarms on files that nobody made for it, and passwords that it misses."""
+"""Cost of finding and redacting secrets, false alarms on files that nobody made for it, and
+passwords that it misses.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,8 @@ ENDINGS = frozenset(
 )
 MAX_BYTES = 1_500_000
 PACKAGE_DEPTH = 9  # parts of a path that name a package
-PACKAGE_FILES = 200  # of one package: the manual of a cloud's commands has thousands of pages about credentials
+# Of one package: the manual of a cloud's commands has thousands of pages about credentials
+PACKAGE_FILES = 200
 ALARMS_IN_THOUSAND = 1.0
 MISSED = 2.0  # percent of random passwords
 SHARE = 5.0  # percent of indexing, and of an answer
@@ -50,11 +53,19 @@ STYLES = (
     'getenv("{}", "{}")',
 )  # fmt: skip
 SIZES = (12, 13, 14, 15, 16)
-QUESTIONS = ("where are files opened", "parse arguments", "timeout of a connection", "decode text", "test that fails")
+QUESTIONS = (
+    "where are files opened",
+    "parse arguments",
+    "timeout of a connection",
+    "decode text",
+    "test that fails",
+)
 
 
 def measure(setup: Setup) -> Section:
-    """Alarms on real files and missed passwords; finding beside indexing; answers with redaction and without."""
+    """Alarms on real files and missed passwords; finding beside indexing; answers with redaction
+    and without.
+    """
     section = Section("redaction", "Secrets")
     wanted = 1_000 if setup.quick else 10_000
     files, megabytes, alarms, seconds = _look_at(wanted, setup.seed, PACKAGE_FILES)
@@ -68,15 +79,24 @@ def measure(setup: Setup) -> Section:
         f"{made:,} of 12 to 16 letters and digits, beside {len(NAMES)} names in {len(STYLES)} ways to write them. "
         "Indexing is as installed, with vectors."
     )
-    section.add("files with a finding, in 1,000", "", 1_000 * alarms / max(1, files), ALARMS_IN_THOUSAND)
-    section.add("the same, any number of a package", "", 1_000 * alarms_of_any / max(1, of_any), ALARMS_IN_THOUSAND)
+    section.add(
+        "files with a finding, in 1,000", "", 1_000 * alarms / max(1, files), ALARMS_IN_THOUSAND
+    )
+    section.add(
+        "the same, any number of a package",
+        "",
+        1_000 * alarms_of_any / max(1, of_any),
+        ALARMS_IN_THOUSAND,
+    )
     section.add("random passwords missed", "%", 100 * missed / made, MISSED)
     section.add("finding, text in a second of CPU", "MB", megabytes / seconds)
     folder = setup.repository(setup.small)
     costs = []
     for _ in range(setup.repeat):
         shutil.rmtree(folder / ".cortex", ignore_errors=True)
-        costs.append(run([*setup.cortex, "index", str(folder)], _as_installed(setup), setup.bare_kb).cpu)
+        costs.append(
+            run([*setup.cortex, "index", str(folder)], _as_installed(setup), setup.bare_kb).cpu
+        )
     finding = _seconds_for(folder)
     section.add(f"indexing {setup.small:,} files, CPU", "s", costs)
     section.add("of that, finding secrets", "%", [100 * finding / cost for cost in costs], SHARE)
@@ -95,14 +115,21 @@ def _missed(repeat: int, seed: int) -> tuple[int, int]:
     chance = random.Random(seed)
     texts = []
     for name, style, _ in itertools.product(NAMES, STYLES, range(repeat)):
-        secret = "".join(chance.choices(string.ascii_letters + string.digits, k=chance.choice(SIZES)))
+        secret = "".join(
+            chance.choices(string.ascii_letters + string.digits, k=chance.choice(SIZES))
+        )
         texts.append((secret, style.format(name, secret)))
-    missed = sum(all(text[leak.start : leak.end] != secret for leak in find_leaks(text)) for secret, text in texts)
+    missed = sum(
+        all(text[leak.start : leak.end] != secret for leak in find_leaks(text))
+        for secret, text in texts
+    )
     return missed, len(texts)
 
 
 def _look_at(wanted: int, seed: int, of_package: int) -> tuple[int, float, int, float]:
-    """The number of files looked at, their megabytes, those with a finding, and the seconds that it took."""
+    """The number of files looked at, their megabytes, those with a finding, and the seconds that it
+    took.
+    """
     paths = sorted({path for root in ROOTS for path in _files(root)})
     random.Random(seed).shuffle(paths)
     seen: set[int] = set()
@@ -137,7 +164,11 @@ def _files(root: Path) -> Iterator[str]:
 
 def _seconds_for(folder: Path) -> float:
     """The CPU that finding takes on the files of a repository."""
-    paths = [path for path in folder.rglob("*") if path.is_file() and not {".git", ".cortex"} & set(path.parts)]
+    paths = [
+        path
+        for path in folder.rglob("*")
+        if path.is_file() and not {".git", ".cortex"} & set(path.parts)
+    ]
     texts = [text for path in paths if isinstance(text := read(path.read_bytes(), path.name), str)]
     started = time.process_time()
     for text in texts:

@@ -1,9 +1,12 @@
-"""How far `relevance` can be trusted: what the cut of .65 keeps and what it leaves out, and how often a hit is right at each tenth.
+"""How far `relevance` can be trusted: what the cut of .65 keeps and what it leaves out, and how
+often a hit is right at each tenth.
 
     python bench/relevance.py --kit KIT --built BUILT [--fit]
 
-`--fit` (in `make bench` always, but for `--quick`) fits both probabilities of `cortex.engine.search.calibration` anew; see relevance_fit.py. absent.txt holds questions about things that
-none of the repositories is about, absent_later.txt more of them, written when the constants stood: don't tune by those. See sets.py for KIT and BUILT, intervals.py for intervals.
+`--fit` (in `make bench` always, but for `--quick`) fits both probabilities of
+`cortex.engine.search.calibration` anew; see relevance_fit.py. absent.txt holds questions about
+things that none of the repositories is about, absent_later.txt more of them, written when the
+constants stood: don't tune by those. See sets.py for KIT and BUILT, intervals.py for intervals.
 """
 
 from __future__ import annotations
@@ -21,7 +24,10 @@ from sets import MEMORIES, RANKED, Sets
 from cortex.base.types import Mode, Query
 from cortex.engine.search.calibration import CUT
 
-ARMS = (("words only", "none", (Mode.WORDS,)), ("words and meaning", "local", (Mode.HYBRID, Mode.MEANING)))
+ARMS = (
+    ("words only", "none", (Mode.WORDS,)),
+    ("words and meaning", "local", (Mode.HYBRID, Mode.MEANING)),
+)
 HITS = 10
 KEPT = 0.98  # of recall@10
 SILENT = 0.8  # of the absent questions
@@ -30,7 +36,9 @@ LATER = Path(__file__).with_name("absent_later.txt")
 
 
 def measure(setup: Setup, kit: Path, built: Path, fit: bool) -> Section:
-    """Recall with and without the cut, absent questions, tenths, and the fit; by words only, and with the model's vectors."""
+    """Recall with and without the cut, absent questions, tenths, and the fit; by words only, and
+    with the model's vectors.
+    """
     section = Section("relevance", "Relevance")
     parts = [f"The default threshold is {CUT:g}; in brackets the 95 % interval."]
     for label, provider, modes in ARMS:
@@ -53,13 +61,20 @@ def measure(setup: Setup, kit: Path, built: Path, fit: bool) -> Section:
 
 
 def _recall(section: Section, sets: Sets, seed: int, label: str) -> str:
-    lines = [f"| set | queries | recall@10 | with threshold {CUT:g} | ratio |", "|---|---:|---:|---:|---:|"]
+    lines = [
+        f"| set | queries | recall@10 | with threshold {CUT:g} | ratio |",
+        "|---|---:|---:|---:|---:|",
+    ]
     for name in sets.names:
         whole = sets.scores(name, "recall10", HITS)
         kept = sets.scores(name, "recall10", HITS, CUT)
         ratio = share_of(kept, whole, seed)
-        lines.append(f"| {name} | {len(whole)} | {mean_of(whole, seed)} | {kept.mean():.3f} | {ratio} |")
-        section.at_least(f"{label}: {name}, recall@10 with the threshold / without", ratio.mean, KEPT)
+        lines.append(
+            f"| {name} | {len(whole)} | {mean_of(whole, seed)} | {kept.mean():.3f} | {ratio} |"
+        )
+        section.at_least(
+            f"{label}: {name}, recall@10 with the threshold / without", ratio.mean, KEPT
+        )
     return "\n".join(lines)
 
 
@@ -75,13 +90,24 @@ def _absent(section: Section, sets: Sets, label: str) -> str:
     shares: list[list[float]] = []
     for corpus in sets.corpora("semble-full"):
         engine = sets.engine("semble-full", corpus)
-        silent = [[not engine.search(Query(text, limit=1, threshold=CUT)).hits for text in part] for part in questions]
+        silent = [
+            [not engine.search(Query(text, limit=1, threshold=CUT)).hits for text in part]
+            for part in questions
+        ]
         shares.append([float(np.mean(part)) for part in silent])
         lines.append(f"| {corpus} | {shares[-1][0]:.2f} | {shares[-1][1]:.2f} |")
     means = np.mean(shares, axis=0)
-    for when, column, mean in zip(("first", "later"), zip(*shares, strict=True), means, strict=True):
-        section.at_least(f"{label}: absent questions ({when}) with no hit, mean of the repositories", mean, SILENT)
-        section.at_least(f"{label}: absent questions ({when}) with no hit, worst repository", min(column), SILENT)
+    for when, column, mean in zip(
+        ("first", "later"), zip(*shares, strict=True), means, strict=True
+    ):
+        section.at_least(
+            f"{label}: absent questions ({when}) with no hit, mean of the repositories",
+            mean,
+            SILENT,
+        )
+        section.at_least(
+            f"{label}: absent questions ({when}) with no hit, worst repository", min(column), SILENT
+        )
     return "\n".join([*lines, f"| **mean** | {means[0]:.2f} | {means[1]:.2f} |"])
 
 

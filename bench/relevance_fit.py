@@ -1,7 +1,8 @@
-"""The two logistic models behind `relevance`, fitted on the development sets, beside the constants that are in the code.
+"""The two logistic models behind `relevance`, fitted on the development sets, beside the constants
+that are in the code.
 
-`known` learns from the first hits of a query whose answer was found and of the same kind of query asked of a repository that has none;
-`right` from every one of the first ten hits.
+`known` learns from the first hits of a query whose answer was found and of the same kind of query
+asked of a repository that has none; `right` from every one of the first ten hits.
 """
 
 from __future__ import annotations
@@ -39,21 +40,36 @@ class Asked:
 
 def fit_table(sets: Sets, seed: int, mode: Mode) -> str:
     """Both models of a mode: the constant in the code, fitted anew, and its interval."""
-    answered = [one for name in sets.names for row in sets.rows[name] if (one := _ask(sets, name, row, mode))]
-    absent = [one for name, corpus, row in _strangers(sets) if (one := _ask(sets, name, row, mode, corpus))]
-    lines = ["| model | feature | in the code | fitted anew | 95 % interval | within |", "|---|---|---:|---:|---:|---|"]
+    answered = [
+        one
+        for name in sets.names
+        for row in sets.rows[name]
+        if (one := _ask(sets, name, row, mode))
+    ]
+    absent = [
+        one
+        for name, corpus, row in _strangers(sets)
+        if (one := _ask(sets, name, row, mode, corpus))
+    ]
+    lines = [
+        "| model | feature | in the code | fitted anew | 95 % interval | within |",
+        "|---|---|---:|---:|---:|---|",
+    ]
     fits = CODE.FITS[mode]
     models = (
         ("known", CODE.KNOWN, fits.known, *_known_rows(answered, absent)),
         ("right", CODE.RIGHT, fits.right, *_right_rows(answered)),
     )
     for model, features, now, rows, labels, groups, queries in models:
-        used = [number for number, weight in enumerate(now) if weight]  # the others say nothing in this mode
+        # The others say nothing in this mode
+        used = [number for number, weight in enumerate(now) if weight]
         fitted, low, high = _with_intervals(rows[:, used], labels, groups, queries, seed)
         for place, number in enumerate(used):
             within = "yes" if low[place] <= now[number] <= high[place] else "no"
             cells = [model, features[number], f"{now[number]:.2f}", f"{fitted[place]:.2f}"]
-            lines.append(f"| {' | '.join(cells)} | {low[place]:.2f} to {high[place]:.2f} | {within} |")
+            lines.append(
+                f"| {' | '.join(cells)} | {low[place]:.2f} to {high[place]:.2f} | {within} |"
+            )
     lines += [
         "",
         f"{len(answered):,} queries, {len(absent):,} without an answer, {sum(len(one.right) for one in answered):,} hits.",
@@ -82,14 +98,17 @@ def _ask(sets: Sets, name: str, row: Row, mode: Mode, corpus: str = "") -> Asked
         known=CODE.known_features(ranked[:3], parsed),
         right=[CODE.right_features(group.best, group.best.score / best) for group in groups],
         labels=[
-            not corpus and sets.hits_target(row, group.best.place.doc.path, group.start_line, group.end_line)
+            not corpus
+            and sets.hits_target(row, group.best.place.doc.path, group.start_line, group.end_line)
             for group in groups
         ],
     )
 
 
 def _strangers(sets: Sets) -> list[tuple[str, str, Row]]:
-    """Queries with a corpus that doesn't know the answer: of other repositories, notebooks, conversations."""
+    """Queries with a corpus that doesn't know the answer: of other repositories, notebooks,
+    conversations.
+    """
     draw = random.Random(3)
     trees, talks = sets.corpora("semble"), sets.corpora("locomo")
     found: list[tuple[str, str, Row]] = []
@@ -101,7 +120,9 @@ def _strangers(sets: Sets) -> list[tuple[str, str, Row]]:
     found += [("semble", draw.choice(trees), row) for row in draw.sample(sets.rows["locomo"], 100)]
     found += [("locomo", draw.choice(talks), row) for row in draw.sample(sets.rows["semble"], 100)]
     for row in draw.sample(sets.rows["locomo"], 150):
-        found.append(("locomo", draw.choice([talk for talk in talks if talk != row["corpus"]]), row))
+        found.append(
+            ("locomo", draw.choice([talk for talk in talks if talk != row["corpus"]]), row)
+        )
     return found
 
 
@@ -138,7 +159,9 @@ def _with_intervals(
             rows,
             labels,
             weights
-            * np.bincount(draw.integers(0, queries.max() + 1, queries.max() + 1), minlength=queries.max() + 1)[queries],
+            * np.bincount(
+                draw.integers(0, queries.max() + 1, queries.max() + 1), minlength=queries.max() + 1
+            )[queries],
         )
         for _ in range(RESAMPLES)
     ]
@@ -153,7 +176,9 @@ def fit(rows: np.ndarray, labels: np.ndarray, weights: np.ndarray) -> np.ndarray
     for _ in range(STEPS):
         shares = 1 / (1 + np.exp(-np.clip(rows @ found, -30, 30)))
         slope = rows.T @ (weights * (shares - labels)) + ridge * found
-        bend = (rows * (weights * shares * (1 - shares))[:, None]).T @ rows + ridge * np.eye(len(found))
+        bend = (rows * (weights * shares * (1 - shares))[:, None]).T @ rows + ridge * np.eye(
+            len(found)
+        )
         step = np.linalg.solve(bend, slope)
         found -= step
         if np.abs(step).max() < 1e-6:

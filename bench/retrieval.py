@@ -1,10 +1,12 @@
-"""How good the answers are: an evaluation kit's sets, asked through `cortex mcp`, scored by the kit.
+"""How good the answers are: an evaluation kit's sets, asked through `cortex mcp`, scored by the
+kit.
 
     python bench/retrieval.py --kit KIT --built BUILT [--sets NAME ...]
 
-KIT is a folder with a `run.py` that takes `--built --bench --adapter mcp:FILE --out`, and writes one JSON line for each query; BUILT holds its
-prepared sets. Everything is measured on a copy. Intervals are 95 % bootstrap over the queries of a set, with a fixed seed; queries of one
-repository are not independent of each other, so the true ones are somewhat wider.
+KIT is a folder with a `run.py` that takes `--built --bench --adapter mcp:FILE --out`, and writes
+one JSON line for each query; BUILT holds its prepared sets. Everything is measured on a copy.
+Intervals are 95 % bootstrap over the queries of a set, with a fixed seed; queries of one repository
+are not independent of each other, so the true ones are somewhat wider.
 """
 
 from __future__ import annotations
@@ -35,10 +37,24 @@ def measure(setup: Setup, kit: Path, built: Path, sets: Sequence[str] = ()) -> S
         shutil.copytree(built / name, copy / name, ignore=shutil.ignore_patterns(".cortex"))
     adapter = setup.work / "adapter.json"
     adapter.write_text(json.dumps(_adapter(setup)), encoding="utf-8")
-    command = [sys.executable, "run.py", "--built", str(copy), "--bench", ",".join(names), "--name", "cortex"]
+    command = [
+        sys.executable,
+        "run.py",
+        "--built",
+        str(copy),
+        "--bench",
+        ",".join(names),
+        "--name",
+        "cortex",
+    ]
     command += ["--adapter", f"mcp:{adapter}", "--out", str(out)]
     done = subprocess.run(
-        command, cwd=kit, capture_output=True, text=True, timeout=KIT_SECONDS, env=setup.environment(provider="local")
+        command,
+        cwd=kit,
+        capture_output=True,
+        text=True,
+        timeout=KIT_SECONDS,
+        env=setup.environment(provider="local"),
     )
     if done.returncode:
         raise SystemExit(f"the kit failed:\n{done.stderr[-2000:]}")

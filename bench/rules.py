@@ -1,6 +1,8 @@
-"""The ranker with one of its rules switched off, one that was left out switched on, or one of its weights changed.
+"""The ranker with one of its rules switched off, one that was left out switched on, or one of its
+weights changed.
 
-Constants of `cortex.engine.search` are replaced while a block runs; nothing in the product knows of it.
+Constants of `cortex.engine.search` are replaced while a block runs; nothing in the product knows of
+it.
 """
 
 from __future__ import annotations
@@ -43,10 +45,15 @@ def constants(module: ModuleType, **values: object) -> Iterator[None]:
         _set(module, before)
 
 
-def weights(classes: Sequence[QueryClass] = tuple(QueryClass), **values: float) -> AbstractContextManager[None]:
+def weights(
+    classes: Sequence[QueryClass] = tuple(QueryClass), **values: float
+) -> AbstractContextManager[None]:
     """Other weights for these classes."""
     now: Mapping[QueryClass, object] = CLASSES.WEIGHTS
-    return constants(CLASSES, WEIGHTS={one: replace(now[one], **values) if one in classes else now[one] for one in now})
+    return constants(
+        CLASSES,
+        WEIGHTS={one: replace(now[one], **values) if one in classes else now[one] for one in now},
+    )
 
 
 def field(name: str, weight: float) -> AbstractContextManager[None]:
@@ -56,7 +63,9 @@ def field(name: str, weight: float) -> AbstractContextManager[None]:
 
 
 def phrase_for_all(weight: float) -> AbstractContextManager[None]:
-    """Words in the order of the query as evidence for every query, not only for what stands in quotes and error messages."""
+    """Words in the order of the query as evidence for every query, not only for what stands in
+    quotes and error messages.
+    """
     parse = PARSE.parse
 
     def with_phrase(text: str, code: bool = False) -> object:
@@ -67,16 +76,22 @@ def phrase_for_all(weight: float) -> AbstractContextManager[None]:
 
 
 def references(weight: float) -> AbstractContextManager[None]:
-    """How often others speak of a chunk's name as evidence for every chunk, not only where a name was begun."""
+    """How often others speak of a chunk's name as evidence for every chunk, not only where a name
+    was begun.
+    """
     find = CANDIDATES.find_by_words
 
     def with_references(store: object, words: object, *rest: object) -> dict:
         found = find(store, words, *rest)
         names = {one.place.chunk.name for one in found.values()}
-        spoken = {name: words.frequency(pieces[0]) for name in names if (pieces := split_identifier(name))}
+        spoken = {
+            name: words.frequency(pieces[0]) for name in names if (pieces := split_identifier(name))
+        }
         most = max(spoken.values(), default=0)
         for one in found.values():
-            one.words += weight * math.log(1 + spoken.get(one.place.chunk.name, 0)) / math.log(2 + most)
+            one.words += (
+                weight * math.log(1 + spoken.get(one.place.chunk.name, 0)) / math.log(2 + most)
+            )
         return found
 
     return constants(SEARCH, find_by_words=with_references)
@@ -156,7 +171,12 @@ def _own(label: str, classes: Sequence[QueryClass], name: str, *grid: float) -> 
 
 
 def _field(name: str, *grid: float) -> Knob:
-    return Knob(f"field {name}", dict(CANDIDATES.FIELD_WEIGHTS)[name], grid, lambda value: field(name, value))
+    return Knob(
+        f"field {name}",
+        dict(CANDIDATES.FIELD_WEIGHTS)[name],
+        grid,
+        lambda value: field(name, value),
+    )
 
 
 KNOBS = (

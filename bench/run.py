@@ -2,10 +2,12 @@
 
     python bench/run.py [--only NAME ...] [--quick] [--repeat N] [--json OUT] [--update]
 
-`--quick` works on smaller repositories and once only: to see that everything runs; its numbers say nothing about the targets.
-`--update` writes the tables into bench/RESULTS.md, each between its two marks; what stands around them is kept. Side by side with semble runs
-only where `--semble-python`, `--semble-model` and `--django` (an unpacked source release) say where to find them; retrieval,
-ranking, relevance, several, recall and tokens need `--kit` and `--built`, and take semble beside where it is given. Targets that were missed are listed at the end. Linux only (/proc).
+`--quick` works on smaller repositories and once only: to see that everything runs; its numbers say
+nothing about the targets. `--update` writes the tables into bench/RESULTS.md, each between its two
+marks; what stands around them is kept. Side by side with semble runs only where `--semble-python`,
+`--semble-model` and `--django` (an unpacked source release) say where to find them; retrieval,
+ranking, relevance, several, recall and tokens need `--kit` and `--built`, and take semble beside
+where it is given. Targets that were missed are listed at the end. Linux only (/proc).
 """
 
 from __future__ import annotations
@@ -78,7 +80,16 @@ MEASURES: dict[str, Callable[[Setup], Section]] = {
     "hooks": hooks.measure,
     "redaction": redaction.measure,
 }
-NEEDS_MORE = ("peers", "retrieval", "ranking", "meaning", "relevance", "tokens", "several", "recall")
+NEEDS_MORE = (
+    "peers",
+    "retrieval",
+    "ranking",
+    "meaning",
+    "relevance",
+    "tokens",
+    "several",
+    "recall",
+)
 
 
 def main() -> int:
@@ -100,8 +111,12 @@ def main() -> int:
                 update_results(section, stamp)
     if options.json:
         options.json.parent.mkdir(parents=True, exist_ok=True)
-        options.json.write_text(json.dumps([asdict(one) for one in sections], indent=1) + "\n", encoding="utf-8")
-    missed = [f"{one.name}: {figure.what}" for one in sections for figure in one.figures if not figure.met]
+        options.json.write_text(
+            json.dumps([asdict(one) for one in sections], indent=1) + "\n", encoding="utf-8"
+        )
+    missed = [
+        f"{one.name}: {figure.what}" for one in sections for figure in one.figures if not figure.met
+    ]
     print(f"{stamp}\n\n{len(missed)} targets missed" + "".join(f"\n- {line}" for line in missed))
     return 0
 
@@ -110,11 +125,17 @@ def read_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", nargs="+", choices=[*MEASURES, *NEEDS_MORE])
     parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--repeat", type=int, default=0, help="runs of each measurement; default 3, with --quick 1")
+    parser.add_argument(
+        "--repeat", type=int, default=0, help="runs of each measurement; default 3, with --quick 1"
+    )
     parser.add_argument("--seed", type=int, default=corpus.SEED)
     parser.add_argument("--json", type=Path, help="write all numbers here")
-    parser.add_argument("--update", action="store_true", help="write the tables into bench/RESULTS.md")
-    parser.add_argument("--note", default="", help="said beside each table, for instance that the machine was busy")
+    parser.add_argument(
+        "--update", action="store_true", help="write the tables into bench/RESULTS.md"
+    )
+    parser.add_argument(
+        "--note", default="", help="said beside each table, for instance that the machine was busy"
+    )
     parser.add_argument("--semble-python", help="the Python of an environment that has semble")
     parser.add_argument("--semble-model", help="folder of a local model2vec model")
     parser.add_argument("--django", type=Path, help="an unpacked source release of Django")
@@ -136,22 +157,31 @@ def chosen(options: argparse.Namespace) -> dict[str, Callable[[Setup], Section]]
         possible["retrieval"] = lambda setup: retrieval.measure(setup, kit, built)
         possible["ranking"] = lambda setup: ranking.measure(setup, kit, built, semble)
         possible["meaning"] = lambda setup: meaning.measure(setup, kit, built)
-        possible["relevance"] = lambda setup: relevance.measure(setup, kit, built, fit=not setup.quick)
+        possible["relevance"] = lambda setup: relevance.measure(
+            setup, kit, built, fit=not setup.quick
+        )
         possible["several"] = lambda setup: several.measure(setup, kit, built)
         possible["recall"] = lambda setup: recall.measure(setup, kit, built)
         possible["tokens"] = lambda setup: tokens.measure(setup, kit, built, semble)
     for name in options.only or ():
         if name not in possible:
             raise SystemExit(f"{name} needs more options: see --help")
-    return {name: measure for name, measure in possible.items() if not options.only or name in options.only}
+    return {
+        name: measure
+        for name, measure in possible.items()
+        if not options.only or name in options.only
+    }
 
 
 def semble_of(options: argparse.Namespace) -> Semble | None:
     """semble, where the options say where to find it."""
     if not (options.semble_python and options.semble_model):
         return None
-    # Not resolved: a virtual environment's Python is a link, and what it links to knows nothing of semble.
-    return Semble(os.path.abspath(options.semble_python), str(Path(options.semble_model).resolve()), mcp=True)
+    # Not resolved: a virtual environment's Python is a link, and what it links to knows nothing of
+    # semble.
+    return Semble(
+        os.path.abspath(options.semble_python), str(Path(options.semble_model).resolve()), mcp=True
+    )
 
 
 def beside_semble(setup: Setup, options: argparse.Namespace) -> Section:
@@ -167,9 +197,18 @@ def describe(options: argparse.Namespace) -> str:
     """When, where and on what a table was measured."""
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
     memory_gb = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
-    machine = f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores, {memory_gb:.0f} GB"
+    machine = (
+        f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores, {memory_gb:.0f} GB"
+    )
     runs = f"up to {options.repeat} runs" if options.repeat > 1 else "a single run"
-    parts = [today, machine, f"Python {platform.python_version()}", f"seed {options.seed}", f"commit {commit()}", runs]
+    parts = [
+        today,
+        machine,
+        f"Python {platform.python_version()}",
+        f"seed {options.seed}",
+        f"commit {commit()}",
+        runs,
+    ]
     if options.quick:
         parts.append("**quick: smaller repositories, preliminary**")
     return ", ".join(parts) + (f". {options.note}" if options.note else "")
@@ -177,9 +216,16 @@ def describe(options: argparse.Namespace) -> str:
 
 def commit() -> str:
     """The commit that was measured, and whether something in src/ differs from it."""
-    git = lambda *words: subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, timeout=30).stdout  # noqa: E731
+
+    def git(*words: str) -> str:
+        return subprocess.run(
+            ["git", *words], cwd=ROOT, capture_output=True, text=True, timeout=30
+        ).stdout
+
     changed = git("status", "--porcelain", "--untracked-files=no", "--", "src").strip()
-    return (git("rev-parse", "--short", "HEAD").strip() or "unknown") + (" with changes" if changed else "")
+    return (git("rev-parse", "--short", "HEAD").strip() or "unknown") + (
+        " with changes" if changed else ""
+    )
 
 
 def update_results(section: Section, stamp: str) -> None:

@@ -1,7 +1,9 @@
 """An evaluation kit's prepared sets, asked in process, and scored by the kit.
 
-KIT is a folder with `run.py` and the package `ceval`; BUILT holds its sets: `NAME/queries-dev.jsonl` and `NAME/corpus/CORPUS/`. Everything works
-on copies: one for Cortex, which keeps its index in the folder, and a plain one for others. Nothing of a set is ever written down but scores.
+KIT is a folder with `run.py` and the package `ceval`; BUILT holds its sets:
+`NAME/queries-dev.jsonl` and `NAME/corpus/CORPUS/`. Everything works on copies: one for Cortex,
+which keeps its index in the folder, and a plain one for others. Nothing of a set is ever written
+down but scores.
 """
 
 from __future__ import annotations
@@ -31,11 +33,17 @@ Row = dict  # a query: id, corpus, query, relevant
 
 
 class Sets:
-    """The sets of a kit, each corpus indexed when it is first asked; without vectors unless a provider is named."""
+    """The sets of a kit, each corpus indexed when it is first asked; without vectors unless a
+    provider is named.
+    """
 
-    def __init__(self, setup: Setup, kit: Path, built: Path, names: Sequence[str], provider: str = "none") -> None:
+    def __init__(
+        self, setup: Setup, kit: Path, built: Path, names: Sequence[str], provider: str = "none"
+    ) -> None:
         self.names = [name for name in names if (built / name).exists()]
-        self.rows: dict[str, list[Row]] = {name: _read(built / name / "queries-dev.jsonl") for name in self.names}
+        self.rows: dict[str, list[Row]] = {
+            name: _read(built / name / "queries-dev.jsonl") for name in self.names
+        }
         self._setup, self._kit, self._built, self._provider = setup, kit, built, provider
         self._engines: dict[Path, Engine] = {}
         self._open = ExitStack()
@@ -60,7 +68,8 @@ class Sets:
             settings = load(folder, environment=self._setup.environment(provider=self._provider))
             engine = self._engines[folder] = self._open.enter_context(Engine(folder, settings))
             engine.index()
-            engine.embedding.embed(progress=lambda step: None, cancel=Cancel())  # what costs is not part of the run
+            # What costs is not part of the run
+            engine.embedding.embed(progress=lambda step: None, cancel=Cancel())
         return self._engines[folder]
 
     def plain(self, name: str) -> Path:
@@ -68,7 +77,12 @@ class Sets:
         return self._copy("plain", name)
 
     def ask(
-        self, name: str, row: Row, limit: int = DEPTH, threshold: float = 0.0, mode: Mode = Mode.HYBRID
+        self,
+        name: str,
+        row: Row,
+        limit: int = DEPTH,
+        threshold: float = 0.0,
+        mode: Mode = Mode.HYBRID,
     ) -> Sequence[Hit]:
         """The hits of one query."""
         query = Query(row["query"], mode=mode, limit=limit, threshold=threshold)
@@ -83,7 +97,10 @@ class Sets:
         mode: Mode = Mode.HYBRID,
     ) -> np.ndarray:
         """A metric for each query of a set."""
-        found = [self.score(row, self.ask(name, row, limit, threshold, mode))[metric] for row in self.rows[name]]
+        found = [
+            self.score(row, self.ask(name, row, limit, threshold, mode))[metric]
+            for row in self.rows[name]
+        ]
         return np.array(found, dtype=float)
 
     def score(self, row: Row, hits: Sequence[Hit]) -> dict[str, float]:
@@ -92,7 +109,9 @@ class Sets:
 
     def score_files(self, row: Row, files: Sequence[str]) -> dict[str, float]:
         """All metrics of an answer that names files."""
-        return self._judge.score_query(row["relevant"], [{"file": file} for file in files], "result")
+        return self._judge.score_query(
+            row["relevant"], [{"file": file} for file in files], "result"
+        )
 
     def hits_target(self, row: Row, file: str, start: int, end: int) -> bool:
         """Whether these lines of a file are right."""
@@ -108,12 +127,22 @@ class Sets:
         out = self._setup.work / "semble-scores"
         for name in self.names:
             self.plain(name)
-        command = [semble.python, "run.py", "--built", str(self._setup.work / "plain"), "--bench", ",".join(self.names)]
+        command = [
+            semble.python,
+            "run.py",
+            "--built",
+            str(self._setup.work / "plain"),
+            "--bench",
+            ",".join(self.names),
+        ]
         command += ["--adapter", "semble", "--model", semble.model, "--out", str(out)]
         run(command, semble.environment(str(self._setup.work / "semble-cache")), 0, self._kit)
         found: dict[str, np.ndarray] = {}
         for name in self.names:
-            by_id = {row["id"]: row["result"][metric] for row in _read(out / "semble" / f"{name}-dev.jsonl")}
+            by_id = {
+                row["id"]: row["result"][metric]
+                for row in _read(out / "semble" / f"{name}-dev.jsonl")
+            }
             found[name] = np.array([by_id[row["id"]] for row in self.rows[name]], dtype=float)
         return found
 
@@ -129,4 +158,6 @@ def _as_result(hit: Hit) -> dict[str, object]:
 
 
 def _read(path: Path) -> list[Row]:
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+    return [
+        json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()
+    ]

@@ -2,8 +2,10 @@
 
     python bench/several.py --kit KIT --built BUILT
 
-A repository is asked as code, notebooks and conversations as a person's documents, as `cortex search --in code,kb` and `cortex kb search` do it, with
-the settings as they are installed. Alone means a home with nothing else in it. A hit of another source counts as wrong. See sets.py for KIT and BUILT.
+A repository is asked as code, notebooks and conversations as a person's documents, as `cortex
+search --in code,kb` and `cortex kb search` do it, with the settings as they are installed. Alone
+means a home with nothing else in it. A hit of another source counts as wrong. See sets.py for KIT
+and BUILT.
 """
 
 from __future__ import annotations
@@ -37,7 +39,10 @@ Corpora = Sequence[tuple[str, str]]  # set, corpus
 def measure(setup: Setup, kit: Path, built: Path) -> Section:
     """Each pair of sets, alone and together."""
     section = Section("several", "One search over several stores")
-    lines = ["| set | beside | mode | queries | alone | together | difference |", "|---|---|---|---:|---:|---:|---:|"]
+    lines = [
+        "| set | beside | mode | queries | alone | together | difference |",
+        "|---|---|---|---:|---:|---:|---:|",
+    ]
     with Sets(setup, kit, built, (CODE, DOCUMENTS, TALKS), "local") as sets:
         talks = [(TALKS, corpus) for corpus in sets.corpora(TALKS)]
         (notebooks,) = [(DOCUMENTS, corpus) for corpus in sets.corpora(DOCUMENTS)]
@@ -55,15 +60,36 @@ def measure(setup: Setup, kit: Path, built: Path) -> Section:
                         _ask(sets, DOCUMENTS, [one], mode),
                         _ask(sets, DOCUMENTS, [both], mode),
                     ),
-                    (TALKS, "notebooks", _talks_alone(setup, sets, talks, mode), _ask(sets, TALKS, [both], mode)),
+                    (
+                        TALKS,
+                        "notebooks",
+                        _talks_alone(setup, sets, talks, mode),
+                        _ask(sets, TALKS, [both], mode),
+                    ),
                 ]
                 for name, beside, alone, together in pairs:
                     difference = mean_of(together - alone, setup.seed)
-                    cells = [name, beside, label, str(len(alone)), f"{alone.mean():.3f}", f"{together.mean():.3f}"]
+                    cells = [
+                        name,
+                        beside,
+                        label,
+                        str(len(alone)),
+                        f"{alone.mean():.3f}",
+                        f"{together.mean():.3f}",
+                    ]
                     lines.append(f"| {' | '.join([*cells, difference.signed()])} |")
-                    section.add(f"{name} beside {beside}, {label}: loses", "nDCG@10", max(0.0, -difference.mean), MOST)
+                    section.add(
+                        f"{name} beside {beside}, {label}: loses",
+                        "nDCG@10",
+                        max(0.0, -difference.mean),
+                        MOST,
+                    )
     section.text = "\n".join(
-        ["nDCG@10, 20 hits, merged by relevance; in brackets the 95 % interval, paired by query.", "", *lines]
+        [
+            "nDCG@10, 20 hits, merged by relevance; in brackets the 95 % interval, paired by query.",
+            "",
+            *lines,
+        ]
     )
     return section
 
@@ -73,7 +99,9 @@ def _library(setup: Setup, sets: Sets, name: str, corpora: Corpora) -> Iterator[
     """A home with these corpora as sources, as a place to search."""
     folders = {corpus: sets.plain(one) / "corpus" / corpus for one, corpus in corpora}
     home = setup.work / f"several-{name}"
-    settings = load(None, environment={**setup.environment(provider="local"), "CORTEX_HOME": str(home)})
+    settings = load(
+        None, environment={**setup.environment(provider="local"), "CORTEX_HOME": str(home)}
+    )
     library = Library(settings)
     try:
         for corpus, folder in folders.items():
@@ -86,14 +114,21 @@ def _library(setup: Setup, sets: Sets, name: str, corpora: Corpora) -> Iterator[
 
 def _code_beside(sets: Sets, documents: SearchTarget, mode: Mode) -> tuple[np.ndarray, np.ndarray]:
     alone = [_score(sets, row, [_code(sets, row["corpus"])], mode) for row in sets.rows[CODE]]
-    together = [_score(sets, row, [_code(sets, row["corpus"]), documents], mode) for row in sets.rows[CODE]]
+    together = [
+        _score(sets, row, [_code(sets, row["corpus"]), documents], mode) for row in sets.rows[CODE]
+    ]
     return np.array(alone), np.array(together)
 
 
-def _documents_beside(sets: Sets, documents: SearchTarget, mode: Mode) -> tuple[np.ndarray, np.ndarray]:
+def _documents_beside(
+    sets: Sets, documents: SearchTarget, mode: Mode
+) -> tuple[np.ndarray, np.ndarray]:
     """Each question with every repository in its turn."""
     alone = _ask(sets, DOCUMENTS, [documents], mode)
-    together = [_ask(sets, DOCUMENTS, [_code(sets, corpus), documents], mode) for corpus in sets.corpora(CODE)]
+    together = [
+        _ask(sets, DOCUMENTS, [_code(sets, corpus), documents], mode)
+        for corpus in sets.corpora(CODE)
+    ]
     return alone, np.mean(together, axis=0)
 
 
@@ -118,7 +153,11 @@ def _score(sets: Sets, row: Row, places: Sequence[SearchTarget], mode: Mode) -> 
 
 def _told(one: FederatedHit, corpus: str) -> FederatedHit:
     """A hit of another source has a path that no target has."""
-    return one if one.source == corpus else replace(one, hit=replace(one.hit, path=f"{one.hit.path}.of-another"))
+    return (
+        one
+        if one.source == corpus
+        else replace(one, hit=replace(one.hit, path=f"{one.hit.path}.of-another"))
+    )
 
 
 def main() -> None:

@@ -1,6 +1,8 @@
-"""What a team keeps, 100,000 records: how soon each tool answers, how fast is written, and what answers cost to read.
+"""What a team keeps, 100,000 records: how soon each tool answers, how fast is written, and what
+answers cost to read.
 
-By words, and as installed; without the cache. Tokens are characters / 4. Records are made up by team_made.py.
+By words, and as installed; without the cache. Tokens are characters / 4. Records are made up by
+team_made.py.
 """
 
 from __future__ import annotations
@@ -40,7 +42,9 @@ def measure(setup: Setup) -> Section:
         asked = inside(setup, own, "ask", count=count, seed=setup.seed, rounds=rounds)
         lines += _add_calls(section, label, asked["took"])
         section.add(f"{label}first search of a process", "ms", asked["first_ms"])
-    section.add("as installed: on disk, a record", "KB", bytes_below(home / "cortex") / count / 1000)
+    section.add(
+        "as installed: on disk, a record", "KB", bytes_below(home / "cortex") / count / 1000
+    )
     for label, provider in ARMS:
         own = {**environment, "CODEINDEX_EMBEDDING_PROVIDER": provider}
         for name, wrote in inside(setup, own, "write", rounds=10 if setup.quick else 100).items():
@@ -48,7 +52,9 @@ def measure(setup: Setup) -> Section:
             section.add(f"{label}{name}, CPU of one", "ms", wrote["ms"])
         given = {"count": count, "seed": setup.seed, "rounds": 5 if setup.quick else 40}
         for name, took in inside(setup, own, "after", **given).items():
-            section.add(f"{label}{name}, right after a write, p95", "ms", percentile(took["wall"], 0.95))
+            section.add(
+                f"{label}{name}, right after a write, p95", "ms", percentile(took["wall"], 0.95)
+            )
     lines += ["", *_count_tokens(setup, environment, home)]
     section.text = (
         f"{count:,} records, {rounds} questions of 2 to 8 words each way, ten results within the default budget. A write is on the disk, and found, when it is answered.\n\n"
@@ -57,7 +63,9 @@ def measure(setup: Setup) -> Section:
     return section
 
 
-def _add_calls(section: Section, label: str, calls: dict[str, dict[str, list[float]]]) -> Iterator[str]:
+def _add_calls(
+    section: Section, label: str, calls: dict[str, dict[str, list[float]]]
+) -> Iterator[str]:
     """A row for each way to ask; those with a target are figures, too."""
     for name, took in calls.items():
         wall, cpu = took["wall"], statistics.median(took["cpu"])
@@ -72,11 +80,17 @@ def _add_calls(section: Section, label: str, calls: dict[str, dict[str, list[flo
 def inside(setup: Setup, environment: dict[str, str], task: str, **arguments: object) -> dict:
     """Measure in a fresh process; see team_inside.py."""
     script = str(Path(__file__).with_name("team_inside.py"))
-    return json.loads(run([sys.executable, script, task, json.dumps(arguments)], environment, setup.bare_kb).output)
+    return json.loads(
+        run(
+            [sys.executable, script, task, json.dumps(arguments)], environment, setup.bare_kb
+        ).output
+    )
 
 
 def _count_tokens(setup: Setup, environment: dict[str, str], folder: Path) -> Iterator[str]:
-    """What a client reads through the protocol, in tokens: of each tool its definition and its answer to a plain call."""
+    """What a client reads through the protocol, in tokens: of each tool its definition and its
+    answer to a plain call.
+    """
     with Session([*setup.cortex, "mcp", "team"], environment, folder) as session:
         tools = session.request("tools/list")["tools"]
         instructions = session.greeting.get("instructions", "")
@@ -98,11 +112,20 @@ def _plain_calls(session: Session) -> Iterator[tuple[str, str]]:
         found[kind] = rows[0]["id"]
     yield "cortex_get_bootstrap_pack", session.text("cortex_get_bootstrap_pack")
     yield "cortex_search", session.text("cortex_search", query="return the value of a name")
-    yield "cortex_get_context_pack", session.text("cortex_get_context_pack", subject={"thread_id": found["threads"]})
+    yield (
+        "cortex_get_context_pack",
+        session.text("cortex_get_context_pack", subject={"thread_id": found["threads"]}),
+    )
     yield "cortex_get_thread", session.text("cortex_get_thread", thread_id=found["threads"])
     yield "cortex_get_artifact", session.text("cortex_get_artifact", artifact_id=found["artifacts"])
     yield "cortex_get_inbox", session.text("cortex_get_inbox")
-    seen = [{"title": "The tests pass on the new runner", "summary_md": "All of them, twice.", "type": "test_result"}]
+    seen = [
+        {
+            "title": "The tests pass on the new runner",
+            "summary_md": "All of them, twice.",
+            "type": "test_result",
+        }
+    ]
     yield (
         "cortex_create_observations",
         session.text("cortex_create_observations", observations=seen, idempotency_key=f"{KEY}-1"),
@@ -111,7 +134,12 @@ def _plain_calls(session: Session) -> Iterator[tuple[str, str]]:
         {"thread_id": found["threads"]},
         "It was the cache: without it the second run takes as long as the first.",
     )
-    draft = {"draft_type": "comment", "target_ref": target, "body_md": body, "idempotency_key": f"{KEY}-2"}
+    draft = {
+        "draft_type": "comment",
+        "target_ref": target,
+        "body_md": body,
+        "idempotency_key": f"{KEY}-2",
+    }
     yield "cortex_create_draft", session.text("cortex_create_draft", **draft)
     comment = {"thread_id": found["threads"], "body_md": body, "idempotency_key": f"{KEY}-3"}
     yield "cortex_publish_comment", session.text("cortex_publish_comment", **comment)

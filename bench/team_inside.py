@@ -1,6 +1,8 @@
-"""One task in a process of its own that opens what a team keeps: `python team_inside.py fill|embed|ask|write|after|profile '{...}'`, JSON on stdout.
+"""One task in a process of its own that opens what a team keeps: `python team_inside.py
+fill|embed|ask|write|after|profile '{...}'`, JSON on stdout.
 
-The tools are run as a server runs them, without the protocol around. A fresh process for each task, for the same reason as in inside.py.
+The tools are run as a server runs them, without the protocol around. A fresh process for each task,
+for the same reason as in inside.py.
 """
 
 from __future__ import annotations
@@ -50,7 +52,8 @@ ASKED_FROM = 20_000  # records that questions are made from
 BATCH, THREADS = 20, 8
 AFTER = ("search", "search in a subcortex", "search of threads", "search with a status (accepted)")
 SUMMARY = (
-    "The run took longer than the one before, by words and by meaning; what changed is the order of the files. " * 3
+    "The run took longer than the one before, by words and by meaning; what changed is the order of the files. "
+    * 3
 )
 
 Arguments = tuple[str, BaseModel]
@@ -74,7 +77,9 @@ def fill(settings: Settings, watch: Watch, count: int, seed: int) -> dict[str, o
                     step.put(Record(number, body))
                 return ""
 
-            perform(library, work, actor=person(), key=fresh_key(), action="import", payload=part[0][0])
+            perform(
+                library, work, actor=person(), key=fresh_key(), action="import", payload=part[0][0]
+            )
         return {"wall": time.perf_counter() - wall, "cpu": time.process_time() - cpu}
     finally:
         library.close()
@@ -98,7 +103,9 @@ def ask(settings: Settings, watch: Watch, count: int, seed: int, rounds: int) ->
         engines.close()
 
 
-def after(settings: Settings, watch: Watch, count: int, seed: int, rounds: int) -> dict[str, object]:
+def after(
+    settings: Settings, watch: Watch, count: int, seed: int, rounds: int
+) -> dict[str, object]:
     """Ask in the ways that read much of what is remembered, each time after something was written."""
     words()
     engines = engine_pool(keep=False)
@@ -107,13 +114,18 @@ def after(settings: Settings, watch: Watch, count: int, seed: int, rounds: int) 
         asked = _questions(count, seed, rounds)
         ways = ways_of(settings, random.Random(seed))
         _call(family, _observed(1))
-        return {name: _measure(family, ways[name], asked, lambda: _call(family, _observed(1))) for name in AFTER}
+        return {
+            name: _measure(family, ways[name], asked, lambda: _call(family, _observed(1)))
+            for name in AFTER
+        }
     finally:
         family.close()
         engines.close()
 
 
-def profile(settings: Settings, watch: Watch, count: int, seed: int, rounds: int, way: str) -> dict[str, object]:
+def profile(
+    settings: Settings, watch: Watch, count: int, seed: int, rounds: int, way: str
+) -> dict[str, object]:
     """Where the time of one way to ask goes."""
     words()
     engines = engine_pool(keep=False)
@@ -148,18 +160,24 @@ def ways_of(settings: Settings, draw: random.Random) -> dict[str, Callable[[str]
         lookup = library.store.recorded
 
         def some(kind: str, *states: str) -> list[str]:
-            return [one.id for one in lookup.select(RecordFilter(kinds=(kind,), states=states), 200)]
+            return [
+                one.id for one in lookup.select(RecordFilter(kinds=(kind,), states=states), 200)
+            ]
 
         slugs = [one.body.slug for one in lookup.select(RecordFilter(kinds=("subcortex",)), 200)]
         threads, tasks, artifacts = some("thread"), some("task"), some("artifact", "accepted")
         path = next(
-            link.path for one in lookup.select(RecordFilter(kinds=("task",)), 200) for link in one.body.code_links
+            link.path
+            for one in lookup.select(RecordFilter(kinds=("task",)), 200)
+            for link in one.body.code_links
         )
     finally:
         library.close()
 
     def search(query: str, types: tuple[str, ...] | None = None, **filters: object) -> Arguments:
-        return "search", TeamSearch.model_validate({"query": query, "types": types, "filters": filters})
+        return "search", TeamSearch.model_validate(
+            {"query": query, "types": types, "filters": filters}
+        )
 
     def pack(**subject: object) -> Arguments:
         return "get_context_pack", GetContextPack.model_validate({"subject": subject})
@@ -168,13 +186,20 @@ def ways_of(settings: Settings, draw: random.Random) -> dict[str, Callable[[str]
         "search": lambda text: search(text),
         "search in a subcortex": lambda text: search(text, subcortex=draw.choice(slugs)),
         "search of threads": lambda text: search(text, ("threads",)),
-        "search of observations and artifacts": lambda text: search(text, ("observations", "artifacts")),
+        "search of observations and artifacts": lambda text: search(
+            text, ("observations", "artifacts")
+        ),
         "search with a status (accepted)": lambda text: search(text, status="accepted"),
         "search with a status (open)": lambda text: search(text, status="open"),
         "search of the last week": lambda text: search(text, since="7d"),
         "search of half a year": lambda text: search(text, since="300d", until="100d"),
-        "search in a subcortex, a status": lambda text: search(text, subcortex=draw.choice(slugs), status="done"),
-        "bootstrap pack, global": lambda text: ("get_bootstrap_pack", GetBootstrapPack(scope="global")),
+        "search in a subcortex, a status": lambda text: search(
+            text, subcortex=draw.choice(slugs), status="done"
+        ),
+        "bootstrap pack, global": lambda text: (
+            "get_bootstrap_pack",
+            GetBootstrapPack(scope="global"),
+        ),
         "bootstrap pack of a subcortex": lambda text: (
             "get_bootstrap_pack",
             GetBootstrapPack(scope=f"subcortex:{draw.choice(slugs)}"),
@@ -191,7 +216,9 @@ def ways_of(settings: Settings, draw: random.Random) -> dict[str, Callable[[str]
 
 
 def write(settings: Settings, watch: Watch, rounds: int) -> dict[str, object]:
-    """Write through the tools, each write on the disk and found when it returns: writes in a second, CPU milliseconds of one."""
+    """Write through the tools, each write on the disk and found when it returns: writes in a
+    second, CPU milliseconds of one.
+    """
     engines = engine_pool(keep=False)
     family = open_family(settings, engines, [])
     try:
@@ -205,7 +232,10 @@ def write(settings: Settings, watch: Watch, rounds: int) -> dict[str, object]:
             f"observations, one at a time, {THREADS} threads": (_at_once(family, rounds), 1),
             "drafts, one at a time": (_timed(lambda: _call(family, _drafted()), rounds), 1),
         }
-        return {name: {"rate": many / wall, "ms": cpu / many} for name, ((wall, cpu), many) in done.items()}
+        return {
+            name: {"rate": many / wall, "ms": cpu / many}
+            for name, ((wall, cpu), many) in done.items()
+        }
     finally:
         family.close()
         engines.close()
@@ -213,7 +243,8 @@ def write(settings: Settings, watch: Watch, rounds: int) -> dict[str, object]:
 
 def _observed(many: int) -> Arguments:
     made = [
-        {"title": f"Seen in run {fresh_key()[-10:]}", "summary_md": SUMMARY, "tags": ["bench"]} for _ in range(many)
+        {"title": f"Seen in run {fresh_key()[-10:]}", "summary_md": SUMMARY, "tags": ["bench"]}
+        for _ in range(many)
     ]
     told = {"observations": made, "idempotency_key": fresh_key()}
     return "create_observations", CreateObservations.model_validate_json(json.dumps(told))
@@ -262,7 +293,10 @@ def _at_once(family: Family, rounds: int) -> tuple[float, float]:
 
 
 def _measure(
-    family: Family, way: Callable[[str], Arguments], asked: list[str], before: Callable[[], object] = lambda: None
+    family: Family,
+    way: Callable[[str], Arguments],
+    asked: list[str],
+    before: Callable[[], object] = lambda: None,
 ) -> Took:
     took: Took = {"wall": [], "cpu": [], "characters": []}
     for text in asked:
@@ -288,7 +322,14 @@ def main() -> None:
     task, given = sys.argv[1], json.loads(sys.argv[2])
     settings = load(None, environment=dict(os.environ))
     watch = Watch(os.getpid(), steady=False)
-    tasks = {"fill": fill, "embed": embed, "ask": ask, "write": write, "after": after, "profile": profile}
+    tasks = {
+        "fill": fill,
+        "embed": embed,
+        "ask": ask,
+        "write": write,
+        "after": after,
+        "profile": profile,
+    }
     print(json.dumps(tasks[task](settings, watch, **given)))
     watch.stop()
 

@@ -1,7 +1,9 @@
-"""Records that no team had: as many as wanted, of the lengths that real ones have, with a fixed seed.
+"""Records that no team had: as many as wanted, of the lengths that real ones have, with a fixed
+seed.
 
-Words are drawn as in memories_made.py. Of a hundred records 40 are comments, 34 observations, 12 tasks, 8 threads, 5 artifacts and the rest topics and
-links; they are spread over a year and 200 topics. Pure but for the ids and the moment that the year ends.
+Words are drawn as in memories_made.py. Of a hundred records 40 are comments, 34 observations, 12
+tasks, 8 threads, 5 artifacts and the rest topics and links; they are spread over a year and 200
+topics. Pure but for the ids and the moment that the year ends.
 """
 
 from __future__ import annotations
@@ -28,12 +30,38 @@ from cortex.families.team.ids import new_id
 
 SUBCORTEXES, TAGS = 200, 300
 TITLE, THREAD, COMMENT, SUMMARY, ARTIFACT, TASK, CHARTER = 8, 80, 50, 60, 200, 40, 100  # words
-SHARES = (("comment", 40), ("observation", 34), ("task", 12), ("thread", 8), ("artifact", 5), ("link", 1))
-STATES = ("inbox", "assigned", "in_progress", "review", "blocked", "done", "done", "done", "done", "cancelled")
+SHARES = (
+    ("comment", 40),
+    ("observation", 34),
+    ("task", 12),
+    ("thread", 8),
+    ("artifact", 5),
+    ("link", 1),
+)
+STATES = (
+    "inbox",
+    "assigned",
+    "in_progress",
+    "review",
+    "blocked",
+    "done",
+    "done",
+    "done",
+    "done",
+    "cancelled",
+)
 PRIORITIES = ("low", "normal", "normal", "normal", "high", "urgent")
 THREAD_TYPES = ("question", "research", "proposal", "update", "decision", "incident")
 THREAD_STATES = ("open", "open", "resolved", "resolved", "resolved", "archived")
-ARTIFACT_STATES = ("draft", "proposed", "accepted", "accepted", "accepted", "superseded", "deprecated")
+ARTIFACT_STATES = (
+    "draft",
+    "proposed",
+    "accepted",
+    "accepted",
+    "accepted",
+    "superseded",
+    "deprecated",
+)
 YEAR = 365 * 86_400_000  # milliseconds
 RECENT = 500  # threads that somebody still comments on
 
@@ -52,7 +80,9 @@ class Drawn:
 def make(count: int, seed: int) -> Iterator[Made]:
     """Records, oldest first; the same ones each time, but for their ids."""
     draw, known = random.Random(seed), words()
-    tags = tuple(dict.fromkeys(word.lower() for word in draw.choices(known, k=8 * TAGS) if len(word) > 3))[:TAGS]
+    tags = tuple(
+        dict.fromkeys(word.lower() for word in draw.choices(known, k=8 * TAGS) if len(word) > 3)
+    )[:TAGS]
     drawn = Drawn()
 
     def say(length: int) -> str:
@@ -80,7 +110,12 @@ def make(count: int, seed: int) -> Iterator[Made]:
 
 
 def _body(
-    kind: str, draw: random.Random, say: Callable[[int], str], tags: Sequence[str], drawn: Drawn, number: int
+    kind: str,
+    draw: random.Random,
+    say: Callable[[int], str],
+    tags: Sequence[str],
+    drawn: Drawn,
+    number: int,
 ) -> Body:
     chosen = tuple(dict.fromkeys(draw.choices(tags, k=2)))
     where = draw.choice(drawn.subcortexes) if drawn.subcortexes else ""
@@ -89,16 +124,29 @@ def _body(
     match kind:
         case "subcortex":
             slug = f"topic-{number:03d}"
-            return Subcortex(slug, f"{say(2)} {number}", f"{say(12)}.", f"{say(CHARTER)}.", stewards=("person",))
+            return Subcortex(
+                slug, f"{say(2)} {number}", f"{say(12)}.", f"{say(CHARTER)}.", stewards=("person",)
+            )
         case "thread":
             type_, state = draw.choice(THREAD_TYPES), draw.choice(THREAD_STATES)
             return Thread(
-                title, f"{say(THREAD)}.", type_, state, where, tags=chosen, summary=f"{say(60)}.", code_links=link
+                title,
+                f"{say(THREAD)}.",
+                type_,
+                state,
+                where,
+                tags=chosen,
+                summary=f"{say(60)}.",
+                code_links=link,
             )
         case "comment":
-            return Comment(draw.choice(drawn.threads[-RECENT:]), f"{say(COMMENT)}.", subcortex=where)
+            return Comment(
+                draw.choice(drawn.threads[-RECENT:]), f"{say(COMMENT)}.", subcortex=where
+            )
         case "observation":
-            return Observation(title, f"{say(SUMMARY)}.", "research_note", chosen, where, code_links=link)
+            return Observation(
+                title, f"{say(SUMMARY)}.", "research_note", chosen, where, code_links=link
+            )
         case "artifact":
             seen = (Evidence("thread", draw.choice(drawn.threads)),) if drawn.threads else ()
             state = draw.choice(ARTIFACT_STATES) if seen else "draft"
@@ -119,7 +167,14 @@ def _body(
             thread = draw.choice(drawn.threads[-RECENT:])
             state, priority = draw.choice(STATES), draw.choice(PRIORITIES)
             return Task(
-                title, f"{say(TASK)}.", state, priority, thread=thread, subcortex=where, tags=chosen, code_links=link
+                title,
+                f"{say(TASK)}.",
+                state,
+                priority,
+                thread=thread,
+                subcortex=where,
+                tags=chosen,
+                code_links=link,
             )
     source, target = draw.choice(drawn.artifacts), draw.choice(drawn.threads)
     return Link(source, draw.choice(("supports", "depends_on", "contradicts")), target, say(6))
@@ -131,6 +186,10 @@ def questions(count: int, made: Iterable[Made], seed: int) -> list[str]:
     told = [body for _, body, _ in made if isinstance(body, Thread | Observation | Task)]
     asked = []
     for body in draw.sample(told, count):
-        said = f"{body.title} {body.summary if isinstance(body, Observation) else body.body}".split()[:40]
+        said = (
+            f"{body.title} {body.summary if isinstance(body, Observation) else body.body}".split()[
+                :40
+            ]
+        )
         asked.append(" ".join(draw.sample(said, draw.randint(2, 8))))
     return asked

@@ -1,10 +1,13 @@
-"""What an agent reads until it sees the first right place: tokens of an answer of `search_code`, of semble, and of ripgrep and reading files.
+"""What an agent reads until it sees the first right place: tokens of an answer of `search_code`, of
+semble, and of ripgrep and reading files.
 
     python bench/tokens.py --kit KIT --built BUILT --semble-python VENV/bin/python --semble-model DIR
 
-A token is four characters of the text block that an MCP client receives with default arguments (Cortex: threshold 0), counted to the end of the first
-hit that overlaps a target; a miss counts the whole answer and 2,000 more. With ripgrep, files that hold most distinct words of the query are read
-whole, one after another (the matches themselves cost nothing). See sets.py for KIT and BUILT, intervals.py for intervals.
+A token is four characters of the text block that an MCP client receives with default arguments
+(Cortex: threshold 0), counted to the end of the first hit that overlaps a target; a miss counts the
+whole answer and 2,000 more. With ripgrep, files that hold most distinct words of the query are read
+whole, one after another (the matches themselves cost nothing). See sets.py for KIT and BUILT,
+intervals.py for intervals.
 """
 
 from __future__ import annotations
@@ -44,9 +47,16 @@ def measure(setup: Setup, kit: Path, built: Path, semble: Semble | None) -> Sect
             ours = _ask_cortex(setup, sets, name)
             lines.append(_row(name, "Cortex", ours, setup.seed))
             if semble:
-                lines.append(_row(name, "semble 0.7.0", _ask_semble(setup, sets, name, semble), setup.seed))
+                lines.append(
+                    _row(name, "semble 0.7.0", _ask_semble(setup, sets, name, semble), setup.seed)
+                )
             lines.append(_row(name, "ripgrep and read", _ask_ripgrep(sets, name), setup.seed))
-            section.add(f"{name}, mean", "tokens", statistics.mean(cost for cost, _ in ours), MOST_TOKENS.get(name))
+            section.add(
+                f"{name}, mean",
+                "tokens",
+                statistics.mean(cost for cost, _ in ours),
+                MOST_TOKENS.get(name),
+            )
             recall = statistics.mean(cost <= FEW for cost, _ in ours)
             section.at_least(f"{name}, recall at {FEW} tokens", recall, LEAST_RECALL.get(name))
     text = "Characters / 4 of the text block with default arguments (Cortex: threshold 0) to the end of the first hit that overlaps a target; a miss counts the whole answer + 2,000."
@@ -65,7 +75,9 @@ def _ask_cortex(setup: Setup, sets: Sets, name: str) -> Costs:
             if row["corpus"] not in sessions:
                 root = sets.engine(name, row["corpus"]).root
                 command = [*setup.cortex, "mcp", "code", "--workspace", str(root)]
-                sessions[row["corpus"]] = stack.enter_context(Session(command, setup.environment(provider="none")))
+                sessions[row["corpus"]] = stack.enter_context(
+                    Session(command, setup.environment(provider="none"))
+                )
                 sessions[row["corpus"]].wait_until_ready()
             text = sessions[row["corpus"]].text("search_code", query=row["query"], threshold=0)
             costs.append(cost_of(sets, row, text))
@@ -79,7 +91,11 @@ def _ask_semble(setup: Setup, sets: Sets, name: str, semble: Semble) -> Costs:
             cost_of(
                 sets,
                 row,
-                session.text("search", query=row["query"], repo=str(sets.plain(name) / "corpus" / row["corpus"])),
+                session.text(
+                    "search",
+                    query=row["query"],
+                    repo=str(sets.plain(name) / "corpus" / row["corpus"]),
+                ),
             )
             for row in sets.rows[name]
         ]

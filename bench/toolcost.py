@@ -15,7 +15,9 @@ def measure(setup: Setup) -> Section:
     section = Section("tools", "Cost of the tool list")
     folder = setup.work / "empty"
     folder.mkdir(exist_ok=True)
-    with Session([*setup.cortex, "mcp", "code", "--workspace", str(folder)], setup.environment()) as session:
+    with Session(
+        [*setup.cortex, "mcp", "code", "--workspace", str(folder)], setup.environment()
+    ) as session:
         tools = session.request("tools/list")["tools"]
         instructions = session.greeting.get("instructions", "")
     section.text = "The code family; a token is counted as four characters of compact JSON."
@@ -23,7 +25,9 @@ def measure(setup: Setup) -> Section:
     for tool in sorted(tools, key=_tokens, reverse=True):
         section.add(f"`{tool['name']}`", "tokens", _tokens(tool))
     section.add("server instructions", "tokens", len(instructions) / 4)
-    section.add("server instructions", "bytes", len(instructions.encode("utf-8")), INSTRUCTION_BYTES)
+    section.add(
+        "server instructions", "bytes", len(instructions.encode("utf-8")), INSTRUCTION_BYTES
+    )
     return section
 
 

@@ -1,7 +1,9 @@
-"""`make tour`: one walk through everything an agent can do, over MCP, with a client that shares nothing with the server.
+"""`make tour`: one walk through everything an agent can do, over MCP, with a client that shares
+nothing with the server.
 
-Makes a small repository, starts `cortex mcp code` on it, and prints each step as a transcript with the tokens (characters / 4) that its answer
-costs. Exit code 1 if anything isn't as expected. The client (client.py) is plain JSON-RPC on two pipes, standard library only.
+Makes a small repository, starts `cortex mcp code` on it, and prints each step as a transcript with
+the tokens (characters / 4) that its answer costs. Exit code 1 if anything isn't as expected. The
+client (client.py) is plain JSON-RPC on two pipes, standard library only.
 """
 
 from __future__ import annotations
@@ -90,7 +92,9 @@ class Tour:
         say(f"-> {shown or method + (' ' + json.dumps(params) if params else '')}")
         start = time.perf_counter()
         result = self.session.request(method, params)
-        text = "".join(part.get("text", "") for part in result.get("content") or result.get("contents") or ())
+        text = "".join(
+            part.get("text", "") for part in result.get("content") or result.get("contents") or ()
+        )
         tokens = len(text or json.dumps(result, separators=(",", ":"))) // 4
         self.tokens += tokens
         say(f"<- {tokens} tokens, {(time.perf_counter() - start) * 1000:.0f} ms")
@@ -98,7 +102,9 @@ class Tour:
 
     def tool(self, name: str, **arguments: object) -> dict:
         """A tool's answer."""
-        result = self.ask("tools/call", {"name": name, "arguments": arguments}, f"{name} {json.dumps(arguments)}")
+        result = self.ask(
+            "tools/call", {"name": name, "arguments": arguments}, f"{name} {json.dumps(arguments)}"
+        )
         body = json.loads(result["content"][0]["text"])
         if result.get("isError"):
             self.expect(False, f"{name} answered {body}")
@@ -113,16 +119,25 @@ class Tour:
 
     def resource(self, uri: str) -> dict:
         """A resource's JSON."""
-        return json.loads(self.ask("resources/read", {"uri": uri}, f"read {uri}")["contents"][0]["text"])
+        return json.loads(
+            self.ask("resources/read", {"uri": uri}, f"read {uri}")["contents"][0]["text"]
+        )
 
     def fails(self, code: str, name: str, **arguments: object) -> None:
         """Expect a tool to fail with this code and a suggestion."""
-        result = self.ask("tools/call", {"name": name, "arguments": arguments}, f"{name} {json.dumps(arguments)}")
+        result = self.ask(
+            "tools/call", {"name": name, "arguments": arguments}, f"{name} {json.dumps(arguments)}"
+        )
         text = result["content"][0]["text"]
         body = json.loads(text) if result.get("isError") else {}
         error = body.get("error", body)
-        self.expect(error.get("code") == code, f"the error is {code}: {error.get('message', text[:200])}")
-        self.expect(bool(error.get("suggestions")), f"it says what to do: {' '.join(error.get('suggestions', ()))}")
+        self.expect(
+            error.get("code") == code, f"the error is {code}: {error.get('message', text[:200])}"
+        )
+        self.expect(
+            bool(error.get("suggestions")),
+            f"it says what to do: {' '.join(error.get('suggestions', ()))}",
+        )
 
     def refused(self, number: int, method: str, params: dict[str, object]) -> None:
         """Expect a JSON-RPC error."""
@@ -147,37 +162,61 @@ def greeting(tour: Tour) -> None:
     tour.step("Handshake and lists")
     hello = tour.session.greeting
     instructions = hello.get("instructions", "")
-    say(f"   {hello['serverInfo']['name']} {hello['serverInfo']['version']}, revision {hello['protocolVersion']}")
-    tour.expect(0 < len(instructions.encode()) < 2048, f"instructions of {len(instructions) // 4} tokens, under 2 KB")
+    say(
+        f"   {hello['serverInfo']['name']} {hello['serverInfo']['version']}, revision {hello['protocolVersion']}"
+    )
+    tour.expect(
+        0 < len(instructions.encode()) < 2048,
+        f"instructions of {len(instructions) // 4} tokens, under 2 KB",
+    )
     tools = tour.ask("tools/list")["tools"]
     names = {tool["name"] for tool in tools}
-    wanted = {"search_code", "reindex_workspace", "update_config", "get_file_context", "find_similar_code"}
+    wanted = {
+        "search_code",
+        "reindex_workspace",
+        "update_config",
+        "get_file_context",
+        "find_similar_code",
+    }
     tour.expect(names == wanted, f"the five code tools: {', '.join(sorted(names))}")
     hints = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
     tour.expect(
-        all(hint in tool["annotations"] for tool in tools for hint in hints), "all four annotations on every tool"
+        all(hint in tool["annotations"] for tool in tools for hint in hints),
+        "all four annotations on every tool",
     )
-    listed = tour.ask("resources/list")["resources"] + tour.ask("resources/templates/list")["resourceTemplates"]
+    listed = (
+        tour.ask("resources/list")["resources"]
+        + tour.ask("resources/templates/list")["resourceTemplates"]
+    )
     addresses = " ".join(one.get("uri") or one["uriTemplate"] for one in listed)
     for part in ("workspace/status", "workspace/stats", "search/", "file/"):
         tour.expect(f"codeindex://{part}" in addresses, f"a resource codeindex://{part}...")
     prompts = {prompt["name"] for prompt in tour.ask("prompts/list")["prompts"]}
-    tour.expect(prompts == {"code-search", "workspace-overview"}, f"the prompts {', '.join(sorted(prompts))}")
+    tour.expect(
+        prompts == {"code-search", "workspace-overview"},
+        f"the prompts {', '.join(sorted(prompts))}",
+    )
 
 
 def searching(tour: Tour) -> None:
     tour.step("A question")
     hits = tour.search(query="how does a ship get a free berth", maxResults=5)
-    tour.expect(bool(hits) and hits[0]["file"] == "harbour/berths.py", "answered by harbour/berths.py, not by its test")
+    tour.expect(
+        bool(hits) and hits[0]["file"] == "harbour/berths.py",
+        "answered by harbour/berths.py, not by its test",
+    )
     tour.step("A name")
     hits = tour.search(query="assign_berth", maxResults=5)
     first = hits[0] if hits else {"file": "", "startLine": 0, "endLine": 0}
     tour.expect(
-        first["file"] == "harbour/berths.py" and first["startLine"] <= 8 <= first["endLine"], "its definition is first"
+        first["file"] == "harbour/berths.py" and first["startLine"] <= 8 <= first["endLine"],
+        "its definition is first",
     )
     files = {hit["file"] for hit in hits}
     tour.expect(".env" not in files, "no secret is found")
-    tour.expect(not any(file.startswith("ignored/") for file in files), "nothing that git ignores is found")
+    tour.expect(
+        not any(file.startswith("ignored/") for file in files), "nothing that git ignores is found"
+    )
     tour.step("Quoted text")
     hits = tour.search(query='"raise BerthTaken(ship)"')
     first = hits[0] if len(hits) == 1 else {"file": "", "startLine": 0, "endLine": 0}
@@ -186,13 +225,17 @@ def searching(tour: Tour) -> None:
     tour.step("A regular expression")
     hits = tour.search(query=r"/def (assign|release)_berth\(/")
     tour.expect(
-        sorted({hit["file"] for hit in hits}) == ["harbour/berths.py"] and len(hits) == 2, "two definitions, one file"
+        sorted({hit["file"] for hit in hits}) == ["harbour/berths.py"] and len(hits) == 2,
+        "two definitions, one file",
     )
     tour.step("Only one kind of file, and a budget")
     hits = tour.search(query="berth", fileTypes=["ts"], budget=300)
     tour.expect({hit["file"] for hit in hits} == {"web/board.ts"}, "only TypeScript")
     body = tour.tool("search_code", query="berth", budget=200)
-    tour.expect(len(json.dumps(body, ensure_ascii=False, separators=(",", ":"))) <= 800, "an answer within 200 tokens")
+    tour.expect(
+        len(json.dumps(body, ensure_ascii=False, separators=(",", ":"))) <= 800,
+        "an answer within 200 tokens",
+    )
     tour.expect(body["metadata"]["truncated"], "it says that text was left out")
     tour.step("Page by page")
     body = tour.tool("search_code", query="berth", maxResults=2)
@@ -206,25 +249,43 @@ def searching(tour: Tour) -> None:
 
 def reading(tour: Tour) -> None:
     tour.step("Lines around a hit")
-    body = tour.tool("get_file_context", path="harbour/tides.py", lineRange={"start": 6, "end": 8}, contextLines=1)
-    tour.expect("next_high_water" in body["text"] and body["startLine"] == 5 and body["endLine"] == 9, "lines 5 to 9")
-    tour.expect(any(one["name"] == "next_high_water" for one in body["symbols"]), "with what is defined there")
+    body = tour.tool(
+        "get_file_context",
+        path="harbour/tides.py",
+        lineRange={"start": 6, "end": 8},
+        contextLines=1,
+    )
+    tour.expect(
+        "next_high_water" in body["text"] and body["startLine"] == 5 and body["endLine"] == 9,
+        "lines 5 to 9",
+    )
+    tour.expect(
+        any(one["name"] == "next_high_water" for one in body["symbols"]),
+        "with what is defined there",
+    )
     tour.step("Code that looks alike")
     snippet = "def free_berth(number, berths):\n    berths[number] = ''\n"
     hits = tour.search("find_similar_code", code=snippet, language="python", maxResults=3)
-    tour.expect(bool(hits) and hits[0]["file"] == "harbour/berths.py", "release_berth exists already")
+    tour.expect(
+        bool(hits) and hits[0]["file"] == "harbour/berths.py", "release_berth exists already"
+    )
 
 
 def saving(tour: Tour) -> None:
     tour.step("A saved file is found within a second")
     path = tour.root / "harbour" / "pilots.py"
     path.write_text(
-        'def call_pilot(ship: str) -> str:\n    """Fetch the lodeman."""\n    return ship\n', encoding="utf-8"
+        'def call_pilot(ship: str) -> str:\n    """Fetch the lodeman."""\n    return ship\n',
+        encoding="utf-8",
     )
     found = lambda: any(hit["file"] == "harbour/pilots.py" for hit in quiet(tour, "lodeman"))  # noqa: E731
     until(tour, found, "found")
     path.rename(tour.root / "harbour" / "lodemen.py")
-    until(tour, lambda: [hit["file"] for hit in quiet(tour, "lodeman")] == ["harbour/lodemen.py"], "renamed")
+    until(
+        tour,
+        lambda: [hit["file"] for hit in quiet(tour, "lodeman")] == ["harbour/lodemen.py"],
+        "renamed",
+    )
     (tour.root / "harbour" / "lodemen.py").unlink()
     until(tour, lambda: not quiet(tour, "lodeman"), "gone when it is deleted")
 
@@ -246,16 +307,24 @@ def until(tour: Tour, condition: Callable[[], bool], what: str) -> None:
 def changing(tour: Tour) -> None:
     tour.step("Reindexing")
     body = tour.tool("reindex_workspace")
-    tour.expect(body["status"] == "completed" and body["unchanged"] == 6, "nothing to do: 6 files unchanged")
+    tour.expect(
+        body["status"] == "completed" and body["unchanged"] == 6, "nothing to do: 6 files unchanged"
+    )
     body = tour.tool("reindex_workspace", force=True)
-    tour.expect(body["status"] == "completed" and body["added"] + body["changed"] == 6, "by force: all 6 files anew")
+    tour.expect(
+        body["status"] == "completed" and body["added"] + body["changed"] == 6,
+        "by force: all 6 files anew",
+    )
     tour.fails("RATE_LIMITED", "reindex_workspace", force=True)
     body = tour.tool("reindex_workspace", path="harbour")
     tour.expect(body["status"] == "completed" and body["unchanged"] == 2, "one folder: its 2 files")
     tour.step("Configuration")
     body = tour.tool("update_config", settings={"chunkSize": 200}, restart=True)
     tour.expect(body["changed"].get("chunkSize", {}).get("new") == 200, "chunkSize is 200 now")
-    tour.expect(body["reindexing"] and not body["restartNeeded"], "and the workspace is being indexed with it")
+    tour.expect(
+        body["reindexing"] and not body["restartNeeded"],
+        "and the workspace is being indexed with it",
+    )
     body = tour.tool("update_config", settings={"cacheSize": "10MB"})
     tour.expect(list(body["changed"]) == ["cacheSize"], "the cache has a new size")
     tour.session.wait_until_ready()
@@ -264,7 +333,10 @@ def changing(tour: Tour) -> None:
 def addresses(tour: Tour) -> None:
     tour.step("Resources")
     status = tour.resource("codeindex://workspace/status")
-    tour.expect(status["indexing"]["status"] == "ready" and status["indexing"]["indexedFiles"] == 6, "6 files, ready")
+    tour.expect(
+        status["indexing"]["status"] == "ready" and status["indexing"]["indexedFiles"] == 6,
+        "6 files, ready",
+    )
     stats = tour.resource("codeindex://workspace/stats")
     tour.expect(stats["files"]["byLanguage"].get("python") == 3, "3 of them Python")
     found = tour.resource("codeindex://search/high%20water?maxResults=2&strategy=tfidf")
@@ -277,7 +349,9 @@ def addresses(tour: Tour) -> None:
         ("code-search", arguments, "change how berths are given"),
         ("workspace-overview", {"focus": "tides"}, "tides"),
     ):
-        text = tour.ask("prompts/get", {"name": name, "arguments": given})["messages"][0]["content"]["text"]
+        text = tour.ask("prompts/get", {"name": name, "arguments": given})["messages"][0][
+            "content"
+        ]["text"]
         tour.expect(word in text and "{{" not in text, f"{name} is filled in")
 
 
@@ -292,7 +366,9 @@ def failing(tour: Tour) -> None:
     tour.fails("BUDGET_TOO_SMALL", "search_code", query="berth", budget=10)
     tour.fails("CURSOR_INVALID", "search_code", query="berth", cursor="nonsense")
     tour.refused(-32602, "tools/call", {"name": "search_code", "arguments": {}})
-    tour.refused(-32602, "tools/call", {"name": "search_code", "arguments": {"query": "x", "maxResults": 0}})
+    tour.refused(
+        -32602, "tools/call", {"name": "search_code", "arguments": {"query": "x", "maxResults": 0}}
+    )
     tour.refused(-32602, "tools/call", {"name": "no_such_tool", "arguments": {}})
     tour.refused(-32601, "no/such/method", {})
 
@@ -320,7 +396,11 @@ def sharing(tour: Tour, command: list[str], environment: dict[str, str]) -> None
 def run_cortex(environment: dict[str, str], *words: str) -> str:
     """What a command says."""
     done = subprocess.run(
-        [sys.executable, "-m", "cortex", *words], env=environment, capture_output=True, text=True, timeout=60
+        [sys.executable, "-m", "cortex", *words],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
     )
     return done.stdout + done.stderr
 
@@ -329,7 +409,11 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="cortex-tour-", ignore_cleanup_errors=True) as folder:
         root = Path(folder).resolve() / "harbour-office"
         make_repository(root)
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("CORTEX_", "CODEINDEX_"))}
+        kept = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("CORTEX_", "CODEINDEX_"))
+        }
         environment = kept | {"CORTEX_HOME": str(Path(folder).resolve() / "home")}
         command = [sys.executable, "-m", "cortex", "mcp", "code", "--workspace", str(root)]
         say("$ cortex mcp code --workspace harbour-office")
@@ -341,11 +425,16 @@ def main() -> int:
                     part(tour)
                 sharing(tour, command, environment)
                 tour.step("Goodbye")
-                tour.expect(session.close() == 0, "the front end ends with 0 when its input is closed")
+                tour.expect(
+                    session.close() == 0, "the front end ends with 0 when its input is closed"
+                )
         finally:
             stopped = run_cortex(environment, "stop")
         tour.expect("ended" in stopped, "cortexd ends when it is told to")
-    say(f"\n{tour.tokens} tokens in all. " + ("Everything as expected." if not tour.wrong else "Not as expected:"))
+    say(
+        f"\n{tour.tokens} tokens in all. "
+        + ("Everything as expected." if not tour.wrong else "Not as expected:")
+    )
     for line in tour.wrong:
         say(f"- {line}")
     return 1 if tour.wrong else 0

@@ -1,4 +1,6 @@
-"""What a saved file costs: indexing it in an open engine, and until a running server's answers know it."""
+"""What a saved file costs: indexing it in an open engine, and until a running server's answers know
+it.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ def measure(setup: Setup) -> Section:
     section.add("index one changed file, p95", "ms", percentile(inside["ms"], 0.95), UPDATE_MS)
     section.add("index one changed file, CPU", "ms", inside["cpu_ms"])
     section.add("the first one, which starts the worker process", "ms", inside["first_ms"])
-    with Session([*setup.cortex, "mcp", "code", "--workspace", str(root)], setup.environment()) as session:
+    with Session(
+        [*setup.cortex, "mcp", "code", "--workspace", str(root)], setup.environment()
+    ) as session:
         session.wait_until_ready()
         fresh, gone = _save_and_find(session, root, rounds)
     section.add("saved file findable, p50", "ms", percentile(fresh, 0.5), FRESH_MS)

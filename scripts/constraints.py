@@ -1,7 +1,9 @@
-"""Write constraints.txt: the version of every package that an install of Cortex with its development tools gets today.
+"""Write constraints.txt: the version of every package that an install of Cortex with its
+development tools gets today.
 
-Resolves in an environment of its own, so that what happens to be in `.venv` doesn't count. No index is named and no hash is
-kept: the file has to work with whatever index or mirror pip is configured for.
+Resolves in an environment of its own, so that what happens to be in `.venv` doesn't count. No index
+is named and no hash is kept: the file has to work with whatever index or mirror pip is configured
+for.
 """
 
 import os
@@ -36,7 +38,12 @@ def main() -> None:
 def run(command: list[str]) -> str:
     """Run a command to its end and return what it printed; a failure ends the script."""
     return subprocess.run(
-        command, check=True, stdout=subprocess.PIPE, encoding="utf-8", stdin=subprocess.DEVNULL, timeout=MINUTES * 60
+        command,
+        check=True,
+        stdout=subprocess.PIPE,
+        encoding="utf-8",
+        stdin=subprocess.DEVNULL,
+        timeout=MINUTES * 60,
     ).stdout
 
 

@@ -1,7 +1,7 @@
 """`make demo`: index a repository, ask it three questions, show how an agent is connected.
 
-Uses the `cortex` command as a person would; knows nothing of the package. This file is in `.cortexignore`: it would be found by its own
-questions.
+Uses the `cortex` command as a person would; knows nothing of the package. This file is in
+`.cortexignore`: it would be found by its own questions.
 """
 
 import json
@@ -38,12 +38,15 @@ def main() -> int:
     say(f"In {repository}:\n")
     commands = [["index"]]
     commands += [
-        ["search", *question, "--limit", HITS] for question in (ABOUT_CORTEX if repository == ROOT else ABOUT_ANYTHING)
+        ["search", *question, "--limit", HITS]
+        for question in (ABOUT_CORTEX if repository == ROOT else ABOUT_ANYTHING)
     ]
     for arguments in commands:
         say(f"\n$ {shlex.join(['cortex', *arguments])}\n")
         where = [str(repository)] if arguments[0] == "index" else ["--path", str(repository)]
-        code = subprocess.run([cortex, *arguments, *where], timeout=MINUTES * 60, check=False).returncode
+        code = subprocess.run(
+            [cortex, *arguments, *where], timeout=MINUTES * 60, check=False
+        ).returncode
         if code:
             return code
     say(connecting(cortex))
@@ -51,7 +54,9 @@ def main() -> int:
 
 
 def connecting(cortex: str) -> str:
-    """How each agent is told of the server: one command where there is one, else the file and what goes into it."""
+    """How each agent is told of the server: one command where there is one, else the file and what
+    goes into it.
+    """
     entry = {"command": cortex, "args": ["mcp"]}
     return f"""
 Connect your agent; run or write this in the project that it works on:

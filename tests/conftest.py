@@ -1,7 +1,9 @@
-"""What every test stands on: homes of its own, no variable of the person who runs it, sizes of campaigns, no process left.
+"""What every test stands on: homes of its own, no variable of the person who runs it, sizes of
+campaigns, no process left.
 
-`make test` runs everything, the campaigns (marked `soak`) at their sample size. `make soak` sets CORTEX_SOAK and runs the
-campaigns in full; a campaign without a sample, one that doesn't ask for `campaign`, runs only there.
+`make test` runs everything, the campaigns (marked `soak`) at their sample size. `make soak` sets
+CORTEX_SOAK and runs the campaigns in full; a campaign without a sample, one that doesn't ask for
+`campaign`, runs only there.
 """
 
 from __future__ import annotations
@@ -32,11 +34,13 @@ from cortex.base.runtime.process_stats import give_memory_back
 
 SOAK = bool(os.environ.get("CORTEX_SOAK"))
 FOREIGN_PREFIXES = ("CORTEX_", "CODEINDEX_", "CLAUDE_", "GIT_", "XDG_")
-MARK = "PYTEST_PROCESSES_OF"  # in the environment of whatever the tests start, however far it detaches itself
+# In the environment of whatever the tests start, however far it detaches itself
+MARK = "PYTEST_PROCESSES_OF"
 END_SECONDS = 10.0
 WAIT_SECONDS = 30.0
 SYSTEM_FOLDERS = ("/usr/local/sbin", "/usr/sbin", "/sbin")
-# What takes longest begins first: at the end it would have one process at work and the others waiting.
+# What takes longest begins first: at the end it would have one process at work and the others
+# waiting.
 LONGEST = (
     "sync_faults/test_sync_kept.py",
     "interfaces/daemon/test_lives.py",
@@ -100,7 +104,9 @@ class Homes:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Put the longest files first where several processes share them; leave campaigns without a sample to `make soak`."""
+    """Put the longest files first where several processes share them; leave campaigns without a
+    sample to `make soak`.
+    """
     if hasattr(config, "workerinput"):
         sizes = Counter(test.path for test in items)
         places = {Path(__file__).parent / name: place for place, name in enumerate(LONGEST)}
@@ -109,11 +115,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         return
     for test in items:
         if test.get_closest_marker("soak") and "campaign" not in getattr(test, "fixturenames", ()):
-            test.add_marker(pytest.mark.skip(reason="a campaign without a sample: make soak runs it"))
+            test.add_marker(
+                pytest.mark.skip(reason="a campaign without a sample: make soak runs it")
+            )
 
 
 def pytest_runtest_teardown(item: pytest.Item) -> None:
-    """Let go of what a test had: an error that is one of its parameters stays, and with it all that it was raised through."""
+    """Let go of what a test had: an error that is one of its parameters stays, and with it all that
+    it was raised through.
+    """
     for value in getattr(getattr(item, "callspec", None), "params", {}).values():
         if isinstance(value, BaseException):
             value.__traceback__ = value.__context__ = value.__cause__ = None
@@ -141,8 +151,12 @@ def until() -> Callable[..., float]:
 
 @pytest.fixture
 def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Limits on the time for an answer that no busy machine reaches: git is waited for, and links are always looked into."""
-    monkeypatch.setattr("cortex.families.team.code_links.time", SimpleNamespace(monotonic=lambda: 0.0))
+    """Limits on the time for an answer that no busy machine reaches: git is waited for, and links
+    are always looked into.
+    """
+    monkeypatch.setattr(
+        "cortex.families.team.code_links.time", SimpleNamespace(monotonic=lambda: 0.0)
+    )
     monkeypatch.setattr("cortex.engine.sources.git.ANSWER_SECONDS", WAIT_SECONDS)
     for module in ("plugins.githistory", "plugins.coldstart", "records.clashing"):
         monkeypatch.setattr(f"cortex.{module}.SECONDS", WAIT_SECONDS)
@@ -150,10 +164,13 @@ def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module", autouse=True)
 def memory_given_back() -> Iterator[None]:
-    """Give what a module's tests are done with back to the system: other tests look at how much this process has."""
+    """Give what a module's tests are done with back to the system: other tests look at how much
+    this process has.
+    """
     yield
     gc.collect()
-    # What is still alive is modules and caches: 470,000 objects, looked at again after each of 300 files.
+    # What is still alive is modules and caches: 470,000 objects, looked at again after each of 300
+    # files.
     gc.freeze()
     give_memory_back()
 
@@ -181,7 +198,9 @@ def forked(no_process_left: None) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def strangers_environment(tmp_path_factory: pytest.TempPathFactory, no_process_left: None) -> Iterator[Homes]:
+def strangers_environment(
+    tmp_path_factory: pytest.TempPathFactory, no_process_left: None
+) -> Iterator[Homes]:
     """For the whole run: no home and no variable of the person who runs the tests."""
     homes = _make_homes(tmp_path_factory.mktemp("homes"))
     with pytest.MonkeyPatch.context() as patch:
@@ -208,7 +227,9 @@ def memory() -> Iterator[Path]:
 
 
 class LocalQdrant:
-    """A Qdrant without a server: the official client's local mode in place of its connections, and a switch for being away."""
+    """A Qdrant without a server: the official client's local mode in place of its connections, and
+    a switch for being away.
+    """
 
     def __init__(self) -> None:
         from qdrant_client import QdrantClient
@@ -242,14 +263,17 @@ class LocalQdrant:
 
 @pytest.fixture
 def local_qdrant(monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalQdrant]:
-    """Whatever connects to a Qdrant gets this one; nothing that was read of it is believed for longer than a call."""
+    """Whatever connects to a Qdrant gets this one; nothing that was read of it is believed for
+    longer than a call.
+    """
     from cortex.engine.store.index import qdrant
 
     server = LocalQdrant()
     monkeypatch.setattr("qdrant_client.QdrantClient", server.connect)
     monkeypatch.setattr(qdrant, "LOOK_SECONDS", 0.0)
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Local mode")  # it always searches exactly, and says so
+        # It always searches exactly, and says so
+        warnings.filterwarnings("ignore", message="Local mode")
         yield server
     server.client.close()
 
@@ -263,12 +287,15 @@ def postgres_start() -> Iterator[str | list[Exception]]:
     try:
         with warnings.catch_warnings(), pytest.MonkeyPatch.context() as patched:
             warnings.simplefilter("ignore")  # it looks for a place of its own that is not needed
-            patched.delenv("PYTEST_PROCESSES_OF", raising=False)  # it outlives the test that wants it first
+            # It outlives the test that wants it first
+            patched.delenv("PYTEST_PROCESSES_OF", raising=False)
             # The other user is made by `useradd`, which is not on every PATH.
             path = os.pathsep.join([os.environ.get("PATH", os.defpath), *SYSTEM_FOLDERS])
             patched.setenv("PATH", path)
             if hasattr(os, "geteuid") and os.geteuid() == 0 and not _can_make_user(path):
-                pytest.skip("root's PostgreSQL needs the user pgserver, and there is no useradd to make it")
+                pytest.skip(
+                    "root's PostgreSQL needs the user pgserver, and there is no useradd to make it"
+                )
             running = server.get_server(folder, cleanup_mode="stop")
     except Exception as error:
         yield [error]
@@ -282,12 +309,16 @@ def postgres_start() -> Iterator[str | list[Exception]]:
 def _can_make_user(path: str) -> bool:
     import pwd
 
-    return shutil.which("useradd", path=path) is not None or any(user.pw_name == "pgserver" for user in pwd.getpwall())
+    return shutil.which("useradd", path=path) is not None or any(
+        user.pw_name == "pgserver" for user in pwd.getpwall()
+    )
 
 
 @pytest.fixture
 def postgres(postgres_start: str | list[Exception]) -> str:
-    """The address of a PostgreSQL server of the tests' own; a failed start fails the first test only."""
+    """The address of a PostgreSQL server of the tests' own; a failed start fails the first test
+    only.
+    """
     if isinstance(postgres_start, str):
         return postgres_start
     if postgres_start:
@@ -297,7 +328,9 @@ def postgres(postgres_start: str | list[Exception]) -> str:
 
 @pytest.fixture
 def make_database(postgres: str) -> Iterator[Callable[..., str]]:
-    """`make_database("ENCODING …")` makes a database, another than usual where that is said; dropped when the test ends."""
+    """`make_database("ENCODING …")` makes a database, another than usual where that is said;
+    dropped when the test ends.
+    """
     import psycopg
 
     made: list[str] = []
@@ -388,7 +421,9 @@ class TypedTerminal:
 
 @pytest.fixture
 def at_terminal():
-    """A person at the terminal of the commands that run in this process, who says yes unless `answer` is another one."""
+    """A person at the terminal of the commands that run in this process, who says yes unless
+    `answer` is another one.
+    """
     from cortex.toolkit.terminal.prompts import using
 
     terminal = TypedTerminal()
@@ -417,13 +452,19 @@ class Censor(Plugin):
 
 @pytest.fixture
 def censor(tmp_path_factory, monkeypatch):
-    """The name of a stranger's plugin that is installed: it refuses texts with "forbidden", and takes "Zeus" out."""
+    """The name of a stranger's plugin that is installed: it refuses texts with "forbidden", and
+    takes "Zeus" out.
+    """
     site = tmp_path_factory.mktemp("site")
     (site / "censor.py").write_text(CENSOR, encoding="utf-8")
     about = site / "censor-1.0.dist-info"
     about.mkdir()
-    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: censor\nVersion: 1.0\n", encoding="utf-8")
-    (about / "entry_points.txt").write_text("[cortex.plugins]\ncensor = censor:Censor\n", encoding="utf-8")
+    (about / "METADATA").write_text(
+        "Metadata-Version: 2.1\nName: censor\nVersion: 1.0\n", encoding="utf-8"
+    )
+    (about / "entry_points.txt").write_text(
+        "[cortex.plugins]\ncensor = censor:Censor\n", encoding="utf-8"
+    )
     monkeypatch.setenv("PYTHONPATH", str(site))
     monkeypatch.syspath_prepend(str(site))
     return "censor"

@@ -1,9 +1,12 @@
-"""Processes of `cortex` in the time of a fork, for tests that ask a server something and don't look at how it starts.
+"""Processes of `cortex` in the time of a fork, for tests that ask a server something and don't look
+at how it starts.
 
-`Popen` is that of the standard library, but where it can, it has a process forked off one that has the modules loaded already: most
-of the time of a small process is loading them. The forked one has the environment, folder, arguments and pipes that were asked for,
-runs the program from its beginning, and ends as any other; it was loaded before, though, and /proc calls it what it was forked off.
-Started afresh is whatever is no program of ours, wants a cortexd, or says something to Python itself by a variable.
+`Popen` is that of the standard library, but where it can, it has a process forked off one that has
+the modules loaded already: most of the time of a small process is loading them. The forked one has
+the environment, folder, arguments and pipes that were asked for, runs the program from its
+beginning, and ends as any other; it was loaded before, though, and /proc calls it what it was
+forked off. Started afresh is whatever is no program of ours, wants a cortexd, or says something to
+Python itself by a variable.
 """
 
 from __future__ import annotations
@@ -55,14 +58,24 @@ class Popen(subprocess.Popen):
     _link: socket.socket | None = None  # to who knows how it ended
 
     def _execute_child(self, *given: Any) -> None:
-        names = [name for name in inspect.signature(subprocess.Popen._execute_child).parameters if name != "self"]  # type: ignore[attr-defined]
+        names = [
+            name
+            for name in inspect.signature(subprocess.Popen._execute_child).parameters
+            if name != "self"
+        ]  # type: ignore[attr-defined]
         asked = dict(zip(names, given, strict=True))
         if not _is_forkable(asked):
             super()._execute_child(*given)  # type: ignore[misc]
             return
-        pipes = [asked[name] for name in ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite")]
+        pipes = [
+            asked[name]
+            for name in ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite")
+        ]
         try:
-            ends = [pipes[place] if pipes[place] != -1 else number for number, place in enumerate((0, 3, 5))]
+            ends = [
+                pipes[place] if pipes[place] != -1 else number
+                for number, place in enumerate((0, 3, 5))
+            ]
             self._link, self.pid = _nursery().start(asked["args"], asked["env"], asked["cwd"], ends)
             self._child_created = True
         finally:
@@ -118,17 +131,27 @@ def run(
 
 
 def _is_forkable(asked: Mapping[str, Any]) -> bool:
-    if sys.platform != "linux" or any(asked.get(name, value) != value for name, value in PLAIN.items()):
+    if sys.platform != "linux" or any(
+        asked.get(name, value) != value for name, value in PLAIN.items()
+    ):
         return False
     argv, environment = asked["args"], os.environ if asked["env"] is None else asked["env"]
-    if not isinstance(argv, list) or argv[:1] != [sys.executable] or environment.get("CORTEX_NO_SIDECAR") != "1":
+    if (
+        not isinstance(argv, list)
+        or argv[:1] != [sys.executable]
+        or environment.get("CORTEX_NO_SIDECAR") != "1"
+    ):
         return False
     is_ours = argv[1:3] == ["-m", "cortex"] or argv[1:2] == [str(TESTS / "protocol" / "family.py")]
     return is_ours and _of_python(environment) == _of_python(os.environ)
 
 
 def _of_python(environment: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in environment.items() if name.startswith(("PYTHON", "LC_", "LANG", "MALLOC_"))}
+    return {
+        name: value
+        for name, value in environment.items()
+        if name.startswith(("PYTHON", "LC_", "LANG", "MALLOC_"))
+    }
 
 
 class _Nursery:
@@ -142,17 +165,30 @@ class _Nursery:
                 [sys.executable, __file__, str(other.fileno())],
                 stdin=subprocess.DEVNULL,
                 pass_fds=(other.fileno(),),
-                env={**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "RAYON_NUM_THREADS": "1"},
+                env={
+                    **os.environ,
+                    "OPENBLAS_NUM_THREADS": "1",
+                    "OMP_NUM_THREADS": "1",
+                    "RAYON_NUM_THREADS": "1",
+                },
             )
 
     def start(
-        self, argv: Sequence[str], environment: Mapping[str, str] | None, folder: Any, ends: Sequence[int]
+        self,
+        argv: Sequence[str],
+        environment: Mapping[str, str] | None,
+        folder: Any,
+        ends: Sequence[int],
     ) -> tuple[socket.socket, int]:
-        """A new process, and the link on which it is told how it ended; `ends` are its stdin, stdout and stderr."""
+        """A new process, and the link on which it is told how it ended; `ends` are its stdin,
+        stdout and stderr.
+        """
         place = os.path.abspath(os.fsdecode(folder or os.getcwd()))
         if not os.path.isdir(place):
             raise FileNotFoundError(place)
-        asked = json.dumps([[*argv], dict(os.environ if environment is None else environment), place]).encode()
+        asked = json.dumps(
+            [[*argv], dict(os.environ if environment is None else environment), place]
+        ).encode()
         assert len(asked) < MOST_BYTES, "an environment of that size is nothing for this"
         link, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with other, self._turn:
@@ -181,7 +217,8 @@ def end() -> None:
         _started.pop().end()
 
 
-# -- as a program ------------------------------------------------------------------------------------------------------
+# -- as a program
+# ------------------------------------------------------------------------------------------------------
 
 
 def _serve(control: socket.socket) -> list[str] | None:
@@ -240,7 +277,9 @@ def _load() -> None:
 
     for name in LOADED:
         import_module(name)
-    for command in pkgutil.iter_modules(import_module("cortex.interfaces.cli").__path__, "cortex.interfaces.cli."):
+    for command in pkgutil.iter_modules(
+        import_module("cortex.interfaces.cli").__path__, "cortex.interfaces.cli."
+    ):
         import_module(command.name)
     tasks = os.listdir("/proc/self/task")
     assert len(tasks) == 1, "threads don't outlive a fork"

@@ -1,4 +1,6 @@
-"""Folders in memory, where the system has enough of it: durable writes are waited for, and a disk takes its time for that."""
+"""Folders in memory, where the system has enough of it: durable writes are waited for, and a disk
+takes its time for that.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-FREE = 2 << 30  # bytes that three processes with a database each don't fill; a container often has a small part of it
+# Bytes that three processes with a database each don't fill; a container often has a small part of
+# it
+FREE = 2 << 30
 
 
 def _place() -> str | None:

@@ -1,4 +1,6 @@
-"""The tour that `make tour` gives, as a test: every tool, resource, prompt and error over MCP with a foreign client."""
+"""The tour that `make tour` gives, as a test: every tool, resource, prompt and error over MCP with
+a foreign client.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,12 @@ TOUR = Path(__file__).resolve().parent.parent / "bench" / "tour.py"
 
 def test_the_tour_finds_everything_as_expected(isolated):
     done = subprocess.run(
-        [sys.executable, str(TOUR)], capture_output=True, text=True, encoding="utf-8", timeout=100, env={**os.environ}
+        [sys.executable, str(TOUR)],
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        timeout=100,
+        env={**os.environ},
     )
 
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]

@@ -49,7 +49,9 @@ def write_list(path: Path, archives: Iterable[Archive]) -> None:
 
 def place(cache: Path, archive: Archive) -> Path:
     """Where the cache keeps an archive."""
-    return cache / "archives" / archive.registry / f"{archive.name.replace('/', '+')}+{archive.file}"
+    return (
+        cache / "archives" / archive.registry / f"{archive.name.replace('/', '+')}+{archive.file}"
+    )
 
 
 def sha256_of(content: bytes) -> str:

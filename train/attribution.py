@@ -27,12 +27,17 @@ def attribution(archives: list[Archive]) -> str:
         by_licence.items(), key=lambda entry: (-sum(map(len, entry[1].values())), entry[0])
     ):
         parts.append(f"\n== {licence}\n")
-        parts.extend(f"{registry}: {', '.join(sorted(names))}\n" for registry, names in sorted(registries.items()))
+        parts.extend(
+            f"{registry}: {', '.join(sorted(names))}\n"
+            for registry, names in sorted(registries.items())
+        )
     return "".join(parts)
 
 
 def main() -> None:
-    (HERE / "ATTRIBUTION.txt").write_text(attribution(read_list(HERE / "sources.tsv.xz")), encoding="utf-8")
+    (HERE / "ATTRIBUTION.txt").write_text(
+        attribution(read_list(HERE / "sources.tsv.xz")), encoding="utf-8"
+    )
 
 
 if __name__ == "__main__":

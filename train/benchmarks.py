@@ -1,7 +1,9 @@
-"""What must not be in the training data: repositories that benchmarks search, by name and by content.
+"""What must not be in the training data: repositories that benchmarks search, by name and by
+content.
 
-By name: package names, and folders inside other packages (bundled copies). By content: `Overlap` knows the long lines of the benchmarks that are
-on this machine, and drops a file that shares a fifth of its own with them. Names alone are not enough: a package may be called anything.
+By name: package names, and folders inside other packages (bundled copies). By content: `Overlap`
+knows the long lines of the benchmarks that are on this machine, and drops a file that shares a
+fifth of its own with them. Names alone are not enough: a package may be called anything.
 """
 
 from __future__ import annotations
@@ -80,7 +82,8 @@ rxswift rxcocoa
 nvim-lspconfig
 sonic-rs
 """
-# Folders of these names are words of any code base: they name a bundled copy only below a folder for such copies.
+# Folders of these names are words of any code base: they name a bundled copy only below a folder
+# for such copies.
 _BUNDLES = frozenset(
     "vendor vendored third_party third-party thirdparty 3rdparty external externals extern deps cargo".split()
 )
@@ -88,7 +91,9 @@ _PLAIN = frozenset(
     "click express cats plug phoenix exposed vapor chi gin rack redis requests lazy curl zig cobra redux uv fmt lang3".split()
 )
 BENCHMARKS = frozenset(_NAMES.split())
-_PREFIX = re.compile(r"^(python3?|node|ruby|rust|php|haskell|lua|elixir|erlang|ocaml|js)-|(-java|-ruby|-js)$")
+_PREFIX = re.compile(
+    r"^(python3?|node|ruby|rust|php|haskell|lua|elixir|erlang|ocaml|js)-|(-java|-ruby|-js)$"
+)
 _COMMON = ("import ", "from ", "#include", "using ", "*", "//", "#")
 _VERSION = re.compile(r"[-.]?v?\d+(\.\d+)*$")
 
@@ -98,11 +103,16 @@ def is_benchmark(name: str) -> bool:
     lower = name.lower()
     bare = _PREFIX.sub("", lower.replace("_", "-"))
     last = bare.rsplit("/", 1)[-1]
-    return any(word in BENCHMARKS for word in (lower, bare, _VERSION.sub("", bare), last, _VERSION.sub("", last)))
+    return any(
+        word in BENCHMARKS
+        for word in (lower, bare, _VERSION.sub("", bare), last, _VERSION.sub("", last))
+    )
 
 
 def is_bundled(path: str) -> bool:
-    """Whether a path inside an archive lies in a folder that is named after a benchmark's repository."""
+    """Whether a path inside an archive lies in a folder that is named after a benchmark's
+    repository.
+    """
     folders = [_VERSION.sub("", folder) for folder in path.lower().split("/")[:-1]]
     plain = _PLAIN if not any(folder in _BUNDLES for folder in folders) else frozenset[str]()
     return any(folder in BENCHMARKS and folder not in plain for folder in folders)
@@ -126,7 +136,9 @@ class Overlap:
 
 
 class Shared:
-    """Which files of which packages are a benchmark's: those found before, and those that share lines with a benchmark on this machine."""
+    """Which files of which packages are a benchmark's: those found before, and those that share
+    lines with a benchmark on this machine.
+    """
 
     def __init__(self, known: set[tuple[str, str]], overlap: Overlap) -> None:
         self.found = known
@@ -141,7 +153,10 @@ class Shared:
 
     def write(self, path: Path) -> None:
         """Write the findings, so that they hold where the benchmarks are not."""
-        path.write_text("".join(f"{package}\t{file}\n" for package, file in sorted(self.found)), encoding="utf-8")
+        path.write_text(
+            "".join(f"{package}\t{file}\n" for package, file in sorted(self.found)),
+            encoding="utf-8",
+        )
 
     def holds(self, package: str, path: str, text: str) -> bool:
         """Whether this file is, in a good part, a benchmark's."""

@@ -1,7 +1,7 @@
 """Names -> archives in the cache and a list of them: the one step that asks for the newest of each.
 
-`python -m train.choose CACHE LIST REGISTRY NAMES...`: NAMES are files with one package name per line. Benchmark repositories are left out by name
-here and by content later.
+`python -m train.choose CACHE LIST REGISTRY NAMES...`: NAMES are files with one package name per
+line. Benchmark repositories are left out by name here and by content later.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ THREADS = 12
 
 
 def choose(cache: Path, registry: str, name: str, limit: int) -> Archive | None:
-    """An archive of a package, downloaded; None where there is none, or it is too large, or it is a benchmark's."""
+    """An archive of a package, downloaded; None where there is none, or it is too large, or it is a
+    benchmark's.
+    """
     if is_benchmark(name):
         return None
     try:
@@ -57,7 +59,9 @@ def main() -> None:
     if wanted:
         releases(registry, wanted[0])  # what is asked once is asked before the threads start
     with ThreadPoolExecutor(THREADS) as pool:
-        for count, archive in enumerate(pool.map(lambda name: choose(cache, registry, name, limit), wanted), 1):
+        for count, archive in enumerate(
+            pool.map(lambda name: choose(cache, registry, name, limit), wanted), 1
+        ):
             if archive is not None:
                 chosen.append(archive)
             if count % 200 == 0:

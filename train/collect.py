@@ -1,8 +1,10 @@
-"""Archives -> pairs as numbers: `python -m train.collect CACHE OUT LIST SHARED [FOLDER...]` reads every archive once, and its texts once.
+"""Archives -> pairs as numbers: `python -m train.collect CACHE OUT LIST SHARED [FOLDER...]` reads
+every archive once, and its texts once.
 
-What is left out, in this order: archives without a clear permissive licence, files in folders named after a benchmark, files with a restricting header,
-files (and then whole packages) that share lines with a benchmark on this machine, more pairs than a package may give, repeated pairs. Words are numbered
-as they come; which of them are in the vocabulary is decided later.
+What is left out, in this order: archives without a clear permissive licence, files in folders named
+after a benchmark, files with a restricting header, files (and then whole packages) that share lines
+with a benchmark on this machine, more pairs than a package may give, repeated pairs. Words are
+numbered as they come; which of them are in the vocabulary is decided later.
 """
 
 from __future__ import annotations
@@ -28,7 +30,15 @@ from train.languages import WANTED, language_of
 from train.licences import is_restricted
 from train.pairs import Pair, pairs_of
 
-MOST_PAIRS = {"doc": 900, "inline": 350, "name": 350, "named": 250, "opening": 150, "heading": 200, "prose": 150}
+MOST_PAIRS = {
+    "doc": 900,
+    "inline": 350,
+    "name": 350,
+    "named": 250,
+    "opening": 150,
+    "heading": 200,
+    "prose": 150,
+}
 MOST_CHARACTERS = 1_000_000  # of one package's text in one language
 LARGE_SHARE = 8  # packages of thin languages may give this many times as much
 THIN = frozenset(
@@ -114,7 +124,10 @@ class Collection:
         for name, bags in (("queries", self.queries), ("documents", self.documents)):
             np.save(folder / f"{name}-words.npy", np.frombuffer(bags.words, dtype=np.uint32))
             np.save(folder / f"{name}-counts.npy", np.frombuffer(bags.counts, dtype=np.uint8))
-            np.save(folder / f"{name}-ends.npy", np.frombuffer(bags.ends, dtype=np.uint64).astype(np.int64))
+            np.save(
+                folder / f"{name}-ends.npy",
+                np.frombuffer(bags.ends, dtype=np.uint64).astype(np.int64),
+            )
         np.save(folder / "package.npy", np.frombuffer(self.package, dtype=np.uint32))
         np.save(folder / "kind.npy", np.frombuffer(self.kind, dtype=np.uint8))
         np.save(folder / "language.npy", np.frombuffer(self.language, dtype=np.uint8))
@@ -124,8 +137,12 @@ class Collection:
         (folder / "words.txt").write_text("\n".join(self.numbers), encoding="ascii")
 
 
-def component_pairs(package: str, texts: list[tuple[str, str]], shared: Shared) -> list[Pair] | None:
-    """A component's pairs, at most so many of each kind and language; None if it holds a benchmark's files."""
+def component_pairs(
+    package: str, texts: list[tuple[str, str]], shared: Shared
+) -> list[Pair] | None:
+    """A component's pairs, at most so many of each kind and language; None if it holds a
+    benchmark's files.
+    """
     found: dict[tuple[str, str], list[tuple[bytes, Pair]]] = defaultdict(list)
     characters: Counter[str] = Counter()
     copies = 0
@@ -149,14 +166,18 @@ def component_pairs(package: str, texts: list[tuple[str, str]], shared: Shared) 
     return pairs
 
 
-def collect(cache: Path, archives: list[Archive], shared: Shared) -> tuple[Collection, list[Archive], Counter[str]]:
+def collect(
+    cache: Path, archives: list[Archive], shared: Shared
+) -> tuple[Collection, list[Archive], Counter[str]]:
     """All pairs of the archives, the archives that gave some, and why others didn't."""
     collection, used, reasons = Collection(), [], Counter[str]()
     start = time.process_time()
     for count, archive in enumerate(sorted(archives, key=lambda a: a.package), 1):
         if count % 500 == 0:
             seconds = time.process_time() - start
-            sys.stderr.write(f"{count}/{len(archives)}: {len(collection.package)} pairs, {seconds:.0f} s\n")
+            sys.stderr.write(
+                f"{count}/{len(archives)}: {len(collection.package)} pairs, {seconds:.0f} s\n"
+            )
         if is_benchmark(archive.name):
             reasons["benchmark by name"] += 1
             continue
@@ -165,7 +186,11 @@ def collect(cache: Path, archives: list[Archive], shared: Shared) -> tuple[Colle
         except (OSError, ValueError, EOFError, RuntimeError, tarfile.TarError) as error:
             reasons[f"unreadable: {type(error).__name__}"] += 1
             continue
-        licences = {part.licence: None for part in components if _take(collection, archive, part, shared, reasons)}
+        licences = {
+            part.licence: None
+            for part in components
+            if _take(collection, archive, part, shared, reasons)
+        }
         if licences:
             used.append(replace(archive, licence=", ".join(licences)))
         elif not components:
@@ -173,7 +198,9 @@ def collect(cache: Path, archives: list[Archive], shared: Shared) -> tuple[Colle
     return collection, used, reasons
 
 
-def _take(collection: Collection, archive: Archive, part: Component, shared: Shared, reasons: Counter[str]) -> bool:
+def _take(
+    collection: Collection, archive: Archive, part: Component, shared: Shared, reasons: Counter[str]
+) -> bool:
     package = f"part/{part.bundled}" if part.bundled else archive.package
     if is_benchmark(part.bundled):
         reasons["bundled benchmark by name"] += 1

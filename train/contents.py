@@ -17,7 +17,8 @@ from train.licences import licence_of, states_licence
 
 LARGEST_FILE = 200_000
 SMALLEST_FILE = 200
-# Copies of other projects: taken only where the language is rare and the copy has a licence of its own.
+# Copies of other projects: taken only where the language is rare and the copy has a licence of its
+# own.
 _BUNDLES = re.compile(
     r"(^|/)(vendor|vendored|_vendor|_vendored|third_party|third-party|thirdparty|3rdparty|external|externals|extern|deps|subprojects|contrib|include/cargo)/"
 )
@@ -32,7 +33,8 @@ _STATES = re.compile(
     r"^(license|licence|copying|copyright|unlicense|mit-license)[^/]*$|^(PKG-INFO|package\.json|Cargo\.toml|composer\.json)$",
     re.I,
 )
-_LICENCE_FOLDER = re.compile(r"(^|/)(licen[sc]es?)$", re.I)  # what lies there is about the folder above
+# What lies there is about the folder above
+_LICENCE_FOLDER = re.compile(r"(^|/)(licen[sc]es?)$", re.I)
 _VERSION = re.compile(r"[-_.]v?\d+(\.\d+)*.*$")
 
 
@@ -48,7 +50,8 @@ class Component:
 def read_archive(path: Path, wanted: frozenset[str]) -> list[Component]:
     """The components of an archive that have a permissive licence of their own, with their texts.
 
-    A file is under the licence that is stated in the nearest folder above it; copies of other projects count only with a licence of their own.
+    A file is under the licence that is stated in the nearest folder above it; copies of other
+    projects count only with a licence of their own.
     """
     stated: dict[str, dict[str, str]] = defaultdict(dict)
     texts: list[tuple[str, str]] = []
@@ -60,14 +63,18 @@ def read_archive(path: Path, wanted: frozenset[str]) -> list[Component]:
             stated[_LICENCE_FOLDER.sub("", folder)][base] = text
         elif text.count("\ufffd") < 5 and not _is_machine_made(text):
             texts.append((short, text.replace("\r\n", "\n")))
-    licences = {folder: licence_of(files) for folder, files in stated.items() if states_licence(files)}
+    licences = {
+        folder: licence_of(files) for folder, files in stated.items() if states_licence(files)
+    }
     found: dict[tuple[str, str], list[tuple[str, str]]] = defaultdict(list)
     for short, text in texts:
         folder = next((above for above in _folders_above(short) if above in licences), None)
         bundle = _BUNDLES.search(short)
         if folder is None or not licences[folder] or (bundle and len(folder) < bundle.end()):
             continue
-        found[_VERSION.sub("", folder.rsplit("/", 1)[-1]) if bundle else "", licences[folder]].append((short, text))
+        found[
+            _VERSION.sub("", folder.rsplit("/", 1)[-1]) if bundle else "", licences[folder]
+        ].append((short, text))
     return [Component(bundled, licence, part) for (bundled, licence), part in sorted(found.items())]
 
 

@@ -1,4 +1,6 @@
-"""The archives of the list -> the cache: what is there already is kept, everything is checked by hash."""
+"""The archives of the list -> the cache: what is there already is kept, everything is checked by
+hash.
+"""
 
 from __future__ import annotations
 

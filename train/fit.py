@@ -1,4 +1,6 @@
-"""Pairs -> a table of word vectors: contrastive training, every other document of a batch being a wrong answer."""
+"""Pairs -> a table of word vectors: contrastive training, every other document of a batch being a
+wrong answer.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,8 @@ TEMPLATES = (
 
 
 SMALL_PACKAGE = 100  # a package of so many pairs gives all of them
-# Of some kinds of pairs an epoch takes a share only: names are many, and a name is less of a question than a comment is.
+# Of some kinds of pairs an epoch takes a share only: names are many, and a name is less of a
+# question than a comment is.
 SHARES: Mapping[str, float] = {"name": 0.2, "named": 0.5, "inline": 0.5}
 KEPT, KEPT_SQUARES = 0.9, 0.99  # of the means of gradients and of their squares, from step to step
 
@@ -58,14 +61,19 @@ class Recipe:
     rate: float = 5e-3
     temperature: float = 0.05
     questions: float = 0.3  # share of queries that are wrapped in a template
-    balance: float = 0.6  # a package of n pairs gives n ** balance of them to an epoch, up to a factor
+    # A package of n pairs gives n ** balance of them to an epoch, up to a factor
+    balance: float = 0.6
     shares: Mapping[str, float] = field(default_factory=lambda: SHARES)
     runs: int = 4  # how many tables, trained from one start in different orders, are averaged
 
 
-def fit(pairs: Pairs, start: NDArray[np.float32], recipe: Recipe, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+def fit(
+    pairs: Pairs, start: NDArray[np.float32], recipe: Recipe, rows: NDArray[np.int64]
+) -> NDArray[np.float32]:
     """A table trained on these rows of the pairs: the mean of a few, which is better than each."""
-    return np.mean([_run(pairs, start, recipe, rows, seed) for seed in range(1, recipe.runs + 1)], axis=0)
+    return np.mean(
+        [_run(pairs, start, recipe, rows, seed) for seed in range(1, recipe.runs + 1)], axis=0
+    )
 
 
 def _run(
@@ -89,12 +97,16 @@ def _run(
         moves.step(rate)
         if step % 200 == 0:
             seconds = time.process_time() - begun
-            sys.stderr.write(f"run {seed} step {step}/{steps} loss {loss.item():.3f} {seconds:.0f} s\n")
+            sys.stderr.write(
+                f"run {seed} step {step}/{steps} loss {loss.item():.3f} {seconds:.0f} s\n"
+            )
     return table.detach().numpy()
 
 
 class _Moves:
-    """Adam with one length of step for each word, not for each number: a word's vector moves the way its gradient points."""
+    """Adam with one length of step for each word, not for each number: a word's vector moves the
+    way its gradient points.
+    """
 
     def __init__(self, table: torch.nn.Parameter) -> None:
         self._table = table
@@ -109,7 +121,9 @@ class _Moves:
         assert gradient is not None
         self._steps += 1
         self._mean.mul_(KEPT).add_(gradient, alpha=1 - KEPT)
-        self._squares.mul_(KEPT_SQUARES).add_((gradient * gradient).mean(1, keepdim=True), alpha=1 - KEPT_SQUARES)
+        self._squares.mul_(KEPT_SQUARES).add_(
+            (gradient * gradient).mean(1, keepdim=True), alpha=1 - KEPT_SQUARES
+        )
         lengths = (self._squares / (1 - KEPT_SQUARES**self._steps)).sqrt() + 1e-8
         self._table.addcdiv_(self._mean / (1 - KEPT**self._steps), lengths, value=-rate)
 
@@ -125,7 +139,11 @@ def _loss(
     words, weights, starts = pairs.queries.take(rows)
     queries = _sums(table, words, weights, starts)
     wrapped = torch.from_numpy(
-        np.where(random.random(len(rows)) < recipe.questions, random.integers(1, len(templates), len(rows)), 0)
+        np.where(
+            random.random(len(rows)) < recipe.questions,
+            random.integers(1, len(templates), len(rows)),
+            0,
+        )
     )
     queries = queries + functional.embedding(wrapped, templates @ table)
     words, weights, starts = pairs.documents.take(rows)
@@ -133,11 +151,16 @@ def _loss(
     scores = functional.normalize(queries) @ functional.normalize(documents).T / recipe.temperature
     scores = scores.masked_fill(_same(pairs, rows), -1e4)
     target = torch.arange(len(rows))
-    return (functional.cross_entropy(scores, target) + functional.cross_entropy(scores.T, target)) / 2
+    return (
+        functional.cross_entropy(scores, target) + functional.cross_entropy(scores.T, target)
+    ) / 2
 
 
 def _sums(
-    table: torch.nn.Parameter, words: NDArray[np.int64], weights: NDArray[np.float32], starts: NDArray[np.int64]
+    table: torch.nn.Parameter,
+    words: NDArray[np.int64],
+    weights: NDArray[np.float32],
+    starts: NDArray[np.int64],
 ) -> torch.Tensor:
     return functional.embedding_bag(
         torch.from_numpy(words),
@@ -154,7 +177,9 @@ def _same(pairs: Pairs, rows: NDArray[np.int64]) -> torch.Tensor:
     for bags in (pairs.queries, pairs.documents):
         places: dict[bytes, list[int]] = {}
         for place, row in enumerate(rows):
-            places.setdefault(bags.words[bags.starts[row] : bags.starts[row + 1]].tobytes(), []).append(place)
+            places.setdefault(
+                bags.words[bags.starts[row] : bags.starts[row + 1]].tobytes(), []
+            ).append(place)
         for group in places.values():
             if len(group) > 1:
                 index = torch.tensor(group)
@@ -174,8 +199,12 @@ def _templates(words: list[str]) -> torch.Tensor:
     return rows
 
 
-def _epoch(pairs: Pairs, rows: NDArray[np.int64], recipe: Recipe, random: np.random.Generator) -> NDArray[np.int64]:
-    """The pairs of one epoch, in random order: large packages and frequent kinds give a smaller share of theirs."""
+def _epoch(
+    pairs: Pairs, rows: NDArray[np.int64], recipe: Recipe, random: np.random.Generator
+) -> NDArray[np.int64]:
+    """The pairs of one epoch, in random order: large packages and frequent kinds give a smaller
+    share of theirs.
+    """
     order = random.permutation(rows)
     sizes = np.bincount(pairs.package[rows])[pairs.package[order]]
     share = np.minimum(1.0, (sizes / SMALL_PACKAGE) ** (recipe.balance - 1.0))

@@ -1,4 +1,6 @@
-"""How well a table finds the answer among 1,000 (500 for headings) of packages that training has not seen: MRR@10."""
+"""How well a table finds the answer among 1,000 (500 for headings) of packages that training has
+not seen: MRR@10.
+"""
 
 from __future__ import annotations
 
@@ -22,15 +24,21 @@ def embed(table: NDArray[np.float32], bags: Bags, rows: NDArray[np.int64]) -> ND
     return out / np.maximum(np.linalg.norm(out, axis=1, keepdims=True), 1e-9)
 
 
-def reciprocal_ranks(queries: NDArray[np.float32], documents: NDArray[np.float32]) -> NDArray[np.float64]:
+def reciprocal_ranks(
+    queries: NDArray[np.float32], documents: NDArray[np.float32]
+) -> NDArray[np.float64]:
     """1 / rank of each query's own document, 0 below the tenth."""
     scores = queries @ documents.T
     ranks = (scores > np.diag(scores)[:, None]).sum(axis=1) + 1
     return np.where(ranks <= 10, 1.0 / ranks, 0.0)
 
 
-def draws(pairs: Pairs, kind: str, size: int, language: str | None = None) -> list[NDArray[np.int64]]:
-    """Samples of held-out pairs, the same for every table; each document and query stands once in a sample."""
+def draws(
+    pairs: Pairs, kind: str, size: int, language: str | None = None
+) -> list[NDArray[np.int64]]:
+    """Samples of held-out pairs, the same for every table; each document and query stands once in a
+    sample.
+    """
     wanted = pairs.held_out() & (pairs.kind == pairs.kinds.index(kind))
     if language is not None:
         wanted &= pairs.language == pairs.languages.index(language)
@@ -52,25 +60,41 @@ def draws(pairs: Pairs, kind: str, size: int, language: str | None = None) -> li
 
 
 def measure(
-    pairs: Pairs, table: NDArray[np.float32], kind: str = "doc", size: int = CODE, language: str | None = None
+    pairs: Pairs,
+    table: NDArray[np.float32],
+    kind: str = "doc",
+    size: int = CODE,
+    language: str | None = None,
 ) -> tuple[float, int]:
     """Mean MRR@10 and the number of queries behind it."""
     found = [
         reciprocal_ranks(embed(table, pairs.queries, rows), embed(table, pairs.documents, rows))
         for rows in draws(pairs, kind, size, language)
     ]
-    return (float(np.mean(np.concatenate(found))), sum(map(len, found))) if found else (float("nan"), 0)
+    return (
+        (float(np.mean(np.concatenate(found))), sum(map(len, found)))
+        if found
+        else (float("nan"), 0)
+    )
 
 
-def measure_within(pairs: Pairs, table: NDArray[np.float32], kind: str = "doc") -> tuple[float, int]:
-    """The same, with the candidates of one package at a time: what a search in one repository meets."""
+def measure_within(
+    pairs: Pairs, table: NDArray[np.float32], kind: str = "doc"
+) -> tuple[float, int]:
+    """The same, with the candidates of one package at a time: what a search in one repository
+    meets.
+    """
     rows = np.flatnonzero(pairs.held_out() & (pairs.kind == pairs.kinds.index(kind)))
     found = []
     for package in np.unique(pairs.package[rows]):
         own = rows[pairs.package[rows] == package][:CODE]
         if len(own) >= LEAST_WITHIN:
             own = own[np.unique([_key(pairs.queries, row) for row in own], return_index=True)[1]]
-            found.append(reciprocal_ranks(embed(table, pairs.queries, own), embed(table, pairs.documents, own)).mean())
+            found.append(
+                reciprocal_ranks(
+                    embed(table, pairs.queries, own), embed(table, pairs.documents, own)
+                ).mean()
+            )
     return (float(np.mean(found)), len(found)) if found else (float("nan"), 0)
 
 

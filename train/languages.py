@@ -1,4 +1,6 @@
-"""What the extraction knows of each language: its endings, how comments look, how a declaration gives its name."""
+"""What the extraction knows of each language: its endings, how comments look, how a declaration
+gives its name.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ NOT_NAMES = frozenset(
 )
 
 
-def _language(name: str, endings: str, *comments: str, declaration: re.Pattern[str] = _DECLARATION) -> Language:
+def _language(
+    name: str, endings: str, *comments: str, declaration: re.Pattern[str] = _DECLARATION
+) -> Language:
     return Language(name, tuple(endings.split()), re.compile("|".join(comments), re.M), declaration)
 
 
@@ -73,7 +77,13 @@ LANGUAGES = (
     _language("erlang", "erl hrl", _PERCENTS, declaration=_ERLANG),
 )
 BY_ENDING = {ending: language for language in LANGUAGES for ending in language.endings}
-PROSE = {"md": "markdown", "markdown": "markdown", "mdx": "markdown", "rst": "rst", "adoc": "asciidoc"}
+PROSE = {
+    "md": "markdown",
+    "markdown": "markdown",
+    "mdx": "markdown",
+    "rst": "rst",
+    "adoc": "asciidoc",
+}
 WANTED = frozenset(BY_ENDING) | frozenset(PROSE)
 
 

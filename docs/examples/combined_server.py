@@ -29,12 +29,18 @@ async def cortex_search(
     """Search for relevant context in the project codebase and documentation."""
 
     def search() -> str:
-        return chunks.answer(query, limit=limit, min_score=0.2, tags=tags or (), chunk_types=chunk_types or ())
+        return chunks.answer(
+            query, limit=limit, min_score=0.2, tags=tags or (), chunk_types=chunk_types or ()
+        )
 
     try:
-        return await anyio.to_thread.run_sync(search)  # a search takes its time, and the server has other things to do
+        return await anyio.to_thread.run_sync(
+            search
+        )  # a search takes its time, and the server has other things to do
     except cortex.CortexError as error:
-        raise ToolError(error.message) from error  # anything else would hide from the agent what is wrong
+        raise ToolError(
+            error.message
+        ) from error  # anything else would hide from the agent what is wrong
 
 
 if __name__ == "__main__":

@@ -16,7 +16,11 @@ from mcp.server.stdio import stdio_server
 
 import cortex
 
-TODAY = {"name": "today", "description": "Tell today's date.", "inputSchema": {"type": "object", "properties": {}}}
+TODAY = {
+    "name": "today",
+    "description": "Tell today's date.",
+    "inputSchema": {"type": "object", "properties": {}},
+}
 
 
 def make_server(tools: cortex.Tools) -> Server[Any]:
@@ -31,7 +35,9 @@ def make_server(tools: cortex.Tools) -> Server[Any]:
         if params.name == "today":
             return text_result(time.strftime("%Y-%m-%d"))
         try:
-            answer = await anyio.to_thread.run_sync(partial(tools.call, params.name, params.arguments))
+            answer = await anyio.to_thread.run_sync(
+                partial(tools.call, params.name, params.arguments)
+            )
         except cortex.CortexError as error:
             return text_result(error.message, is_error=True)
         return text_result(answer.text, *answer.notes, is_error=answer.is_error)
@@ -40,7 +46,9 @@ def make_server(tools: cortex.Tools) -> Server[Any]:
 
 
 def text_result(*texts: str, is_error: bool = False) -> mcp_types.CallToolResult:
-    content: list[mcp_types.ContentBlock] = [mcp_types.TextContent(type="text", text=text) for text in texts]
+    content: list[mcp_types.ContentBlock] = [
+        mcp_types.TextContent(type="text", text=text) for text in texts
+    ]
     return mcp_types.CallToolResult(content=content, is_error=is_error)
 
 

@@ -7,7 +7,8 @@
         for hit in engine.search(Query("where are passwords checked?")).hits:
             print(hit.path, hit.start_line, hit.relevance)
 
-Tools for an MCP server of your own, and chunk files that an indexer wrote: `open_tools`, `open_chunks`.
+Tools for an MCP server of your own, and chunk files that an indexer wrote: `open_tools`,
+`open_chunks`.
 
 Importing the package loads nothing heavy; names are looked up when they are used.
 """
@@ -21,7 +22,14 @@ if TYPE_CHECKING:
     from cortex.base.errors import CortexError
     from cortex.base.types import Entry, Hit, IndexReport, Mode, Note, Page, Query
     from cortex.engine.engine import Engine
-    from cortex.interfaces.assembly.sdk import ChunkResult, Chunks, ToolAnswer, Tools, open_chunks, open_tools
+    from cortex.interfaces.assembly.sdk import (
+        ChunkResult,
+        Chunks,
+        ToolAnswer,
+        Tools,
+        open_chunks,
+        open_tools,
+    )
 
 __all__ = [
     "ChunkResult",
@@ -46,7 +54,8 @@ _HOMES = {
     "Engine": "cortex.engine.engine",
     "CortexError": "cortex.base.errors",
     **dict.fromkeys(
-        ("ChunkResult", "Chunks", "ToolAnswer", "Tools", "open_chunks", "open_tools"), "cortex.interfaces.assembly.sdk"
+        ("ChunkResult", "Chunks", "ToolAnswer", "Tools", "open_chunks", "open_tools"),
+        "cortex.interfaces.assembly.sdk",
     ),
 }
 

@@ -20,11 +20,16 @@ def main() -> int:
         # So that all who ask find the same home, and processes that are started, too.
         os.environ["CORTEX_PROFILE"], arguments = split_profile(arguments)
     if arguments[:1] == ["mcp"]:
-        # Before anything else: a server that is told to go while it starts has nothing to close and ends well.
+        # Before anything else: a server that is told to go while it starts has nothing to close and
+        # ends well.
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: os._exit(0))
         alone = os.environ.get("CORTEX_NO_SIDECAR", "") not in ("", "0")
-        if not alone and not _IN_PROCESS.intersection(arguments[1:]) and arguments[1:2] not in (["status"], ["logs"]):
+        if (
+            not alone
+            and not _IN_PROCESS.intersection(arguments[1:])
+            and arguments[1:2] not in (["status"], ["logs"])
+        ):
             from cortex.interfaces.daemon.shim import main as carry
 
             return carry(arguments[1:])

@@ -5,7 +5,15 @@ import re
 import pytest
 
 from cortex.base import errors
-from cortex.base.errors import CODES, CortexError, FileError, LimitError, StoreError, error_of, explained
+from cortex.base.errors import (
+    CODES,
+    CortexError,
+    FileError,
+    LimitError,
+    StoreError,
+    error_of,
+    explained,
+)
 from cortex.toolkit.tool import unforeseen
 
 

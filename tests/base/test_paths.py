@@ -16,7 +16,16 @@ from cortex.base.errors import FileError
 
 def git(folder: Path, *arguments: str) -> None:
     subprocess.run(
-        ["git", "-c", "user.name=t", "-c", "user.email=t@example.com", "-C", str(folder), *arguments],
+        [
+            "git",
+            "-c",
+            "user.name=t",
+            "-c",
+            "user.email=t@example.com",
+            "-C",
+            str(folder),
+            *arguments,
+        ],
         check=True,
         capture_output=True,
     )
@@ -67,7 +76,9 @@ def test_a_project_has_its_store_within_and_any_other_folder_at_home(tmp_path: P
     assert paths.store_dir(plain, home) == paths.store_dir(plain / ".." / "plain", home)
 
 
-def test_a_store_that_can_only_be_read_is_used_where_no_other_could_be_made(tmp_path, monkeypatch) -> None:
+def test_a_store_that_can_only_be_read_is_used_where_no_other_could_be_made(
+    tmp_path, monkeypatch
+) -> None:
     project, home = tmp_path / "project", tmp_path / "home"
     (project / ".cortex").mkdir(parents=True)
     (project / "go.mod").touch()
@@ -126,7 +137,9 @@ def test_the_store_folder_keeps_its_own_files_out_of_git(tmp_path: Path) -> None
     for name in ("cortex.db", "cortex.db-wal", "lease", "server.log"):
         (folder / name).touch()
     (folder / "config.yml").touch()
-    seen = subprocess.run(["git", "-C", str(root), "status", "--porcelain", "-uall"], capture_output=True, check=True)
+    seen = subprocess.run(
+        ["git", "-C", str(root), "status", "--porcelain", "-uall"], capture_output=True, check=True
+    )
     assert seen.stdout.decode() == "?? .cortex/config.yml\n"
     if os.name != "nt":
         assert folder.stat().st_mode & 0o777 == 0o700
@@ -254,9 +267,17 @@ _parts = st.sampled_from(
 ) | st.text(max_size=4)
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(parts=st.lists(_parts, max_size=6), separator=st.sampled_from(["/", "\\", "//"]), absolute=st.booleans())
-def test_no_string_leads_out_of_the_root(tree: Path, parts: list[str], separator: str, absolute: bool) -> None:
+@settings(
+    max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    parts=st.lists(_parts, max_size=6),
+    separator=st.sampled_from(["/", "\\", "//"]),
+    absolute=st.booleans(),
+)
+def test_no_string_leads_out_of_the_root(
+    tree: Path, parts: list[str], separator: str, absolute: bool
+) -> None:
     path = separator.join(parts)
     real = os.path.realpath(tree)
     try:

@@ -80,7 +80,9 @@ QUERIES = [
 
 
 @pytest.mark.parametrize("redact", ["answers", "index"])
-def test_no_search_or_view_or_export_shows_a_secret(root: Path, tmp_path: Path, redact: str) -> None:
+def test_no_search_or_view_or_export_shows_a_secret(
+    root: Path, tmp_path: Path, redact: str
+) -> None:
     with opened(root, tmp_path / "home", redact) as engine:
         engine.index()
         for query in QUERIES:
@@ -113,13 +115,17 @@ GUESSES = [
 
 
 @pytest.mark.parametrize("query", GUESSES, ids=lambda query: query.text[:20])
-def test_an_expression_cant_ask_for_a_secret_letter_by_letter(root: Path, tmp_path: Path, query: Query) -> None:
+def test_an_expression_cant_ask_for_a_secret_letter_by_letter(
+    root: Path, tmp_path: Path, query: Query
+) -> None:
     with opened(root, tmp_path / "home", "answers") as engine:
         page = engine.search(query)
         assert (page.total, page.hits) == (0, ())
 
 
-def test_an_answer_names_the_redacted_lines_and_says_not_to_copy_them(root: Path, tmp_path: Path) -> None:
+def test_an_answer_names_the_redacted_lines_and_says_not_to_copy_them(
+    root: Path, tmp_path: Path
+) -> None:
     with opened(root, tmp_path / "home", "answers") as engine:
         engine.index()
         page = engine.search(Query("LAMP_KEY", mode=Mode.EXACT))
@@ -135,23 +141,31 @@ def test_an_answer_names_the_redacted_lines_and_says_not_to_copy_them(root: Path
         assert not any("redacted" in note for note in engine.search(Query("plain")).notes)
 
 
-def test_lines_and_chunks_keep_their_places_behind_a_redacted_key(root: Path, tmp_path: Path) -> None:
+def test_lines_and_chunks_keep_their_places_behind_a_redacted_key(
+    root: Path, tmp_path: Path
+) -> None:
     with opened(root, tmp_path / "home", "answers") as engine:
         for _ in range(2):  # cut for the view, then from the store
             view = engine.view("lamp.py")
             lines, original = view.text.split("\n"), CODE.split("\n")
             assert len(lines) == len(original)
-            assert [line for line in lines if line == "[redacted: private key]"] == ["[redacted: private key]"] * len(
-                PEM
-            )
+            assert [line for line in lines if line == "[redacted: private key]"] == [
+                "[redacted: private key]"
+            ] * len(PEM)
             for chunk in view.chunks:
                 assert view.text[: chunk.start].count("\n") == chunk.start_line - 1
                 assert view.text[chunk.start : chunk.end].startswith(lines[chunk.start_line - 1])
-            assert view.text[view.chunks[-1].start : view.chunks[-1].end].strip().endswith("return beacon.signal()")
+            assert (
+                view.text[view.chunks[-1].start : view.chunks[-1].end]
+                .strip()
+                .endswith("return beacon.signal()")
+            )
             engine.index()
 
 
-def test_without_redaction_a_file_is_shown_as_it_is_and_the_setting_counts_at_once(root: Path, tmp_path: Path) -> None:
+def test_without_redaction_a_file_is_shown_as_it_is_and_the_setting_counts_at_once(
+    root: Path, tmp_path: Path
+) -> None:
     with opened(root, tmp_path / "home", "off") as engine:
         engine.index()
         query = Query("lighthouse lamp token")
@@ -186,7 +200,9 @@ def test_a_definition_that_is_named_like_a_secret_is_redacted(root: Path, tmp_pa
     with opened(root, tmp_path / "home", "answers") as engine:
         engine.index()
         for prefix in (GITHUB[:8], "lamp"):
-            assert leaked(engine.store.lookup.definitions_beginning([engine.source.id], prefix)) == []
+            assert (
+                leaked(engine.store.lookup.definitions_beginning([engine.source.id], prefix)) == []
+            )
         (found,) = engine.store.lookup.definitions_beginning([engine.source.id], GITHUB[:8])
         assert found.name.startswith("[redacted: GitHub token]")
 
@@ -198,7 +214,10 @@ def test_an_index_without_secrets_holds_none_on_disk(root: Path, tmp_path: Path)
         engine.reconfigure(settings_of(tmp_path / "home", "index"))
         engine.index()
         assert leaked(_stored(engine)) == []
-        assert any("lamp.py:3 (AWS key)" in note for note in engine.search(Query("LAMP_KEY lighthouse")).notes)
+        assert any(
+            "lamp.py:3 (AWS key)" in note
+            for note in engine.search(Query("LAMP_KEY lighthouse")).notes
+        )
 
 
 def _stored(engine: Engine) -> str:
@@ -210,7 +229,9 @@ def _stored(engine: Engine) -> str:
     return text
 
 
-def test_a_text_that_an_older_version_stored_is_looked_at_when_it_is_read(root: Path, tmp_path: Path) -> None:
+def test_a_text_that_an_older_version_stored_is_looked_at_when_it_is_read(
+    root: Path, tmp_path: Path
+) -> None:
     with opened(root, tmp_path / "home", "answers") as engine:
         engine.index()
         with engine.store._connections.write() as connection:
@@ -258,8 +279,15 @@ def test_a_cut_signature_gives_nothing_of_a_secret_away() -> None:
 
 
 def test_a_chunk_of_a_chunk_file_is_redacted_in_all_that_it_says() -> None:
-    metadata = {"file": "a.py", "auth": {"password": "Xk9$" + "mQ2vL8!t"}, "lines": [1, 2], "see": f"with {AWS}"}
-    entry = Entry("one", "data", f"key {AWS}", f"first\nuses {GITHUB}", ("lamp",), metadata, None, None)
+    metadata = {
+        "file": "a.py",
+        "auth": {"password": "Xk9$" + "mQ2vL8!t"},
+        "lines": [1, 2],
+        "see": f"with {AWS}",
+    }
+    entry = Entry(
+        "one", "data", f"key {AWS}", f"first\nuses {GITHUB}", ("lamp",), metadata, None, None
+    )
     shown, lines = redact_entry(entry)
     assert lines == ((2, "GitHub token"),)
     assert shown.text == "first\nuses [redacted: GitHub token]"
@@ -271,7 +299,9 @@ def test_a_chunk_of_a_chunk_file_is_redacted_in_all_that_it_says() -> None:
         "lines": [1, 2],
         "see": "with [redacted: AWS key]",
     }
-    assert redact_entry(Entry("two", None, None, "plain", None, None, None, None))[0].text == "plain"
+    assert (
+        redact_entry(Entry("two", None, None, "plain", None, None, None, None))[0].text == "plain"
+    )
 
 
 def asked(family: Family, name: str, **arguments: object) -> str:
@@ -282,7 +312,9 @@ def asked(family: Family, name: str, **arguments: object) -> str:
     return answer.text
 
 
-def test_the_code_tools_and_resources_show_no_secret_and_say_where_one_was(root: Path, tmp_path: Path) -> None:
+def test_the_code_tools_and_resources_show_no_secret_and_say_where_one_was(
+    root: Path, tmp_path: Path
+) -> None:
     settings = settings_of(tmp_path / "home", "answers")
     with Engine(root, settings) as engine:
         engine.index()
@@ -292,7 +324,13 @@ def test_the_code_tools_and_resources_show_no_secret_and_say_where_one_was(root:
             body = json.loads(asked(family, "search_code", query=query))
             assert any(WARNING in note for note in body["metadata"]["notes"]), query
         body = json.loads(
-            asked(family, "get_file_context", path="lamp.py", lineRange={"start": 1, "end": 4}, contextLines=0)
+            asked(
+                family,
+                "get_file_context",
+                path="lamp.py",
+                lineRange={"start": 1, "end": 4},
+                contextLines=0,
+            )
         )
         assert body["notes"] == [f"{WARNING}: lamp.py:3 (AWS key)"]
         assert body["text"].split("\n")[2] == 'LAMP_KEY = "[redacted: AWS key]"'
@@ -313,7 +351,9 @@ def test_the_code_tools_and_resources_show_no_secret_and_say_where_one_was(root:
 def test_the_document_tools_show_no_secret_and_say_where_one_was(tmp_path: Path) -> None:
     notes = tmp_path / "notes"
     notes.mkdir()
-    (notes / "lamp.md").write_text(f"# The lamp\n\nIt is switched on with\n{GITHUB} every night.\n", encoding="utf-8")
+    (notes / "lamp.md").write_text(
+        f"# The lamp\n\nIt is switched on with\n{GITHUB} every night.\n", encoding="utf-8"
+    )
     settings = settings_of(tmp_path / "home", "answers")
     with Library(settings) as library:
         library.index(source=library.add_folder(notes).source)

@@ -4,7 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cortex.base.text import cut_to_tokens, estimate_tokens, hash_bytes, holds_more, role_of, split_identifier, words_of
+from cortex.base.text import (
+    cut_to_tokens,
+    estimate_tokens,
+    hash_bytes,
+    holds_more,
+    role_of,
+    split_identifier,
+    words_of,
+)
 
 
 def test_identifiers_are_words_whole_and_in_parts():
@@ -77,7 +85,10 @@ def test_roles_are_told_by_the_path():
 
 TOLD = st.recursive(
     st.none() | st.integers() | st.text('ab,[{]}"\\\n', max_size=8),
-    lambda inner: st.lists(inner, max_size=5) | st.dictionaries(st.text('a,[{"\\', max_size=4), inner, max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=5)
+        | st.dictionaries(st.text('a,[{"\\', max_size=4), inner, max_size=5)
+    ),
     max_leaves=30,
 )
 
@@ -92,7 +103,9 @@ def amount(told: object, marks: str) -> int:
 
 
 @given(TOLD, st.sampled_from(["[{,", "[{"]), st.booleans())
-def test_what_json_holds_is_counted_without_what_stands_in_texts(told: object, marks: str, plain: bool):
+def test_what_json_holds_is_counted_without_what_stands_in_texts(
+    told: object, marks: str, plain: bool
+):
     count, body = amount(told, marks), json.dumps(told, ensure_ascii=plain).encode()
     assert not holds_more(body, count, marks.encode())
     assert count == 0 or holds_more(body, count - 1, marks.encode())

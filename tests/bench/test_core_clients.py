@@ -1,4 +1,6 @@
-"""The clients that the benchmark of a Core is asked by: each with its own token and connection, and none of them forgives a late answer."""
+"""The clients that the benchmark of a Core is asked by: each with its own token and connection, and
+none of them forgives a late answer.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ from typing import Any
 import pytest
 
 BENCH = Path(__file__).resolve().parent.parent.parent / "bench"
-ANSWER = b'HTTP/1.1 %d OK\r\nContent-Type: application/json\r\nContent-Length: 11\r\n\r\n{"data":[]}'
+ANSWER = (
+    b'HTTP/1.1 %d OK\r\nContent-Type: application/json\r\nContent-Length: 11\r\n\r\n{"data":[]}'
+)
 
 
 @pytest.fixture
@@ -41,7 +45,14 @@ class Answering:
                 self.open -= 1
                 return
             self.heads.append(head)
-            size = next((int(line.split(":")[1]) for line in head.splitlines() if line.startswith("Content-Length")), 0)
+            size = next(
+                (
+                    int(line.split(":")[1])
+                    for line in head.splitlines()
+                    if line.startswith("Content-Length")
+                ),
+                0,
+            )
             await reader.readexactly(size)
             if head.startswith("POST"):
                 late, self._late = self._late, 0.0
@@ -64,20 +75,39 @@ def run(server: Answering, ask: Callable[[str], Any]) -> Any:
 
 def test_each_client_asks_with_its_own_token_over_one_connection(clients):
     server = Answering()
-    told = run(server, lambda where: clients.load([where], ["one", "two"], clients.searches(["a", "b"]), 0.05, 0.0))
-    assert server.connections == 2 and len(told["took"]) == sum(head.startswith("POST") for head in server.heads) > 2
-    assert {line for head in server.heads for line in head.splitlines() if line.startswith("Authorization")} == {
+    told = run(
+        server,
+        lambda where: clients.load(
+            [where], ["one", "two"], clients.searches(["a", "b"]), 0.05, 0.0
+        ),
+    )
+    assert (
+        server.connections == 2
+        and len(told["took"]) == sum(head.startswith("POST") for head in server.heads) > 2
+    )
+    assert {
+        line
+        for head in server.heads
+        for line in head.splitlines()
+        if line.startswith("Authorization")
+    } == {
         "Authorization: Bearer one",
         "Authorization: Bearer two",
     }
 
 
 def test_who_meant_to_ask_earlier_has_waited_since_then(clients):
-    told = run(Answering(late=0.2), lambda where: clients.load([where], ["one"], clients.searches(["a"]), 0.18, 0.05))
+    told = run(
+        Answering(late=0.2),
+        lambda where: clients.load([where], ["one"], clients.searches(["a"]), 0.18, 0.05),
+    )
     assert len(told["took"]) == 4  # at 0, 50, 100 and 150 ms, all of them answered after 200
     assert [took > 40 for took in told["took"]] == [True] * 4 and told["took"][0] > told["took"][-1]
 
 
 def test_a_refusal_is_no_answer(clients):
     with pytest.raises(SystemExit, match="500"):
-        run(Answering(status=500), lambda where: clients.load([where], ["one"], clients.writes(["scope"]), 0.1, 0.0))
+        run(
+            Answering(status=500),
+            lambda where: clients.load([where], ["one"], clients.writes(["scope"]), 0.1, 0.0),
+        )

@@ -1,4 +1,6 @@
-"""Memories that the benchmarks make up: the same each time, of the lengths of real ones, and readable as what they pretend to be."""
+"""Memories that the benchmarks make up: the same each time, of the lengths of real ones, and
+readable as what they pretend to be.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The mixed home and the records that the benchmarks make up: the same each time, kept as they are, and every question has an answer in it."""
+"""The mixed home and the records that the benchmarks make up: the same each time, kept as they are,
+and every question has an answer in it.
+"""
 
 from __future__ import annotations
 
@@ -66,7 +68,10 @@ def test_there_are_ten_questions_of_each_type_and_every_one_has_its_answer(bench
 
 def test_no_answer_is_asked_for_twice(all_questions):
     right = Counter(
-        (question.type, key) for question in all_questions for key in set(question.right) if question.type != "document"
+        (question.type, key)
+        for question in all_questions
+        for key in set(question.right)
+        if question.type != "document"
     )
     assert set(right.values()) == {1}
 
@@ -87,7 +92,10 @@ def test_the_pages_of_the_handbook_are_there(bench, tmp_path, tree):
 
 def test_no_question_is_the_title_of_what_it_asks_for(bench, all_questions):
     texts = bench.mixed_texts
-    titles = {key: one.title.lower() for key, one in {**texts.RECORDS, **texts.SUBCORTEXES, **texts.MEMORIES}.items()}
+    titles = {
+        key: one.title.lower()
+        for key, one in {**texts.RECORDS, **texts.SUBCORTEXES, **texts.MEMORIES}.items()
+    }
     for one in all_questions:
         for right in one.right:
             assert one.text.lower().rstrip("?") not in titles.get(right, "-")
@@ -115,7 +123,9 @@ def test_the_records_are_such_as_can_be_kept(records):
 def test_a_row_is_right_by_its_id_its_thread_or_the_lines_of_the_function(bench, tmp_path):
     mixed, question = bench.mixed, bench.mixed_questions.Question
     (tmp_path / "src" / "cortex").mkdir(parents=True)
-    (tmp_path / "src" / "cortex" / "a.py").write_text("x = 1\n\n\ndef wanted():\n    return 1\n", encoding="utf-8")
+    (tmp_path / "src" / "cortex" / "a.py").write_text(
+        "x = 1\n\n\ndef wanted():\n    return 1\n", encoding="utf-8"
+    )
     home = mixed.Home(tmp_path, {}, {"record": {"key": "thread_1"}, "memory": {"key": "m1"}})
     record = question("record", "?", ("key",))
     assert mixed.is_right(home, record, {"id": "thread_1"})
@@ -139,9 +149,17 @@ def test_what_a_large_team_keeps_points_only_to_what_was_made_before(bench):
         assert all(target in seen for role, target in refs_of(body) if role in roles)
         assert 0 <= at < bench.team_made.YEAR
         seen.add(number)
-    assert {type(body).__name__ for _, body, _ in made} >= {"Comment", "Observation", "Task", "Thread", "Artifact"}
+    assert {type(body).__name__ for _, body, _ in made} >= {
+        "Comment",
+        "Observation",
+        "Task",
+        "Thread",
+        "Artifact",
+    }
 
 
 def _points(body) -> bool:
     """Whether a body names others by ids, which are new each time."""
-    return isinstance(body, Comment | Link) or bool(getattr(body, "subcortex", "") or getattr(body, "thread", ""))
+    return isinstance(body, Comment | Link) or bool(
+        getattr(body, "subcortex", "") or getattr(body, "thread", "")
+    )

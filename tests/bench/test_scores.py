@@ -1,4 +1,6 @@
-"""The pure parts of the benchmarks of the ranker: intervals, folds, switches, the fit, and where a result ends."""
+"""The pure parts of the benchmarks of the ranker: intervals, folds, switches, the fit, and where a
+result ends.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,11 @@ def test_a_score_is_met_from_its_target_upwards(bench):
 def test_a_fold_chooses_by_what_it_sees_and_keeps_the_constant_where_nothing_is_better(bench):
     seen, hidden = np.array([True, False]), np.array([False, True])
     fold = bench.folds.Fold("x", {"a": seen}, {"a": hidden})
-    by_value = {0.3: {"a": np.array([0.5, 0.9])}, 0.4: {"a": np.array([0.6, 0.1])}, 0.5: {"a": np.array([0.5, 1.0])}}
+    by_value = {
+        0.3: {"a": np.array([0.5, 0.9])},
+        0.4: {"a": np.array([0.6, 0.1])},
+        0.5: {"a": np.array([0.5, 1.0])},
+    }
     assert bench.folds.choose(fold, 0.3, by_value) == 0.4
     assert bench.folds.judged(fold, by_value[0.4]).tolist() == [0.1]
     del by_value[0.4]
@@ -60,7 +66,14 @@ def test_a_fold_chooses_by_what_it_sees_and_keeps_the_constant_where_nothing_is_
 
 def test_every_switch_changes_something_and_gives_it_back(bench):
     rules = bench.rules
-    modules = (rules.SEARCH, rules.CANDIDATES, rules.CLASSES, rules.EVIDENCE, rules.PARSE, rules.SNIPPET)
+    modules = (
+        rules.SEARCH,
+        rules.CANDIDATES,
+        rules.CLASSES,
+        rules.EVIDENCE,
+        rules.PARSE,
+        rules.SNIPPET,
+    )
 
     def state() -> list[object]:
         return [dict(vars(module)) for module in modules]
@@ -87,13 +100,17 @@ def test_a_fit_finds_the_constants_that_made_the_labels(bench):
     rows = np.c_[draw.normal(size=(20_000, 2)), np.ones(20_000)]
     shares = 1 / (1 + np.exp(-rows @ np.array([2.0, -1.0, 0.5])))
     labels = (draw.random(20_000) < shares).astype(float)
-    assert bench.relevance_fit.fit(rows, labels, np.ones(20_000)) == pytest.approx([2.0, -1.0, 0.5], abs=0.1)
+    assert bench.relevance_fit.fit(rows, labels, np.ones(20_000)) == pytest.approx(
+        [2.0, -1.0, 0.5], abs=0.1
+    )
 
 
 @pytest.mark.parametrize("separators", [(",", ":"), (", ", ": ")])
 def test_a_result_ends_where_its_json_ends(bench, separators):
     results = [{"file": "a.py", "text": 'x = [1, "results": []]'}, {"file": "b.py", "text": "]}"}]
-    text = json.dumps({"query": '"results": [', "results": results, "more": [1]}, separators=separators)
+    text = json.dumps(
+        {"query": '"results": [', "results": results, "more": [1]}, separators=separators
+    )
     found = list(bench.tokens.results_in(text))
     assert [one for one, _ in found] == results
     assert [text[end] for _, end in found] == [",", "]"]

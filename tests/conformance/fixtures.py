@@ -1,6 +1,8 @@
-"""The tools, resources and prompts that the conformance suite asks a server for, as far as a family can offer them: texts.
+"""The tools, resources and prompts that the conformance suite asks a server for, as far as a family
+can offer them: texts.
 
-Run as a program it serves them over HTTP: what `cortex mcp code` can't show for want of the suite's own tools, its surface can.
+Run as a program it serves them over HTTP: what `cortex mcp code` can't show for want of the suite's
+own tools, its surface can.
 """
 
 from __future__ import annotations
@@ -13,7 +15,16 @@ from collections.abc import Mapping
 from cortex.base.errors import InputError
 from cortex.interfaces.transports.http.gateway import Site
 from cortex.interfaces.transports.http.mcp_site import serve_http
-from cortex.toolkit.tool import Answer, Arguments, Call, Family, Prompt, PromptArgument, Resource, Tool
+from cortex.toolkit.tool import (
+    Answer,
+    Arguments,
+    Call,
+    Family,
+    Prompt,
+    PromptArgument,
+    Resource,
+    Tool,
+)
 
 
 class Nothing(Arguments):
@@ -36,13 +47,18 @@ def test_tool_with_progress(context: None, arguments: Nothing, call: Call) -> An
 
 
 def read_template(context: None, variables: Mapping[str, str], call: Call) -> str:
-    return json.dumps({"id": variables["id"], "templateTest": True, "data": f"Data for ID: {variables['id']}"})
+    return json.dumps(
+        {"id": variables["id"], "templateTest": True, "data": f"Data for ID: {variables['id']}"}
+    )
 
 
 def make_family() -> Family:
     runs = (test_simple_text, test_error_handling, test_tool_with_progress)
     text = "This is the content of the static text resource."
-    blanks = (PromptArgument("arg1", "First", required=True), PromptArgument("arg2", "Second", required=True))
+    blanks = (
+        PromptArgument("arg1", "First", required=True),
+        PromptArgument("arg2", "Second", required=True),
+    )
     return Family(
         name="fixtures",
         instructions="What the conformance suite asks for.",
@@ -61,19 +77,29 @@ def make_family() -> Family:
             for run in runs
         ),
         resources=(
-            Resource("test://static-text", "text", "Text", "A text.", lambda *_: text, "text/plain"),
-            Resource("test://template/{id}/data", "template", "Template", "A template.", read_template),
+            Resource(
+                "test://static-text", "text", "Text", "A text.", lambda *_: text, "text/plain"
+            ),
+            Resource(
+                "test://template/{id}/data", "template", "Template", "A template.", read_template
+            ),
         ),
         prompts=(
             Prompt(
-                "test_simple_prompt", "Simple", "No blanks", (), lambda values: "This is a simple prompt for testing."
+                "test_simple_prompt",
+                "Simple",
+                "No blanks",
+                (),
+                lambda values: "This is a simple prompt for testing.",
             ),
             Prompt(
                 "test_prompt_with_arguments",
                 "Arguments",
                 "Two blanks",
                 blanks,
-                lambda values: f"Prompt with arguments: arg1='{values['arg1']}', arg2='{values['arg2']}'",
+                lambda values: (
+                    f"Prompt with arguments: arg1='{values['arg1']}', arg2='{values['arg2']}'"
+                ),
             ),
         ),
         close=lambda: None,

@@ -1,7 +1,8 @@
-"""The official conformance suite against our server, and against our surface with the suite's own fixtures.
+"""The official conformance suite against our server, and against our surface with the suite's own
+fixtures.
 
-`expected-*.yml` name what can't pass and why, one line each; docs/conformance.md has the same as a table. The suite fails where a
-scenario fails that is not listed, and where a listed one passes.
+`expected-*.yml` name what can't pass and why, one line each; docs/conformance.md has the same as a
+table. The suite fails where a scenario fails that is not listed, and where a listed one passes.
 """
 
 import re
@@ -33,7 +34,12 @@ def test_every_scenario_that_applies_passes(isolated, tmp_path, target, version)
         root = make_repository(tmp_path / "shop")
         argv = [*CORTEX, "mcp", "code", "--workspace", str(root), "--http", "127.0.0.1:0"]
     with serving(argv) as server:
-        expected = ["--expected-failures", HERE / f"expected-{target}.yml", "-o", tmp_path / "results"]
+        expected = [
+            "--expected-failures",
+            HERE / f"expected-{target}.yml",
+            "-o",
+            tmp_path / "results",
+        ]
         script = folder / "dist" / "index.js"
         done = run([node, script, "server", "--url", server.url, "--suite", "all", *expected], 600)
     summary = done.stdout[done.stdout.find("=== SUMMARY") :]
@@ -49,4 +55,6 @@ def test_what_is_not_expected_to_pass_is_in_the_handbook_with_its_reason(target)
     assert len(expected) == len(lines) - 1
     rows = DOCUMENT.read_text(encoding="utf-8")
     for scenario, reason in (one.groups() for one in expected):
-        assert re.search(rf"^\| `{scenario}` \|.*\| {re.escape(reason)} \|$", rows, re.MULTILINE), scenario
+        assert re.search(rf"^\| `{scenario}` \|.*\| {re.escape(reason)} \|$", rows, re.MULTILINE), (
+            scenario
+        )

@@ -10,7 +10,13 @@ from protocol.code_server import CORTEX, make_repository
 from protocol.http_client import serving
 
 PACKAGE, VERSION = "@modelcontextprotocol/inspector", "2.12.0"
-TOOLS = ["search_code", "reindex_workspace", "update_config", "get_file_context", "find_similar_code"]
+TOOLS = [
+    "search_code",
+    "reindex_workspace",
+    "update_config",
+    "get_file_context",
+    "find_similar_code",
+]
 SEARCH = ("--tool-name", "search_code", "--tool-arg", "query=parse_invoice_number")
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(600)]
@@ -25,7 +31,8 @@ def command(tmp_path_factory):
 @pytest.fixture(scope="module", params=["stdio", "http"])
 def target(request, command):
     if request.param == "stdio":
-        # The Inspector hands on few variables to the server that it starts: where Cortex is at home must be said.
+        # The Inspector hands on few variables to the server that it starts: where Cortex is at home
+        # must be said.
         yield [
             *command,
             *(
@@ -62,7 +69,9 @@ def test_tools_are_listed_and_called(inspect):
 
 
 def test_resources_are_listed_and_read(inspect):
-    assert "codeindex://workspace/status" in [one["uri"] for one in inspect("resources/list")["resources"]]
+    assert "codeindex://workspace/status" in [
+        one["uri"] for one in inspect("resources/list")["resources"]
+    ]
     contents = inspect("resources/read", "--uri", "codeindex://workspace/status")["contents"]
     assert "indexing" in json.loads(contents[0]["text"])
     assert inspect("resources/templates/list")["resourceTemplates"]

@@ -1,4 +1,6 @@
-"""The MCP Inspector's command line as a foreign client of what a team keeps: every tool listed, reads and writes called."""
+"""The MCP Inspector's command line as a foreign client of what a team keeps: every tool listed,
+reads and writes called.
+"""
 
 import json
 
@@ -24,12 +26,27 @@ def inspect(place):
     script = folder / "clients" / "launcher" / "build" / "index.js"
     variables = place.environment()
     told = [
-        part for name in ("HOME", "CORTEX_HOME", "CORTEX_NO_SIDECAR") for part in ("-e", f"{name}={variables[name]}")
+        part
+        for name in ("HOME", "CORTEX_HOME", "CORTEX_NO_SIDECAR")
+        for part in ("-e", f"{name}={variables[name]}")
     ]
 
     def ask(method: str, *more: str) -> dict:
         command = [*CORTEX, "mcp", "team", "--workspace", str(place.root), *told]
-        done = run([node, script, "--cli", *command, "--format", "json", "--quiet", "--method", method, *more])
+        done = run(
+            [
+                node,
+                script,
+                "--cli",
+                *command,
+                "--format",
+                "json",
+                "--quiet",
+                "--method",
+                method,
+                *more,
+            ]
+        )
         assert done.returncode == 0, done.stderr + done.stdout
         body = json.loads(done.stdout)
         return body.get("result", body)
@@ -40,7 +57,10 @@ def inspect(place):
 def test_every_tool_is_listed_and_called(inspect, place):
     assert [tool["name"] for tool in inspect("tools/list", "--strict")["tools"]] == NAMES
     for name, arguments in valid_calls(place, "inspector").items():
-        told = [f"{key}={value if isinstance(value, str) else json.dumps(value)}" for key, value in arguments.items()]
+        told = [
+            f"{key}={value if isinstance(value, str) else json.dumps(value)}"
+            for key, value in arguments.items()
+        ]
         more = [part for one in told for part in ("--tool-arg", one)]
         answer = inspect("tools/call", "--tool-name", name, *more)
         assert not answer.get("isError"), answer

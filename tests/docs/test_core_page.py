@@ -1,7 +1,8 @@
-"""The page about the Core tells an hour that can be lived: its commands and requests are made against a real Core, and what it says
-that one sees when something goes wrong is seen.
+"""The page about the Core tells an hour that can be lived: its commands and requests are made
+against a real Core, and what it says that one sees when something goes wrong is seen.
 
-The Core is served in this process, in place of `cortex core serve`; requests that the page makes with curl are made without it.
+The Core is served in this process, in place of `cortex core serve`; requests that the page makes
+with curl are made without it.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ Command = Callable[..., tuple[int, str]]
 
 def commands(mark: str) -> list[list[str]]:
     """The commands of a block of the page, in words."""
-    found = re.search(rf"<!-- {mark} -->\n```console\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    found = re.search(
+        rf"<!-- {mark} -->\n```console\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL
+    )
     assert found is not None, mark
     lines = found[1].replace("\\\n", " ").splitlines()
     return [shlex.split(line.removeprefix("$ ")) for line in lines if line.startswith("$ ")]
@@ -41,9 +44,12 @@ def placed(words: list[str], url: str, token: str = "") -> list[str]:
 
 
 @pytest.fixture
-def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Command:
+def command(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> Command:
     """`command(home, *words)`: the exit code of a command in a home, and all that it wrote."""
-    monkeypatch.setenv("CORTEX_INDEXING_EMBEDDING_PROVIDER", "none")  # nobody searches by meaning here
+    # Nobody searches by meaning here
+    monkeypatch.setenv("CORTEX_INDEXING_EMBEDDING_PROVIDER", "none")
     monkeypatch.chdir(tmp_path)
 
     def live(home: str, *words: str) -> tuple[int, str]:
@@ -88,7 +94,9 @@ def request(words: list[str]) -> tuple[int, str]:
                 assert not url, word
                 url = word
     asked = urllib.request.Request(url, body, headers)
-    with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(asked, timeout=SECONDS) as answer:
+    with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(
+        asked, timeout=SECONDS
+    ) as answer:
         return answer.status, answer.read().decode("utf-8")
 
 
@@ -108,7 +116,9 @@ def test_the_first_hour_that_the_page_tells_can_be_lived(
         assert core.titles() == {"How long should a token live?"}
         code, said = command("bo", "thread", "list")
         assert (code, said.count("How long should a token live?")) == (0, 2)
-        answers = [request(placed(words, core.url, tokens["ada"])) for words in commands("with curl")]
+        answers = [
+            request(placed(words, core.url, tokens["ada"])) for words in commands("with curl")
+        ]
         assert [code for code, _ in answers] == [200, 201, 200, 200, 200]
         listed, written, found, audited, figures = (body for _, body in answers)
         assert len(json.loads(listed)["data"]) == 2
@@ -210,8 +220,14 @@ def test_what_the_page_says_about_trouble_is_what_one_sees(
         trouble(1, "new", "connect", core.url)
     trouble(1, "elsewhere", "core", "token", "list")
     trouble(1, "server", "core", "serve", "--host", "0.0.0.0", "--port", "0")
-    text = PAGE.read_text(encoding="utf-8").partition("## When something goes wrong")[2].partition("\n## ")[0]
-    rows = [row.split(" | ")[0].removeprefix("| ") for row in text.splitlines() if row.startswith("| `")]
+    text = (
+        PAGE.read_text(encoding="utf-8")
+        .partition("## When something goes wrong")[2]
+        .partition("\n## ")[0]
+    )
+    rows = [
+        row.split(" | ")[0].removeprefix("| ") for row in text.splitlines() if row.startswith("| `")
+    ]
     unseen = {
         "certificate verify failed",
         "another process uses",
@@ -221,7 +237,11 @@ def test_what_the_page_says_about_trouble_is_what_one_sees(
     }
     codes = re.compile(r"[A-Z_]+")
     for row in rows:
-        wanted = [one for one in re.findall(r"`([^`]+)`", row) if one not in unseen and not codes.fullmatch(one)]
+        wanted = [
+            one
+            for one in re.findall(r"`([^`]+)`", row)
+            if one not in unseen and not codes.fullmatch(one)
+        ]
         wanted += re.findall(r"exit code \d", row)
         assert any(all(part in said for part in wanted) for said in seen), row
     assert "there is no file" in "".join(seen)

@@ -1,6 +1,8 @@
-"""The files that run a Core for a team name commands, options, places and routes that there are; systemd reads the unit.
+"""The files that run a Core for a team name commands, options, places and routes that there are;
+systemd reads the unit.
 
-No container is started here: what Docker would do with the compose file is read, beside the Dockerfile that its image is made of.
+No container is started here: what Docker would do with the compose file is read, beside the
+Dockerfile that its image is made of.
 """
 
 from __future__ import annotations
@@ -71,13 +73,23 @@ def test_what_the_containers_write_is_on_a_volume_of_the_image() -> None:
 def test_the_files_and_names_that_the_compose_file_speaks_of_are_its_own() -> None:
     text, compose = COMPOSE.read_text(encoding="utf-8"), parsed(COMPOSE)
     beside = re.findall(r"^# {3}(\S+) ", text, re.MULTILINE)
-    assert beside == [compose["services"]["core"]["env_file"], compose["secrets"]["password"]["file"]]
-    variable, user, host, name = re.search(r"(\w+)=postgresql://(\w+):PASSWORD@(\w+)/(\w+)", text).groups()  # pyright: ignore[reportOptionalMemberAccess]
+    assert beside == [
+        compose["services"]["core"]["env_file"],
+        compose["secrets"]["password"]["file"],
+    ]
+    variable, user, host, name = re.search(
+        r"(\w+)=postgresql://(\w+):PASSWORD@(\w+)/(\w+)", text
+    ).groups()  # pyright: ignore[reportOptionalMemberAccess]
     database = compose["services"][host]["environment"]
-    assert variable in OTHER_VARIABLES and (user, name) == (database["POSTGRES_USER"], database["POSTGRES_DB"])
+    assert variable in OTHER_VARIABLES and (user, name) == (
+        database["POSTGRES_USER"],
+        database["POSTGRES_DB"],
+    )
     argument, extra = re.search(r"--build-arg (\w+)=(\w+)", text).groups()  # pyright: ignore[reportOptionalMemberAccess]
     assert f"ARG {argument}=" in (ROOT / "Dockerfile").read_text(encoding="utf-8")
-    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"][
+        "optional-dependencies"
+    ]
     assert extra in extras
 
 
@@ -86,8 +98,12 @@ def test_the_unit_serves_on_loopback_and_keeps_everything_in_its_own_directory()
     said = dict(re.findall(r"^(\w+)=(.*)$", text, re.MULTILINE))
     program, *words = shlex.split(said["ExecStart"])
     options = served(words)
-    assert program == "/opt/cortex/bin/cortex" and (options["host"], options["port"]) == ("127.0.0.1", PORT)
-    assert options["behind_proxy"]  # else it refuses what a proxy hands on with the name that people know
+    assert program == "/opt/cortex/bin/cortex" and (options["host"], options["port"]) == (
+        "127.0.0.1",
+        PORT,
+    )
+    # Else it refuses what a proxy hands on with the name that people know
+    assert options["behind_proxy"]
     assert said["Environment"] == f"CORTEX_HOME=/var/lib/{said['StateDirectory']}"
     file = said["EnvironmentFile"].removeprefix("-")
     assert f"{file} (mode 0600): CORTEX_CORE_DB=" in re.sub(r"\n# ", " ", text)
@@ -97,9 +113,17 @@ def test_the_unit_serves_on_loopback_and_keeps_everything_in_its_own_directory()
 def test_systemd_finds_nothing_wrong_with_the_unit(tmp_path: Path) -> None:
     unit = tmp_path / UNIT.name
     unit.write_text(
-        UNIT.read_text(encoding="utf-8").replace("/opt/cortex/bin/cortex", sys.executable), encoding="utf-8"
+        UNIT.read_text(encoding="utf-8").replace("/opt/cortex/bin/cortex", sys.executable),
+        encoding="utf-8",
     )
     done = subprocess.run(
-        ["systemd-analyze", "verify", str(unit)], capture_output=True, encoding="utf-8", timeout=SECONDS, check=False
+        ["systemd-analyze", "verify", str(unit)],
+        capture_output=True,
+        encoding="utf-8",
+        timeout=SECONDS,
+        check=False,
     )
-    assert (done.returncode, [line for line in done.stderr.splitlines() if UNIT.name in line]) == (0, [])
+    assert (done.returncode, [line for line in done.stderr.splitlines() if UNIT.name in line]) == (
+        0,
+        [],
+    )

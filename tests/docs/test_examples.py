@@ -1,4 +1,6 @@
-"""The example programs run: another MCP server with our tools in it, asked by a client of the official SDK."""
+"""The example programs run: another MCP server with our tools in it, asked by a client of the
+official SDK.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,9 @@ def project(tmp_path_factory: pytest.TempPathFactory, strangers_environment: obj
 def ask(example: str, argument: Path, work: Callable[[ClientSession], Awaitable[None]]) -> None:
     async def go() -> None:
         server = StdioServerParameters(
-            command=sys.executable, args=[str(EXAMPLES / example), str(argument)], env=dict(os.environ)
+            command=sys.executable,
+            args=[str(EXAMPLES / example), str(argument)],
+            env=dict(os.environ),
         )
         with anyio.fail_after(SECONDS):
             async with stdio_client(server) as (read, write), ClientSession(read, write) as session:
@@ -58,11 +62,21 @@ def texts(result: Any) -> list[str]:
 
 def test_chunks_are_searched_by_a_tool_of_somebody_elses_server(project: Path) -> None:
     async def work(session: ClientSession) -> None:
-        assert {tool.name for tool in (await session.list_tools()).tools} == {"today", "cortex_search"}
-        answer = json.loads(texts(await session.call_tool("cortex_search", {"query": "switch a lamp"}))[0])
+        assert {tool.name for tool in (await session.list_tools()).tools} == {
+            "today",
+            "cortex_search",
+        }
+        answer = json.loads(
+            texts(await session.call_tool("cortex_search", {"query": "switch a lamp"}))[0]
+        )
         found = {one["chunk"]["id"] for one in answer["results"]}
         assert {"code-definitions-lamp.py", "doc-docs/lamp.md-s1"} <= found
-        arguments = {"query": "lamp", "tags": ["light"], "chunk_types": ["documentation", "data"], "limit": 1}
+        arguments = {
+            "query": "lamp",
+            "tags": ["light"],
+            "chunk_types": ["documentation", "data"],
+            "limit": 1,
+        }
         answer = json.loads(texts(await session.call_tool("cortex_search", arguments))[0])
         assert answer["total"] == 1
         assert answer["results"][0]["chunk"]["tags"][:2] == ["documentation", "markdown"]
@@ -78,9 +92,13 @@ def test_whole_families_fit_into_a_low_level_server(project: Path) -> None:
         assert {"today", "cortex_search", "search_code", "get_file_context"} <= set(tools)
         assert "reindex_workspace" not in tools
         assert len(texts(await session.call_tool("today", {}))[0]) == 10
-        answer = json.loads(texts(await session.call_tool("cortex_search", {"query": "lamp", "limit": 2}))[0])
+        answer = json.loads(
+            texts(await session.call_tool("cortex_search", {"query": "lamp", "limit": 2}))[0]
+        )
         assert answer["total"] == 2
-        answer = json.loads(texts(await session.call_tool("search_code", {"query": "switch_lamp"}))[0])
+        answer = json.loads(
+            texts(await session.call_tool("search_code", {"query": "switch_lamp"}))[0]
+        )
         assert answer["results"][0]["file"] == "lamp.py"
         wrong = await session.call_tool("cortex_search", {"query": " "})
         assert wrong.is_error and "query" in texts(wrong)[0]
@@ -106,7 +124,9 @@ def test_the_python_search_is_the_tools_search(project: Path) -> None:
         scores = [one.combined_score for one in everything]
         assert scores == sorted(scores, reverse=True)
         middle = scores[len(scores) // 2]
-        assert chunks.search(query, min_score=middle) == [one for one in everything if one.combined_score >= middle]
+        assert chunks.search(query, min_score=middle) == [
+            one for one in everything if one.combined_score >= middle
+        ]
         assert len(chunks.search(query, limit=0)) == 1
         with pytest.raises(InputError):
             chunks.search("  ")
@@ -119,5 +139,8 @@ def test_what_can_t_be_opened_says_why(project: Path, tmp_path: Path) -> None:
         cortex.open_tools("nonsense", root=project)
     with pytest.raises(cortex.CortexError):
         cortex.open_tools("code", "chunks", root=tmp_path)
-    with cortex.open_tools("code", root=project) as tools, pytest.raises(InputError, match="unknown tool"):
+    with (
+        cortex.open_tools("code", root=project) as tools,
+        pytest.raises(InputError, match="unknown tool"),
+    ):
         tools.call("nonsense")

@@ -1,9 +1,10 @@
-"""The handbook's tables say what the code does: commands, tools, resources, prompts, errors, languages, file rules, query classes, Python
-names.
+"""The handbook's tables say what the code does: commands, tools, resources, prompts, errors,
+languages, file rules, query classes, Python names.
 
-Each table stands between `<!-- NAME -->` and `<!-- end of NAME -->` and is rendered here from the definitions, so that a test fails when
-the code has something that isn't documented and when the page names something that isn't there. `python tests/docs/test_handbook.py`
-writes the tables into the pages; what a person wrote in a column of their own is kept.
+Each table stands between `<!-- NAME -->` and `<!-- end of NAME -->` and is rendered here from the
+definitions, so that a test fails when the code has something that isn't documented and when the
+page names something that isn't there. `python tests/docs/test_handbook.py` writes the tables into
+the pages; what a person wrote in a column of their own is kept.
 """
 
 from __future__ import annotations
@@ -65,12 +66,16 @@ def command_rows(command: Any) -> list[str]:
         else:
             spelled = ", ".join(f"`{opt}`" for opt in (*parameter.opts, *parameter.secondary_opts))
         silent = parameter.default is None or parameter.default is False
-        default = "required" if parameter.required else "" if silent else f"`{_plain(parameter.default)}`"
+        default = (
+            "required" if parameter.required else "" if silent else f"`{_plain(parameter.default)}`"
+        )
         rows.append(f"| {spelled} | {default} | {_cell(parameter.help or '')} |")
     return rows
 
 
-def tool_rows(tools: Sequence[Tool] = TOOLS, writes: str = "changes the index or settings") -> list[str]:
+def tool_rows(
+    tools: Sequence[Tool] = TOOLS, writes: str = "changes the index or settings"
+) -> list[str]:
     rows = [f"| tool | {writes} | when to use it |", "|---|---|---|"]
     for tool in tools:
         first = re.split(r"(?<=\.) ", tool.description, maxsplit=1)[0]
@@ -79,7 +84,9 @@ def tool_rows(tools: Sequence[Tool] = TOOLS, writes: str = "changes the index or
 
 
 def argument_rows(tool: Tool, meanings: Mapping[str, str] | None = None) -> list[str]:
-    """The arguments; what a person wrote about one comes before what its schema says, which every client pays for."""
+    """The arguments; what a person wrote about one comes before what its schema says, which every
+    client pays for.
+    """
     if not input_schema(tool)["properties"]:
         return ["It takes no arguments."]
     rows = ["| argument | type | default | meaning |", "|---|---|---|---|"]
@@ -91,7 +98,9 @@ def argument_rows(tool: Tool, meanings: Mapping[str, str] | None = None) -> list
     return rows
 
 
-def _arguments(schema: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Mapping[str, Any], bool]]:
+def _arguments(
+    schema: Mapping[str, Any], prefix: str = ""
+) -> Iterator[tuple[str, Mapping[str, Any], bool]]:
     for name, part in schema.get("properties", {}).items():
         yield prefix + name, part, name in schema.get("required", ())
         yield from _arguments(part, f"{prefix}{name}.")
@@ -101,9 +110,19 @@ def _arguments(schema: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[st
 def _type(schema: Mapping[str, Any]) -> str:
     if "enum" in schema:
         return " ".join(f"`{one}`" for one in schema["enum"])
-    kind = f"list of {schema['items'].get('type', 'values')}s" if schema.get("type") == "array" else schema["type"]
+    kind = (
+        f"list of {schema['items'].get('type', 'values')}s"
+        if schema.get("type") == "array"
+        else schema["type"]
+    )
     low, high = schema.get("minimum"), schema.get("maximum")
-    bounds = f" {low:g} to {_number(high)}" if high is not None else f" from {low:g}" if low is not None else ""
+    bounds = (
+        f" {low:g} to {_number(high)}"
+        if high is not None
+        else f" from {low:g}"
+        if low is not None
+        else ""
+    )
     return kind + bounds + (f" like `{schema['pattern']}`" if "pattern" in schema else "")
 
 
@@ -130,7 +149,9 @@ def kind_rows() -> list[str]:
     rows = ["| kind | id | types | states |", "|---|---|---|---|"]
     for cls, prefix in PREFIXES.items():
         first = FIRST.get(cls, STATES[cls])
-        states = " ".join(f"**`{state}`**" if state in first else f"`{state}`" for state in STATES[cls])
+        states = " ".join(
+            f"**`{state}`**" if state in first else f"`{state}`" for state in STATES[cls]
+        )
         types = " ".join(f"`{one}`" for one in TYPES.get(cls, ()))
         rows.append(f"| {cls.__name__.lower()} | `{prefix}…` | {types} | {states} |")
     return rows
@@ -140,7 +161,9 @@ def limit_rows() -> list[str]:
     rows = ["| of | at most |", "|---|---|"]
     for cls, limits in LIMITS.items():
         name = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", cls.__name__).lower()
-        rows.append(f"| {name} | {', '.join(f'`{field}` {most:,}' for field, most in limits.items())} |")
+        rows.append(
+            f"| {name} | {', '.join(f'`{field}` {most:,}' for field, most in limits.items())} |"
+        )
     return rows
 
 
@@ -165,7 +188,9 @@ def error_rows(meanings: Mapping[str, str]) -> list[str]:
     rows = ["| code | category | retryable | meaning | first suggestion |", "|---|---|---|---|---|"]
     for name, code in CODES.items():
         retry = "yes" if code.retryable else "no"
-        rows.append(f"| `{name}` | {code.category} | {retry} | {meanings.get(name, '')} | {_cell(code.suggestion)} |")
+        rows.append(
+            f"| `{name}` | {code.category} | {retry} | {meanings.get(name, '')} | {_cell(code.suggestion)} |"
+        )
     return rows
 
 
@@ -174,8 +199,16 @@ def language_rows() -> list[str]:
     for language in sorted(LANGUAGES):
         endings = [f"`.{one}`" for one in languages._EXTENSIONS.get(language, "").split()]
         whole = [f"`{one}`" for one in languages._FILENAMES.get(language, "").split()]
-        how = "syntax tree" if has_grammar(language) else "headings" if language == "markdown" else "lines"
-        rows.append(f"| {language} | {' '.join((*endings, *whole)) or 'whatever else is text'} | {how} |")
+        how = (
+            "syntax tree"
+            if has_grammar(language)
+            else "headings"
+            if language == "markdown"
+            else "lines"
+        )
+        rows.append(
+            f"| {language} | {' '.join((*endings, *whole)) or 'whatever else is text'} | {how} |"
+        )
     return rows
 
 
@@ -189,14 +222,21 @@ def lock_rows() -> list[str]:
 
 def class_rows() -> list[str]:
     columns = [field.name for field in fields(Weights)]
-    rows = [f"| class | {' | '.join(f'`{column}`' for column in columns)} |", "|---" * (len(columns) + 1) + "|"]
+    rows = [
+        f"| class | {' | '.join(f'`{column}`' for column in columns)} |",
+        "|---" * (len(columns) + 1) + "|",
+    ]
     for one, weights in WEIGHTS.items():
         rows.append(f"| {one} | {' | '.join(f'{value:g}' for value in astuple(weights))} |")
     return rows
 
 
 def python_rows(meanings: Mapping[str, str]) -> list[str]:
-    return ["| name | meaning |", "|---|---|", *(f"| `{one}` | {meanings.get(one, '')} |" for one in cortex.__all__)]
+    return [
+        "| name | meaning |",
+        "|---|---|",
+        *(f"| `{one}` | {meanings.get(one, '')} |" for one in cortex.__all__),
+    ]
 
 
 def _plain(value: object) -> object:
@@ -216,16 +256,25 @@ def tables() -> dict[str, tuple[str, Callable[[str], list[str]]]]:
     """Every table: its page, and how it is rendered, given what stands there now."""
     found: dict[str, tuple[str, Callable[[str], list[str]]]] = {}
     for name, command in commands().items():
-        found[f"options of {name}"] = ("commands.md", lambda _, command=command: command_rows(command))
+        found[f"options of {name}"] = (
+            "commands.md",
+            lambda _, command=command: command_rows(command),
+        )
     for tool in TOOLS:
         found[f"arguments of {tool.name}"] = ("code.md", lambda _, tool=tool: argument_rows(tool))
     for tool in chunks.TOOLS:
         found[f"arguments of {tool.name}"] = ("chunks.md", lambda _, tool=tool: argument_rows(tool))
     for tool in kb.TOOLS:
-        found[f"arguments of {tool.name}"] = ("documents.md", lambda _, tool=tool: argument_rows(tool))
+        found[f"arguments of {tool.name}"] = (
+            "documents.md",
+            lambda _, tool=tool: argument_rows(tool),
+        )
     for tool in memory.TOOLS:
         if tool.arguments.model_fields:
-            found[f"arguments of {tool.name}"] = ("memory.md", lambda _, tool=tool: argument_rows(tool))
+            found[f"arguments of {tool.name}"] = (
+                "memory.md",
+                lambda _, tool=tool: argument_rows(tool),
+            )
     for tool in team.TOOLS:
         found[f"arguments of {tool.name}"] = (
             "team.md",
@@ -255,13 +304,18 @@ def tables() -> dict[str, tuple[str, Callable[[str], list[str]]]]:
 
 def _column(table: str, number: int) -> dict[str, str]:
     """What a person wrote in one column, by the name in the first."""
-    rows = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in table.strip().splitlines()[2:]]
+    rows = [
+        [cell.strip() for cell in line.strip("|").split(" | ")]
+        for line in table.strip().splitlines()[2:]
+    ]
     return {row[0].strip("` "): row[number] for row in rows if len(row) > number}
 
 
 def between(page: Path, name: str) -> str:
     text = page.read_text(encoding="utf-8")
-    assert text.count(f"<!-- {name} -->") == text.count(f"<!-- end of {name} -->") == 1, f"{page.name} has no {name}"
+    assert text.count(f"<!-- {name} -->") == text.count(f"<!-- end of {name} -->") == 1, (
+        f"{page.name} has no {name}"
+    )
     return text.partition(f"<!-- {name} -->")[2].partition(f"<!-- end of {name} -->")[0]
 
 
@@ -270,8 +324,8 @@ def test_a_table_of_the_handbook_says_what_the_code_says(name: str) -> None:
     page, render = tables()[name]
     present = between(DOCS / page, name)
     wanted = render(present)
-    assert present.strip().splitlines() == wanted, "run `python tests/docs/test_handbook.py`, or put this there:\n" + (
-        "\n".join(wanted)
+    assert present.strip().splitlines() == wanted, (
+        "run `python tests/docs/test_handbook.py`, or put this there:\n" + ("\n".join(wanted))
     )
 
 
@@ -292,7 +346,9 @@ def test_a_table_of_the_handbook_says_what_the_code_says(name: str) -> None:
 def test_a_page_has_no_table_of_something_that_is_gone(page: str) -> None:
     text = (DOCS / page).read_text(encoding="utf-8")
     present = set(re.findall(r"^<!-- end of (.+) -->$", text, re.MULTILINE))
-    assert present - {"secrets", "harmless"} == {name for name, (on, _) in tables().items() if on == page}
+    assert present - {"secrets", "harmless"} == {
+        name for name, (on, _) in tables().items() if on == page
+    }
 
 
 @pytest.mark.parametrize(
@@ -323,7 +379,9 @@ def write() -> None:
         text = path.read_text(encoding="utf-8")
         marks = f"<!-- {name} -->", f"<!-- end of {name} -->"
         new = f"{marks[0]}\n" + "\n".join(render(old)) + f"\n{marks[1]}"
-        path.write_text(text.replace(f"{marks[0]}{old}{marks[1]}", new), encoding="utf-8", newline="\n")
+        path.write_text(
+            text.replace(f"{marks[0]}{old}{marks[1]}", new), encoding="utf-8", newline="\n"
+        )
 
 
 if __name__ == "__main__":

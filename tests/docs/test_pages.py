@@ -1,4 +1,6 @@
-"""What the pages say is true: links lead somewhere, named things exist, marked commands run, examples have the shape of real answers."""
+"""What the pages say is true: links lead somewhere, named things exist, marked commands run,
+examples have the shape of real answers.
+"""
 
 from __future__ import annotations
 
@@ -86,7 +88,9 @@ def inline(text: str) -> set[str]:
 def anchors(text: str) -> set[str]:
     """The anchors of a page's headings, as GitHub makes them."""
     headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+    return {
+        re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings
+    }
 
 
 def test_every_relative_link_leads_somewhere() -> None:
@@ -97,7 +101,9 @@ def test_every_relative_link_leads_somewhere() -> None:
                 continue
             path, _, anchor = target.partition("#")
             page = (ROOT / name).parent / path if path else ROOT / name
-            if not page.exists() or (anchor and anchor not in anchors(page.read_text(encoding="utf-8"))):
+            if not page.exists() or (
+                anchor and anchor not in anchors(page.read_text(encoding="utf-8"))
+            ):
                 broken.append(f"{name}: {target}")
     assert broken == []
 
@@ -112,12 +118,30 @@ def test_every_page_is_in_the_index_of_the_handbook() -> None:
 
 
 def test_every_error_code_and_variable_that_a_page_names_exists() -> None:
-    variables = {*OTHER_VARIABLES, *COMMAND_VARIABLES, *(variable for key in KEYS for variable in key.variables)}
-    known = {*CODES, *TEAM_CODES.values(), "SERVER_ERROR", *variables, "HYBRID", "MEANING", "WORDS", "EXACT", "FULL"}
+    variables = {
+        *OTHER_VARIABLES,
+        *COMMAND_VARIABLES,
+        *(variable for key in KEYS for variable in key.variables),
+    }
+    known = {
+        *CODES,
+        *TEAM_CODES.values(),
+        "SERVER_ERROR",
+        *variables,
+        "HYBRID",
+        "MEANING",
+        "WORDS",
+        "EXACT",
+        "FULL",
+    }
     unknown = []
     for name, text in texts():
         for word in inline(text):
-            if re.fullmatch(r"[A-Z]{4,}(_[A-Z]+)+", word) and word not in known and word != "CORTEX_SOAK":
+            if (
+                re.fullmatch(r"[A-Z]{4,}(_[A-Z]+)+", word)
+                and word not in known
+                and word != "CORTEX_SOAK"
+            ):
                 unknown.append(f"{name}: {word}")
     assert unknown == []
 
@@ -126,7 +150,9 @@ def test_every_setting_that_a_page_names_exists() -> None:
     groups = "|".join(sorted({key.name.partition(".")[0] for key in KEYS}))
     known = {*(key.name for key in KEYS), *(key.name.rpartition(".")[0] for key in KEYS)}
     named = [(name, word) for name, text in texts() for word in inline(text)]
-    settings = [(name, word) for name, word in named if re.fullmatch(rf"(?:{groups})\.[A-Za-z_.]+", word)]
+    settings = [
+        (name, word) for name, word in named if re.fullmatch(rf"(?:{groups})\.[A-Za-z_.]+", word)
+    ]
     assert len(settings) > 50
     unknown = [
         setting
@@ -153,8 +179,16 @@ def command_lines() -> list[tuple[str, str]]:
     found = []
     for name, text in texts():
         for body in blocks(text, "console", "bash", ""):
-            found += [(name, line.removeprefix("$ ")) for line in body.splitlines() if re.match(r"(\$ )?cortex ", line)]
-        found += [(name, words) for words in sorted(inline(text)) if words.startswith("cortex ") and "…" not in words]
+            found += [
+                (name, line.removeprefix("$ "))
+                for line in body.splitlines()
+                if re.match(r"(\$ )?cortex ", line)
+            ]
+        found += [
+            (name, words)
+            for words in sorted(inline(text))
+            if words.startswith("cortex ") and "…" not in words
+        ]
     return found
 
 
@@ -165,25 +199,37 @@ def commands() -> Any:
 
 
 @pytest.mark.parametrize(("page", "line"), command_lines())
-def test_every_command_line_names_a_command_and_options_that_exist(commands: Any, page: str, line: str) -> None:
+def test_every_command_line_names_a_command_and_options_that_exist(
+    commands: Any, page: str, line: str
+) -> None:
     command = commands
     words = shlex.split(
-        re.sub(r"[\[\]]|\s#.*", "", line).replace("show|get|set", "show").replace("start|stop|restart|status", "start")
+        re.sub(r"[\[\]]|\s#.*", "", line)
+        .replace("show|get|set", "show")
+        .replace("start|stop|restart|status", "start")
     )[1:]
     while words and getattr(command, "commands", None) and not words[0].startswith("-"):
         if " ".join(words[:2]) in command.commands:
             words[:2] = [" ".join(words[:2])]
         assert words[0] in command.commands, f"{page}: {line}"
         command = command.commands[words.pop(0)]
-    known = {opt for parameter in command.params for opt in (*parameter.opts, *parameter.secondary_opts)} | {"--help"}
-    assert [word for word in words if word.startswith("-") and word not in known] == [], f"{page}: {line}"
+    known = {
+        opt for parameter in command.params for opt in (*parameter.opts, *parameter.secondary_opts)
+    } | {"--help"}
+    assert [word for word in words if word.startswith("-") and word not in known] == [], (
+        f"{page}: {line}"
+    )
 
 
 def marked() -> list[tuple[str, str]]:
     found = []
     for name, text in texts():
         for body in re.findall(r"<!-- runs -->\n```console\n(.*?)```", text, re.DOTALL):
-            found += [(name, line.removeprefix("$ ")) for line in body.splitlines() if line.startswith("$ ")]
+            found += [
+                (name, line.removeprefix("$ "))
+                for line in body.splitlines()
+                if line.startswith("$ ")
+            ]
     return found
 
 
@@ -240,18 +286,27 @@ def test_every_snippet_for_a_client_can_be_parsed() -> None:
     entries = []
     for body in blocks(text, "json"):
         servers = json.loads(body)
-        entries += [entry for key in ("mcpServers", "servers") for entry in servers.get(key, {}).values()]
+        entries += [
+            entry for key in ("mcpServers", "servers") for entry in servers.get(key, {}).values()
+        ]
     entries += [tomllib.loads(body)["mcp_servers"]["cortex"] for body in blocks(text, "toml")]
     assert len(entries) == 5
     assert {(entry["command"], entry["args"][0]) for entry in entries} == {("cortex", "mcp")}
-    inline_json = [json.loads(words) for words in inline((ROOT / "README.md").read_text("utf-8")) if words[0] == "{"]
+    inline_json = [
+        json.loads(words)
+        for words in inline((ROOT / "README.md").read_text("utf-8"))
+        if words[0] == "{"
+    ]
     assert len(inline_json) == 2
 
 
 def test_the_lists_of_secret_and_harmless_names_are_right() -> None:
     text = (ROOT / "docs" / "files.md").read_text(encoding="utf-8")
     for name, verdict in (("secrets", True), ("harmless", False)):
-        names = re.findall(r"`([^`]+)`", text.partition(f"<!-- {name} -->")[2].partition(f"<!-- end of {name} -->")[0])
+        names = re.findall(
+            r"`([^`]+)`",
+            text.partition(f"<!-- {name} -->")[2].partition(f"<!-- end of {name} -->")[0],
+        )
         assert names
         assert [one for one in names if is_secret(one) is not verdict] == []
 
@@ -279,15 +334,17 @@ def test_the_readmes_numbers_stand_in_the_results() -> None:
     assert [cell for cell in cells if re.search(r"\d", cell) and cell not in measured] == []
 
 
-# -- the shapes of answers -------------------------------------------------------------------------------------------------
+# -- the shapes of answers
+# -------------------------------------------------------------------------------------------------
 
+# Maps whose keys are not ours, or that another example shows
 FREE = {
     "byLanguage",
     "byReason",
     "index",
     "stats",
     "changed",
-}  # maps whose keys are not ours, or that another example shows
+}
 
 
 def shape(value: object, place: str = "") -> set[str]:
@@ -308,7 +365,9 @@ def documented(name: str) -> set[str]:
     found = [
         body
         for _, text in texts()
-        for body in re.findall(rf"<!-- answer of {re.escape(name)} -->\n```json\n(.*?)```", text, re.DOTALL)
+        for body in re.findall(
+            rf"<!-- answer of {re.escape(name)} -->\n```json\n(.*?)```", text, re.DOTALL
+        )
     ]
     assert len(found) == 1, f"there must be one example of an answer of {name}"
     return shape(json.loads(found[0]))
@@ -316,7 +375,9 @@ def documented(name: str) -> set[str]:
 
 @pytest.fixture(scope="module")
 def family(project: Path) -> Iterator[Any]:
-    opened = open_family([Workspace(project, load(project, environment=environment()))], engine_pool(keep=True))
+    opened = open_family(
+        [Workspace(project, load(project, environment=environment()))], engine_pool(keep=True)
+    )
     yield opened
     opened.close()
 
@@ -332,11 +393,15 @@ def test_the_examples_of_tool_answers_have_the_shape_of_real_ones(family: Any) -
     answer = ask(family, "search_code", query=long, budget=250, maxResults=2)
     whole = ask(family, "search_code", query="check password")
     found = shape(answer) | shape(whole)
-    assert found | {".metadata.cursor"} == documented("search_code") | (found & {".results[].chunk.truncated"})
+    assert found | {".metadata.cursor"} == documented("search_code") | (
+        found & {".results[].chunk.truncated"}
+    )
     context = ask(family, "get_file_context", path="login.py", lineRange={"start": 4, "end": 6})
     assert shape(context) == documented("get_file_context")
     assert shape(ask(family, "reindex_workspace")) == documented("reindex_workspace")
-    assert shape(ask(family, "update_config", settings={"cacheSize": "10MB"})) == documented("update_config")
+    assert shape(ask(family, "update_config", settings={"cacheSize": "10MB"})) == documented(
+        "update_config"
+    )
     assert shape(ask(family, "search_code", query="x", cursor="?")) == documented("error")
 
 
@@ -356,7 +421,8 @@ def test_the_examples_of_resources_have_the_shape_of_real_ones(
     (one,) = [one for one in family.resources if one.name == resource]
     found = shape(json.loads(one.read(family.context, variables, Call())))
     optional = {".results[].context.function", ".results[].context.class"}
-    optional |= {path for path in found if path.startswith(".settings")}  # what another test changed with update_config
+    # What another test changed with update_config
+    optional |= {path for path in found if path.startswith(".settings")}
     assert found - optional == documented(name) - optional
 
 
@@ -394,11 +460,15 @@ def test_the_examples_of_commands_have_the_shape_of_real_answers(
     body = answered(*arguments, cwd=project, home=tmp_path / "home")
     optional = {".results[].context.class", ".results[].context.function"}
     operations = {key for key in documented(name) if key.startswith(".operations[].")}
-    found = {key for key in shape(body) if key not in optional and not key.startswith(".operations[].")}
+    found = {
+        key for key in shape(body) if key not in optional and not key.startswith(".operations[].")
+    }
     assert found == documented(name) - optional - operations
 
 
-def test_the_examples_of_document_commands_have_the_shape_of_real_answers(tmp_path: Path, answered: Answered) -> None:
+def test_the_examples_of_document_commands_have_the_shape_of_real_answers(
+    tmp_path: Path, answered: Answered
+) -> None:
     notes = tmp_path / "notes"
     notes.mkdir()
     (notes / "tokens.md").write_text("# Auth\n\nTokens expire.\n", encoding="utf-8")
@@ -422,7 +492,11 @@ def test_the_examples_of_memory_commands_have_the_shape_of_real_answers(
     (shop / "login.py").write_text("def check(user):\n    return user\n", encoding="utf-8")
     (shop / "empty.md").write_text("\n", encoding="utf-8")
     with closing(make_claude_mem(home / "claude-mem.db")) as made:
-        made.observation(made.session("s1", title="Deploying"), "Railway env vars need a prefix", facts=["NIXPACKS_"])
+        made.observation(
+            made.session("s1", title="Deploying"),
+            "Railway env vars need a prefix",
+            facts=["NIXPACKS_"],
+        )
         made.summary("own-s1", "Deploy it", learned="Prefixes")
 
     monkeypatch.setenv("ACK_MEM_DB", str(home / "claude-mem.db"))
@@ -436,7 +510,16 @@ def test_the_examples_of_memory_commands_have_the_shape_of_real_answers(
         return body
 
     ask("add", "Tokens live 15 minutes", "--fact", "The refresh token lives a day", "--tag", "auth")
-    told = ("--fact", "The refresh token lives a day", "--tag", "auth", "--cite", "login.py#check", "--session", "s1")
+    told = (
+        "--fact",
+        "The refresh token lives a day",
+        "--tag",
+        "auth",
+        "--cite",
+        "login.py#check",
+        "--session",
+        "s1",
+    )
     key = check("add", "Tokens live 15 minutes now", *told)["id"]
     (shop / "login.py").write_text("def check(user):\n    return not user\n", encoding="utf-8")
     check("list", "--tag", "auth", "--matching", "now")
@@ -455,7 +538,9 @@ def test_the_examples_of_memory_commands_have_the_shape_of_real_answers(
 
 
 @pytest.mark.usefixtures("at_terminal")
-def test_the_examples_of_team_commands_have_the_shape_of_real_answers(tmp_path: Path, answered: Answered) -> None:
+def test_the_examples_of_team_commands_have_the_shape_of_real_answers(
+    tmp_path: Path, answered: Answered
+) -> None:
     shop, home = tmp_path / "shop", tmp_path / "home"
     (shop / ".git").mkdir(parents=True)
     (shop / "login.py").write_text("def check(user):\n    return user\n", encoding="utf-8")
@@ -470,7 +555,16 @@ def test_the_examples_of_team_commands_have_the_shape_of_real_answers(tmp_path: 
 
     words = ("--term", "Token: proves who you are", "--naming", "Tables are plural")
     ask("subcortex", "create", "auth", "--name", "Who comes in", *words)
-    told = ("--subcortex", "auth", "--type", "incident", "--tag", "tokens", "--code", "login.py#check")
+    told = (
+        "--subcortex",
+        "auth",
+        "--type",
+        "incident",
+        "--tag",
+        "tokens",
+        "--code",
+        "login.py#check",
+    )
     thread = check("thread create", "Nobody can log in", *told)["id"]
     ask("task", "create", "Call the vault", "--priority", "urgent", "--assign", "me")
     ask("subcortex", "pin", "auth", thread)

@@ -1,7 +1,9 @@
-"""The page about the team family tells a day that can be lived: its commands and calls are made, in its order, and answered as it says.
+"""The page about the team family tells a day that can be lived: its commands and calls are made, in
+its order, and answered as it says.
 
-Ids are made anew each time, so the page has some of its own, which stand for the first, the second, ... of a kind. CORTEX_GOLDEN=write
-puts the answers of today into the page; then look at the difference before it is committed.
+Ids are made anew each time, so the page has some of its own, which stand for the first, the second,
+... of a kind. CORTEX_GOLDEN=write puts the answers of today into the page; then look at the
+difference before it is committed.
 """
 
 from __future__ import annotations
@@ -19,7 +21,9 @@ import cortex
 from cortex.interfaces.cli import run
 
 PAGE = Path(__file__).parents[2] / "docs" / "team.md"
-ID = re.compile(r"\b(thread|task|artifact|draft|obs|comment|link|notif|subcortex)_(01[0-9A-Z]{6,24})\b")
+ID = re.compile(
+    r"\b(thread|task|artifact|draft|obs|comment|link|notif|subcortex)_(01[0-9A-Z]{6,24})\b"
+)
 WHOLE = 26  # characters of a ULID
 WIDTH = 165
 WRITE = os.environ.get("CORTEX_GOLDEN") == "write"  # asked here: tests have no variables of ours
@@ -71,7 +75,9 @@ class Ids:
         kind = one.partition("_")[0] + "_"
         ours = [number for number in here if number.startswith(kind)]
         theirs = [number for number in there if number.startswith(kind)]
-        place = next((place for place, number in enumerate(ours) if number.startswith(one)), len(theirs))
+        place = next(
+            (place for place, number in enumerate(ours) if number.startswith(one)), len(theirs)
+        )
         return theirs[place] if place < len(theirs) else one
 
 
@@ -82,7 +88,9 @@ def rendered(value: object, depth: int = 0) -> str:
         return line
     blanks = " " * (depth + 2)
     if isinstance(value, dict):
-        parts = [f"{blanks}{json.dumps(key)}: {rendered(part, depth + 2)}" for key, part in value.items()]
+        parts = [
+            f"{blanks}{json.dumps(key)}: {rendered(part, depth + 2)}" for key, part in value.items()
+        ]
     else:
         parts = [blanks + rendered(part, depth + 2) for part in value]
     ends = "{}" if isinstance(value, dict) else "[]"
@@ -104,8 +112,14 @@ def make_shop(folder: Path) -> Path:
     (folder / "src").mkdir(parents=True)
     (folder / "src" / "tokens.py").write_text(TOKENS, encoding="utf-8", newline="\n")
     moment = {"GIT_AUTHOR_DATE": MOMENT, "GIT_COMMITTER_DATE": MOMENT}
-    for words in (["init", "-q"], ["add", "-A"], ["commit", "-qm", "Give out tokens, and check them"]):
-        subprocess.run(["git", "-C", str(folder), *words], check=True, env={**os.environ, **moment}, timeout=30)
+    for words in (
+        ["init", "-q"],
+        ["add", "-A"],
+        ["commit", "-qm", "Give out tokens, and check them"],
+    ):
+        subprocess.run(
+            ["git", "-C", str(folder), *words], check=True, env={**os.environ, **moment}, timeout=30
+        )
     return folder
 
 
@@ -125,20 +139,26 @@ def test_the_day_that_the_page_tells_can_be_lived(
             ids.meet(capsys.readouterr().out)
 
     day = re.findall(r"<!-- a day -->\n```console\n(.*?)```", text, re.DOTALL)[0]
-    commands = [line.removeprefix("$ ") for line in day.splitlines() if line.startswith("$ cortex ")]
+    commands = [
+        line.removeprefix("$ ") for line in day.splitlines() if line.startswith("$ cortex ")
+    ]
     agent = commands.index("cortex install")
     live(commands[:agent])
     calls = re.findall(r"<!-- call of cortex\.(\w+) -->\n```json\n(.*?)```", text, re.DOTALL)
     wrong = []
     with cortex.open_tools("code", "team", root=shop, writes=True) as tools:
         listed = [str(definition["name"]) for definition in tools.definitions()]
-        assert [f"cortex_{name}" for name, _ in calls] == [one for one in listed if one.startswith("cortex_")]
+        assert [f"cortex_{name}" for name, _ in calls] == [
+            one for one in listed if one.startswith("cortex_")
+        ]
         tools.call("reindex_workspace", {})
         for name, arguments in calls:
             answer = tools.call(f"cortex_{name}", json.loads(ids.todays(arguments)))
             assert not answer.is_error, answer.text
             ids.meet(answer.text)
-            block = re.compile(rf"(<!-- answer of cortex\.{name} -->\n```json\n)(.*?)(```)", re.DOTALL)
+            block = re.compile(
+                rf"(<!-- answer of cortex\.{name} -->\n```json\n)(.*?)(```)", re.DOTALL
+            )
             told = block.search(text)
             assert told is not None, name
             if WRITE:

@@ -34,10 +34,17 @@ def keep(root: Path, tmp_path: Path) -> Iterator[Keep]:
     """Opens an engine on the test's folder and keeps it fresh until the test ends."""
     with ExitStack() as opened:
 
-        def keep_one(embedder: Embedder | None = None, **flags: object) -> tuple[Engine, AutoIndexer]:
+        def keep_one(
+            embedder: Embedder | None = None, **flags: object
+        ) -> tuple[Engine, AutoIndexer]:
             named = {name.replace("__", "."): value for name, value in flags.items()}
             environment = {"CORTEX_HOME": str(tmp_path / "home")}
-            settings = load(root, environment=environment, flags={"indexing.workers": 1, **named}, user_home=tmp_path)
+            settings = load(
+                root,
+                environment=environment,
+                flags={"indexing.workers": 1, **named},
+                user_home=tmp_path,
+            )
             engine = opened.enter_context(Engine(root, settings, embedder=embedder))
             keeper = AutoIndexer(engine)
             opened.callback(keeper.close)
@@ -104,7 +111,8 @@ def test_a_save_that_changes_nothing_is_one_line_of_the_log_and_no_more(keep, ro
     (root / "pyproject.toml").touch()
     until(lambda: len(engine.operations(100)) > 1)
     until(lambda: not engine.running)
-    (root / "lamp.py").write_text("lamp = 1\n", encoding="utf-8")  # by then, an echo of the line would be there, too
+    # By then, an echo of the line would be there, too
+    (root / "lamp.py").write_text("lamp = 1\n", encoding="utf-8")
     until(lambda: engine.operations(1)[0].detail["added"])
     assert [line.detail["added"] for line in engine.operations(100)] == [1, 0, 1]
 

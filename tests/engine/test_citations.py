@@ -44,7 +44,9 @@ def root(tmp_path: Path) -> Path:
     root = tmp_path / "project"
     (root / "src").mkdir(parents=True)
     (root / "src/accounts.py").write_text(CODE, encoding="utf-8")
-    (root / "README.md").write_text("# Project\n\n## Install\nRun it.\n\n## Use\nUse it.\n", encoding="utf-8")
+    (root / "README.md").write_text(
+        "# Project\n\n## Install\nRun it.\n\n## Use\nUse it.\n", encoding="utf-8"
+    )
     return root
 
 
@@ -61,9 +63,17 @@ Git = Callable[..., str]
 @pytest.fixture
 def git(root: Path) -> Git:
     def run(*arguments: str) -> str:
-        dates = {"GIT_AUTHOR_DATE": "2026-11-02T12:00:00Z", "GIT_COMMITTER_DATE": "2026-11-02T12:00:00Z"}
+        dates = {
+            "GIT_AUTHOR_DATE": "2026-11-02T12:00:00Z",
+            "GIT_COMMITTER_DATE": "2026-11-02T12:00:00Z",
+        }
         done = subprocess.run(
-            ["git", *arguments], cwd=root, check=True, capture_output=True, text=True, env=os.environ | dates
+            ["git", *arguments],
+            cwd=root,
+            check=True,
+            capture_output=True,
+            text=True,
+            env=os.environ | dates,
         )
         return done.stdout.strip()
 
@@ -91,7 +101,10 @@ def unseen(path: str) -> FileView:
 
 
 def test_what_did_not_change_says_nothing_and_isnt_parsed(root: Path, view: View, git: Git) -> None:
-    whole, part = cite(root, "src/accounts.py", view), cite(root, "src/accounts.py#Account.deposit", view)
+    whole, part = (
+        cite(root, "src/accounts.py", view),
+        cite(root, "src/accounts.py#Account.deposit", view),
+    )
     assert (whole.path, whole.symbol, whole.body_hash) == ("src/accounts.py", "", b"")
     assert (part.path, part.symbol) == ("src/accounts.py", "Account.deposit")
     assert whole.commit == part.commit == git("rev-parse", "HEAD")
@@ -112,7 +125,9 @@ def test_a_symbol_may_be_written_in_several_ways(root: Path, view: View, target:
 
 
 def test_an_absolute_path_inside_the_root_is_taken(root: Path, view: View) -> None:
-    assert cite(root, f"{root}/src/accounts.py:transfer", view) == cite(root, "src/accounts.py#transfer", view)
+    assert cite(root, f"{root}/src/accounts.py:transfer", view) == cite(
+        root, "src/accounts.py#transfer", view
+    )
 
 
 def test_a_heading_of_a_document_can_be_cited(root: Path, view: View) -> None:
@@ -131,7 +146,10 @@ def test_a_file_name_with_the_mark_in_it_is_a_file(root: Path, view: View) -> No
 
 
 def test_a_change_is_told_with_its_commit(root: Path, view: View, git: Git) -> None:
-    whole, part = cite(root, "src/accounts.py", view), cite(root, "src/accounts.py#Account.deposit", view)
+    whole, part = (
+        cite(root, "src/accounts.py", view),
+        cite(root, "src/accounts.py#Account.deposit", view),
+    )
     rewrite(root, "self.balance += amount", "self.balance += amount * 2")
     assert check(whole, view) == "src/accounts.py changed"  # not committed yet
     assert check(part, view) == "the body of Account.deposit in src/accounts.py changed"
@@ -140,7 +158,9 @@ def test_a_change_is_told_with_its_commit(root: Path, view: View, git: Git) -> N
     assert check(part, view) == f"the body of Account.deposit in src/accounts.py changed {named}"
 
 
-def test_a_change_elsewhere_in_the_file_is_none_of_the_symbols(root: Path, view: View, git: Git) -> None:
+def test_a_change_elsewhere_in_the_file_is_none_of_the_symbols(
+    root: Path, view: View, git: Git
+) -> None:
     part = cite(root, "src/accounts.py#Account.deposit", view)
     rewrite(root, "self.balance -= amount", "self.balance -= amount + self.fee")
     rewrite(root, '"""Accounts."""', '"""Accounts."""\n\nimport os')
@@ -149,8 +169,13 @@ def test_a_change_elsewhere_in_the_file_is_none_of_the_symbols(root: Path, view:
 
 
 def test_white_space_alone_is_no_change(root: Path, view: View) -> None:
-    whole, part = cite(root, "src/accounts.py", view), cite(root, "src/accounts.py#Account.deposit", view)
-    (root / "src/accounts.py").write_bytes(CODE.replace("\n", "\r\n").replace("    ", "\t").encode())
+    whole, part = (
+        cite(root, "src/accounts.py", view),
+        cite(root, "src/accounts.py#Account.deposit", view),
+    )
+    (root / "src/accounts.py").write_bytes(
+        CODE.replace("\n", "\r\n").replace("    ", "\t").encode()
+    )
     assert check(whole, view) == check(part, view) == ""
     rewrite(root, "def transfer", "x = 1\n\n\ndef transfer")
     assert check(part, view) == ""
@@ -177,7 +202,8 @@ def test_a_file_that_moved_is_told(root: Path, view: View, git: Git) -> None:
     (root / "other/accounts.py").write_text("def other():\n    pass\n", encoding="utf-8")
     (root / "lib/money").mkdir(parents=True)
     (root / "src/accounts.py").rename(root / "lib/money/accounts.py")
-    assert check(whole, view) == "src/accounts.py moved to lib/money/accounts.py"  # nothing is staged yet
+    # Nothing is staged yet
+    assert check(whole, view) == "src/accounts.py moved to lib/money/accounts.py"
     named = commit(git)
     assert check(part, view) == f"src/accounts.py moved to lib/money/accounts.py {named}"
     rewrite(root, "self.balance -= amount", "self.balance = 0", "lib/money/accounts.py")
@@ -194,7 +220,9 @@ def test_without_git_a_move_is_found_by_looking(root: Path, view: View) -> None:
     assert check(whole, view) == "src/accounts.py is gone"
 
 
-def test_a_history_that_was_rewritten_still_gives_the_last_commit(root: Path, view: View, git: Git) -> None:
+def test_a_history_that_was_rewritten_still_gives_the_last_commit(
+    root: Path, view: View, git: Git
+) -> None:
     whole = cite(root, "src/accounts.py", view)
     rewrite(root, "negative", "below zero")
     git("checkout", "-q", "--orphan", "new")
@@ -221,7 +249,9 @@ def test_a_file_that_cant_be_cut_any_more_changed(root: Path, view: View) -> Non
 
 
 @pytest.mark.skipif(os.name == "nt", reason="links need a privilege there")
-def test_a_link_in_the_place_of_a_file_is_not_followed(root: Path, view: View, tmp_path: Path) -> None:
+def test_a_link_in_the_place_of_a_file_is_not_followed(
+    root: Path, view: View, tmp_path: Path
+) -> None:
     whole = cite(root, "src/accounts.py", view)
     (root / "src/accounts.py").rename(tmp_path / "outside.py")
     (root / "src/accounts.py").symlink_to(tmp_path / "outside.py")
@@ -250,7 +280,10 @@ def test_what_cant_be_cited_is_refused(root: Path, view: View, target: str, code
 
 
 def test_an_unknown_symbol_is_answered_with_near_ones(root: Path, view: View) -> None:
-    with pytest.raises(InputError, match=re.escape("there is no Account.depositt in src/accounts.py: Account.deposit")):
+    with pytest.raises(
+        InputError,
+        match=re.escape("there is no Account.depositt in src/accounts.py: Account.deposit"),
+    ):
         cite(root, "src/accounts.py#Account.depositt", view)
     (root / "two.py").write_text(
         "class A:\n    def f(self): ...\n\n\nclass B:\n    def f(self): ...\n", encoding="utf-8"

@@ -1,4 +1,6 @@
-"""Costly embedders: made in the background, paid for once, and searched once everything is embedded."""
+"""Costly embedders: made in the background, paid for once, and searched once everything is
+embedded.
+"""
 
 from __future__ import annotations
 
@@ -122,7 +124,11 @@ def state_of(engine: Engine):
 
 def sets(engine: Engine) -> list[str]:
     """The embedders that have vectors on disk."""
-    return sorted(f"{one.stamp.provider} {one.stamp.model}" for one in engine.store.indexes.sets.on_disk() if one)
+    return sorted(
+        f"{one.stamp.provider} {one.stamp.model}"
+        for one in engine.store.indexes.sets.on_disk()
+        if one
+    )
 
 
 def chunks(engine: Engine) -> set[int]:
@@ -162,7 +168,9 @@ def test_without_a_cheap_embedder_words_answer_until_everything_is_embedded(open
     assert any("embedded by test costly" in note for note in page.notes)
 
 
-def test_the_keeper_embeds_in_the_background_and_takes_what_is_saved_later(open_engine, keep, root, until):
+def test_the_keeper_embeds_in_the_background_and_takes_what_is_saved_later(
+    open_engine, keep, root, until
+):
     costly = Costly()
     engine = open_engine(costly)
     keep(engine)
@@ -170,7 +178,8 @@ def test_the_keeper_embeds_in_the_background_and_takes_what_is_saved_later(open_
     write(root, {"src/chair.py": "def sit_down():\n    return 'chair'\n"})
     until(
         lambda: (
-            [hit.path for hit in engine.search(Query("sit down chair", mode=Mode.MEANING)).hits][:1] == ["src/chair.py"]
+            [hit.path for hit in engine.search(Query("sit down chair", mode=Mode.MEANING)).hits][:1]
+            == ["src/chair.py"]
         )
     )
     assert len(costly.paid) == len(set(costly.paid))
@@ -178,7 +187,13 @@ def test_the_keeper_embeds_in_the_background_and_takes_what_is_saved_later(open_
 
 def test_the_most_useful_files_are_embedded_first(open_engine, root):
     old = "def old_code():\n    return 1\n"
-    write(root, {"tests/test_lamp.py": "def test_it():\n    pass\n", "vendor/big.py": "def vendored():\n    pass\n"})
+    write(
+        root,
+        {
+            "tests/test_lamp.py": "def test_it():\n    pass\n",
+            "vendor/big.py": "def vendored():\n    pass\n",
+        },
+    )
     write(root, {"README.md": "# About\n\nAll of it.\n", "src/old.py": old})
     os.utime(root / "src/old.py", (1, 1))
     costly = Costly()
@@ -195,7 +210,9 @@ def test_the_most_useful_files_are_embedded_first(open_engine, root):
 def test_the_same_text_is_never_paid_for_twice(open_engine, root):
     costly = Costly()
     engine = open_engine(costly, HashingEmbedder())
-    many = "\n\n\n".join(f"def function_{number}():\n    return {[number] * 200}\n" for number in range(6))
+    many = "\n\n\n".join(
+        f"def function_{number}():\n    return {[number] * 200}\n" for number in range(6)
+    )
     write(root, {"src/many.py": many})
     engine.index()
     embed(engine)
@@ -215,7 +232,13 @@ def test_the_same_text_is_never_paid_for_twice(open_engine, root):
 
 
 def test_a_restart_goes_on_where_it_was(open_engine, root):
-    write(root, {f"src/f{number}.py": f"def function_{number}():\n    return {number}\n" for number in range(60)})
+    write(
+        root,
+        {
+            f"src/f{number}.py": f"def function_{number}():\n    return {number}\n"
+            for number in range(60)
+        },
+    )
     first = Costly()
     engine = open_engine(first, HashingEmbedder())
     engine.index()
@@ -252,7 +275,13 @@ def test_where_most_of_the_vectors_are_missing_the_cheap_ones_answer_again(open_
     engine = open_engine(costly, HashingEmbedder())
     engine.index()
     embed(engine)
-    write(root, {f"src/f{number}.py": f"def function_{number}():\n    return {number}\n" for number in range(30)})
+    write(
+        root,
+        {
+            f"src/f{number}.py": f"def function_{number}():\n    return {number}\n"
+            for number in range(30)
+        },
+    )
     engine.index()
     cancel = Cancel()
     engine.embedding.embed(progress=lambda step: cancel.cancel(), cancel=cancel)
@@ -261,7 +290,9 @@ def test_where_most_of_the_vectors_are_missing_the_cheap_ones_answer_again(open_
     assert (state_of(engine).answering, sets(engine)) == ("test costly", ["test costly"])
 
 
-def test_another_model_is_made_beside_the_first_and_nothing_is_paid_for_when_going_back(open_engine):
+def test_another_model_is_made_beside_the_first_and_nothing_is_paid_for_when_going_back(
+    open_engine,
+):
     first, second = Costly("first"), Costly("second", 64)
     engine = open_engine(first, HashingEmbedder())
     engine.index()
@@ -278,7 +309,11 @@ def test_another_model_is_made_beside_the_first_and_nothing_is_paid_for_when_goi
     engine = open_engine(back, HashingEmbedder())
     engine.index()
     embed(engine)
-    assert (back.paid, state_of(engine).answering, sets(engine)) == ([], "test first", ["test first"])
+    assert (back.paid, state_of(engine).answering, sets(engine)) == (
+        [],
+        "test first",
+        ["test first"],
+    )
 
 
 def test_the_earlier_model_answers_until_the_new_one_has_embedded_everything(open_engine, root):
@@ -292,7 +327,11 @@ def test_the_earlier_model_answers_until_the_new_one_has_embedded_everything(ope
     write(root, {"src/chair.py": "def sit_down():\n    return 'chair'\n"})
     engine.index()
     page = engine.search(Query("switch lamp", mode=Mode.MEANING))
-    assert (page.mode, page.hits[0].path, "test earlier" in page.notes[0]) == (Mode.MEANING, "src/lamp.py", True)
+    assert (page.mode, page.hits[0].path, "test earlier" in page.notes[0]) == (
+        Mode.MEANING,
+        "src/lamp.py",
+        True,
+    )
     assert sets(engine) == ["test earlier", "test wanted"]  # the cheap one isn't needed
     assert engine.store.check() == []
     earlier.fails = True
@@ -324,7 +363,9 @@ def test_an_embedder_that_fails_in_the_background_is_asked_again_later(open_engi
     costly.fails = True
     engine = open_engine(costly, HashingEmbedder())
     keep(engine)
-    until(lambda: state_of(engine).problem == "no answer from the test" and state_of(engine).answering)
+    until(
+        lambda: state_of(engine).problem == "no answer from the test" and state_of(engine).answering
+    )
     assert engine.search(Query("switch lamp")).mode is Mode.HYBRID
     costly.fails = False
     engine.embedding._embedders.wanted._rests_until = 0.0
@@ -355,7 +396,9 @@ def test_closing_does_not_wait_for_a_batch_under_way(open_engine, keep, until):
     assert not engine._opened.embedding._thread.is_alive()
 
 
-def test_nothing_is_said_of_an_embedder_that_was_closed_on_purpose(open_engine, keep, until, caplog):
+def test_nothing_is_said_of_an_embedder_that_was_closed_on_purpose(
+    open_engine, keep, until, caplog
+):
     class Waited(Costly):
         def close(self) -> None:
             super().close()
@@ -378,8 +421,16 @@ def test_nothing_is_said_of_an_embedder_that_was_closed_on_purpose(open_engine, 
     assert "embedding stopped" not in caplog.text
 
 
-def test_an_embedder_that_failed_a_question_gets_no_more_passages_until_it_has_rested(open_engine, root):
-    write(root, {f"src/f{number}.py": f"def function_{number}():\n    return {number}\n" for number in range(60)})
+def test_an_embedder_that_failed_a_question_gets_no_more_passages_until_it_has_rested(
+    open_engine, root
+):
+    write(
+        root,
+        {
+            f"src/f{number}.py": f"def function_{number}():\n    return {number}\n"
+            for number in range(60)
+        },
+    )
     costly = Costly()
     engine = open_engine(costly)
     engine.index()
@@ -408,7 +459,11 @@ def test_what_began_before_a_failure_does_not_end_the_rest_after_it():
     costly.fails = False
     costly.gate.set()
     passages.join(DEADLINE)
-    assert (len(costly.paid), guarded.rests, guarded.problem) == (1, True, "no answer from the test")
+    assert (len(costly.paid), guarded.rests, guarded.problem) == (
+        1,
+        True,
+        "no answer from the test",
+    )
     guarded.query("?")
     assert (guarded.rests, guarded.problem) == (False, "")
 
@@ -426,8 +481,16 @@ def test_an_embedder_rests_longer_each_time_although_it_can_be_connected():
     assert rests == [5, 10, 20]
 
 
-def test_while_something_is_embedded_a_search_neither_counts_chunks_nor_loads_the_new_vectors(open_engine, root):
-    write(root, {f"src/f{number}.py": f"def function_{number}():\n    return {number}\n" for number in range(60)})
+def test_while_something_is_embedded_a_search_neither_counts_chunks_nor_loads_the_new_vectors(
+    open_engine, root
+):
+    write(
+        root,
+        {
+            f"src/f{number}.py": f"def function_{number}():\n    return {number}\n"
+            for number in range(60)
+        },
+    )
     engine = open_engine(Costly(), HashingEmbedder())
     engine.index()
     cancel = Cancel()

@@ -45,7 +45,9 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def open_engine(root: Path, tmp_path: Path) -> Iterator[Open]:
-    """Opens engines on the test's folder, with settings given as keyword `flags`, and closes them when the test ends."""
+    """Opens engines on the test's folder, with settings given as keyword `flags`, and closes them
+    when the test ends.
+    """
     with ExitStack() as opened:
 
         def open_one(embedder=None, **flags: object) -> Engine:
@@ -77,7 +79,8 @@ def code_of(work: Callable[[], object]) -> str:
     return caught.value.code
 
 
-# -- index and search ------------------------------------------------------------------------------------------------------
+# -- index and search
+# ------------------------------------------------------------------------------------------------------
 
 
 def test_what_is_indexed_is_found_with_its_lines_and_text(open_engine):
@@ -85,7 +88,12 @@ def test_what_is_indexed_is_found_with_its_lines_and_text(open_engine):
     report = engine.index()
     assert (report.status, report.added, report.changed, report.deleted) == ("completed", 3, 0, 0)
     hit = engine.search(Query("switch lamp", mode=Mode.WORDS)).hits[0]
-    assert (hit.path, hit.start_line, hit.end_line, hit.name) == ("src/lamp.py", 1, 3, "switch_lamp")
+    assert (hit.path, hit.start_line, hit.end_line, hit.name) == (
+        "src/lamp.py",
+        1,
+        3,
+        "switch_lamp",
+    )
     assert hit.text == LAMP.rstrip("\n")
     assert engine.store.check() == []
 
@@ -128,7 +136,11 @@ def test_a_folder_that_vanished_is_an_error_and_not_an_empty_one(open_engine, ro
     root.rename(moved)
     assert code_of(engine.index) == "FILE_NOT_FOUND"
     moved.rename(root)
-    assert set(engine.store.truth.known(engine.source.id)) == {"pyproject.toml", "src/desk.py", "src/lamp.py"}
+    assert set(engine.store.truth.known(engine.source.id)) == {
+        "pyproject.toml",
+        "src/desk.py",
+        "src/lamp.py",
+    }
 
 
 def test_an_empty_query_is_refused(open_engine):
@@ -206,11 +218,15 @@ def test_a_query_during_the_first_run_is_answered_from_what_is_there_and_says_so
     assert engine.search(Query("crumb", mode=Mode.WORDS)).notes == ()
 
 
-def test_a_question_during_the_first_run_waits_for_the_files_whose_paths_fit_it(open_engine, root, until):
+def test_a_question_during_the_first_run_waits_for_the_files_whose_paths_fit_it(
+    open_engine, root, until
+):
     many = {f"aaa/f{number}.py": f"value_{number} = {number}\n" for number in range(600)}
     write(root, {**many, "zzz/cookie_jar.py": "def bake():\n    return 'crumbs'\n"})
     engine, asked = open_engine(), []
-    question = threading.Thread(target=lambda: asked.append(engine.search(Query("where are cookies baked"))))
+    question = threading.Thread(
+        target=lambda: asked.append(engine.search(Query("where are cookies baked")))
+    )
     with paused_run(engine, lambda step: step.stage == "reading"):
         question.start()
         queue = engine._runs.queue
@@ -233,7 +249,9 @@ def test_nothing_is_never_said_before_the_end_of_the_first_run(half_read, monkey
     assert not after.is_partial and any("threshold" in note for note in after.notes)
 
 
-def test_a_first_run_that_was_interrupted_and_is_short_is_waited_for(open_engine, root, monkeypatch):
+def test_a_first_run_that_was_interrupted_and_is_short_is_waited_for(
+    open_engine, root, monkeypatch
+):
     monkeypatch.setattr("cortex.engine.indexer.FLUSH_SECONDS", 0.0)
     write(root, {f"many/f{number}.py": f"value_{number} = {number}\n" for number in range(20)})
     first, cancel = open_engine(indexing__batch_size=1), Cancel()
@@ -256,7 +274,8 @@ def test_a_first_run_that_was_interrupted_and_is_short_is_waited_for(open_engine
     run.join(DEADLINE)
 
 
-# -- force, settings, limits -----------------------------------------------------------------------------------------------
+# -- force, settings, limits
+# -----------------------------------------------------------------------------------------------
 
 
 def test_a_forced_run_cuts_everything_anew_and_leaves_nothing_of_before(open_engine):
@@ -299,7 +318,10 @@ def test_a_forced_run_waits_for_the_one_under_way(open_engine):
 
 
 def test_another_chunk_size_cuts_everything_anew(open_engine, root):
-    write(root, {"long.txt": "".join(f"line {number} of many words in a row\n" for number in range(300))})
+    write(
+        root,
+        {"long.txt": "".join(f"line {number} of many words in a row\n" for number in range(300))},
+    )
     first = open_engine()
     first.index()
     coarse = first.store.lookup.counts(first.source.id).chunks
@@ -337,7 +359,8 @@ def test_every_run_and_change_of_settings_and_deletion_is_in_the_operations_log(
     assert [line.what for line in engine.operations()] == ["config", "delete", "index", "index"]
     engine.index(paths=["src/lamp.py"])
     last = engine.operations(1)[0]
-    assert (last.what, last.detail["unchanged"], last.detail["whole"]) == ("index", 1, False)  # though nothing changed
+    # Though nothing changed
+    assert (last.what, last.detail["unchanged"], last.detail["whole"]) == ("index", 1, False)
 
 
 def test_the_operations_log_keeps_to_its_limit_on_disk(open_engine):
@@ -350,7 +373,8 @@ def test_the_operations_log_keeps_to_its_limit_on_disk(open_engine):
     assert sum(len(str(dict(line.detail))) for line in kept) <= 1000
 
 
-# -- the cache -------------------------------------------------------------------------------------------------------------
+# -- the cache
+# -------------------------------------------------------------------------------------------------------------
 
 
 def test_a_repeated_question_is_answered_from_the_cache_until_something_changes(open_engine, root):
@@ -391,7 +415,8 @@ def test_without_caching_nothing_is_remembered(open_engine):
     assert engine.vitals().cache_hit_rate == 0.0
 
 
-# -- exact and fullworkspace -----------------------------------------------------------------------------------------------
+# -- exact and fullworkspace
+# -----------------------------------------------------------------------------------------------
 
 
 def test_exact_mode_reads_the_files_as_they_are_now(open_engine, root):
@@ -405,9 +430,15 @@ def test_exact_mode_reads_the_files_as_they_are_now(open_engine, root):
 
 
 def test_exact_mode_that_stops_early_says_so_and_narrows_by_language(open_engine, root):
-    write(root, {"long.txt": "needle\n" * 2_500, "run": "#!/bin/sh\necho needle\n", "other": "needle\n"})
+    write(
+        root,
+        {"long.txt": "needle\n" * 2_500, "run": "#!/bin/sh\necho needle\n", "other": "needle\n"},
+    )
     engine = open_engine()
-    assert any("stopped at 2,000 matches" in note for note in engine.search(Query("needle", mode=Mode.EXACT)).notes)
+    assert any(
+        "stopped at 2,000 matches" in note
+        for note in engine.search(Query("needle", mode=Mode.EXACT)).notes
+    )
     page = engine.search(Query("needle", mode=Mode.EXACT, languages=("bash",)))
     assert [(hit.path, hit.language) for hit in page.hits] == [("run", "bash")]
     assert (page.docs, page.notes) == (1, ())
@@ -417,12 +448,18 @@ def test_an_expression_that_explodes_is_stopped(open_engine, root):
     write(root, {"bomb.txt": "a" * 400 + "!\n"})
     engine = open_engine(search__timeout="300ms")
     started = time.monotonic()
-    assert code_of(lambda: engine.search(Query(r"(a|aa)+$", mode=Mode.EXACT, regex=True))) == "REGEX_TIMEOUT"
+    assert (
+        code_of(lambda: engine.search(Query(r"(a|aa)+$", mode=Mode.EXACT, regex=True)))
+        == "REGEX_TIMEOUT"
+    )
     assert time.monotonic() - started < 3
 
 
 def test_an_invalid_expression_is_refused(open_engine):
-    assert code_of(lambda: open_engine().search(Query("(", mode=Mode.EXACT, regex=True))) == "REGEX_INVALID"
+    assert (
+        code_of(lambda: open_engine().search(Query("(", mode=Mode.EXACT, regex=True)))
+        == "REGEX_INVALID"
+    )
 
 
 def test_fullworkspace_answers_without_an_index_and_makes_none(open_engine, root):
@@ -439,7 +476,11 @@ def test_fullworkspace_searches_at_the_same_time_are_all_answered(open_engine, r
     write(root, {f"many/f{number}.py": f"value_{number} = {number}\n" for number in range(100)})
     engine = open_engine()
     with ThreadPoolExecutor(10) as threads:
-        pages = list(threads.map(lambda number: engine.search(Query(f"value_{number}", mode=Mode.FULL)), range(10)))
+        pages = list(
+            threads.map(
+                lambda number: engine.search(Query(f"value_{number}", mode=Mode.FULL)), range(10)
+            )
+        )
     assert [page.hits[0].path for page in pages] == [f"many/f{number}.py" for number in range(10)]
 
 
@@ -456,7 +497,9 @@ def test_what_a_fullworkspace_search_read_is_let_go_when_idle(open_engine):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only there memory is told and given back")
 def test_the_memory_of_a_fullworkspace_search_goes_back(root):
-    words = "".join(f"    value_{number} = lamp_{number} + desk_{number}\n" for number in range(300))
+    words = "".join(
+        f"    value_{number} = lamp_{number} + desk_{number}\n" for number in range(300)
+    )
     write(root, {f"many/f{number}.py": f"def part_{number}():\n{words}" for number in range(150)})
     # In a process of its own: what is free between the leftovers of a thousand tests tells nothing.
     script = (
@@ -472,7 +515,9 @@ def test_the_memory_of_a_fullworkspace_search_goes_back(root):
         "    engine.rest(0)\n"
         "    print(taken, memory_bytes() - before)\n"
     )
-    done = subprocess.run([sys.executable, "-c", script, str(root)], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(root)], capture_output=True, text=True, timeout=60
+    )
     taken, kept = map(int, done.stdout.split())
     assert kept < taken / 2
 
@@ -517,12 +562,15 @@ def test_a_cancelled_search_ends(open_engine):
             engine.search(Query("lamp", mode=mode), cancel=cancel)
 
 
-# -- put and forget --------------------------------------------------------------------------------------------------------
+# -- put and forget
+# --------------------------------------------------------------------------------------------------------
 
 
 def test_what_is_put_is_found_at_once_and_forgotten_for_good(open_engine):
     engine = open_engine(indexing__embeddingProvider="none")
-    first, second = engine.put([Note("notes", "one", "# Lamp\n\nbright\n"), Note("notes", "two", "# Desk\n\nwide\n")])
+    first, second = engine.put(
+        [Note("notes", "one", "# Lamp\n\nbright\n"), Note("notes", "two", "# Desk\n\nwide\n")]
+    )
     notes = engine.store.truth.source("records", "notes", "")
     assert [hit.doc for hit in engine.search(Query("bright"), sources=[notes]).hits] == [first]
     assert engine.search(Query("bright")).hits == ()  # another source
@@ -542,32 +590,48 @@ def test_putting_needs_the_lease(open_engine):
     assert code_of(lambda: second.forget([1])) == "STORE_LOCKED"
 
 
-# -- secrets ---------------------------------------------------------------------------------------------------------------
+# -- secrets
+# ---------------------------------------------------------------------------------------------------------------
 
 
 def test_secrets_are_nowhere_in_the_store(open_engine, root):
     canary = "CANARY7f3a91bb52c04d"
     key = f"-----BEGIN RSA PRIVATE KEY-----\n{canary}{'A' * 60}\n-----END RSA PRIVATE KEY-----\n"
-    write(root, {".env": f"TOKEN={canary}\n", "deploy.pem": key, "src/notes.txt": key, ".ssh/id_rsa": canary})
+    write(
+        root,
+        {
+            ".env": f"TOKEN={canary}\n",
+            "deploy.pem": key,
+            "src/notes.txt": key,
+            ".ssh/id_rsa": canary,
+        },
+    )
     write(root, {"src/plain.py": "visible_word = 1\n"})
     engine = open_engine(HashingEmbedder())
     engine.index()
     engine.index(force=True)
     assert paths(engine, "visible_word") == ["src/plain.py"]
     everything = [
-        text for doc in engine.store.lookup.docs(engine.source.id) for text in [engine.store.lookup.text(doc.blob)]
+        text
+        for doc in engine.store.lookup.docs(engine.source.id)
+        for text in [engine.store.lookup.text(doc.blob)]
     ]
     with engine.store._connections.read() as connection:
-        everything += [zlib.decompress(row[0]).decode() for row in connection.execute("SELECT text FROM blobs")]
+        everything += [
+            zlib.decompress(row[0]).decode() for row in connection.execute("SELECT text FROM blobs")
+        ]
     assert not any(canary in text for text in everything)
     directory = engine.store.directory
     engine.close()
-    raw = b"".join(file.read_bytes() for file in sorted(directory.rglob("*")) if file.is_file()).lower()
+    raw = b"".join(
+        file.read_bytes() for file in sorted(directory.rglob("*")) if file.is_file()
+    ).lower()
     assert canary.lower().encode() not in raw
     assert b"visible_word" in raw or b"visibleword" in raw  # the check would have seen it
 
 
-# -- meaning ---------------------------------------------------------------------------------------------------------------
+# -- meaning
+# ---------------------------------------------------------------------------------------------------------------
 
 
 def ids(engine: Engine) -> tuple[set, set, set]:
@@ -623,7 +687,11 @@ def test_without_room_for_all_vectors_words_answer_and_say_so(open_engine, root)
     assert any("limits.memory.embeddings" in note for note in page.notes)
     assert 0 < engine.vitals().embedded_chunks < engine.vitals().chunks
     (line,) = engine.operations()
-    assert (line.detail["error"], line.detail["added"], line.detail["status"]) == ("EMBEDDINGS_LIMIT", 303, "partial")
+    assert (line.detail["error"], line.detail["added"], line.detail["status"]) == (
+        "EMBEDDINGS_LIMIT",
+        303,
+        "partial",
+    )
     engine.put([Note("notes", "a.md", "the cat sleeps\n")])  # what is written is taken all the same
     engine.close()
     wider = open_engine(HashingEmbedder())
@@ -636,7 +704,8 @@ def test_without_room_for_all_vectors_words_answer_and_say_so(open_engine, root)
     assert narrower.vitals().embedded_chunks == 0
 
 
-# -- repair ----------------------------------------------------------------------------------------------------------------
+# -- repair
+# ----------------------------------------------------------------------------------------------------------------
 
 
 def test_words_that_were_lost_are_built_anew_by_the_next_search(open_engine):
@@ -673,8 +742,14 @@ def test_a_folder_whose_name_is_not_utf8_is_refused_with_a_reason(tmp_path):
     root.mkdir()
     write(root, {"pyproject.toml": "[project]\n"})
     with pytest.raises(CortexError) as caught:
-        Engine(root, load(root, environment={"CORTEX_HOME": str(tmp_path / "home")}, user_home=tmp_path))
-    assert (caught.value.code, caught.value.suggestions[0]) == ("FILE_UNREADABLE", "Rename the folder.")
+        Engine(
+            root,
+            load(root, environment={"CORTEX_HOME": str(tmp_path / "home")}, user_home=tmp_path),
+        )
+    assert (caught.value.code, caught.value.suggestions[0]) == (
+        "FILE_UNREADABLE",
+        "Rename the folder.",
+    )
     assert "caf\\udce9" in caught.value.message
     assert not (root / ".cortex").exists()
 
@@ -829,7 +904,8 @@ def test_a_folder_in_the_place_of_a_file_is_moved_away(open_engine):
     assert len(list(first.store.directory.glob("cortex.db.damaged-*/inside"))) == 3
 
 
-# -- life ------------------------------------------------------------------------------------------------------------------
+# -- life
+# ------------------------------------------------------------------------------------------------------------------
 
 
 def test_closing_during_a_run_ends_it_and_the_next_engine_goes_on(open_engine, root):
@@ -839,7 +915,9 @@ def test_closing_during_a_run_ends_it_and_the_next_engine_goes_on(open_engine, r
 
     def work() -> None:
         try:
-            outcome.append(engine.index(progress=lambda step: reached.set() if step.done > 20 else None).status)
+            outcome.append(
+                engine.index(progress=lambda step: reached.set() if step.done > 20 else None).status
+            )
         except CortexError as error:
             outcome.append(error.code)
 
@@ -910,8 +988,15 @@ def test_only_the_owner_reads_what_a_store_writes_whatever_the_umask(tmp_path):
             engine.index()
     finally:
         os.umask(before)
-    paths = [path for folder in (kept, home) for path in folder.rglob("*") if path.name != "config.json"]
-    assert {path.name.partition("-")[0] for path in paths} >= {"cortex.db", "words", "vectors", "projects.txt"}
+    paths = [
+        path for folder in (kept, home) for path in folder.rglob("*") if path.name != "config.json"
+    ]
+    assert {path.name.partition("-")[0] for path in paths} >= {
+        "cortex.db",
+        "words",
+        "vectors",
+        "projects.txt",
+    }
     modes = {str(path.relative_to(tmp_path)): path.stat().st_mode & 0o777 for path in paths}
     assert {name: oct(mode) for name, mode in modes.items() if mode & 0o077} == {}
     # What the person committed there stays theirs.

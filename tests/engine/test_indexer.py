@@ -1,4 +1,6 @@
-"""How one run goes: limits that keep what is there, what is cut again and what isn't, files that move under it."""
+"""How one run goes: limits that keep what is there, what is cut again and what isn't, files that
+move under it.
+"""
 
 from __future__ import annotations
 
@@ -76,10 +78,19 @@ class Workspace:
 
     def settings(self, **flags: object) -> Settings:
         named = {name.replace("__", "."): value for name, value in flags.items()}
-        return load(self.root, environment={"CORTEX_HOME": str(self.root.parent / "home")}, flags=named)
+        return load(
+            self.root, environment={"CORTEX_HOME": str(self.root.parent / "home")}, flags=named
+        )
 
     def run(
-        self, *, paths=None, force=False, progress=lambda step: None, cancel=None, embed=None, **flags: object
+        self,
+        *,
+        paths=None,
+        force=False,
+        progress=lambda step: None,
+        cancel=None,
+        embed=None,
+        **flags: object,
     ) -> IndexReport:
         self.pool.cut = 0
         return indexer.run(
@@ -104,10 +115,15 @@ class Workspace:
 
     def many(self, count: int) -> None:
         for number in range(count):
-            (self.root / f"f{number:03}.py").write_text(f"value_{number} = {number}\n", encoding="utf-8")
+            (self.root / f"f{number:03}.py").write_text(
+                f"value_{number} = {number}\n", encoding="utf-8"
+            )
 
     def texts(self) -> dict[str, str]:
-        return {doc.path: self.store.lookup.text(doc.blob) for doc in self.store.lookup.docs(self.source.id)}
+        return {
+            doc.path: self.store.lookup.text(doc.blob)
+            for doc in self.store.lookup.docs(self.source.id)
+        }
 
 
 @pytest.fixture
@@ -126,7 +142,9 @@ def git(root: Path, *arguments: str) -> None:
 @pytest.mark.parametrize("absolute", [False, True])
 def test_the_chunk_files_of_the_project_are_not_indexed_as_its_files(work, absolute):
     work.write(
-        lamp_py="def switch(): ...\n", chunks__code_json='{\n"chunks": [{"text": "def switch"}]\n}\n', other_json="{}\n"
+        lamp_py="def switch(): ...\n",
+        chunks__code_json='{\n"chunks": [{"text": "def switch"}]\n}\n',
+        other_json="{}\n",
     )
     work.write(chunks__about_md="# Chunks\n")
     folder = str(work.root / "chunks") if absolute else "chunks"
@@ -182,7 +200,10 @@ def test_embedding_out_of_time_keeps_the_words(work, monkeypatch):
     assert len(work.texts()) == 600
     assert work.store.indexes.words().watermark() == work.store.truth.seq()
     clock.now = -1e9  # as much time as it takes
-    assert work.run(limits__processing__index_timeout=1000, embed=lambda texts: np.ones((len(texts), 8), np.float32))
+    assert work.run(
+        limits__processing__index_timeout=1000,
+        embed=lambda texts: np.ones((len(texts), 8), np.float32),
+    )
 
 
 def test_a_forced_run_out_of_time_does_not_begin_to_rebuild(work, monkeypatch):
@@ -192,12 +213,15 @@ def test_a_forced_run_out_of_time_does_not_begin_to_rebuild(work, monkeypatch):
     monkeypatch.setattr(indexer, "time", clock)
     monkeypatch.setattr(work.store.indexes, "rebuild", lambda: pytest.fail("rebuilt"))
     with pytest.raises(LimitError) as caught:
-        work.run(limits__processing__index_timeout=10.5, force=True, progress=lambda step: clock.tick())
+        work.run(
+            limits__processing__index_timeout=10.5, force=True, progress=lambda step: clock.tick()
+        )
     assert caught.value.code == "INDEX_TIMEOUT"
 
 
 @pytest.mark.parametrize(
-    ("flag", "code"), [("limits__memory__heap", "MEMORY_LIMIT"), ("limits__disk__database", "DISK_LIMIT")]
+    ("flag", "code"),
+    [("limits__memory__heap", "MEMORY_LIMIT"), ("limits__disk__database", "DISK_LIMIT")],
 )
 def test_a_run_over_a_limit_stops_and_keeps_what_is_there(work, flag, code):
     work.write(a_py="lamp = 1\n")
@@ -226,7 +250,9 @@ def test_files_are_stored_in_steps_of_the_batch_size(work, monkeypatch):
     steps: list[int] = []
     apply = work.store.truth.apply
     monkeypatch.setattr(
-        work.store.truth, "apply", lambda source, change: (steps.append(len(change)), apply(source, change))
+        work.store.truth,
+        "apply",
+        lambda source, change: (steps.append(len(change)), apply(source, change)),
     )
     work.many(35)
     work.run(indexing__batch_size=10)
@@ -256,7 +282,9 @@ def test_vectors_that_need_too_much_memory_stop_the_embedding_and_nothing_else(w
     assert (sum(asked), len(work.store.indexes.vectors(stamp))) == (600, 600)
 
 
-def test_vectors_that_were_made_before_a_limit_was_lowered_are_kept_but_not_loaded(work, monkeypatch):
+def test_vectors_that_were_made_before_a_limit_was_lowered_are_kept_but_not_loaded(
+    work, monkeypatch
+):
     def embed(texts: list[str]) -> np.ndarray:
         return np.ones((len(texts), 8), dtype=np.float32)
 
@@ -272,7 +300,8 @@ def test_vectors_that_were_made_before_a_limit_was_lowered_are_kept_but_not_load
     assert len(vectors) == 40
     for number in range(39):
         (work.root / f"f{number:03}.py").unlink()
-    work.run(embed=embed, limits__memory__embeddings=10 * vectors.memory_of(1))  # room for what is left
+    # Room for what is left
+    work.run(embed=embed, limits__memory__embeddings=10 * vectors.memory_of(1))
     assert len(vectors) == 2
 
 
@@ -325,7 +354,9 @@ def test_an_edit_of_gitignore_takes_files_out_and_in_again(work):
 
 
 def test_a_change_within_the_grain_of_the_clock_is_seen(work):
-    """Same size, same time, other text: only reading tells, so a file that was written just now is read again."""
+    """Same size, same time, other text: only reading tells, so a file that was written just now is
+    read again.
+    """
     work.write(a_py="lamp = 1\n")
     seen = (work.root / "a.py").stat()
     work.run()
@@ -387,7 +418,9 @@ def test_a_file_that_becomes_unreadable_leaves_the_index(work):
 
 
 @pytest.mark.parametrize("reason", ["timed out", "memory"])
-def test_a_file_that_had_a_bad_moment_is_tried_again_after_an_hour_and_not_at_each_run(work, reason):
+def test_a_file_that_had_a_bad_moment_is_tried_again_after_an_hour_and_not_at_each_run(
+    work, reason
+):
     work.write(a_py="lamp = 1\n", b_py="desk = 2\n")
     work.run()
     seen = (work.root / "b.py").stat()
@@ -421,7 +454,8 @@ def test_a_run_that_fails_in_the_middle_leaves_the_pool_to_the_next(work):
         if step.done == 40:
             raise FileError("DISK_FULL", "full")
 
-    with pytest.raises(FileError) as kept:  # whoever keeps the exception keeps the frames that it went through
+    # Whoever keeps the exception keeps the frames that it went through
+    with pytest.raises(FileError) as kept:
         work.run(progress=fail)
     reports: list[IndexReport] = []
     thread = threading.Thread(target=lambda: reports.append(work.run()), daemon=True)
@@ -436,7 +470,9 @@ def test_another_size_of_chunks_that_was_interrupted_is_finished_later(work):
     work.run()
     cancel = Cancel()
     work.run(
-        indexing__chunk_size=100, cancel=cancel, progress=lambda step: cancel.cancel() if step.done > 100 else None
+        indexing__chunk_size=100,
+        cancel=cancel,
+        progress=lambda step: cancel.cancel() if step.done > 100 else None,
     )
     report = work.run(indexing__chunk_size=100)
     assert report.status == "completed"
@@ -452,7 +488,11 @@ def test_more_files_than_allowed_are_named_and_a_new_one_does_not_slip_in(work):
     work.write(z_py="late = 1\n")
     work.run(workspace__max_files=3, paths=["z.py"])
     assert set(work.texts()) == {"f000.py", "f001.py", "f002.py"}
-    over = {skip.path for skip in work.store.truth.skipped(work.source.id) if skip.reason == "over maxFiles"}
+    over = {
+        skip.path
+        for skip in work.store.truth.skipped(work.source.id)
+        if skip.reason == "over maxFiles"
+    }
     assert over == {"f003.py", "f004.py", "z.py"}
 
 
@@ -486,7 +526,10 @@ READY += "out.write(len(body).to_bytes(8, 'little') + body); out.flush(); sys.st
 
 @pytest.mark.parametrize(
     ("code", "message"),
-    [("", f"can't be started ({sys.executable} ended at once)"), (READY, "died at each of 2 files")],
+    [
+        ("", f"can't be started ({sys.executable} ended at once)"),
+        (READY, "died at each of 2 files"),
+    ],
 )
 def test_a_run_whose_workers_all_fail_is_an_error(work, code, message):
     work.many(2)

@@ -1,4 +1,6 @@
-"""The person's library: folders of documents, what may be one, what is found in them, and that what is removed is gone."""
+"""The person's library: folders of documents, what may be one, what is found in them, and that what
+is removed is gone.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,14 @@ from pathlib import Path
 import pytest
 
 from cortex.base.actors import person
-from cortex.base.errors import Cancelled, ConfigError, CortexError, FileError, InputError, StoreError
+from cortex.base.errors import (
+    Cancelled,
+    ConfigError,
+    CortexError,
+    FileError,
+    InputError,
+    StoreError,
+)
 from cortex.base.record_model import Observation
 from cortex.base.settings import Settings, load
 from cortex.base.types import Mode, Query
@@ -52,7 +61,9 @@ def notes(tmp_path: Path) -> Path:
     return folder
 
 
-def test_who_waits_sees_signs_of_life_while_the_holder_does_its_chores(open_library, until, monkeypatch):
+def test_who_waits_sees_signs_of_life_while_the_holder_does_its_chores(
+    open_library, until, monkeypatch
+):
     monkeypatch.setattr(run_queue, "BEAT_SECONDS", 0.01)
     library = open_library(embedders=Embedders(None))
     assert library.holds()
@@ -95,7 +106,9 @@ def test_several_folders_are_searched_at_once_or_one_by_one(open_library, notes,
     library = open_library()
     for place in (notes, other):
         library.index(source=library.add_folder(place).source)
-    hits = library.search(Query("lamp"), sources=[folder.source for folder in library.folders()]).hits
+    hits = library.search(
+        Query("lamp"), sources=[folder.source for folder in library.folders()]
+    ).hits
     assert {(hit.source, hit.path) for hit in hits} == {
         (library.folder("notes").source.id, "guide.md"),
         (library.folder("other").source.id, "lamps.md"),
@@ -111,7 +124,9 @@ def test_patterns_of_a_folder_count_for_it_alone(open_library, notes, tmp_path):
     library = open_library()
     library.index(source=library.add_folder(notes).source)
     library.index(source=library.add_folder(other, include=["*.md"], exclude=["b*"]).source)
-    assert {doc.path for doc in library.store.lookup.docs(library.folder("other").source.id)} == set()
+    assert {
+        doc.path for doc in library.store.lookup.docs(library.folder("other").source.id)
+    } == set()
     assert library.state_of(library.folder("notes")).counts.docs == 2
 
 
@@ -140,7 +155,9 @@ def refusal(library: Library, path: Path, name: str = "", key: str = "") -> str:
     return caught.value.message
 
 
-def test_private_and_system_folders_and_those_of_cortex_are_refused(open_library, notes, tmp_path, monkeypatch):
+def test_private_and_system_folders_and_those_of_cortex_are_refused(
+    open_library, notes, tmp_path, monkeypatch
+):
     monkeypatch.setattr(Path, "home", lambda: tmp_path)
     library = open_library()
     (tmp_path / ".ssh" / "inner").mkdir(parents=True)
@@ -156,7 +173,9 @@ def test_private_and_system_folders_and_those_of_cortex_are_refused(open_library
     assert library.folders() == []
 
 
-def test_what_holds_a_private_folder_or_is_one_by_its_name_is_refused(open_library, tmp_path, monkeypatch):
+def test_what_holds_a_private_folder_or_is_one_by_its_name_is_refused(
+    open_library, tmp_path, monkeypatch
+):
     monkeypatch.setattr(Path, "home", lambda: tmp_path)
     library = open_library()
     for place in (".config/gh", ".config/notes", "other/.ssh/old", ".local/share/keyrings"):
@@ -310,7 +329,9 @@ def test_a_person_has_folders_or_not(open_library, notes, settings):
     assert has_folders(settings.home)
 
 
-def test_a_keeper_follows_every_folder_that_is_watched_as_they_come_and_go(open_library, notes, tmp_path, until):
+def test_a_keeper_follows_every_folder_that_is_watched_as_they_come_and_go(
+    open_library, notes, tmp_path, until
+):
     quiet = tmp_path / "quiet"
     write(quiet, "q.md", "silence\n")
     library = open_library()
@@ -329,13 +350,20 @@ def test_a_keeper_follows_every_folder_that_is_watched_as_they_come_and_go(open_
         until(lambda: library.state_of(second).counts.docs == 2)
         library.store.folders.remove(first)  # as another process does it
         until(lambda: "guide.md" not in found(library, "tokens"))
-        until(lambda: library.store.check() == [] and library.store.indexes.state()[1] == library.store.truth.seq())
+        until(
+            lambda: (
+                library.store.check() == []
+                and library.store.indexes.state()[1] == library.store.truth.seq()
+            )
+        )
         assert library.state_of(unwatched).counts.docs == 0
     finally:
         keeper.close()
 
 
-def test_a_folder_that_is_away_holds_up_no_other_and_loses_nothing(open_library, notes, tmp_path, until):
+def test_a_folder_that_is_away_holds_up_no_other_and_loses_nothing(
+    open_library, notes, tmp_path, until
+):
     away = tmp_path / "away"
     write(away, "a.md", "faraway\n")
     library = open_library()
@@ -410,7 +438,9 @@ def test_a_folder_that_vanishes_during_a_sync_keeps_its_documents(open_library, 
     assert library.index(source=folder.source).unchanged == 2
 
 
-@pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="who may do everything can read every folder")
+@pytest.mark.skipif(
+    os.name == "nt" or os.geteuid() == 0, reason="who may do everything can read every folder"
+)
 def test_documents_of_a_folder_that_cannot_be_read_just_now_are_kept(open_library, notes):
     library = open_library()
     folder = library.add_folder(notes)
@@ -441,7 +471,10 @@ def test_the_usual_exceptions_of_code_are_none_among_documents(open_library, tmp
     library = open_library()
     folder = library.add_folder(place)
     library.index(source=folder.source)
-    assert {doc.path for doc in library.store.lookup.docs(folder.source.id)} == {"build/plan.md", "day.log"}
+    assert {doc.path for doc in library.store.lookup.docs(folder.source.id)} == {
+        "build/plan.md",
+        "day.log",
+    }
 
 
 @pytest.mark.parametrize("kind", ["pos", "fast"])
@@ -453,16 +486,18 @@ def test_damaged_words_of_a_home_lock_nothing_and_are_built_anew_for_who_only_re
     for path in settings.home.glob(f"words-*/*.{kind}"):
         path.write_bytes(path.read_bytes()[::-1])
     with Library(settings, embedders=Embedders(None)) as library:
-        assert [hit.record.body.title for hit in find(library.reader, RecordQuery("lamp")).hits] == [
-            "The lamp flickers"
-        ]
+        assert [
+            hit.record.body.title for hit in find(library.reader, RecordQuery("lamp")).hits
+        ] == ["The lamp flickers"]
         create(library, Observation("The desk creaks", "by day"), actor=person())
         assert library.store.check() == []
     assert before and not list(settings.home.glob("cortex.db.damaged-*"))
 
 
 @pytest.mark.parametrize("harm", ["newer", "garbage", "folder"])
-def test_the_database_of_a_home_is_never_set_aside_and_no_advice_says_so(open_library, settings, harm):
+def test_the_database_of_a_home_is_never_set_aside_and_no_advice_says_so(
+    open_library, settings, harm
+):
     open_library().close()
     database = settings.home / "cortex.db"
     if harm == "newer":

@@ -1,4 +1,6 @@
-"""The engines of a process: shared by windows, held by calls, closed when nobody needs them, and opened again."""
+"""The engines of a process: shared by windows, held by calls, closed when nobody needs them, and
+opened again.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,10 @@ def project(tmp_path: Path) -> Callable[..., tuple[Path, Settings]]:
         root = tmp_path / name
         root.mkdir()
         (root / f"{name}.py").write_text(f"def only_{name}():\n    return 1\n", encoding="utf-8")
-        named = {"indexing.workers": 1, **{key.replace("__", "."): value for key, value in flags.items()}}
+        named = {
+            "indexing.workers": 1,
+            **{key.replace("__", "."): value for key, value in flags.items()},
+        }
         return root, load(root, environment={"CORTEX_HOME": str(tmp_path / "home")}, flags=named)
 
     return make
@@ -69,7 +74,9 @@ def test_the_persons_library_is_open_without_being_a_project(make, project):
         assert [one.root for one in engines.projects()] == [root]
 
 
-def test_an_engine_is_shared_by_all_who_have_the_folder_and_lingers_after_the_last(make, project, until):
+def test_an_engine_is_shared_by_all_who_have_the_folder_and_lingers_after_the_last(
+    make, project, until
+):
     root, settings = project("lamp")
     engines = make(keep=False, linger=0.3)
     lent = [engines.borrow(root, settings) for _ in range(8)]
@@ -137,7 +144,9 @@ def test_an_engine_that_can_not_be_opened_is_not_remembered(make, project, tmp_p
         engines.give_back(one)
 
 
-def test_what_is_unused_longest_is_closed_first_and_what_was_used_just_now_is_not(make, project, monkeypatch):
+def test_what_is_unused_longest_is_closed_first_and_what_was_used_just_now_is_not(
+    make, project, monkeypatch
+):
     engines = make(keep=False, linger=600, rest=60)
     lent = {name: engines.borrow(*project(name)) for name in ("lamp", "fan", "door")}
     for one in lent.values():
@@ -149,7 +158,8 @@ def test_what_is_unused_longest_is_closed_first_and_what_was_used_just_now_is_no
     lent["lamp"].used -= 120
     lent["fan"].used -= 240
     engines.close_idle(1)
-    assert states(engines) == {"lamp": ("indexing", 1), "fan": ("indexing", 1)}  # a project without windows goes first
+    # A project without windows goes first
+    assert states(engines) == {"lamp": ("indexing", 1), "fan": ("indexing", 1)}
     room = iter([2, 0])
     engines.close_idle(1)
     assert states(engines) == {"lamp": ("indexing", 1), "fan": (CLOSED, 1)}
@@ -168,8 +178,16 @@ def test_the_next_call_opens_a_closed_engine_and_finds_what_changed_meanwhile(ma
             until(lambda engine=engine: engine.freshness().state == "ready", 10)
             assert found(engine, f"only_{name}") == [f"{name}.py"]
     with windows[1].open():
-        until(lambda: engines.close_idle(1) or states(engines) == {"lamp": (CLOSED, 1), "fan": ("ready", 1)}, 10)
-        (engine.root.parent / "lamp" / "bulb.py").write_text("def change_bulb():\n    return 1\n", encoding="utf-8")
+        until(
+            lambda: (
+                engines.close_idle(1)
+                or states(engines) == {"lamp": (CLOSED, 1), "fan": ("ready", 1)}
+            ),
+            10,
+        )
+        (engine.root.parent / "lamp" / "bulb.py").write_text(
+            "def change_bulb():\n    return 1\n", encoding="utf-8"
+        )
         with windows[0].open() as [(_, again)]:
             assert found(again, "change_bulb") == ["bulb.py"]
             assert states(engines) == {"lamp": ("ready", 1), "fan": ("ready", 1)}
@@ -194,18 +212,26 @@ def test_what_was_changed_at_run_time_is_the_stores_and_outlives_engine_and_wind
         assert again is not engine
         assert again.settings.indexing.chunk_size == other.settings.indexing.chunk_size == 99
         override = again.state.override
-        assert override and (override.settings, override.by) == ({"indexing.chunkSize": 99}, "editor 1.0")
+        assert override and (override.settings, override.by) == (
+            {"indexing.chunkSize": 99},
+            "editor 1.0",
+        )
     other.close()
 
 
 def write_settings(root: Path, **settings: object) -> None:
     """Write a project's file as an editor that was done a moment ago."""
     file = root / "codeindex.config.json"
-    file.write_text(json.dumps({name.replace("__", "."): value for name, value in settings.items()}), encoding="utf-8")
+    file.write_text(
+        json.dumps({name.replace("__", "."): value for name, value in settings.items()}),
+        encoding="utf-8",
+    )
     os.utime(file, (time.time() - 2, time.time() - 2))
 
 
-def test_an_excluded_file_is_gone_from_the_next_answer_and_soon_from_the_index(make, project, until):
+def test_an_excluded_file_is_gone_from_the_next_answer_and_soon_from_the_index(
+    make, project, until
+):
     root, settings = project("lamp")
     (root / "secret.py").write_text("def hidden_vault():\n    return 1\n", encoding="utf-8")
     window = Workspaces([Workspace(root, settings)], make(keep=True))
@@ -225,7 +251,9 @@ def test_an_excluded_file_is_gone_from_the_next_answer_and_soon_from_the_index(m
 
 def test_nobody_has_to_call_for_an_edited_configuration_to_count(make, project, until):
     root, settings = project("lamp")
-    (root / "long.txt").write_text("\n".join(f"line {n} of a long text" for n in range(400)), encoding="utf-8")
+    (root / "long.txt").write_text(
+        "\n".join(f"line {n} of a long text" for n in range(400)), encoding="utf-8"
+    )
     engines = make(keep=True)
     window = Workspaces([Workspace(root, settings)], engines)
     with window.open() as [(_, engine)]:
@@ -236,7 +264,8 @@ def test_nobody_has_to_call_for_an_edited_configuration_to_count(make, project, 
     until(lambda: engine.state.made_with()["indexing.chunkSize"] == 50, 10)
     assert engine.state.shortcomings() == ()
     newcomer = engines.borrow(
-        root, load(root, environment={"CORTEX_HOME": str(settings.home)}, flags={"indexing.workers": 1})
+        root,
+        load(root, environment={"CORTEX_HOME": str(settings.home)}, flags={"indexing.workers": 1}),
     )
     assert newcomer.engine is engine
     engines.give_back(newcomer)
@@ -323,10 +352,16 @@ def test_calls_from_many_threads_never_meet_a_closed_engine(make, project, until
             closed.extend(name for name, (state, _) in states(engines).items() if state == CLOSED)
 
     with ThreadPoolExecutor(8) as threads:
-        workers = [*(threads.submit(ask, number) for number in range(3)), *(threads.submit(close) for _ in range(2))]
+        workers = [
+            *(threads.submit(ask, number) for number in range(3)),
+            *(threads.submit(close) for _ in range(2)),
+        ]
         try:
             until(
-                lambda: min(closed.count(name) for name in names) >= times or any(one.done() for one in workers),
+                lambda: (
+                    min(closed.count(name) for name in names) >= times
+                    or any(one.done() for one in workers)
+                ),
                 seconds,
             )
         finally:

@@ -72,7 +72,9 @@ def fail_with(error: Exception) -> Callable[..., object]:
         (ValueError("nobody thought of this"), CortexError, "INTERNAL_ERROR"),
     ],
 )
-def test_a_run_that_fails_unforeseen_is_in_the_status_and_in_the_log(open_engine, monkeypatch, failure, kind, code):
+def test_a_run_that_fails_unforeseen_is_in_the_status_and_in_the_log(
+    open_engine, monkeypatch, failure, kind, code
+):
     engine = open_engine()
     engine.index()
     before = len(engine.operations(100))
@@ -97,7 +99,9 @@ def test_a_run_that_fails_unforeseen_is_in_the_status_and_in_the_log(open_engine
         (LimitError("INDEX_TIMEOUT", "too late"), LimitError, "INDEX_TIMEOUT"),
     ],
 )
-def test_who_asked_is_told_what_went_wrong_elsewhere_in_its_own_class(open_engine, monkeypatch, failure, kind, code):
+def test_who_asked_is_told_what_went_wrong_elsewhere_in_its_own_class(
+    open_engine, monkeypatch, failure, kind, code
+):
     holder, other = open_engine(), open_engine()
     holder.index()
     monkeypatch.setattr(indexer, "scan", fail_with(failure))
@@ -181,7 +185,9 @@ def test_never_more_than_a_few_runs_wait_however_many_come_at_once(open_engine):
         thread.join(DEADLINE)
     go_on.set()
     run.join(DEADLINE)
-    assert sorted(codes) == ["CANCELLED"] * run_queue.WAITING_RUNS + ["INDEX_BUSY"] * (20 - run_queue.WAITING_RUNS)
+    assert sorted(codes) == ["CANCELLED"] * run_queue.WAITING_RUNS + ["INDEX_BUSY"] * (
+        20 - run_queue.WAITING_RUNS
+    )
 
 
 @contextmanager
@@ -204,7 +210,9 @@ def held_run(engine: Engine) -> Iterator[None]:
         thread.join(DEADLINE)
 
 
-def test_a_run_is_seen_where_the_lease_is_not_held_and_only_while_it_lasts(open_engine, monkeypatch):
+def test_a_run_is_seen_where_the_lease_is_not_held_and_only_while_it_lasts(
+    open_engine, monkeypatch
+):
     monkeypatch.setattr(run_queue, "TELL_SECONDS", 0.0)
     holder, other = open_engine(), open_engine()
     holder.index()
@@ -225,7 +233,9 @@ def test_a_forced_run_joins_the_one_under_way_here_and_from_elsewhere(open_engin
     waiting = threading.Semaphore(0)
 
     def force(engine: Engine) -> None:
-        reports.append(engine.index(force=True, limited=True, progress=lambda step: waiting.release()))
+        reports.append(
+            engine.index(force=True, limited=True, progress=lambda step: waiting.release())
+        )
 
     with serving(holder):
         with held_run(holder):
@@ -253,13 +263,17 @@ def test_a_forced_run_that_joined_one_that_came_to_nothing_does_its_own(open_eng
             go_on.wait(DEADLINE)
             cancel.cancel()
 
-    first = threading.Thread(target=lambda: engine.index(force=True, limited=True, progress=hold, cancel=cancel))
+    first = threading.Thread(
+        target=lambda: engine.index(force=True, limited=True, progress=hold, cancel=cancel)
+    )
     first.start()
     assert begun.wait(DEADLINE)
     reports = []
     joined = threading.Event()
     second = threading.Thread(
-        target=lambda: reports.append(engine.index(force=True, limited=True, progress=lambda step: joined.set()))
+        target=lambda: reports.append(
+            engine.index(force=True, limited=True, progress=lambda step: joined.set())
+        )
     )
     second.start()
     assert joined.wait(DEADLINE)
@@ -269,7 +283,9 @@ def test_a_forced_run_that_joined_one_that_came_to_nothing_does_its_own(open_eng
     assert [(report.status, report.changed) for report in reports] == [("completed", 31)]
 
 
-def test_a_holder_that_stands_still_is_waited_for_only_seconds_and_that_is_said(open_engine, monkeypatch, caplog):
+def test_a_holder_that_stands_still_is_waited_for_only_seconds_and_that_is_said(
+    open_engine, monkeypatch, caplog
+):
     monkeypatch.setattr(run_queue, "NOTICE_SECONDS", 0.05)
     monkeypatch.setattr(run_queue, "SILENCE_SECONDS", 0.4)
     holder, other = open_engine(), open_engine()

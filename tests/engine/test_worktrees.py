@@ -1,4 +1,6 @@
-"""A linked worktree is another source in its main worktree's store: content is parsed once, each keeps its own files."""
+"""A linked worktree is another source in its main worktree's store: content is parsed once, each
+keeps its own files.
+"""
 
 import subprocess
 from collections.abc import Callable, Iterator
@@ -14,7 +16,9 @@ from cortex.engine.engine import Engine
 
 def git(root: Path, *arguments: str) -> None:
     identity = ("-c", "user.name=A", "-c", "user.email=a@example.org")
-    subprocess.run(["git", *identity, *arguments], cwd=root, check=True, capture_output=True, timeout=60)
+    subprocess.run(
+        ["git", *identity, *arguments], cwd=root, check=True, capture_output=True, timeout=60
+    )
 
 
 def open_engine(root: Path, home: Path) -> Engine:
@@ -64,7 +68,9 @@ def test_each_answers_from_its_own_files(trees: tuple[Path, Path, Path]):
         assert finds(first, "shared1")
 
 
-def test_both_are_kept_fresh_by_whoever_holds_the_lease(trees: tuple[Path, Path, Path], until: Callable[..., float]):
+def test_both_are_kept_fresh_by_whoever_holds_the_lease(
+    trees: tuple[Path, Path, Path], until: Callable[..., float]
+):
     main, linked, home = trees
     first, second = open_engine(main, home), open_engine(linked, home)
     keepers = [AutoIndexer(first)]

@@ -1,4 +1,6 @@
-"""Writes records and asks questions as it is told, a line each; answers with JSON: what was found, or the code of an error."""
+"""Writes records and asks questions as it is told, a line each; answers with JSON: what was found,
+or the code of an error.
+"""
 
 import json
 import resource
@@ -29,18 +31,26 @@ settings = load(root, environment={"CORTEX_HOME": str(home)}, flags={"indexing.w
 
 def used_addresses() -> int:
     """The size of this process's address space."""
-    return int(Path("/proc/self/statm").read_text(encoding="utf-8").split()[0]) * resource.getpagesize()
+    return (
+        int(Path("/proc/self/statm").read_text(encoding="utf-8").split()[0])
+        * resource.getpagesize()
+    )
 
 
 def limit(kind: str, size: str) -> str:
-    """Let the process have so many bytes more memory, or files of at most that size; "" ends the limit."""
+    """Let the process have so many bytes more memory, or files of at most that size; "" ends the
+    limit.
+    """
     _, hard = resource.getrlimit(LIMITS[kind])
     most = int(size) + (used_addresses() if kind == "memory" else 0) if size else hard
     resource.setrlimit(LIMITS[kind], (most, hard))
     return f"{memory_bytes()}"
 
 
-with open_library(settings_of(home)) as library, Engine(root, settings, embedder=HashingEmbedder()) as engine:
+with (
+    open_library(settings_of(home)) as library,
+    Engine(root, settings, embedder=HashingEmbedder()) as engine,
+):
 
     def write(number: str) -> str:
         """One record, under a key that follows from its number."""
@@ -70,8 +80,13 @@ with open_library(settings_of(home)) as library, Engine(root, settings, embedder
         try:
             answer = COMMANDS[name](*arguments)
         except Exception as error:  # what a caller would be told
-            answer = {"error": explained(error, name).code, "message": f"{type(error).__name__}: {error}"[:300]}
-            assert not isinstance(error, CortexError) or "cortex.db" not in " ".join(error.suggestions)
+            answer = {
+                "error": explained(error, name).code,
+                "message": f"{type(error).__name__}: {error}"[:300],
+            }
+            assert not isinstance(error, CortexError) or "cortex.db" not in " ".join(
+                error.suggestions
+            )
         print(json.dumps(answer), flush=True)
     for keeper in keepers:
         keeper.close()

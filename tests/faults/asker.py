@@ -19,11 +19,15 @@ seconds = float(sys.stdin.readline())
 
 def check(memory) -> None:
     """Its parts are of one wording."""
-    marks = {re.sub(r"\D+", "-", part) for part in (memory.title, *memory.facts, memory.text) if part}
+    marks = {
+        re.sub(r"\D+", "-", part) for part in (memory.title, *memory.facts, memory.text) if part
+    }
     assert len(marks) == 1 and memory.facts and memory.text, memory
 
 
-with open_library(settings_of(home, ACK_MEM_DB=str(root / "mem" / "claude-mem.db")), read_only=True) as library:
+with open_library(
+    settings_of(home, ACK_MEM_DB=str(root / "mem" / "claude-mem.db")), read_only=True
+) as library:
     asked = told = 0
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:

@@ -45,7 +45,8 @@ class Program:
         workers = psutil.Process(self.process.pid).children(recursive=True)
         self.process.kill()
         assert self.process.stdout
-        rest = self.process.stdout.read()  # `communicate` would leave out what was read ahead of the last line
+        # `communicate` would leave out what was read ahead of the last line
+        rest = self.process.stdout.read()
         self.process.communicate(timeout=DEADLINE)
         _, alive = psutil.wait_procs(workers, timeout=DEADLINE)
         assert alive == [], "a worker outlived its parent"

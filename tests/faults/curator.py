@@ -1,4 +1,6 @@
-"""Writes, judges, edits, deletes and copies memories for ever, and says what became of each after that is done."""
+"""Writes, judges, edits, deletes and copies memories for ever, and says what became of each after
+that is done.
+"""
 
 import json
 import random
@@ -24,21 +26,31 @@ def tell(library) -> None:
     lookup = library.store.remembered
     last = lookup.decisions(1)
     told = []
-    for line in [decision for decision in lookup.decisions(50) if last and decision.batch == last[0].batch]:
+    for line in [
+        decision for decision in lookup.decisions(50) if last and decision.batch == last[0].batch
+    ]:
         found = lookup.by_key(line.key, {line.origin})
         state = "deleted" if not found else found[0].state.value if found[0].state else ""
-        told.append([line.batch, line.origin, line.key, state, found[0].memory.title if found else ""])
+        told.append(
+            [line.batch, line.origin, line.key, state, found[0].memory.title if found else ""]
+        )
     print(json.dumps(told), flush=True)  # in one breath
 
 
 def step(library, chance: random.Random, number: int) -> None:
     known = library.store.remembered.select(MemoryFilter())
     some = chance.sample(known, min(len(known), chance.choice((1, 2, 7))))
-    match chance.choice(("add", "add", "judge", "judge", "judge", "edit", "supersede", "undo", "delete", "copy")):
+    match chance.choice(
+        ("add", "add", "judge", "judge", "judge", "edit", "supersede", "undo", "delete", "copy")
+    ):
         case "judge" if some:
             judge(library, some, chance.choice(("approve", "promote", "reject")))
         case "edit" if some:
-            edit(library, some[0], Memory("", f"Lamp {number} is green", project="shop", facts=(f"fact {number}",)))
+            edit(
+                library,
+                some[0],
+                Memory("", f"Lamp {number} is green", project="shop", facts=(f"fact {number}",)),
+            )
         case "supersede" if len(some) > 1 and not curation._leads_to(library, some[1], some[0]):
             supersede(library, some[0], some[1])
         case "undo":

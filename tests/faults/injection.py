@@ -1,4 +1,5 @@
-"""Faults inside single calls: of SQLite, of files below some folders, of numpy and of the word index.
+"""Faults inside single calls: of SQLite, of files below some folders, of numpy and of the word
+index.
 
 `Faults` counts the calls of each kind; the one that is armed makes the n-th fail, or the n-th and
 all after it, until it is lifted.
@@ -44,7 +45,9 @@ class Fault:
 
 
 FAULTS = (
-    Fault("full file", "file", "DISK_FULL", lambda: OSError(errno.ENOSPC, "No space left on device")),
+    Fault(
+        "full file", "file", "DISK_FULL", lambda: OSError(errno.ENOSPC, "No space left on device")
+    ),
     Fault("broken file", "file", "STORE_IO", lambda: OSError(errno.EIO, "Input/output error")),
     Fault("full database", "statement", "DISK_FULL"),
     Fault("memory of SQLite", "statement", "MEMORY_SHORT"),
@@ -74,11 +77,17 @@ class Faults:
     @property
     def available(self) -> tuple[Fault, ...]:
         """The faults that can be made here: the memory of SQLite only where its library is reached."""
-        return tuple(fault for fault in FAULTS if self._library is not None or fault.name != "memory of SQLite")
+        return tuple(
+            fault
+            for fault in FAULTS
+            if self._library is not None or fault.name != "memory of SQLite"
+        )
 
     @contextmanager
     def armed(self, fault: Fault, at: int, *, lasting: bool, heap: int) -> Iterator[None]:
-        """Make the call with that number fail inside the block, and where it is `lasting` all after it."""
+        """Make the call with that number fail inside the block, and where it is `lasting` all after
+        it.
+        """
         self.counts.clear()
         self._at, self._lasting, self._heap, self.hits = at, lasting, heap, 0
         self._armed = fault
@@ -131,11 +140,15 @@ class Faults:
                 target = os.readlink(f"/proc/self/fd/{target}")
             except OSError:
                 return False
-        return isinstance(target, (str, os.PathLike)) and str(os.fspath(target)).startswith(self._folders)
+        return isinstance(target, (str, os.PathLike)) and str(os.fspath(target)).startswith(
+            self._folders
+        )
 
     def _fill(self, connection: sqlite3.Connection) -> None:
         pages = sqlite3.Connection.execute(connection, "PRAGMA page_count").fetchone()[0]
-        sqlite3.Connection.execute(connection, f"PRAGMA max_page_count = {max(1, pages)}").fetchone()
+        sqlite3.Connection.execute(
+            connection, f"PRAGMA max_page_count = {max(1, pages)}"
+        ).fetchone()
         self._limited.append(connection)
 
     def _limit_heap(self) -> None:
@@ -147,7 +160,9 @@ class Faults:
             self._library.sqlite3_hard_heap_limit64(0)
         for connection in self._limited:
             try:
-                sqlite3.Connection.execute(connection, f"PRAGMA max_page_count = {MOST_PAGES}").fetchone()
+                sqlite3.Connection.execute(
+                    connection, f"PRAGMA max_page_count = {MOST_PAGES}"
+                ).fetchone()
             except sqlite3.ProgrammingError:  # closed meanwhile
                 continue
         self._limited.clear()
@@ -169,13 +184,17 @@ def install(faults: Faults, patch: pytest.MonkeyPatch) -> None:
 
 
 def _sqlite_library() -> ctypes.CDLL | None:
-    """The library below Python's module; its limit on memory can be lowered by a statement, but not raised."""
+    """The library below Python's module; its limit on memory can be lowered by a statement, but not
+    raised.
+    """
     import _sqlite3
 
     try:
         library = ctypes.CDLL(_sqlite3.__file__)
         library.sqlite3_hard_heap_limit64.argtypes = [ctypes.c_int64]
-        library.sqlite3_hard_heap_limit64.restype = library.sqlite3_memory_used.restype = ctypes.c_int64
+        library.sqlite3_hard_heap_limit64.restype = library.sqlite3_memory_used.restype = (
+            ctypes.c_int64
+        )
     except (OSError, AttributeError):
         return None
     return library
@@ -203,7 +222,9 @@ def _raw_file(faults: Faults) -> type[io.FileIO]:
     return Raw
 
 
-def _counted_open(faults: Faults, original: Callable[..., Any], raw: Callable[..., Any]) -> Callable[..., Any]:
+def _counted_open(
+    faults: Faults, original: Callable[..., Any], raw: Callable[..., Any]
+) -> Callable[..., Any]:
     def call(file: Any, mode: str = "r", *arguments: Any, **options: Any) -> Any:
         if not set(mode) & set("wxa+") or arguments or not faults.is_watched(file):
             return original(file, mode, *arguments, **options)
@@ -272,5 +293,7 @@ class _Words:
         return self._wrapped(inner(*arguments, **options), True)
 
     def _wrapped(self, found: Any, result: bool) -> Any:
-        ours = found is tantivy.Index or isinstance(found, (tantivy.Index, tantivy.IndexWriter, tantivy.Searcher))
+        ours = found is tantivy.Index or isinstance(
+            found, (tantivy.Index, tantivy.IndexWriter, tantivy.Searcher)
+        )
         return _Words(found, self._faults) if ours or (callable(found) and not result) else found

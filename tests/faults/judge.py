@@ -22,7 +22,13 @@ ended = threading.Event()
 
 def lamp(number: int, version: int) -> Memory:
     mark = f"{number} {version}"
-    return Memory("", f"Lamp {mark} lit", facts=(f"fact {mark} of it",), text=f"story {mark} told", project=root.name)
+    return Memory(
+        "",
+        f"Lamp {mark} lit",
+        facts=(f"fact {mark} of it",),
+        text=f"story {mark} told",
+        project=root.name,
+    )
 
 
 with open_library(settings_of(home, ACK_MEM_DB=str(root / "mem" / "claude-mem.db"))) as library:

@@ -1,4 +1,6 @@
-"""Indexes a folder where no file may grow beyond some bytes, then again without that limit; says how each went."""
+"""Indexes a folder where no file may grow beyond some bytes, then again without that limit; says
+how each went.
+"""
 
 import json
 import resource
@@ -26,7 +28,8 @@ with Engine(root, settings) as engine:
     outcomes = [attempt(engine)]
     for number in range(120):
         (root / f"f{number}.txt").write_text(
-            "".join(f"word{number}x{line} {number * line}\n" for line in range(400)), encoding="utf-8"
+            "".join(f"word{number}x{line} {number * line}\n" for line in range(400)),
+            encoding="utf-8",
         )
     _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))

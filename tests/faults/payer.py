@@ -1,6 +1,8 @@
-"""Indexes a folder and has it embedded in the background by an embedder that counts what it is asked for.
+"""Indexes a folder and has it embedded in the background by an embedder that counts what it is
+asked for.
 
-Says "ready", then the first line of every text that the embedder is asked for, and "kept" once these are kept.
+Says "ready", then the first line of every text that the embedder is asked for, and "kept" once
+these are kept.
 """
 
 import sys

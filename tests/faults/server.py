@@ -12,7 +12,8 @@ from cortex.base.types import Mode, Query
 from cortex.engine.auto_indexer import AutoIndexer
 from cortex.engine.engine import Engine
 
-cortex.engine.auto_indexer.RETRY_SECONDS = cortex.engine.engine.FIRST_ANSWER_SECONDS = 0.5  # whoever asks does so again
+# Whoever asks does so again
+cortex.engine.auto_indexer.RETRY_SECONDS = cortex.engine.engine.FIRST_ANSWER_SECONDS = 0.5
 root, home = Path(sys.argv[1]), Path(sys.argv[2])
 settings = load(root, environment={"CORTEX_HOME": str(home)}, flags={"indexing.workers": 1})
 with Engine(root, settings) as engine:

@@ -1,4 +1,6 @@
-"""Files that are damaged, memory and disks that run out: nothing that was written is lost, all else heals without a person."""
+"""Files that are damaged, memory and disks that run out: nothing that was written is lost, all else
+heals without a person.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +67,10 @@ def project(root: Path) -> Path:
 
 @contextmanager
 def opened(root: Path, home: Path, settings: Settings) -> Iterator[tuple[Library, Engine]]:
-    with open_library(settings_of(home)) as library, Engine(root, settings, embedder=HashingEmbedder()) as engine:
+    with (
+        open_library(settings_of(home)) as library,
+        Engine(root, settings, embedder=HashingEmbedder()) as engine,
+    ):
         yield library, engine
 
 
@@ -88,17 +93,26 @@ def test_what_is_damaged_between_two_calls_heals_by_itself(campaign, project, ho
     with opened(project, home, settings) as (library, engine):
         written.append(work(library, engine, 0))
     for number in range(1, campaign(8, 200)):
-        files = [path for path in files_of(home, project / ".cortex") if path.parent != home or path.name not in TRUTH]
+        files = [
+            path
+            for path in files_of(home, project / ".cortex")
+            if path.parent != home or path.name not in TRUTH
+        ]
         path, how = chance.choice(files), HARMS[number % len(HARMS)]
         harm(path, how, chance)
         with opened(project, home, settings) as (library, engine):
             written.append(work(library, engine, number))
-            kept = {record.id for record in library.store.recorded.select(RecordFilter(), 2 * len(written))}
+            kept = {
+                record.id
+                for record in library.store.recorded.select(RecordFilter(), 2 * len(written))
+            }
             assert kept == set(written), (number, path, how)
 
 
 @pytest.mark.soak
-def test_a_damaged_database_of_a_home_is_a_clear_error_and_harms_nothing_else(campaign, project, home, settings):
+def test_a_damaged_database_of_a_home_is_a_clear_error_and_harms_nothing_else(
+    campaign, project, home, settings
+):
     chance = random.Random(SEED)
     with opened(project, home, settings) as (library, engine):
         work(library, engine, 0)
@@ -110,7 +124,10 @@ def test_a_damaged_database_of_a_home_is_a_clear_error_and_harms_nothing_else(ca
             with open_library(settings_of(home)) as library:
                 find(library.reader, RecordQuery("lamp flickers"))
         except CortexError as error:
-            assert error.code in ("STORE_CORRUPT", "STORE_NEWER", "STORE_LOST"), (number, error.message)
+            assert error.code in ("STORE_CORRUPT", "STORE_NEWER", "STORE_LOST"), (
+                number,
+                error.message,
+            )
             assert "cortex.db" not in " ".join(error.suggestions)
         assert not list(home.glob("cortex.db.damaged-*"))
         with Engine(project, settings, embedder=HashingEmbedder()) as engine:
@@ -144,13 +161,19 @@ class Agent:
 
 
 @pytest.mark.soak
-@pytest.mark.skipif(sys.platform == "win32", reason="Windows doesn't let a file be replaced that is open")
+@pytest.mark.skipif(
+    sys.platform == "win32", reason="Windows doesn't let a file be replaced that is open"
+)
 def test_what_is_damaged_while_agents_write_and_ask_heals_by_itself(campaign, project, home, start):
     chance, written, agents = random.Random(SEED), {}, [Agent(start), Agent(start)]
     for number in range(campaign(3, 60)):
         for agent in agents:
             agent.ask("ask")
-        files = [path for path in files_of(home, project / ".cortex") if path.parent != home or path.name not in TRUTH]
+        files = [
+            path
+            for path in files_of(home, project / ".cortex")
+            if path.parent != home or path.name not in TRUTH
+        ]
         path, how = chance.choice(files), HARMS_WHILE_OPEN[number % len(HARMS_WHILE_OPEN)]
         harm(path, how, chance)
         answer = agents[number % 2].ask(f"write {number}")
@@ -168,11 +191,15 @@ def test_what_is_damaged_while_agents_write_and_ask_heals_by_itself(campaign, pr
 @pytest.mark.soak
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits are set as Linux has them")
 @pytest.mark.parametrize("kind", ["memory", "file"])
-def test_what_runs_out_at_any_point_is_told_as_such_and_costs_nothing(campaign, project, home, start, kind):
+def test_what_runs_out_at_any_point_is_told_as_such_and_costs_nothing(
+    campaign, project, home, start, kind
+):
     chance, agent, written, told = random.Random(SEED), Agent(start), {}, Counter()
     sizes = (0, 400 << 20) if kind == "memory" else (4_096, 2_000_000)
     for number in range(campaign(3, 40)):
-        (project / f"f{number}.py").write_text(f"def lamp_{number}():\n    return {number}\n" * 40, encoding="utf-8")
+        (project / f"f{number}.py").write_text(
+            f"def lamp_{number}():\n    return {number}\n" * 40, encoding="utf-8"
+        )
         agent.ask(f"limit {kind} {chance.randrange(*sizes)}")
         for line in (f"write {number}", "ask"):
             answer = agent.ask(line)

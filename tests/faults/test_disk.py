@@ -43,7 +43,9 @@ def small_home(tmp_path: Path):
 def test_indexing_on_a_full_disk_says_so_and_goes_on_when_there_is_space(small_home, tmp_path):
     root = tmp_path / "plain"
     root.mkdir()
-    settings = load(root, environment={"CORTEX_HOME": str(small_home)}, flags={"indexing.workers": 1})
+    settings = load(
+        root, environment={"CORTEX_HOME": str(small_home)}, flags={"indexing.workers": 1}
+    )
     (root / "a.py").write_text("kept = 'before'\n", encoding="utf-8")
     with Engine(root, settings) as engine:
         assert engine.store.directory and small_home in engine.store.directory.parents
@@ -55,7 +57,9 @@ def test_indexing_on_a_full_disk_says_so_and_goes_on_when_there_is_space(small_h
             engine.index()
         assert (caught.value.code, caught.value.retryable) == ("DISK_FULL", True)
         assert engine.freshness().state == "error"
-        assert [hit.path for hit in engine.search(Query("before", mode=Mode.WORDS)).hits] == ["a.py"]
+        assert [hit.path for hit in engine.search(Query("before", mode=Mode.WORDS)).hits] == [
+            "a.py"
+        ]
         subprocess.run(["mount", "-o", "remount,size=60m", str(small_home)], check=True, timeout=20)
         assert engine.index().status == "completed"
         assert len(engine.store.truth.known(engine.source.id)) == 21
@@ -82,7 +86,9 @@ def test_records_on_a_full_disk_are_refused_clearly_or_kept_once(small_home):
         assert {write(library, number) for number in written} == set(written.values())  # retries
         written[number] = write(library, number)
         assert library.follow() and library.store.check() == []
-        assert {found.id for found in library.store.recorded.select(RecordFilter(), 1_000)} == set(written.values())
+        assert {found.id for found in library.store.recorded.select(RecordFilter(), 1_000)} == set(
+            written.values()
+        )
     check_records(small_home, settings)
 
 
@@ -90,5 +96,6 @@ def test_records_on_a_full_disk_are_refused_clearly_or_kept_once(small_home):
 @pytest.mark.parametrize("limit", [60_000, 200_000])
 def test_files_that_may_not_grow_cost_the_run_and_nothing_else(start, limit):
     outcomes, found, last, problems = json.loads(start("narrow.py").ask(str(limit)))
-    assert outcomes == ["completed", "STORE_IO", "completed"]  # SQLite doesn't say why a write failed
+    # SQLite doesn't say why a write failed
+    assert outcomes == ["completed", "STORE_IO", "completed"]
     assert (found, last, problems) == (["a.py"], ["f119.txt"], [])

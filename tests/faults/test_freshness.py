@@ -38,14 +38,18 @@ def kept(root, open_engine, until):
         keeper.close()
 
 
-def test_saving_renaming_deleting_ignoring_and_switching_are_seen_soon(kept, root, until, record_property):
+def test_saving_renaming_deleting_ignoring_and_switching_are_seen_soon(
+    kept, root, until, record_property
+):
     def measure(what: str, condition) -> None:
         record_property(what, round(until(condition, SECONDS), 3))
 
     (root / "lamp.py").write_text("lamp = 'bright'\n", encoding="utf-8")
     measure("a new file", lambda: found(kept, "bright") == ["lamp.py"])
     (root / "lamp.py").write_text("lamp = 'dazzling'\n", encoding="utf-8")
-    measure("a change", lambda: found(kept, "dazzling") == ["lamp.py"] and found(kept, "bright") == [])
+    measure(
+        "a change", lambda: found(kept, "dazzling") == ["lamp.py"] and found(kept, "bright") == []
+    )
     os.replace(root / "lamp.py", root / "moved.py")
     measure("a rename", lambda: found(kept, "dazzling") == ["moved.py"])
     (root / "deep" / "er").mkdir(parents=True)
@@ -65,7 +69,9 @@ def blobs(engine: Engine) -> int:
         return connection.execute("SELECT count(*) FROM blobs").fetchone()[0]
 
 
-def test_a_branch_switch_is_seen_soon_and_costs_only_what_changed(kept, root, until, record_property):
+def test_a_branch_switch_is_seen_soon_and_costs_only_what_changed(
+    kept, root, until, record_property
+):
     git(root, "checkout", "-q", "-b", "other")
     (root / "f0.py").write_text("value_0 = 'elsewhere'\n", encoding="utf-8")
     git(root, "rm", "-q", "f1.py")
@@ -73,7 +79,9 @@ def test_a_branch_switch_is_seen_soon_and_costs_only_what_changed(kept, root, un
     until(lambda: found(kept, "elsewhere") == ["f0.py"] and found(kept, "original") == [], SECONDS)
     before = blobs(kept)
     git(root, "checkout", "-q", "main")
-    back = until(lambda: found(kept, "elsewhere") == [] and found(kept, "original") == ["f1.py"], SECONDS)
+    back = until(
+        lambda: found(kept, "elsewhere") == [] and found(kept, "original") == ["f1.py"], SECONDS
+    )
     record_property("a branch switch", round(back, 3))
     assert blobs(kept) == before  # every text was there already
 

@@ -1,4 +1,6 @@
-"""A disk or memory that fails in one call, at any point: told as such, nothing lost, all well afterwards."""
+"""A disk or memory that fails in one call, at any point: told as such, nothing lost, all well
+afterwards.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,13 @@ from cortex.engine.engine import Engine
 from cortex.engine.library import Library
 from cortex.engine.store import OWN, STORE_NAME, Store
 from cortex.engine.store.schema import MIGRATIONS, migrate
-from cortex.engine.store.snapshots import ASKED, MOST, list_snapshots, make_snapshot, verify_snapshot
+from cortex.engine.store.snapshots import (
+    ASKED,
+    MOST,
+    list_snapshots,
+    make_snapshot,
+    verify_snapshot,
+)
 from cortex.families.memory import search as finding
 from cortex.families.memory.curation import delete
 from cortex.families.memory.writer import add
@@ -40,7 +48,18 @@ LAMP = 'def switch_lamp(state):\n    """Turn the lamp on or off."""\n    return 
 SEED = 19
 LONG = 3_000  # bytes of a text, so that the database has to grow for it
 STEPS = (
-    *("record", "memory", "forget", "document", "index", "search", "find", "catch_up", "clean_up", "rebuild"),
+    *(
+        "record",
+        "memory",
+        "forget",
+        "document",
+        "index",
+        "search",
+        "find",
+        "catch_up",
+        "clean_up",
+        "rebuild",
+    ),
     *("snapshot", "restore", "doctor", "reopen", "migrate"),
 )
 LEFT = (".snapshot-*", ".recovery-*", "cortex.db.damaged-*", "tmp*")
@@ -51,8 +70,16 @@ class World:
 
     def __init__(self, settings: Settings, documents: Path, chance: random.Random) -> None:
         assert settings.root is not None
-        self.root, self.home, self.older = settings.root, settings.home, settings.home.with_name("older")
-        self.settings, self.home_settings, self.chance = settings, settings_of(settings.home), chance
+        self.root, self.home, self.older = (
+            settings.root,
+            settings.home,
+            settings.home.with_name("older"),
+        )
+        self.settings, self.home_settings, self.chance = (
+            settings,
+            settings_of(settings.home),
+            chance,
+        )
         self.documents = documents
         self.documents.mkdir()
         self.older.mkdir()
@@ -78,7 +105,8 @@ class World:
             with closing(self.library):
                 self.engine.close()
 
-    # -- steps ---------------------------------------------------------------------------------------------------------
+    # -- steps
+    # ---------------------------------------------------------------------------------------------------------
 
     def prepare(self, step: str) -> None:
         """Do what the step needs, before anything fails."""
@@ -88,7 +116,9 @@ class World:
             case "index":
                 (self.root / f"f{self.number}.py").write_text(lines, encoding="utf-8")
             case "document":
-                (self.documents / f"d{self.number}.md").write_text(f"# Lamp {self.number}\n\n{self.text()}\n", "utf-8")
+                (self.documents / f"d{self.number}.md").write_text(
+                    f"# Lamp {self.number}\n\n{self.text()}\n", "utf-8"
+                )
             case "catch_up":
                 self.library.store.truth.doubt()
             case "forget":
@@ -102,16 +132,25 @@ class World:
 
     def record(self) -> None:
         body = Observation(f"Lamp {self.number}", f"the lamp{self.number} flickers {self.text()}")
-        self.records[self.number] = create(self.library, body, actor=person(), key=key_of(self.number)).id
+        self.records[self.number] = create(
+            self.library, body, actor=person(), key=key_of(self.number)
+        ).id
 
     def memory(self) -> None:
         self.memories[self.number] = self.text()
-        add(self.library, Memory("", f"The lamp {self.number} hums", facts=("it hums", self.text())))
+        add(
+            self.library, Memory("", f"The lamp {self.number} hums", facts=("it hums", self.text()))
+        )
 
     def forget(self) -> None:
         title = f"The lamp {self.number} hums"
         delete(
-            self.library, [memory for memory in memories(self.library, origins=(OWN,)) if memory.memory.title == title]
+            self.library,
+            [
+                memory
+                for memory in memories(self.library, origins=(OWN,))
+                if memory.memory.title == title
+            ],
         )
         del self.memories[self.number]
 
@@ -152,7 +191,9 @@ class World:
     def doctor(self) -> None:
         """What it finds wrong here is what fails, and never a damage."""
         wrong = [found for found in check_home(self.home_settings) if found.level is not Level.OK]
-        assert not [found for found in wrong if "damaged" in found.text or "salvage" in found.fix], wrong
+        assert not [
+            found for found in wrong if "damaged" in found.text or "salvage" in found.fix
+        ], wrong
 
     def reopen(self) -> None:
         self.close()
@@ -161,7 +202,8 @@ class World:
     def migrate(self) -> None:
         Store(self.older).close()
 
-    # -- what holds afterwards -----------------------------------------------------------------------------------------
+    # -- what holds afterwards
+    # -----------------------------------------------------------------------------------------
 
     def check(self, step: str) -> None:
         """Go on as if nothing had been: every call works, and all that was acknowledged is there."""
@@ -188,7 +230,9 @@ class World:
         assert kept == set(self.records.values())
         check_records(self.home, self.home_settings)
         self.check_memories()
-        indexed = {doc.path for doc in store.lookup.docs(self.library.folder("documents").source.id)}
+        indexed = {
+            doc.path for doc in store.lookup.docs(self.library.folder("documents").source.id)
+        }
         assert indexed == {path.name for path in self.documents.iterdir()}
         found = [snapshot.file for snapshot in list_snapshots(self.home)]
         assert len(found) >= MOST or set(self.snapshots) <= set(found)
@@ -199,8 +243,13 @@ class World:
         assert left == []
 
     def check_memories(self) -> None:
-        known = sorted((memory.memory.title, memory.memory.facts) for memory in memories(self.library, origins=(OWN,)))
-        wanted = ((f"The lamp {number} hums", ("it hums", text)) for number, text in self.memories.items())
+        known = sorted(
+            (memory.memory.title, memory.memory.facts)
+            for memory in memories(self.library, origins=(OWN,))
+        )
+        wanted = (
+            (f"The lamp {number} hums", ("it hums", text)) for number, text in self.memories.items()
+        )
         assert known == sorted(wanted)
 
     def make_older(self) -> None:
@@ -215,7 +264,9 @@ class World:
 
     def is_migrated(self) -> bool:
         with closing(Store(self.older)) as store:
-            return [folder.key for folder in store.folders.all()] == ["notes"] and store.check() == []
+            return [folder.key for folder in store.folders.all()] == [
+                "notes"
+            ] and store.check() == []
 
     def text(self) -> str:
         """A text of this round that can't be packed."""
@@ -228,7 +279,9 @@ def world(memory: Path, tmp_path: Path) -> Iterator[World]:
     root = memory / "work"
     root.mkdir()
     (root / "pyproject.toml").write_text("[project]\n", encoding="utf-8")
-    settings = load(root, environment={"CORTEX_HOME": str(memory / "home")}, flags={"indexing.workers": 1})
+    settings = load(
+        root, environment={"CORTEX_HOME": str(memory / "home")}, flags={"indexing.workers": 1}
+    )
     made = World(settings, tmp_path / "documents", random.Random(SEED))
     yield made
     made.close()
@@ -255,7 +308,10 @@ def play(world: World, faults: Faults, step: str, fault: Fault, most: int) -> st
         answer = explained(error, step)
         told = answer.code
         advice = " ".join(answer.suggestions).lower()
-        assert told == fault.code and not ("delete" in advice or "cortex.db" in advice), (story, repr(error))
+        assert told == fault.code and not ("delete" in advice or "cortex.db" in advice), (
+            story,
+            repr(error),
+        )
     try:
         world.check(step)
     except Exception as error:
@@ -275,7 +331,9 @@ def test_a_call_that_fails_at_any_point_is_told_as_such_and_costs_nothing(campai
         observed[step] = Counter(faults.counts)
         world.check(step)
     told: Counter[str] = Counter()
-    chosen = [(step, fault) for step in STEPS for fault in faults.available if observed[step][fault.kind]]
+    chosen = [
+        (step, fault) for step in STEPS for fault in faults.available if observed[step][fault.kind]
+    ]
     rounds = campaign(20, 400)
     for number in range(rounds):
         if number % len(chosen) == 0:

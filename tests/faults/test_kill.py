@@ -40,7 +40,9 @@ def check(open_engine, said: list[list[str]]) -> None:
                 hits = engine.search(Query(word, mode=Mode.WORDS), sources=[notes]).hits
                 assert [hit.doc for hit in hits] == [int(what)]
             else:
-                assert [hit.path for hit in engine.search(Query(word, mode=Mode.WORDS)).hits] == [what]
+                assert [hit.path for hit in engine.search(Query(word, mode=Mode.WORDS)).hits] == [
+                    what
+                ]
         assert engine.store.check() == []
         assert engine.store.indexes.words().watermark() == engine.store.truth.seq()
 

@@ -1,4 +1,6 @@
-"""Memories outlive whatever happens to those who write them, and are whole for whoever reads them meanwhile."""
+"""Memories outlive whatever happens to those who write them, and are whole for whoever reads them
+meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -59,11 +61,16 @@ def check(library: Library, said: dict[tuple[str, str], tuple[int, str, str]]) -
             assert ref not in memories
             assert ref[0] == OWN or ref[1] in lookup.forgotten(ref[0])
         else:
-            assert (memories[ref].state.value if memories[ref].state else "", memories[ref].memory.title) == (
+            assert (
+                memories[ref].state.value if memories[ref].state else "",
+                memories[ref].memory.title,
+            ) == (
                 state,
                 title,
             )
-    sources = {one.id: one for one in lookup.sources({ref[0] for ref in memories} | {OWN}, (SHOWN, STAGED))}
+    sources = {
+        one.id: one for one in lookup.sources({ref[0] for ref in memories} | {OWN}, (SHOWN, STAGED))
+    }
     docs = {
         (source.root, doc.path, source.id)
         for source in sources.values()
@@ -73,7 +80,9 @@ def check(library: Library, said: dict[tuple[str, str], tuple[int, str, str]]) -
     for ref, one in memories.items():
         assert (sources[one.source].name if one.source else None) == name_of(one.state, "approved")
         last = next((line for line in log if (line.origin, line.key) == ref), None)
-        assert (last.after if last else "") == (one.state.value if one.state else ""), "the log and the states differ"
+        assert (last.after if last else "") == (one.state.value if one.state else ""), (
+            "the log and the states differ"
+        )
     assert library.holds() and library.follow()
     assert library.store.check() == []
     assert library.store.indexes.words().watermark() == library.store.truth.seq()
@@ -104,15 +113,22 @@ def test_readers_get_whole_memories_while_others_write(start, root, home, campai
         row(made, session, number)
         if number % 7 == 0:
             mark = f"{number - 5} 2"
-            values = (f"Row {mark} seen", json.dumps([f"fact {mark} of it"]), f"story {mark} told", number - 4)
-            made.connection.execute("UPDATE observations SET title = ?, facts = ?, narrative = ? WHERE id = ?", values)
+            values = (
+                f"Row {mark} seen",
+                json.dumps([f"fact {mark} of it"]),
+                f"story {mark} told",
+                number - 4,
+            )
+            made.connection.execute(
+                "UPDATE observations SET title = ?, facts = ?, narrative = ? WHERE id = ?", values
+            )
             made.connection.commit()
         number += 1
     waiting.join(10)
     assert writer.end() == 0 and [reader.end() for reader in readers] == [0] * READERS
-    assert len(answers) == READERS and all(int(line.split()[1]) > 0 and int(line.split()[2]) > 0 for line in answers), (
-        answers
-    )
+    assert len(answers) == READERS and all(
+        int(line.split()[1]) > 0 and int(line.split()[2]) > 0 for line in answers
+    ), answers
     made.close()
 
 

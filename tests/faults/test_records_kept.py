@@ -1,4 +1,6 @@
-"""What a team keeps outlives whatever happens to those who write it: acknowledged is there, exactly once, and whole."""
+"""What a team keeps outlives whatever happens to those who write it: acknowledged is there, exactly
+once, and whole.
+"""
 
 from __future__ import annotations
 
@@ -45,14 +47,18 @@ class Acknowledged:
         return len(self.ids)
 
     def check(self, home: Path, least: int, most: int) -> None:
-        """So many writes are there, the first ones, each once and with what it was acknowledged with."""
+        """So many writes are there, the first ones, each once and with what it was acknowledged
+        with.
+        """
         writes = writes_in(home)
         assert least <= writes <= most
         records = check_records(home, settings_of(home))
         counts = Counter(record.kind for record in records.values())
         assert Counter({kind: counts[kind] for kind in COUNTED}) == made_by(writes)
         for number in range(min(writes, self.count)):
-            assert {one for one in self.ids[number].split(",") if one != "-"} <= set(records), number
+            assert {one for one in self.ids[number].split(",") if one != "-"} <= set(records), (
+                number
+            )
 
 
 def writes_in(home: Path) -> int:
@@ -64,7 +70,9 @@ def writes_in(home: Path) -> int:
 
 
 @pytest.mark.soak
-def test_a_killed_contributor_has_lost_nothing_and_doubled_nothing(start, home, campaign, record_property):
+def test_a_killed_contributor_has_lost_nothing_and_doubled_nothing(
+    start, home, campaign, record_property
+):
     chance, said, kills, writes = random.Random(8), Acknowledged(), campaign(4, 200), 0
     for turn in range(kills):
         if turn % KILLS_OF_A_HOME == 0:  # whatever there is is looked at after each
@@ -89,8 +97,15 @@ def test_a_killed_contributor_has_lost_nothing_and_doubled_nothing(start, home, 
 @pytest.mark.soak
 @pytest.mark.skipif(sys.platform == "win32", reason="a process is stopped by a signal")
 def test_whatever_the_disk_has_when_the_power_fails_is_whole(start, home, tmp_path, campaign):
-    """The files as they are at a moment: with all that was handed over, and with a log that is torn where it wasn't needed yet."""
-    chance, said, copy, torn = random.Random(9), Acknowledged(), tmp_path / "copy", tmp_path / "torn"
+    """The files as they are at a moment: with all that was handed over, and with a log that is torn
+    where it wasn't needed yet.
+    """
+    chance, said, copy, torn = (
+        random.Random(9),
+        Acknowledged(),
+        tmp_path / "copy",
+        tmp_path / "torn",
+    )
     with open_library(settings_of(home)):
         pass  # so that the database has its tables
     contributor, lost = start("contributor.py"), 0
@@ -106,13 +121,16 @@ def test_whatever_the_disk_has_when_the_power_fails_is_whole(start, home, tmp_pa
         said.check(torn, 0, sys.maxsize)
     contributor.kill()
     assert lost, "no log was torn"
-    with open_library(settings_of(copy)) as library:  # the indexes were nowhere: they are made again
+    # The indexes were nowhere: they are made again
+    with open_library(settings_of(copy)) as library:
         assert library.holds() and library.follow()
         assert library.store.check() == []
 
 
 def copied(contributor: Program, home: Path, copy: Path) -> int:
-    """Take the database and its log while nobody moves; gives how many frames of the log the database relies on."""
+    """Take the database and its log while nobody moves; gives how many frames of the log the
+    database relies on.
+    """
     shutil.rmtree(copy, ignore_errors=True)
     copy.mkdir()
     os.kill(contributor.process.pid, signal.SIGSTOP)
@@ -126,7 +144,9 @@ def copied(contributor: Program, home: Path, copy: Path) -> int:
 
 
 def tear(log: Path, frames: int, chance: random.Random) -> int:
-    """Cut the log anywhere behind these frames, and put there what nobody wrote; gives how many bytes are lost."""
+    """Cut the log anywhere behind these frames, and put there what nobody wrote; gives how many
+    bytes are lost.
+    """
     size = log.stat().st_size
     kept = chance.randrange(min(WAL_HEADER + frames * FRAME, size), size + 1)
     with log.open("r+b") as file:

@@ -1,4 +1,6 @@
-"""Whatever happened to a folder, and whoever was killed meanwhile: in the end the store equals one that is built afresh."""
+"""Whatever happened to a folder, and whoever was killed meanwhile: in the end the store equals one
+that is built afresh.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,14 @@ class Folder:
         self.commit()
 
     def steps(self) -> list[Callable[[], None]]:
-        few = [self.commit, self.ignore, self.new_branch, self.switch, self.touch, self.remove_folder]
+        few = [
+            self.commit,
+            self.ignore,
+            self.new_branch,
+            self.switch,
+            self.touch,
+            self.remove_folder,
+        ]
         return [self.add, self.add, self.edit, self.edit, self.delete, self.rename, self.copy, *few]
 
     def add(self) -> None:
@@ -62,26 +71,36 @@ class Folder:
 
     def rename(self) -> None:
         if (path := self._any()) is not None:
-            target = self.root / f"{self.chance.choice(FOLDERS)}renamed{self.chance.randrange(9)}.py"
+            target = (
+                self.root / f"{self.chance.choice(FOLDERS)}renamed{self.chance.randrange(9)}.py"
+            )
             target.parent.mkdir(parents=True, exist_ok=True)
             os.replace(self.root / path, target)
 
     def copy(self) -> None:
         if (path := self._any()) is not None:
             self._write(
-                f"{self.chance.choice(FOLDERS)}copy{self.chance.randrange(9)}.py", (self.root / path).read_text("utf-8")
+                f"{self.chance.choice(FOLDERS)}copy{self.chance.randrange(9)}.py",
+                (self.root / path).read_text("utf-8"),
             )
 
     def touch(self) -> None:
         if (path := self._any()) is not None:
-            os.utime(self.root / path, (1_600_000_000, 1_600_000_000 + self.chance.randrange(10**6)))
+            os.utime(
+                self.root / path, (1_600_000_000, 1_600_000_000 + self.chance.randrange(10**6))
+            )
 
     def remove_folder(self) -> None:
         shutil.rmtree(self.root / "src" / "inner", ignore_errors=True)
 
     def ignore(self) -> None:
-        lines = self.chance.sample(["tests/", "*.md", "docs/*.txt", "!docs/lamp*.md", "copy*", "/src/inner/"], 2)
-        self._write(self.chance.choice([".gitignore", "src/.gitignore", ".cortexignore"]), "\n".join(lines) + "\n")
+        lines = self.chance.sample(
+            ["tests/", "*.md", "docs/*.txt", "!docs/lamp*.md", "copy*", "/src/inner/"], 2
+        )
+        self._write(
+            self.chance.choice([".gitignore", "src/.gitignore", ".cortexignore"]),
+            "\n".join(lines) + "\n",
+        )
 
     def commit(self) -> None:
         self._git("add", "-A")
@@ -119,7 +138,9 @@ class Folder:
         return f"{one} {two}\n{three} {number}\n"
 
     def _git(self, *arguments: str) -> None:
-        subprocess.run(["git", *arguments], cwd=self.root, check=True, capture_output=True, timeout=30)
+        subprocess.run(
+            ["git", *arguments], cwd=self.root, check=True, capture_output=True, timeout=30
+        )
 
 
 def content(engine: Engine) -> dict[str, tuple[object, ...]]:
@@ -139,7 +160,11 @@ def content(engine: Engine) -> dict[str, tuple[object, ...]]:
 
 def check_ids(engine: Engine, embedder: HashingEmbedder) -> None:
     lookup, indexes = engine.store.lookup, engine.store.indexes
-    truth = {(doc.id, chunk) for doc in lookup.docs(engine.source.id) for chunk, _ in lookup.chunks(doc.blob)}
+    truth = {
+        (doc.id, chunk)
+        for doc in lookup.docs(engine.source.id)
+        for chunk, _ in lookup.chunks(doc.blob)
+    }
     words = indexes.words()
     assert words is not None
     assert words.identities() == truth
@@ -159,7 +184,9 @@ def answers(engine: Engine) -> list[list[tuple[object, ...]]]:
 
 
 @pytest.mark.soak
-def test_any_sequence_of_changes_and_kills_equals_a_fresh_build(tmp_path, home, settings, open_engine, start, campaign):
+def test_any_sequence_of_changes_and_kills_equals_a_fresh_build(
+    tmp_path, home, settings, open_engine, start, campaign
+):
     for seed in range(campaign(2, 150)):
         root = settings.root
         shutil.rmtree(root)

@@ -1,4 +1,6 @@
-"""Several servers on one folder: one holds the lease, all answer, and the next takes over when it dies."""
+"""Several servers on one folder: one holds the lease, all answer, and the next takes over when it
+dies.
+"""
 
 from __future__ import annotations
 
@@ -44,13 +46,18 @@ def test_eight_servers_share_a_folder_and_survive_the_death_of_the_one_that_inde
     assert all(found(server, "switch_lamp") == ["lamp.py"] for server in servers)
     until(lambda: len(holders(servers)) == 1, TAKE_OVER_SECONDS)
     taken = time.monotonic() - killed
-    until(lambda: all(found(server, "chandelier") == ["new.py"] for server in servers), TAKE_OVER_SECONDS)
+    until(
+        lambda: all(found(server, "chandelier") == ["new.py"] for server in servers),
+        TAKE_OVER_SECONDS,
+    )
     record_property("seconds to take over", round(taken, 3))
     record_property("seconds until all found the new file", round(time.monotonic() - killed, 3))
     assert len(holders(servers)) == 1
 
     # A server without the lease has the holder do what it is asked for.
-    (other,) = [server for number, server in enumerate(servers) if number not in holders(servers)][:1]
+    (other,) = [server for number, server in enumerate(servers) if number not in holders(servers)][
+        :1
+    ]
     (root / "asked.py").write_text("def sconce():\n    return 3\n", encoding="utf-8")
     assert other.ask("index asked.py") == "completed"
     assert found(other, "sconce") == ["asked.py"]
@@ -70,7 +77,9 @@ def test_two_commands_that_index_at_once_both_succeed(root, home, isolated):
     command = [sys.executable, "-m", "cortex", "index", str(root), "--json"]
     environment = isolated.environment(CORTEX_HOME=str(home))
     both = [
-        subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        subprocess.Popen(
+            command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
         for _ in range(2)
     ]
     reports = []
@@ -82,7 +91,9 @@ def test_two_commands_that_index_at_once_both_succeed(root, home, isolated):
     assert sum(report["added"] for report in reports) == 61
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="Windows doesn't remove a folder whose files are open")
+@pytest.mark.skipif(
+    sys.platform == "win32", reason="Windows doesn't remove a folder whose files are open"
+)
 def test_servers_go_on_when_the_store_is_removed_under_them(start, root, until):
     (root / "lamp.py").write_text("def switch_lamp():\n    return 1\n", encoding="utf-8")
     first = start("server.py")

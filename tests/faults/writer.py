@@ -20,9 +20,15 @@ def word(number: int) -> str:
 with Engine(root, settings) as engine:
     first = engine.store.truth.seq() * 1000
     for number in count(first):
-        (doc,) = engine.put([Note("notes", f"note{number}", f"# Note\n\nremember {word(number)}\n")])
+        (doc,) = engine.put(
+            [Note("notes", f"note{number}", f"# Note\n\nremember {word(number)}\n")]
+        )
         print("put", doc, word(number), flush=True)
-        (root / f"f{number}.py").write_text(f"value_{number} = '{word(number)}'\n", encoding="utf-8")
+        (root / f"f{number}.py").write_text(
+            f"value_{number} = '{word(number)}'\n", encoding="utf-8"
+        )
         (root / "shared.py").write_text(f"shared = {number}\n", encoding="utf-8")
-        engine.index(paths=[f"f{number}.py", "shared.py"] if number % 3 else None, force=number % 11 == 10)
+        engine.index(
+            paths=[f"f{number}.py", "shared.py"] if number % 3 else None, force=number % 11 == 10
+        )
         print("file", f"f{number}.py", word(number), flush=True)

@@ -1,4 +1,7 @@
-"""Plugins of strangers: what tests install, and what they do wrong. Imported only in the processes of plugins."""
+"""Plugins of strangers: what tests install, and what they do wrong.
+
+Imported only in the processes of plugins.
+"""
 
 from __future__ import annotations
 
@@ -41,14 +44,31 @@ class Good(Plugin):
         self.calls += 1
         assert sys.stdin.read() == ""
         titles = " and ".join(section.title for section in partial)
-        yield Section("Mine", (Line(f"{self.context.config['word']} {subject.title}, call {self.calls}", subject.id),))
-        yield Section("Root", (Line(f"{self.context.root} {subject.repo_root} {subject.lines} after {titles}"),))
+        yield Section(
+            "Mine",
+            (
+                Line(
+                    f"{self.context.config['word']} {subject.title}, call {self.calls}", subject.id
+                ),
+            ),
+        )
+        yield Section(
+            "Root",
+            (Line(f"{self.context.root} {subject.repo_root} {subject.lines} after {titles}"),),
+        )
         yield Section("Nothing to say", ())
 
     def preflight_upload(self, text):
-        redactions = tuple(Redaction(at, at + 4, "code name") for at in range(len(text)) if text.startswith("Zeus", at))
+        redactions = tuple(
+            Redaction(at, at + 4, "code name")
+            for at in range(len(text))
+            if text.startswith("Zeus", at)
+        )
         return Verdict(
-            "forbidden" not in text, redactions, ("read it",), "a forbidden word" if "forbidden" in text else ""
+            "forbidden" not in text,
+            redactions,
+            ("read it",),
+            "a forbidden word" if "forbidden" in text else "",
         )
 
     def on_start(self, context):
@@ -66,7 +86,11 @@ class Modest(Plugin):
     config_schema: ClassVar[Mapping[str, object]] = {}
 
     def enrich_context_pack(self, subject, partial):
-        return [Section("Modest", (Line(f"root {self.context.root!r}, repository {subject.repo_root!r}"),))]
+        return [
+            Section(
+                "Modest", (Line(f"root {self.context.root!r}, repository {subject.repo_root!r}"),)
+            )
+        ]
 
     def preflight_upload(self, text):
         announce(self.context.config["log"], "preflight")
@@ -138,7 +162,9 @@ class Wrong(Plugin):
 
     def act_start(self):
         """Leave a process behind that holds every pipe."""
-        child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(3600)"], close_fds=False)
+        child = subprocess.Popen(
+            [sys.executable, "-c", "import time; time.sleep(3600)"], close_fds=False
+        )
         announce(self.context.config["log"], str(child.pid))
         os._exit(0)
 

@@ -1,4 +1,6 @@
-"""What a project says of itself to a home that knows nothing of it: its README, its documents, its history."""
+"""What a project says of itself to a home that knows nothing of it: its README, its documents, its
+history.
+"""
 
 from __future__ import annotations
 
@@ -45,14 +47,20 @@ def project(tmp_path: Path) -> Path:
 
 def told(root: Path, **settings: object) -> dict[str, list[str]]:
     with Plugins({"coldstart": settings}) as plugins:
-        sections, warnings = plugins.enrich(Subject("bootstrap", title="lamps", repo_root=str(root)))
+        sections, warnings = plugins.enrich(
+            Subject("bootstrap", title="lamps", repo_root=str(root))
+        )
     assert warnings == []
     return {section.title: [line.text for line in section.lines] for section in sections}
 
 
 def test_an_empty_home_begins_with_readme_documents_and_history(project: Path) -> None:
     moment = "2026-01-05T10:00:00+00:00"
-    who = {"GIT_AUTHOR_NAME": "Ada", "GIT_AUTHOR_EMAIL": "a@example.org", "GIT_COMMITTER_NAME": "Ada"}
+    who = {
+        "GIT_AUTHOR_NAME": "Ada",
+        "GIT_AUTHOR_EMAIL": "a@example.org",
+        "GIT_COMMITTER_NAME": "Ada",
+    }
     more = {
         **os.environ,
         **who,
@@ -73,15 +81,22 @@ def test_an_empty_home_begins_with_readme_documents_and_history(project: Path) -
         "docs/colours.md: Colours",
     ]
     commit, people = found["Last commits"]
-    assert commit.endswith(" 2026-01-05 Ada: Let there be light") and people == "who works here: Ada (1)"
+    assert (
+        commit.endswith(" 2026-01-05 Ada: Let there be light")
+        and people == "who works here: Ada (1)"
+    )
 
 
 def test_a_folder_without_git_tells_its_documents_and_settings_say_how_many(project: Path) -> None:
     assert list(told(project)) == ["What the README says", "Documents"]
-    assert told(project, documents=1)["Documents"] == ["CONTRIBUTING.md: How to help, with [redacted: GitHub token]"]
+    assert told(project, documents=1)["Documents"] == [
+        "CONTRIBUTING.md: How to help, with [redacted: GitHub token]"
+    ]
 
 
-def test_it_says_nothing_of_what_is_no_project_and_of_other_subjects(project: Path, tmp_path: Path) -> None:
+def test_it_says_nothing_of_what_is_no_project_and_of_other_subjects(
+    project: Path, tmp_path: Path
+) -> None:
     with Plugins({"coldstart": {}}) as plugins:
         for subject in (Subject("bootstrap"), Subject("thread", repo_root=str(project))):
             assert plugins.enrich(subject) == ([], [])

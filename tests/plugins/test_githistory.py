@@ -55,12 +55,16 @@ def commit(folder: Path, subject: str, author: str = "Ada", days_ago: int = 1) -
 
 
 def write(folder: Path, on: int = 1, off: int = 1, colour: int = 1, before: str = "") -> None:
-    (folder / "lamp.py").write_text(before + LAMP.format(on=on, off=off, colour=colour), encoding="utf-8")
+    (folder / "lamp.py").write_text(
+        before + LAMP.format(on=on, off=off, colour=colour), encoding="utf-8"
+    )
 
 
 @pytest.fixture(scope="module")
 def shop(tmp_path_factory: pytest.TempPathFactory, strangers_environment: object) -> Path:
-    """A repository in which each function of a lamp was changed by somebody else, and nothing else in between."""
+    """A repository in which each function of a lamp was changed by somebody else, and nothing else
+    in between.
+    """
     folder = tmp_path_factory.mktemp("shop")
     git(folder, "init", "-q")
     write(folder)
@@ -83,10 +87,15 @@ def history(repository: Path | None, subject: Subject, **config: object) -> list
     return sections
 
 
-def told(root: Path, path: str = "lamp.py", symbol: str = "", lines: tuple[int, int] | None = None) -> list[str]:
+def told(
+    root: Path, path: str = "lamp.py", symbol: str = "", lines: tuple[int, int] | None = None
+) -> list[str]:
     """The lines of the only section, without what changes from run to run."""
     (section,) = history(root, Subject("code", path=path, symbol=symbol, lines=lines))
-    return [section.title, *(line.text.split(" ", 2)[2] if line.id else line.text for line in section.lines)]
+    return [
+        section.title,
+        *(line.text.split(" ", 2)[2] if line.id else line.text for line in section.lines),
+    ]
 
 
 def test_a_file_comes_with_its_last_commits_and_who_knows_it(shop: Path) -> None:
@@ -104,7 +113,11 @@ def test_a_commit_is_named_by_its_short_hash_and_date(shop: Path) -> None:
     ((section),) = history(shop, Subject("code", path="lamp.py"), commits=1)
     line = section.lines[0]
     short, day = git(shop, "log", "-1", "--format=%h %cs").split()
-    assert (line.id, line.text, len(section.lines)) == (short, f"{short} {day} Ada: lamp: a colour", 2)
+    assert (line.id, line.text, len(section.lines)) == (
+        short,
+        f"{short} {day} Ada: lamp: a colour",
+        2,
+    )
     assert section.plugin == "git"
 
 
@@ -120,7 +133,9 @@ def test_a_function_comes_with_the_commits_that_touched_its_lines(shop: Path) ->
     ]
 
 
-def test_a_function_is_found_in_the_last_commit_although_lines_before_it_are_new(shop: Path) -> None:
+def test_a_function_is_found_in_the_last_commit_although_lines_before_it_are_new(
+    shop: Path,
+) -> None:
     write(shop, on=2, off=2, colour=2, before="# one\n# two\n# three\n")
     try:
         assert told(shop, symbol="Lamp.off", lines=(12, 13))[1:3] == [
@@ -133,7 +148,14 @@ def test_a_function_is_found_in_the_last_commit_although_lines_before_it_are_new
 
 @pytest.mark.parametrize(
     ("symbol", "lines"),
-    [("missing", None), ("off", (900, 901)), ("off", (0, 0)), ("off", (5, 2)), ("operator()", None), ("a|b)*", None)],
+    [
+        ("missing", None),
+        ("off", (900, 901)),
+        ("off", (0, 0)),
+        ("off", (5, 2)),
+        ("operator()", None),
+        ("a|b)*", None),
+    ],
 )
 def test_a_function_that_git_does_not_find_comes_with_the_commits_of_its_file(
     shop: Path, symbol: str, lines: tuple[int, int] | None
@@ -153,7 +175,9 @@ def test_a_folder_within_a_repository_has_its_own_paths(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.name == "nt", reason="such names can't be there")
-@pytest.mark.parametrize("name", ["-rf", ":(glob)*", "a:b.py", "ü ñ.py", "new\nline.py", "[x]*.py", '"q".py'])
+@pytest.mark.parametrize(
+    "name", ["-rf", ":(glob)*", "a:b.py", "ü ñ.py", "new\nline.py", "[x]*.py", '"q".py']
+)
 def test_strange_names_are_names(tmp_path: Path, name: str) -> None:
     git(tmp_path, "init", "-q")
     (tmp_path / "plain.py").write_text("x", encoding="utf-8")
@@ -164,7 +188,9 @@ def test_strange_names_are_names(tmp_path: Path, name: str) -> None:
     assert told(tmp_path, name, "on", (1, 2))[:2] == ["Commits that touched on", "Bob: strange"]
 
 
-def test_a_shallow_clone_says_so_and_does_not_blame_its_oldest_commit(shop: Path, tmp_path: Path) -> None:
+def test_a_shallow_clone_says_so_and_does_not_blame_its_oldest_commit(
+    shop: Path, tmp_path: Path
+) -> None:
     git(tmp_path, "clone", "-q", "--depth=2", shop.as_uri(), "copy")
     assert told(tmp_path / "copy") == [
         "Commits that touched lamp.py",
@@ -174,7 +200,9 @@ def test_a_shallow_clone_says_so_and_does_not_blame_its_oldest_commit(shop: Path
     ]
 
 
-@pytest.mark.parametrize("path", ["", "new.py", "../outside.py", "/etc/hosts", "a\0b", "missing/x.py"])
+@pytest.mark.parametrize(
+    "path", ["", "new.py", "../outside.py", "/etc/hosts", "a\0b", "missing/x.py"]
+)
 def test_what_has_no_history_comes_with_nothing(shop: Path, path: str) -> None:
     (shop / "new.py").write_text("x", encoding="utf-8")
     try:
@@ -188,10 +216,17 @@ def test_a_file_that_is_in_no_project_here_has_none_of_ours(shop: Path) -> None:
         assert plugins.enrich(Subject("code", path="lamp.py")) == ([], [])
 
 
-def test_no_repository_no_commit_and_no_git_are_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_repository_no_commit_and_no_git_are_no_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write(tmp_path)
     subject = Subject("code", path="lamp.py", symbol="on")
-    assert history(tmp_path, subject) == history(None, subject) == history(tmp_path / "missing", subject) == []
+    assert (
+        history(tmp_path, subject)
+        == history(None, subject)
+        == history(tmp_path / "missing", subject)
+        == []
+    )
     git(tmp_path, "init", "-q")
     assert history(tmp_path, subject) == []
     commit(tmp_path, "first")
@@ -221,7 +256,9 @@ def test_nothing_that_a_repository_names_is_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.name == "nt", reason="the slow git is a shell script")
-def test_what_a_slow_git_says_in_time_is_told(shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_slow_git_says_in_time_is_told(
+    shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     slow = tmp_path / "git"
     slow.write_text(
         "#!/bin/sh\nprintf '\\0abc1234\\0002026-01-02\\0001\\0Ada\\0slowly\\000def\\0\\n\\0half'\nexec sleep 60\n",
@@ -242,12 +279,18 @@ def test_settings_that_do_not_fit_are_a_warning(shop: Path) -> None:
         assert plugins.preflight("x").allowed
 
 
-@pytest.mark.parametrize(("redact", "shown"), [("answers", "[redacted: GitHub token]"), ("off", TOKEN)])
-def test_secrets_in_subjects_of_commits_are_shown_only_where_settings_say_so(tmp_path, redact, shown):
+@pytest.mark.parametrize(
+    ("redact", "shown"), [("answers", "[redacted: GitHub token]"), ("off", TOKEN)]
+)
+def test_secrets_in_subjects_of_commits_are_shown_only_where_settings_say_so(
+    tmp_path, redact, shown
+):
     git(tmp_path, "init", "-q")
     write(tmp_path)
     commit(tmp_path, f"lamp: light it {'brightly ' * 16}with {TOKEN}")
-    settings = load(None, environment={"CORTEX_HOME": str(tmp_path), "CORTEX_SECURITY_REDACT": redact})
+    settings = load(
+        None, environment={"CORTEX_HOME": str(tmp_path), "CORTEX_SECURITY_REDACT": redact}
+    )
     with open_plugins(settings, tmp_path) as plugins:
         sections, _ = plugins.enrich(Subject("code", path="lamp.py", repo_root=str(tmp_path)))
     assert sections[0].lines[0].text.endswith(shown)

@@ -1,4 +1,6 @@
-"""Plugins of strangers: asked, believed in what they may do, and survived in whatever they do wrong."""
+"""Plugins of strangers: asked, believed in what they may do, and survived in whatever they do
+wrong.
+"""
 
 from __future__ import annotations
 
@@ -21,9 +23,8 @@ from cortex.plugins import Line, Plugins, ProcessLimits, Section, Subject, enabl
 from cortex.plugins.configuration import misfit
 from cortex.plugins.results import LINES, OBSERVATIONS, SECTIONS, observations_of, sections_of
 
-PATIENT = ProcessLimits(
-    answer_seconds=30, event_seconds=30, start_seconds=30
-)  # a busy machine must not look like a plugin that hangs
+# A busy machine must not look like a plugin that hangs
+PATIENT = ProcessLimits(answer_seconds=30, event_seconds=30, start_seconds=30)
 HASTY = ProcessLimits(answer_seconds=0.3, event_seconds=0.3, start_seconds=30)
 ENTRIES = {
     "good": "strange_plugins:Good",
@@ -45,7 +46,9 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / source.name).write_bytes(source.read_bytes())
     about = folder / "strange_plugins-1.0.dist-info"
     about.mkdir()
-    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: strange-plugins\nVersion: 1.0\n", encoding="utf-8")
+    (about / "METADATA").write_text(
+        "Metadata-Version: 2.1\nName: strange-plugins\nVersion: 1.0\n", encoding="utf-8"
+    )
     entries = "".join(f"{name} = {target}\n" for name, target in ENTRIES.items())
     (about / "entry_points.txt").write_text(f"[cortex.plugins]\n{entries}", encoding="utf-8")
     return folder
@@ -77,17 +80,22 @@ def lines(text: Path) -> list[str]:
     return text.read_text(encoding="utf-8").split() if text.exists() else []
 
 
-# -- what works ------------------------------------------------------------------------------------------------------------
+# -- what works
+# ------------------------------------------------------------------------------------------------------------
 
 
 def test_a_plugin_adds_sections_that_carry_its_name(tmp_path: Path) -> None:
     with opened(root=tmp_path, good={"word": "about"}) as plugins:
-        subject = Subject("code", "thread_1", "locks", "a.py", "lock", str(tmp_path / "repository"), (3, 9))
+        subject = Subject(
+            "code", "thread_1", "locks", "a.py", "lock", str(tmp_path / "repository"), (3, 9)
+        )
         sections, warnings = plugins.enrich(subject, [Section("First", (Line("x"),))])
         assert warnings == []
         assert sections == [
             Section("Mine", (Line("about locks, call 1", "thread_1"),), "good"),
-            Section("Root", (Line(f"{tmp_path} {tmp_path / 'repository'} (3, 9) after First"),), "good"),
+            Section(
+                "Root", (Line(f"{tmp_path} {tmp_path / 'repository'} (3, 9) after First"),), "good"
+            ),
         ]
         again, _ = plugins.enrich(subject)
         assert again[0].lines[0].text == "about locks, call 2"  # the process is kept
@@ -96,7 +104,10 @@ def test_a_plugin_adds_sections_that_carry_its_name(tmp_path: Path) -> None:
 def test_a_plugin_redacts_and_vetoes_what_is_written() -> None:
     with opened(good={"word": ""}) as plugins:
         fine = plugins.preflight("Zeus meets ZeuZeus")
-        assert (fine.allowed, fine.text) == (True, "[redacted: code name] meets Zeu[redacted: code name]")
+        assert (fine.allowed, fine.text) == (
+            True,
+            "[redacted: code name] meets Zeu[redacted: code name]",
+        )
         assert fine.warnings == ("plugin good: read it",)
         refused = plugins.preflight("a forbidden text")
         assert not refused.allowed
@@ -114,7 +125,9 @@ def test_a_plugin_brings_observations_at_start_and_stop(tmp_path: Path) -> None:
         assert (stopped.title, stopped.summary, warnings) == ("Stopped", "told as plain JSON", [])
 
 
-def test_what_a_plugin_may_not_do_is_never_asked_of_it_and_what_it_may_not_see_is_not_told(tmp_path: Path) -> None:
+def test_what_a_plugin_may_not_do_is_never_asked_of_it_and_what_it_may_not_see_is_not_told(
+    tmp_path: Path,
+) -> None:
     log = tmp_path / "log"
     with opened(root=tmp_path, modest={"log": str(log)}) as plugins:
         assert plugins.start() == ([], [])
@@ -133,13 +146,22 @@ def test_a_plugin_needs_no_class_of_ours_and_no_hook_that_it_does_not_use() -> N
 
 def test_nothing_runs_that_the_settings_do_not_name() -> None:
     with opened() as plugins:
-        assert (plugins.names(), plugins.enrich(about("x")), plugins.preflight("x").allowed) == ((), ([], []), True)
+        assert (plugins.names(), plugins.enrich(about("x")), plugins.preflight("x").allowed) == (
+            (),
+            ([], []),
+            True,
+        )
         assert children() == []
 
 
 def test_the_settings_say_which_plugins_are_on_in_which_order_and_what_they_are_told() -> None:
     assert enabled_by(("git",)) == {"git": {}}
-    told = {"b": {"word": "x", "enabled": True}, "a": {"enabled": False, "word": "y"}, "git": {"commits": 2}, "d": 5}
+    told = {
+        "b": {"word": "x", "enabled": True},
+        "a": {"enabled": False, "word": "y"},
+        "git": {"commits": 2},
+        "d": 5,
+    }
     assert list(enabled_by(("d", "git", "a", "b", "c"), told).items()) == [
         ("d", 5),
         ("git", {"commits": 2}),
@@ -157,19 +179,27 @@ def test_a_plugin_is_started_when_it_is_first_used_and_its_standing_is_known_the
         assert [(one.name, one.category) for one in plugins.standing()] == [("good", "")]
         plugins.preflight("x")
         (standing,) = plugins.standing()
-        assert (standing.category, standing.permissions) == ("ingestion", ("context", "files", "observe", "preflight"))
+        assert (standing.category, standing.permissions) == (
+            "ingestion",
+            ("context", "files", "observe", "preflight"),
+        )
         assert len(children()) == 1
     assert children() == []
 
 
-def test_a_plugin_that_is_idle_is_ended_and_started_again_when_it_is_used(until: Callable[..., float]) -> None:
+def test_a_plugin_that_is_idle_is_ended_and_started_again_when_it_is_used(
+    until: Callable[..., float],
+) -> None:
     with opened(ProcessLimits(idle_seconds=0.2), good={"word": ""}) as plugins:
         plugins.preflight("x")
         until(lambda: children() == [])
         assert plugins.enrich(about("x"))[0][0].lines[0].text.endswith("call 1")
 
 
-@pytest.mark.skipif(not hasattr(os, "waitid"), reason="there is no way to know that it ended without taking note of it")
+@pytest.mark.skipif(
+    not hasattr(os, "waitid"),
+    reason="there is no way to know that it ended without taking note of it",
+)
 def test_a_process_that_ended_while_nobody_asked_is_started_again_and_nobody_notices(
     until: Callable[..., float],
 ) -> None:
@@ -177,18 +207,24 @@ def test_a_process_that_ended_while_nobody_asked_is_started_again_and_nobody_not
         assert plugins.preflight("x").allowed
         (child,) = children()
         child.kill()
-        until(lambda: os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT))  # with all its threads
+        # With all its threads
+        until(lambda: os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT))
         assert plugins.preflight("x").allowed
         assert plugins.enrich(about("x"))[1] == []
 
 
-# -- what can't be used ----------------------------------------------------------------------------------------------------
+# -- what can't be used
+# ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("name", "config", "why"),
     [
-        ("missing", {}, "it isn't installed; installed: broken, good, greedy, misnamed, modest, plain, unbuilt, wrong"),
+        (
+            "missing",
+            {},
+            "it isn't installed; installed: broken, good, greedy, misnamed, modest, plain, unbuilt, wrong",
+        ),
         ("broken", {}, "ModuleNotFoundError: No module named 'no_such_module'"),
         ("misnamed", {}, "it calls itself 'another'; `name` must be the name of its entry point"),
         ("greedy", {}, "permission 'everything' is none of context, preflight, observe, files"),
@@ -220,7 +256,8 @@ def test_nothing_is_written_while_it_is_unknown_whether_a_plugin_has_a_say() -> 
         assert "missing can't be used" in screening.reason and screening.unusable == "missing"
 
 
-# -- what goes wrong -------------------------------------------------------------------------------------------------------
+# -- what goes wrong
+# -------------------------------------------------------------------------------------------------------
 
 FAILURES = {
     "raise": "LookupError: no such thing",
@@ -337,7 +374,9 @@ def test_closing_ends_a_call_under_way(tmp_path: Path, until: Callable[..., floa
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGKILL there")
 @pytest.mark.parametrize("act", ["well", "hang", "hold"])
-def test_no_process_is_left_when_cortex_is_killed(act: str, tmp_path: Path, until: Callable[..., float]) -> None:
+def test_no_process_is_left_when_cortex_is_killed(
+    act: str, tmp_path: Path, until: Callable[..., float]
+) -> None:
     log = tmp_path / "log"
     code = f"""
         import sys
@@ -373,7 +412,11 @@ def gone(pid: int) -> bool:
         ({}, {}, ""),
         ({}, True, ""),
         ({"a": "abc"}, {"properties": {"a": {"pattern": "^a", "minLength": 3}}}, ""),
-        ({"a": [1, "b"]}, {"properties": {"a": {"items": {"type": "integer"}}}}, "a[1]: 'b' is not of type 'integer'"),
+        (
+            {"a": [1, "b"]},
+            {"properties": {"a": {"items": {"type": "integer"}}}},
+            "a[1]: 'b' is not of type 'integer'",
+        ),
         ({"a": "b"}, {"properties": {"a": {"pattern": "^a"}}}, "a: 'b' does not match '^a'"),
         ({"a": "b"}, {"properties": {"a": {"minLength": 2}}}, "a: 'b' is too short"),
         (
@@ -386,12 +429,26 @@ def gone(pid: int) -> bool:
             {"properties": {"a": {"$ref": "#/$defs/t"}}, "$defs": {"t": {"type": "string"}}},
             "a: 1 is not of type",
         ),
-        ({"a": 1}, {"properties": {"a": {"$ref": "#/$defs/nowhere"}}}, "refers to what isn't in it"),
-        ({"a": 1}, {"properties": {"a": {"type": "nonsense"}}}, "its config_schema is no JSON schema"),
-        ({"a": 1}, {"additionalProperties": False}, "the settings: Additional properties are not allowed ('a'"),
+        (
+            {"a": 1},
+            {"properties": {"a": {"$ref": "#/$defs/nowhere"}}},
+            "refers to what isn't in it",
+        ),
+        (
+            {"a": 1},
+            {"properties": {"a": {"type": "nonsense"}}},
+            "its config_schema is no JSON schema",
+        ),
+        (
+            {"a": 1},
+            {"additionalProperties": False},
+            "the settings: Additional properties are not allowed ('a'",
+        ),
     ],
 )
-def test_settings_are_compared_with_the_schema(value: object, schema: dict[str, object] | bool, said: str) -> None:
+def test_settings_are_compared_with_the_schema(
+    value: object, schema: dict[str, object] | bool, said: str
+) -> None:
     found = misfit(value, schema)
     assert said in found and bool(found) == bool(said)
 
@@ -406,8 +463,12 @@ def test_a_schema_that_names_another_address_fetches_nothing() -> None:
 
 
 def test_of_a_flood_the_beginning_counts() -> None:
-    sections = sections_of([{"title": str(number), "lines": ["x"] * 15_000} for number in range(100)], "flood")
+    sections = sections_of(
+        [{"title": str(number), "lines": ["x"] * 15_000} for number in range(100)], "flood"
+    )
     assert [section.title for section in sections] == [str(number) for number in range(SECTIONS)]
     assert {len(one.lines) for one in sections} == {LINES}
-    brought = observations_of([{"title": str(number), "summary": ""} for number in range(1_000)], "flood")
+    brought = observations_of(
+        [{"title": str(number), "summary": ""} for number in range(1_000)], "flood"
+    )
     assert [one.title for one in brought] == [str(number) for number in range(OBSERVATIONS)]

@@ -32,9 +32,14 @@ def envelope(version: str = MODERN) -> dict:
 class Client:
     """A running server and its two pipes; every line that comes out must be JSON-RPC."""
 
-    def __init__(self, argv: Sequence[str] = (sys.executable, str(FAMILY), "stdio"), **options: object) -> None:
+    def __init__(
+        self, argv: Sequence[str] = (sys.executable, str(FAMILY), "stdio"), **options: object
+    ) -> None:
         self.process = forking.Popen(
-            [*argv], stdin=subprocess.PIPE, stdout=subprocess.PIPE, **{"stderr": subprocess.DEVNULL, **options}
+            [*argv],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            **{"stderr": subprocess.DEVNULL, **options},
         )
         assert self.process.stdin is not None
         assert self.process.stdout is not None
@@ -63,10 +68,14 @@ class Client:
         self._stdin.write(line + b"\n")
         self._stdin.flush()
 
-    def ask(self, method: str, params: dict | None = None, id: int | str | None = None) -> int | str:
+    def ask(
+        self, method: str, params: dict | None = None, id: int | str | None = None
+    ) -> int | str:
         self._next += 1
         id = f"q{self._next}" if id is None else id
-        message = {"jsonrpc": "2.0", "id": id, "method": method} | ({} if params is None else {"params": params})
+        message = {"jsonrpc": "2.0", "id": id, "method": method} | (
+            {} if params is None else {"params": params}
+        )
         self.send(json.dumps(message).encode())
         return id
 
@@ -105,7 +114,9 @@ class Client:
 
     def initialize(self, version: str = "2025-11-25") -> dict:
         who = {"name": "foreign", "version": "1"}
-        result = self.request("initialize", {"protocolVersion": version, "capabilities": {}, "clientInfo": who})
+        result = self.request(
+            "initialize", {"protocolVersion": version, "capabilities": {}, "clientInfo": who}
+        )
         self.notify("notifications/initialized")
         return result
 

@@ -12,7 +12,16 @@ from pathlib import Path
 from protocol.client import WAIT_SECONDS, Client
 
 CORTEX = (sys.executable, "-m", "cortex")
-ENVELOPE = {"code", "message", "category", "severity", "retryable", "context", "suggestions", "timestamp"}
+ENVELOPE = {
+    "code",
+    "message",
+    "category",
+    "severity",
+    "retryable",
+    "context",
+    "suggestions",
+    "timestamp",
+}
 CATEGORIES = {"configuration", "filesystem", "network", "processing", "resource"}
 
 FILES = {
@@ -127,7 +136,9 @@ class CodeServer(Client):
 
     def read(self, uri: str) -> dict:
         contents = self.request("resources/read", {"uri": uri})["result"]["contents"]
-        assert [(content["uri"], content["mimeType"]) for content in contents] == [(uri, "application/json")]
+        assert [(content["uri"], content["mimeType"]) for content in contents] == [
+            (uri, "application/json")
+        ]
         return json.loads(contents[0]["text"])
 
     def wait_until_ready(self) -> None:

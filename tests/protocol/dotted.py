@@ -1,4 +1,6 @@
-"""A family whose tools have dots in their names, as a program: python dotted.py stdio|http underscore|dotted"""
+"""A family whose tools have dots in their names, as a program: python dotted.py stdio|http
+underscore|dotted
+"""
 
 from __future__ import annotations
 
@@ -17,11 +19,23 @@ def _tool(name: str) -> Tool:
     def run(context: None, arguments: Nothing, call: Call) -> Answer:
         return Answer(name)
 
-    return Tool("dots", name, name.title(), f"Use it for {name}.", Nothing, run, writes=False, idempotent=True)
+    return Tool(
+        "dots",
+        name,
+        name.title(),
+        f"Use it for {name}.",
+        Nothing,
+        run,
+        writes=False,
+        idempotent=True,
+    )
 
 
 FAMILY = Family(
-    "dots", "Dots.", None, tuple(map(_tool, ("team.search", "team.record.add", "plain_name", "team_status")))
+    "dots",
+    "Dots.",
+    None,
+    tuple(map(_tool, ("team.search", "team.record.add", "plain_name", "team_status"))),
 )
 
 

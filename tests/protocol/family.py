@@ -16,11 +16,23 @@ from pydantic import ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from cortex.base.errors import FileError, InputError
-from cortex.toolkit.tool import Answer, Arguments, Call, Family, Prompt, PromptArgument, Resource, Tool, Whole
+from cortex.toolkit.tool import (
+    Answer,
+    Arguments,
+    Call,
+    Family,
+    Prompt,
+    PromptArgument,
+    Resource,
+    Tool,
+    Whole,
+)
 
 
 class Box:
-    """What the tools share: counts calls, remembers cancellation, and can hold a tool until it is told to go on."""
+    """What the tools share: counts calls, remembers cancellation, and can hold a tool until it is
+    told to go on.
+    """
 
     def __init__(self, closed: Path | None = None) -> None:
         self.cancelled = threading.Event()
@@ -115,30 +127,58 @@ def read_query(box: Box, variables: Mapping[str, str], call: Call) -> str:
 
 def _tool(run, arguments, writes: bool = False) -> Tool:
     name = run.__name__
-    return Tool("test", name, name.title(), f"Use it to {name}.", arguments, run, writes=writes, idempotent=not writes)
+    return Tool(
+        "test",
+        name,
+        name.title(),
+        f"Use it to {name}.",
+        arguments,
+        run,
+        writes=writes,
+        idempotent=not writes,
+    )
 
 
 def make_family(closed: Path | None = None) -> Family:
     box = Box(closed)
-    tools = [(echo, Echo), (count, Count), (wait, Nothing), (stubborn, Nothing), (was_cancelled, Nothing)]
+    tools = [
+        (echo, Echo),
+        (count, Count),
+        (wait, Nothing),
+        (stubborn, Nothing),
+        (was_cancelled, Nothing),
+    ]
     return Family(
         name="test",
         instructions="Use echo to hear yourself.",
         context=box,
-        tools=(*(_tool(*tool) for tool in tools), _tool(fail, Fail), _tool(chatter, Nothing, writes=True)),
+        tools=(
+            *(_tool(*tool) for tool in tools),
+            _tool(fail, Fail),
+            _tool(chatter, Nothing, writes=True),
+        ),
         resources=(
             Resource(
-                "box://status{?part}", "status", "Status", "How it is.", lambda box, variables, call: repr(variables)
+                "box://status{?part}",
+                "status",
+                "Status",
+                "How it is.",
+                lambda box, variables, call: repr(variables),
             ),
             Resource("box://file/{+path}/text", "file", "File", "A file.", read_path, "text/plain"),
-            Resource("box://search/{query}{?limit,mode}", "search", "Search", "A search.", read_query),
+            Resource(
+                "box://search/{query}{?limit,mode}", "search", "Search", "A search.", read_query
+            ),
         ),
         prompts=(
             Prompt(
                 "greet",
                 "Greet",
                 "A greeting",
-                (PromptArgument("who", "Whom", required=True), PromptArgument("how", "In which way")),
+                (
+                    PromptArgument("who", "Whom", required=True),
+                    PromptArgument("how", "In which way"),
+                ),
                 lambda values: f"Greet {values['who']} {values.get('how', '')}".strip(),
             ),
         ),

@@ -1,4 +1,7 @@
-"""Hostile JSON-RPC lines, seeded: the same seed gives the same lines. Any server on stdio can be fed with them."""
+"""Hostile JSON-RPC lines, seeded: the same seed gives the same lines.
+
+Any server on stdio can be fed with them.
+"""
 
 from __future__ import annotations
 
@@ -38,12 +41,28 @@ WORDS = (
     "", " ", "a", "../../etc/passwd", "%2e%2e%2f", "\ud800", "\udfff\ud800", "\u0000", "🦀" * 50, "x" * 3000, "{{x}}",
     "' OR 1=1 --", "((((a+)+)+)+)+$", "/(.*)*$(/", "/((((a+)+)+)+)+$/", "-32602", "NaN", "\u202e", "\r\n", "null",
 )  # fmt: skip
-ADDRESSES = ("", "box://search/", "box://file/", "codeindex://search/", "codeindex://file/", "codeindex://workspace/")
+ADDRESSES = (
+    "",
+    "box://search/",
+    "box://file/",
+    "codeindex://search/",
+    "codeindex://file/",
+    "codeindex://workspace/",
+)
 
 ARGUMENTS = {  # of the tools that we know; the first one is required
     "echo": ("text", "howOften", "voice"),
     "count": ("to",),
-    "search_code": ("query", "maxResults", "strategy", "threshold", "fileTypes", "workspace", "budget", "cursor"),
+    "search_code": (
+        "query",
+        "maxResults",
+        "strategy",
+        "threshold",
+        "fileTypes",
+        "workspace",
+        "budget",
+        "cursor",
+    ),
     "reindex_workspace": ("path", "force", "strategy", "workspace"),
     "update_config": ("settings", "restart", "workspace"),
     "get_file_context": ("path", "lineRange", "contextLines", "workspace", "budget"),
@@ -52,14 +71,33 @@ ARGUMENTS = {  # of the tools that we know; the first one is required
 STRAYS = ("text", "query", "path", "to", "howOften", "x")  # which most tools don't know
 
 
-def hostile_lines(seed: int, count: int, tools: Sequence[str] = ("echo", "count"), large: int = 0) -> Iterator[bytes]:
+def hostile_lines(
+    seed: int, count: int, tools: Sequence[str] = ("echo", "count"), large: int = 0
+) -> Iterator[bytes]:
     """`count` lines without newlines in them; `large` of them are longer than 10 MB."""
     dice = random.Random(seed)
-    makers = (_garbage, _bytes, _json, _envelope, _envelope, _request, _request, _call, _call, _batch, _cut, _deep)
+    makers = (
+        _garbage,
+        _bytes,
+        _json,
+        _envelope,
+        _envelope,
+        _request,
+        _request,
+        _call,
+        _call,
+        _batch,
+        _cut,
+        _deep,
+    )
     oversized = set(dice.sample(range(count), min(large, count)))
     for number in range(count):
         if number in oversized:
-            yield b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"x":"' + b"y" * 10_500_000 + b'"}}'
+            yield (
+                b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"x":"'
+                + b"y" * 10_500_000
+                + b'"}}'
+            )
         else:
             yield dice.choice(makers)(dice, tools).replace(b"\n", b" ")
 
@@ -78,7 +116,10 @@ def _value(dice: random.Random, depth: int = 3) -> object:
         case 6:
             return [_value(dice, depth - 1) for _ in range(dice.randrange(4))]
         case _:
-            return {dice.choice((*WORDS, "_meta", "name", "uri")): _value(dice, depth - 1) for _ in range(3)}
+            return {
+                dice.choice((*WORDS, "_meta", "name", "uri")): _value(dice, depth - 1)
+                for _ in range(3)
+            }
 
 
 def _dump(value: object) -> bytes:
@@ -122,19 +163,33 @@ def _request(dice: random.Random, tools: Sequence[str]) -> bytes:
     params = dice.choice(
         (
             _value(dice),
-            {"uri": dice.choice(ADDRESSES) + dice.choice(WORDS) + dice.choice(("", "/chunks", "?limit=x"))},
+            {
+                "uri": dice.choice(ADDRESSES)
+                + dice.choice(WORDS)
+                + dice.choice(("", "/chunks", "?limit=x"))
+            },
             {"cursor": dice.choice(WORDS)},
             {"name": dice.choice(WORDS), "arguments": _value(dice)},
             {"requestId": dice.choice(IDS), "reason": _value(dice)},
             {
-                "protocolVersion": dice.choice((*WORDS, "2024-11-05", "2025-03-26", "2025-03-26", 5)),
+                "protocolVersion": dice.choice(
+                    (*WORDS, "2024-11-05", "2025-03-26", "2025-03-26", 5)
+                ),
                 "capabilities": _value(dice),
             },
-            {"_meta": {"io.modelcontextprotocol/protocolVersion": dice.choice((*WORDS, "2026-07-28", 7, None))}},
+            {
+                "_meta": {
+                    "io.modelcontextprotocol/protocolVersion": dice.choice(
+                        (*WORDS, "2026-07-28", 7, None)
+                    )
+                }
+            },
             {"_meta": {"progressToken": _value(dice)}},
         )
     )
-    return _dump({"jsonrpc": "2.0", "id": dice.choice(IDS), "method": dice.choice(METHODS), "params": params})
+    return _dump(
+        {"jsonrpc": "2.0", "id": dice.choice(IDS), "method": dice.choice(METHODS), "params": params}
+    )
 
 
 def _call(dice: random.Random, tools: Sequence[str]) -> bytes:
@@ -147,7 +202,9 @@ def _call(dice: random.Random, tools: Sequence[str]) -> bytes:
     params: dict[str, object] = {"name": name, "arguments": arguments}
     if dice.random() < 0.3:
         params["_meta"] = _value(dice)
-    return _dump({"jsonrpc": "2.0", "id": dice.randrange(50), "method": "tools/call", "params": params})
+    return _dump(
+        {"jsonrpc": "2.0", "id": dice.randrange(50), "method": "tools/call", "params": params}
+    )
 
 
 def _batch(dice: random.Random, tools: Sequence[str]) -> bytes:
@@ -173,5 +230,9 @@ def _cut(dice: random.Random, tools: Sequence[str]) -> bytes:
 
 def _deep(dice: random.Random, tools: Sequence[str]) -> bytes:
     depth = dice.choice((50, 99, 101, 500, 5000, 100_000)) if dice.random() < 0.2 else 50
-    inner = dice.choice((b"[" * depth, b"[" * depth + b"]" * depth, b'{"a":' * depth + b"1" + b"}" * depth))
-    return dice.choice((inner, b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"x":' + inner + b"}}"))
+    inner = dice.choice(
+        (b"[" * depth, b"[" * depth + b"]" * depth, b'{"a":' * depth + b"1" + b"}" * depth)
+    )
+    return dice.choice(
+        (inner, b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"x":' + inner + b"}}")
+    )

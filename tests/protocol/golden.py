@@ -1,5 +1,8 @@
-"""Answers kept in tests/golden. CORTEX_GOLDEN=write renews them; what differs from run to run, or by the
-tuning of the ranking, is replaced by its name."""
+"""Answers kept in tests/golden.
+
+CORTEX_GOLDEN=write renews them; what differs from run to run, or by the tuning of the ranking, is
+replaced by its name.
+"""
 
 from __future__ import annotations
 
@@ -21,9 +24,13 @@ def check_golden(name: str, value: object) -> None:
     file = FOLDER / f"{name}.json"
     shown = _steady(value)
     if WRITE:
-        file.write_text(json.dumps(shown, indent=2, ensure_ascii=False) + "\n", encoding="utf-8", newline="\n")
+        file.write_text(
+            json.dumps(shown, indent=2, ensure_ascii=False) + "\n", encoding="utf-8", newline="\n"
+        )
     assert file.exists(), f"no golden file {file.name}: run with CORTEX_GOLDEN=write"
-    assert shown == json.loads(file.read_text(encoding="utf-8")), f"{file.name} differs; CORTEX_GOLDEN=write renews it"
+    assert shown == json.loads(file.read_text(encoding="utf-8")), (
+        f"{file.name} differs; CORTEX_GOLDEN=write renews it"
+    )
 
 
 def _steady(value: object, key: str = "") -> object:

@@ -32,7 +32,9 @@ class Server:
     def send(self, method: str, body: bytes = b"", path: str = "/mcp", **headers: str):
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
         given = HEADERS | {name.replace("_", "-"): value for name, value in headers.items()}
-        connection.request(method, path, body, {name: value.encode() for name, value in given.items()})
+        connection.request(
+            method, path, body, {name: value.encode() for name, value in given.items()}
+        )
         response = connection.getresponse()
         text = response.read().decode()
         connection.close()
@@ -51,7 +53,12 @@ class Server:
 
     def modern(self, method: str, params: dict, **headers: str) -> tuple[int, dict]:
         name = {"mcp_name": params["name"]} if "name" in params else {}
-        message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params | {"_meta": envelope()}}
+        message = {
+            "jsonrpc": "2.0",
+            "id": 1,
+            "method": method,
+            "params": params | {"_meta": envelope()},
+        }
         return self.post(message, mcp_protocol_version=MODERN, mcp_method=method, **name, **headers)
 
 
@@ -71,7 +78,9 @@ def serving_family(*arguments: str) -> Iterator[Server]:
 
 @contextmanager
 def serving(argv: Sequence[str], env: Mapping[str, str] | None = None) -> Iterator[Server]:
-    """A server that says its port on stderr and nothing on stdout; killed at the end unless it has ended."""
+    """A server that says its port on stderr and nothing on stdout; killed at the end unless it has
+    ended.
+    """
     process = forking.Popen([*argv], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env)
     assert process.stdout is not None
     assert process.stderr is not None

@@ -21,7 +21,12 @@ INITIALIZED = {"jsonrpc": "2.0", "method": "notifications/initialized"}
 
 
 def calling(id: int | str, tool: str, **rest: object) -> dict:
-    return {"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {"name": tool, "arguments": {}, **rest}}
+    return {
+        "jsonrpc": "2.0",
+        "id": id,
+        "method": "tools/call",
+        "params": {"name": tool, "arguments": {}, **rest},
+    }
 
 
 def send_batch(client: Client, *messages: object) -> None:
@@ -30,8 +35,17 @@ def send_batch(client: Client, *messages: object) -> None:
 
 def test_the_answers_to_a_batch_come_together_and_each_bad_member_has_its_own(client):
     client.initialize("2025-03-26")
-    send_batch(client, PING, INITIALIZED, 5, calling("a", "echo", arguments={"text": "hi"}), calling(2, "nothing"))
-    bad, ping, unknown, echo = sorted(client.take_batch(), key=lambda answer: str(answer["id"] or ""))
+    send_batch(
+        client,
+        PING,
+        INITIALIZED,
+        5,
+        calling("a", "echo", arguments={"text": "hi"}),
+        calling(2, "nothing"),
+    )
+    bad, ping, unknown, echo = sorted(
+        client.take_batch(), key=lambda answer: str(answer["id"] or "")
+    )
     assert (bad["id"], bad["error"]["code"]) == (None, -32600)
     assert (ping["id"], ping["result"]) == (1, {})
     assert (unknown["id"], unknown["error"]["code"]) == (2, -32602)
@@ -41,7 +55,9 @@ def test_the_answers_to_a_batch_come_together_and_each_bad_member_has_its_own(cl
 
 def test_a_batch_waits_for_its_last_answer_while_progress_and_other_answers_go_out(client):
     client.initialize("2025-03-26")
-    send_batch(client, PING, calling(2, "wait", _meta={"progressToken": "p"}), calling(3, "nothing"))
+    send_batch(
+        client, PING, calling(2, "wait", _meta={"progressToken": "p"}), calling(3, "nothing")
+    )
     assert client.wait_for("notifications/progress")["params"]["progressToken"] == "p"
     assert "result" in client.request("ping")
     assert client.aside == []
@@ -61,7 +77,11 @@ def test_a_batch_that_wants_no_answer_gets_none(client):
 
 def test_a_handshake_inside_a_batch_is_refused_and_changes_nothing(client):
     client.initialize("2025-03-26")
-    params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
+    params = {
+        "protocolVersion": "2025-11-25",
+        "capabilities": {},
+        "clientInfo": {"name": "x", "version": "1"},
+    }
     send_batch(client, {"jsonrpc": "2.0", "id": 7, "method": "initialize", "params": params}, PING)
     ping, refused = client.take_batch()
     assert (ping["id"], refused["id"], refused["error"]["code"]) == (1, 7, -32600)
@@ -87,10 +107,19 @@ def test_other_revisions_refuse_a_batch(client, version):
 
 
 def test_a_batch_sent_right_after_the_handshake_and_before_the_end_is_answered():
-    hello = {"protocolVersion": "2025-03-26", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
-    lines = [{"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": hello}, [PING, calling(2, "nothing")]]
+    hello = {
+        "protocolVersion": "2025-03-26",
+        "capabilities": {},
+        "clientInfo": {"name": "x", "version": "1"},
+    }
+    lines = [
+        {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": hello},
+        [PING, calling(2, "nothing")],
+    ]
     given = "".join(json.dumps(line) + "\n" for line in lines).encode()
-    ended = forking.run([sys.executable, str(FAMILY), "stdio"], input=given, capture_output=True, timeout=20)
+    ended = forking.run(
+        [sys.executable, str(FAMILY), "stdio"], input=given, capture_output=True, timeout=20
+    )
     greeting, answers = [json.loads(line) for line in ended.stdout.splitlines()]
     assert greeting["result"]["protocolVersion"] == "2025-03-26"
     assert sorted(answer["id"] for answer in answers) == [1, 2]

@@ -1,4 +1,6 @@
-"""Clients that come early, go suddenly, never read or come in crowds: `cortex mcp code` answers or ends, and leaves nothing."""
+"""Clients that come early, go suddenly, never read or come in crowds: `cortex mcp code` answers or
+ends, and leaves nothing.
+"""
 
 import http.client
 import json
@@ -18,7 +20,13 @@ from protocol.code_server import CORTEX, CodeServer, make_repository, wait_for
 from protocol.fuzz_lines import hostile_lines
 from protocol.http_client import HEADERS, last_message, serving
 
-TOOLS = ("search_code", "reindex_workspace", "update_config", "get_file_context", "find_similar_code")
+TOOLS = (
+    "search_code",
+    "reindex_workspace",
+    "update_config",
+    "get_file_context",
+    "find_similar_code",
+)
 QUERY = {"name": "search_code", "arguments": {"query": "parse_invoice_number"}}
 REVISIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 CROWD = 20
@@ -43,7 +51,8 @@ def repository(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def web(repository):
-    unlimited = {**os.environ, "CORTEX_SERVER_RATE_LIMIT": "0"}  # a campaign sends more than a client may
+    # A campaign sends more than a client may
+    unlimited = {**os.environ, "CORTEX_SERVER_RATE_LIMIT": "0"}
     argv = [*CORTEX, "mcp", "code", "--workspace", str(repository), "--http", "127.0.0.1:0"]
     with serving(argv, unlimited) as server:
         yield server
@@ -59,7 +68,9 @@ def request(method: str, params: dict, id: int = 1) -> dict:
 
 def hello(version: str) -> dict:
     who = {"name": "foreign", "version": "1"}
-    return request("initialize", {"protocolVersion": version, "capabilities": {}, "clientInfo": who})
+    return request(
+        "initialize", {"protocolVersion": version, "capabilities": {}, "clientInfo": who}
+    )
 
 
 def found_in(result: dict) -> list[str]:
@@ -70,7 +81,8 @@ def check_found(result: dict) -> None:
     assert found_in(result)[0] == "shop/payment/invoice.py"
 
 
-# -- revisions ---------------------------------------------------------------------------------------------------------
+# -- revisions
+# ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.soak
@@ -78,7 +90,12 @@ def check_found(result: dict) -> None:
 def test_every_revision_searches_over_stdio_in_a_server_of_its_own(repository, version):
     with CodeServer(repository) as server:
         if version == MODERN:
-            assert version in server.request("server/discover", {"_meta": envelope()})["result"]["supportedVersions"]
+            assert (
+                version
+                in server.request("server/discover", {"_meta": envelope()})["result"][
+                    "supportedVersions"
+                ]
+            )
             check_found(server.call("search_code", QUERY["arguments"], **envelope())["result"])
         else:
             assert server.initialize(version)["result"]["protocolVersion"] == version
@@ -91,7 +108,10 @@ def test_every_revision_searches_over_stdio_in_a_server_of_its_own(repository, v
 def test_every_revision_with_a_session_searches_over_http(web, version):
     response, text = web.send("POST", json.dumps(hello(version)).encode())
     assert last_message(response, text)["result"]["protocolVersion"] == version
-    headers = {"mcp_session_id": response.getheader("mcp-session-id"), "mcp_protocol_version": version}
+    headers = {
+        "mcp_session_id": response.getheader("mcp-session-id"),
+        "mcp_protocol_version": version,
+    }
     assert web.post({"jsonrpc": "2.0", "method": "notifications/initialized"}, **headers)[0] == 202
     status, answer = web.post(request("tools/call", QUERY, 2), **headers)
     assert status == 200
@@ -103,13 +123,18 @@ def test_the_stateless_revision_searches_over_http(web):
     check_found(web.modern("tools/call", QUERY)[1]["result"])
 
 
-# -- signals while it starts -------------------------------------------------------------------------------------------
+# -- signals while it starts
+# -------------------------------------------------------------------------------------------
 
 
 @posix
-@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads from /proc whether a signal is caught")
+@pytest.mark.skipif(
+    not Path("/proc/self/status").exists(), reason="reads from /proc whether a signal is caught"
+)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-@pytest.mark.parametrize("delay", [0.0, 0.15, 0.4, *(pytest.param(more, marks=pytest.mark.soak) for more in LATER)])
+@pytest.mark.parametrize(
+    "delay", [0.0, 0.15, 0.4, *(pytest.param(more, marks=pytest.mark.soak) for more in LATER)]
+)
 def test_a_signal_ends_a_starting_server_at_any_moment(repository, number, delay):
     with CodeServer(repository) as server:
         wait_for(lambda: catches(server.process.pid, number))
@@ -119,14 +144,20 @@ def test_a_signal_ends_a_starting_server_at_any_moment(repository, number, delay
 
 
 def catches(pid: int, number: int) -> bool:
-    """Whether a process has a handler of its own for a signal, besides the one that Python starts with."""
+    """Whether a process has a handler of its own for a signal, besides the one that Python starts
+    with.
+    """
     status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
-    caught = int(next(line.split()[1] for line in status.splitlines() if line.startswith("SigCgt")), 16)
-    # Python itself catches SIGINT from its first moment; ours comes with that of SIGTERM, in one breath before it.
+    caught = int(
+        next(line.split()[1] for line in status.splitlines() if line.startswith("SigCgt")), 16
+    )
+    # Python itself catches SIGINT from its first moment; ours comes with that of SIGTERM, in one
+    # breath before it.
     return bool(caught >> (signal.SIGTERM - 1) & 1) and bool(caught >> (number - 1) & 1)
 
 
-# -- clients that misbehave --------------------------------------------------------------------------------------------
+# -- clients that misbehave
+# --------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -176,7 +207,11 @@ def test_a_client_that_goes_away_in_the_middle_of_an_answer_over_http_harms_nobo
     for _ in range(40):  # more than there are threads
         connection = http.client.HTTPConnection("127.0.0.1", web.port, timeout=10)
         message = request("tools/call", QUERY | {"_meta": envelope()})
-        headers = HEADERS | {"mcp-protocol-version": MODERN, "mcp-method": "tools/call", "mcp-name": "search_code"}
+        headers = HEADERS | {
+            "mcp-protocol-version": MODERN,
+            "mcp-method": "tools/call",
+            "mcp-name": "search_code",
+        }
         connection.request("POST", "/mcp", json.dumps(message).encode(), headers)
         connection.close()
     check_found(web.modern("tools/call", QUERY)[1]["result"])
@@ -193,7 +228,9 @@ def test_hostile_bodies_are_refused_or_answered_and_never_an_error_of_the_server
 
 @posix
 def test_a_client_that_is_killed_takes_its_server_and_the_workers_along(repository):
-    client = subprocess.Popen([sys.executable, "-c", BRIDGE, *command(repository)], stdout=subprocess.PIPE)
+    client = subprocess.Popen(
+        [sys.executable, "-c", BRIDGE, *command(repository)], stdout=subprocess.PIPE
+    )
     server = psutil.Process(int(client.stdout.readline()))
     family = [server, *server.children(recursive=True)]
     client.kill()
@@ -214,7 +251,12 @@ def test_a_crowd_of_servers_starts_at_once_on_one_workspace_and_all_answer(tmp_p
             assert server.answer("hello", 120)["result"]["serverInfo"]["name"] == "cortex"
             server.notify("notifications/initialized")
         for server in servers:  # on a busy machine the first answers come before the first index
-            wait_for(lambda server=server: found_in(server.answer(server.ask("tools/call", QUERY), 120)["result"]), 120)
+            wait_for(
+                lambda server=server: found_in(
+                    server.answer(server.ask("tools/call", QUERY), 120)["result"]
+                ),
+                120,
+            )
         family = [one for server in servers for one in tree(server.process.pid)]
         assert [server.close() for server in servers] == [0] * len(servers)
         assert psutil.wait_procs(family, timeout=10)[1] == []
@@ -229,16 +271,21 @@ def tree(pid: int) -> list[psutil.Process]:
     return [process, *process.children(recursive=True)]
 
 
-# -- start -------------------------------------------------------------------------------------------------------------
+# -- start
+# -------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("provider", "needed"), [("none", set()), ("local", {"numpy", "turbovec"})])
+@pytest.mark.parametrize(
+    ("provider", "needed"), [("none", set()), ("local", {"numpy", "turbovec"})]
+)
 def test_a_server_loads_nothing_heavy_that_it_does_not_need(repository, provider, needed):
     argv = [sys.executable, "-X", "importtime", *command(repository)[1:]]
     asked = b'{"jsonrpc":"2.0","id":1,"method":"tools/list"}'
     environment = os.environ | {"CODEINDEX_EMBEDDING_PROVIDER": provider}
     done = subprocess.run(argv, input=asked, capture_output=True, timeout=60, env=environment)
-    loaded = {line.rsplit("|", 1)[1].strip() for line in done.stderr.decode().splitlines() if "|" in line}
+    loaded = {
+        line.rsplit("|", 1)[1].strip() for line in done.stderr.decode().splitlines() if "|" in line
+    }
     assert done.returncode == 0
     assert "cortex.engine.engine" in loaded
     assert not loaded & ({"numpy", "rich", "ruamel", "tree_sitter", "turbovec"} - needed)

@@ -1,4 +1,6 @@
-"""`cortex mcp code` as a process: pipes, signals, revisions, hostile lines, progress, cancellation, HTTP."""
+"""`cortex mcp code` as a process: pipes, signals, revisions, hostile lines, progress, cancellation,
+HTTP.
+"""
 
 import http.client
 import json
@@ -17,7 +19,13 @@ from protocol.client import MODERN, envelope
 from protocol.code_server import CORTEX, CodeServer, make_repository, text_of, wait_for
 from protocol.fuzz_lines import hostile_lines
 
-TOOLS = ("search_code", "reindex_workspace", "update_config", "get_file_context", "find_similar_code")
+TOOLS = (
+    "search_code",
+    "reindex_workspace",
+    "update_config",
+    "get_file_context",
+    "find_similar_code",
+)
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +37,9 @@ def repository(tmp_path_factory):
 def big(tmp_path_factory):
     """A folder that takes some seconds to index."""
     root = tmp_path_factory.mktemp("big") / "big"
-    body = "".join(f"def function_{number}(value):\n    return value + {number}\n\n\n" for number in range(120))
+    body = "".join(
+        f"def function_{number}(value):\n    return value + {number}\n\n\n" for number in range(120)
+    )
     for number in range(1_500):
         path = root / f"part{number % 30}" / f"m{number}.py"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -47,7 +57,9 @@ def fresh(root):
 
 def test_a_piped_tools_list_without_handshake_is_answered_and_ends_with_0(repository):
     line = b'{"jsonrpc":"2.0","id":1,"method":"tools/list"}\n'
-    done = forking.run([*CORTEX, "mcp", "code"], input=line, cwd=repository, capture_output=True, timeout=30)
+    done = forking.run(
+        [*CORTEX, "mcp", "code"], input=line, cwd=repository, capture_output=True, timeout=30
+    )
     (answer,) = [json.loads(splitline) for splitline in done.stdout.splitlines()]
     assert [tool["name"] for tool in answer["result"]["tools"]] == list(TOOLS)
     assert done.returncode == 0
@@ -66,15 +78,21 @@ def test_every_revision_is_answered(repository):
             assert server.tool("search_code", query="basket")["results"]
         result = server.call("search_code", {"query": "basket"}, **envelope())["result"]
         assert json.loads(text_of(result))["results"]
-        assert server.request("server/discover", {"_meta": envelope()})["result"]["supportedVersions"] == [MODERN]
+        assert server.request("server/discover", {"_meta": envelope()})["result"][
+            "supportedVersions"
+        ] == [MODERN]
         assert server.close() == 0
         assert server.garbage == []
 
 
 def test_nothing_but_the_protocol_reaches_stdout_even_with_warnings(tmp_path):
     root = make_repository(tmp_path / "warned", {"a.py": "x = 1\n"})
-    (root / "codeindex.config.json").write_text('{"workspace": {"maxFile": 5}, "server": {"logLevel": "debug"}}')
-    with CodeServer(root, env=os.environ | {"PYTHONWARNINGS": "always", "CORTEX_LOG_LEVEL": "debug"}) as server:
+    (root / "codeindex.config.json").write_text(
+        '{"workspace": {"maxFile": 5}, "server": {"logLevel": "debug"}}'
+    )
+    with CodeServer(
+        root, env=os.environ | {"PYTHONWARNINGS": "always", "CORTEX_LOG_LEVEL": "debug"}
+    ) as server:
         server.initialize()
         server.wait_until_ready()
         (root / "b.py").write_text("appeared = 1\n", encoding="utf-8")
@@ -125,14 +143,17 @@ def test_arguments_that_do_not_fit_are_bad_requests_and_everything_else_is_an_an
         assert server.tool("reindex_workspace", path=None)["status"] == "completed"
 
 
-# -- while a big folder is indexed -------------------------------------------------------------------------------------
+# -- while a big folder is indexed
+# -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_the_server_within_a_second_also_while_it_indexes(big, number):
     with CodeServer(fresh(big)) as server:
         server.initialize()
-        wait_for(lambda: server.read("codeindex://workspace/status")["indexing"]["indexedFiles"] > 0)
+        wait_for(
+            lambda: server.read("codeindex://workspace/status")["indexing"]["indexedFiles"] > 0
+        )
         assert server.read("codeindex://workspace/status")["indexing"]["status"] == "indexing"
         children = psutil.Process(server.process.pid).children(recursive=True)
         assert children
@@ -146,17 +167,27 @@ def test_a_signal_ends_the_server_within_a_second_also_while_it_indexes(big, num
 def test_the_first_index_answers_from_what_is_there_reports_progress_and_can_be_cancelled(big):
     with CodeServer(fresh(big)) as server:
         server.initialize()
-        while not (body := server.tool("search_code", query="function_7"))["results"]:  # a slow machine has nothing yet
+        # A slow machine has nothing yet
+        while not (body := server.tool("search_code", query="function_7"))["results"]:
             assert body["metadata"]["index"]["status"] == "indexing"
         assert body["metadata"]["index"]["status"] == "indexing"
         assert "not read yet" in body["metadata"]["notes"][0]
-        arguments = {"name": "reindex_workspace", "arguments": {}, "_meta": {"progressToken": "mine"}}
+        arguments = {
+            "name": "reindex_workspace",
+            "arguments": {},
+            "_meta": {"progressToken": "mine"},
+        }
         asked = server.ask("tools/call", arguments)
         step = server.wait_for("notifications/progress")["params"]
         assert step["progressToken"] == "mine"
         assert server.tool("reindex_workspace", force=True)["status"] in ("indexing", "completed")
         server.notify("notifications/cancelled", {"requestId": asked, "reason": "enough"})
-        assert server.tool("get_file_context", path="part1/m1.py", lineRange={"start": 1, "end": 1})["totalLines"] > 100
+        assert (
+            server.tool("get_file_context", path="part1/m1.py", lineRange={"start": 1, "end": 1})[
+                "totalLines"
+            ]
+            > 100
+        )
         assert all(message.get("id") != asked for message in server.aside)
         assert server.close() == 0
 
@@ -164,20 +195,29 @@ def test_the_first_index_answers_from_what_is_there_reports_progress_and_can_be_
 def test_a_forced_run_that_is_cancelled_stops_and_the_server_still_answers(big):
     with CodeServer(big) as server:
         server.initialize()
-        wait_for(lambda: server.read("codeindex://workspace/status")["indexing"]["status"] == "ready", 60)
-        arguments = {"name": "reindex_workspace", "arguments": {"force": True}, "_meta": {"progressToken": 7}}
+        wait_for(
+            lambda: server.read("codeindex://workspace/status")["indexing"]["status"] == "ready", 60
+        )
+        arguments = {
+            "name": "reindex_workspace",
+            "arguments": {"force": True},
+            "_meta": {"progressToken": 7},
+        }
         asked, far = server.ask("tools/call", arguments), 0.0
         while far <= 0:
             message = server.take()
             if message.get("method") == "notifications/progress":
                 far = message["params"]["progress"]
         server.notify("notifications/cancelled", {"requestId": asked})
-        wait_for(lambda: server.read("codeindex://workspace/status")["indexing"]["status"] == "ready", 10)
+        wait_for(
+            lambda: server.read("codeindex://workspace/status")["indexing"]["status"] == "ready", 10
+        )
         assert server.tool("search_code", query="function_7", threshold=0)["results"]
         assert all(message.get("id") != asked for message in server.aside)
 
 
-# -- hostile lines -----------------------------------------------------------------------------------------------------
+# -- hostile lines
+# -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.soak
@@ -200,7 +240,8 @@ def test_hostile_lines_neither_end_nor_silence_the_server(repository, campaign):
         assert server.garbage == []
 
 
-# -- HTTP --------------------------------------------------------------------------------------------------------------
+# -- HTTP
+# --------------------------------------------------------------------------------------------------------------
 
 
 def free_port() -> int:
@@ -212,7 +253,9 @@ def free_port() -> int:
 def port(repository):
     port = free_port()
     argv = [*CORTEX, "mcp", "code", "--workspace", str(repository), "--http", f"127.0.0.1:{port}"]
-    process = forking.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    process = forking.Popen(
+        argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    )
     wait_for(lambda: is_open(port))
     yield port
     started = time.monotonic()
@@ -245,12 +288,16 @@ def post(port: int, body: bytes, **headers: str) -> tuple[int, bytes]:
 def test_the_code_tools_are_served_over_http(port):
     call = {"name": "search_code", "arguments": {"query": "merge_baskets"}, "_meta": envelope()}
     body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}).encode()
-    headers = {"MCP-Protocol-Version": MODERN, "Mcp-Method": "tools/call", "Mcp-Name": "search_code"}
+    headers = {
+        "MCP-Protocol-Version": MODERN,
+        "Mcp-Method": "tools/call",
+        "Mcp-Name": "search_code",
+    }
     status, answer = post(port, body, **headers)
     assert status == 200, answer
-    line = next(splitline for splitline in answer.decode().splitlines() if "jsonrpc" in splitline).removeprefix(
-        "data: "
-    )
+    line = next(
+        splitline for splitline in answer.decode().splitlines() if "jsonrpc" in splitline
+    ).removeprefix("data: ")
     assert json.loads(text_of(json.loads(line)["result"]))["results"][0]["file"] == "shop/basket.py"
 
 
@@ -265,13 +312,20 @@ def test_other_origins_hosts_and_large_bodies_are_refused(port):
     ("address", "environment", "word", "code"),
     [
         ("0.0.0.0:0", {}, "token", 1),
-        ("0.0.0.0:0", {"CORTEX_HTTP_TOKEN": "t", "CORTEX_SERVER_LOCAL_ONLY": "true"}, "localOnly", 1),
+        (
+            "0.0.0.0:0",
+            {"CORTEX_HTTP_TOKEN": "t", "CORTEX_SERVER_LOCAL_ONLY": "true"},
+            "localOnly",
+            1,
+        ),
         ("[::]:0", {}, "token", 1),
         ("nonsense", {}, "HOST:PORT", 2),
         ("127.0.0.1:99999", {}, "HOST:PORT", 2),
     ],
 )
-def test_an_address_that_is_none_or_beyond_this_machine_is_refused(repository, address, environment, word, code):
+def test_an_address_that_is_none_or_beyond_this_machine_is_refused(
+    repository, address, environment, word, code
+):
     argv = [*CORTEX, "mcp", "--workspace", str(repository), "--http", address]
     done = forking.run(argv, capture_output=True, timeout=30, env=os.environ | environment)
     assert done.returncode == code
@@ -282,7 +336,9 @@ def test_an_address_that_is_none_or_beyond_this_machine_is_refused(repository, a
 def test_beyond_this_machine_the_token_opens_and_nothing_else(repository):
     port = free_port()
     argv = [*CORTEX, "mcp", "--workspace", str(repository), "--http", f"0.0.0.0:{port}"]
-    process = forking.Popen(argv, stderr=subprocess.DEVNULL, env=os.environ | {"CORTEX_HTTP_TOKEN": "open-sesame"})
+    process = forking.Popen(
+        argv, stderr=subprocess.DEVNULL, env=os.environ | {"CORTEX_HTTP_TOKEN": "open-sesame"}
+    )
     try:
         wait_for(lambda: is_open(port))
         ping = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'

@@ -27,7 +27,10 @@ def test_a_server_survives_hostile_lines_and_still_answers(campaign):
         writer = feed(client, hostile_lines(20261115, campaign(2_000, 100_000), large=2))
         assert "result" in client.answer("the end", seconds=600)
         writer.join(5)
-        assert client.call("echo", {"text": "still here"})["result"]["content"][0]["text"] == "still here"
+        assert (
+            client.call("echo", {"text": "still here"})["result"]["content"][0]["text"]
+            == "still here"
+        )
         assert client.close() == 0
         assert client.garbage == []
 

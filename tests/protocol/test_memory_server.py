@@ -1,4 +1,6 @@
-"""`cortex mcp memory` as a foreign client meets it: four tools, only read, and there where there is something to tell."""
+"""`cortex mcp memory` as a foreign client meets it: four tools, only read, and there where there is
+something to tell.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ def start(isolated, tmp_path: Path) -> Iterator[Callable[..., Client]]:
 
         def start_one(*families: str, **variables: str) -> Client:
             argv = [*CORTEX, "mcp", *families]
-            return opened.enter_context(Client(argv, cwd=tmp_path / "ack", env=isolated.environment(**variables)))
+            return opened.enter_context(
+                Client(argv, cwd=tmp_path / "ack", env=isolated.environment(**variables))
+            )
 
         yield start_one
 
@@ -36,7 +40,9 @@ def start(isolated, tmp_path: Path) -> Iterator[Callable[..., Client]]:
 def orchard(user: Path) -> Made:
     made = make_claude_mem(user / ".claude-mem" / "claude-mem.db")
     session = made.session("s1", title="A day in the orchard")
-    made.observation(session, "Apples keep in the cellar", concepts=["storage"], facts=["They last until May"])
+    made.observation(
+        session, "Apples keep in the cellar", concepts=["storage"], facts=["They last until May"]
+    )
     made.summary(session, "Store the apples", learned="Cellars are cool")
     return made
 
@@ -54,8 +60,14 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
     place = tmp_path_factory.mktemp("asked")
     (place / "ack").mkdir()
     orchard(place).close()
-    variables = {"HOME": str(place), "USERPROFILE": str(place), "CORTEX_HOME": str(place / "cortex")}
-    with Client([*CORTEX, "mcp", "memory"], cwd=place / "ack", env={**os.environ, **variables}) as running:
+    variables = {
+        "HOME": str(place),
+        "USERPROFILE": str(place),
+        "CORTEX_HOME": str(place / "cortex"),
+    }
+    with Client(
+        [*CORTEX, "mcp", "memory"], cwd=place / "ack", env={**os.environ, **variables}
+    ) as running:
         assert running.initialize()["result"]["instructions"]
         yield running
         assert running.garbage == [] and running.close() == 0
@@ -85,10 +97,14 @@ def test_a_session_goes_from_a_question_to_the_whole_memory(server, until):
     until(lambda: titles(server, query="where do apples keep") == ["Apples keep in the cellar"])
     found = told(server.call("query_memories", {"tags": ["storage"]}))["results"][0]
     whole = told(server.call("get_memory", {"id": found["id"]}))
-    assert whole["facts"] == ["They last until May"] and "orchard" in whole["session_context"]["title"]
+    assert (
+        whole["facts"] == ["They last until May"] and "orchard" in whole["session_context"]["title"]
+    )
     assert told(server.call("list_scopes"))["scopes"][0]["name"] == "ack"
     context = told(server.call("get_context"))
-    assert context["project"]["name"] == "ack" and [row["id"] for row in context["recent_memories"]] == [found["id"]]
+    assert context["project"]["name"] == "ack" and [
+        row["id"] for row in context["recent_memories"]
+    ] == [found["id"]]
 
 
 def test_the_stateless_revision_is_answered_too(server, until):
@@ -98,7 +114,9 @@ def test_the_stateless_revision_is_answered_too(server, until):
 
 def test_errors_are_answers_that_help(server):
     failed = server.call("get_memory", {"id": "obs_99"})["result"]
-    assert failed["isError"] and json.loads(failed["content"][0]["text"])["error"] == "MEMORY_UNKNOWN"
+    assert (
+        failed["isError"] and json.loads(failed["content"][0]["text"])["error"] == "MEMORY_UNKNOWN"
+    )
     for wrong in ({"limit": 51}, {"limit": 0}, {"limit": 2.5}, {"limit": "many"}, {"status": "x"}):
         answer = server.call("query_memories", wrong)
         assert "error" in answer or answer["result"]["isError"], wrong
@@ -111,11 +129,15 @@ def test_without_any_memory_each_tool_tells_where_one_would_be(start, isolated):
     failed = server.call("query_memories", {"query": "apples"})["result"]
     assert failed["isError"]
     told = json.loads(failed["content"][0]["text"])
-    places = [str(isolated.user / folder / "claude-mem.db") for folder in (".claude-mem", ".ack-mem")]
+    places = [
+        str(isolated.user / folder / "claude-mem.db") for folder in (".claude-mem", ".ack-mem")
+    ]
     assert (told["path"], told["searched"]) == (places[0], places)
 
 
-def test_rows_of_another_process_appear_without_a_restart_and_its_folder_stays_as_it_is(start, made, isolated, until):
+def test_rows_of_another_process_appear_without_a_restart_and_its_folder_stays_as_it_is(
+    start, made, isolated, until
+):
     server = start("memory")
     server.initialize()
     until(lambda: titles(server) == ["Apples keep in the cellar"])

@@ -51,7 +51,9 @@ def test_a_piped_tools_list_without_handshake_is_answered_and_ends_with_0():
 
 def test_what_was_asked_before_the_end_of_input_is_answered_before_the_end():
     call = {"name": "count", "arguments": {"to": 200_000}}
-    lines = [{"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": call} for id in range(5)]
+    lines = [
+        {"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": call} for id in range(5)
+    ]
     answers, code = pipe(*(json.dumps(line).encode() for line in lines))
     assert sorted(answer["id"] for answer in answers) == [0, 1, 2, 3, 4]
     assert all(answer["result"]["content"][0]["text"] == "200000" for answer in answers)
@@ -87,7 +89,9 @@ def test_a_signal_ends_the_server_within_a_second_whatever_runs(number, tool, tm
 
 
 def test_a_client_that_vanishes_is_a_clean_end():
-    process = forking.Popen(SERVER, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process = forking.Popen(
+        SERVER, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
     process.stdout.close()
     for _ in range(3):
         process.stdin.write(b'{"jsonrpc":"2.0","id":1,"method":"tools/list"}\n')
@@ -110,7 +114,9 @@ def test_every_handshake_revision_is_echoed_and_answered(client):
         assert result["serverInfo"]["name"] == "cortex"
         assert set(result["capabilities"]) == {"tools", "resources", "prompts"}
         assert "Use echo" in result["instructions"]
-        assert client.call("echo", {"text": "hi"})["result"]["content"] == [{"type": "text", "text": "hi"}]
+        assert client.call("echo", {"text": "hi"})["result"]["content"] == [
+            {"type": "text", "text": "hi"}
+        ]
     assert client.initialize("1999-01-01")["result"]["protocolVersion"] == "2025-11-25"
 
 
@@ -136,14 +142,22 @@ def test_a_connection_may_speak_both_eras(client):
 def test_every_tool_carries_all_four_annotations_and_a_plain_schema(shared):
     tools = {tool["name"]: tool for tool in shared.request("tools/list")["result"]["tools"]}
     for tool in tools.values():
-        assert {"readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"} <= set(tool["annotations"])
+        assert {"readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"} <= set(
+            tool["annotations"]
+        )
     assert tools["chatter"]["annotations"]["readOnlyHint"] is False
     assert tools["echo"]["inputSchema"] == {
         "type": "object",
         "additionalProperties": False,
         "properties": {
             "text": {"type": "string", "description": "What to say", "maxLength": 20_000_000},
-            "howOften": {"type": "number", "default": 1, "minimum": 1, "maximum": 5, "description": "Repetitions"},
+            "howOften": {
+                "type": "number",
+                "default": 1,
+                "minimum": 1,
+                "maximum": 5,
+                "description": "Repetitions",
+            },
             "voice": {"type": "string", "enum": ["plain", "loud"], "default": "plain"},
         },
         "required": ["text"],
@@ -171,7 +185,9 @@ def test_a_call_that_does_not_fit_is_an_invalid_params_error_that_says_why(share
 
 
 def test_a_whole_number_may_be_written_as_a_float(shared):
-    assert shared.call("echo", {"text": "a", "howOften": 2.0})["result"]["content"][0]["text"] == "a a"
+    assert (
+        shared.call("echo", {"text": "a", "howOften": 2.0})["result"]["content"][0]["text"] == "a a"
+    )
 
 
 def test_a_known_failure_is_a_tool_error_with_the_whole_envelope(shared):
@@ -207,7 +223,11 @@ def test_progress_grows_is_throttled_and_comes_before_the_answer(client):
     start = time.monotonic()
     client.call("count", {"to": 300_000}, progressToken="p")
     seconds = time.monotonic() - start
-    sent = [message["params"] for message in client.aside if message.get("method") == "notifications/progress"]
+    sent = [
+        message["params"]
+        for message in client.aside
+        if message.get("method") == "notifications/progress"
+    ]
     steps = [params["progress"] for params in sent]
     assert steps == sorted(set(steps))
     assert steps[-1] == 300_000
@@ -260,7 +280,10 @@ def test_resources_are_listed_and_templates_apart(shared):
         ("box://file/text/text/text", "text/text"),
         ("box://file/n%C3%A4me%20%F0%9F%A6%80.py/text", "näme 🦀.py"),
         ("box://search/how%20is%20a%2Fb%3F", "{'query': 'how is a/b?'}"),
-        ("box://search/how is a/b, c?limit=3&mode=x", "{'limit': '3', 'mode': 'x', 'query': 'how is a/b, c'}"),
+        (
+            "box://search/how is a/b, c?limit=3&mode=x",
+            "{'limit': '3', 'mode': 'x', 'query': 'how is a/b, c'}",
+        ),
     ],
 )
 def test_a_resource_is_read_with_its_variables_decoded(shared, uri, text):
@@ -294,10 +317,17 @@ def test_the_stateless_revision_calls_an_unknown_resource_invalid_params(shared)
 
 def test_prompts_are_listed_rendered_and_checked(shared):
     prompt = shared.request("prompts/list")["result"]["prompts"][0]
-    assert [(one["name"], one["required"]) for one in prompt["arguments"]] == [("who", True), ("how", False)]
+    assert [(one["name"], one["required"]) for one in prompt["arguments"]] == [
+        ("who", True),
+        ("how", False),
+    ]
     got = shared.request("prompts/get", {"name": "greet", "arguments": {"who": "Ada"}})["result"]
     assert got["messages"] == [{"role": "user", "content": {"type": "text", "text": "Greet Ada"}}]
-    for bad in ({"name": "greet"}, {"name": "grt"}, {"name": "greet", "arguments": {"who": "A", "x": "y"}}):
+    for bad in (
+        {"name": "greet"},
+        {"name": "grt"},
+        {"name": "greet", "arguments": {"who": "A", "x": "y"}},
+    ):
         assert shared.request("prompts/get", bad)["error"]["code"] == -32602
 
 
@@ -357,6 +387,8 @@ def test_a_server_without_stderr_works():
     if os.name == "nt":
         pytest.skip("needs a POSIX shell")
     script = f"exec {sys.executable} {FAMILY} stdio 2>&-"
-    line = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"chatter","arguments":{}}}'
+    line = (
+        b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"chatter","arguments":{}}}'
+    )
     done = subprocess.run(["sh", "-c", script], input=line, stdout=subprocess.PIPE, timeout=20)
     assert [json.loads(splitline)["id"] for splitline in done.stdout.splitlines()] == [1]

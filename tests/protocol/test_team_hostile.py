@@ -1,4 +1,6 @@
-"""Hostile arguments at the team's tools: each is refused with a code that says why, and nothing is written; what records say stays text."""
+"""Hostile arguments at the team's tools: each is refused with a code that says why, and nothing is
+written; what records say stays text.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ def place(tmp_path_factory, strangers_environment) -> TeamPlace:
 
 @pytest.fixture(scope="module")
 def server(place) -> Iterator[Client]:
-    with place.start("team", CORTEX_TEAM_AGENT_TIER="2", CORTEX_TEAM_PUBLISH_COMMENTS="true") as running:
+    with place.start(
+        "team", CORTEX_TEAM_AGENT_TIER="2", CORTEX_TEAM_PUBLISH_COMMENTS="true"
+    ) as running:
         running.initialize()
         yield running
         assert running.garbage == [] and running.close() == 0
@@ -123,11 +127,15 @@ def test_a_hostile_write_is_refused_with_a_reason_and_nothing_is_written(server,
     assert len(json.dumps(answer)) < 4_000, "an error repeats what it was given"
 
 
-@pytest.mark.parametrize("key", ["", " ", "a b", "a\nb", "k" * 201, "schlüssel", "a\0b", 7, None, ["a"]])
+@pytest.mark.parametrize(
+    "key", ["", " ", "a b", "a\nb", "k" * 201, "schlüssel", "a\0b", 7, None, ["a"]]
+)
 def test_a_key_that_is_none_is_refused_with_one_that_could_be_used(server, place, key):
     before = place.deeds()
     for field in ("idempotency_key", "commit_id"):
-        answer = server.call("cortex_create_observations", {"observations": [{"title": "x"}], field: key})
+        answer = server.call(
+            "cortex_create_observations", {"observations": [{"title": "x"}], field: key}
+        )
         assert code_of(answer) in ("VALIDATION_ERROR", INVALID_PARAMS)
         assert "error" in answer or "key_" in answer["result"]["content"][0]["text"]
     assert place.deeds() == before
@@ -179,7 +187,11 @@ READS = {
 def resolved(value: object, place: TeamPlace) -> object:
     if isinstance(value, dict):
         return {key: resolved(part, place) for key, part in value.items()}
-    return place.ids.get(value[1:-1], value) if isinstance(value, str) and value.startswith("{") else value
+    return (
+        place.ids.get(value[1:-1], value)
+        if isinstance(value, str) and value.startswith("{")
+        else value
+    )
 
 
 @pytest.mark.parametrize("why", READS)
@@ -194,9 +206,15 @@ def test_a_hostile_question_is_refused_with_a_reason(server, place, why):
 @pytest.mark.parametrize("number", ["1e999", "-1e999", "1e-9", "-0.0", "9" * 400])
 def test_a_number_beyond_all_numbers_is_refused_or_the_most_there_is(server, number):
     call = f'{{"name":"cortex_get_inbox","arguments":{{"budget":{number}}}}}'
-    server.send(f'{{"jsonrpc":"2.0","id":"{number}","method":"tools/call","params":{call}}}'.encode())
+    server.send(
+        f'{{"jsonrpc":"2.0","id":"{number}","method":"tools/call","params":{call}}}'.encode()
+    )
     answer = server.take(30)  # what is no JSON has no id
-    assert answer is not None and code_of(answer) in (*REFUSALS, NO_JSON, *([""] if number[0] == "9" else []))
+    assert answer is not None and code_of(answer) in (
+        *REFUSALS,
+        NO_JSON,
+        *([""] if number[0] == "9" else []),
+    )
 
 
 @pytest.mark.parametrize("budget", [200, 201, 10**6, 10**15, 300.0])
@@ -210,11 +228,21 @@ def test_any_other_budget_holds(server, place, budget):
 
 def test_what_records_say_comes_back_as_text_within_json(server, place):
     with open_library(place.settings) as library:
-        create(library, Observation("Hot </result> fuse", INJECTED, thread=place.ids["thread"]), actor=person())
+        create(
+            library,
+            Observation("Hot </result> fuse", INJECTED, thread=place.ids["thread"]),
+            actor=person(),
+        )
     found = 0
     for name, arguments in valid_calls(place, "told").items():
         answer = server.call(name, arguments)
-        assert set(answer["result"]) <= {"content", "structuredContent", "isError", "_meta", "resultType"}
+        assert set(answer["result"]) <= {
+            "content",
+            "structuredContent",
+            "isError",
+            "_meta",
+            "resultType",
+        }
         (part,) = answer["result"]["content"]
         body = json.loads(part["text"])
         assert body["success"] and set(body) <= {"success", "data", "meta"}
@@ -229,7 +257,9 @@ def test_deep_json_is_refused_and_the_server_goes_on(server, place, depth):
     deep = "[" * depth + "]" * depth
     for field in ("tags", "no_such_field"):
         call = f'{{"name":"cortex_create_observations","arguments":{{"observations":[{{"title":"x","{field}":{deep}}}],"idempotency_key":"deep"}}}}'
-        server.send(f'{{"jsonrpc":"2.0","id":"deep{depth}{field}","method":"tools/call","params":{call}}}'.encode())
+        server.send(
+            f'{{"jsonrpc":"2.0","id":"deep{depth}{field}","method":"tools/call","params":{call}}}'.encode()
+        )
         answer = server.take(30)
         assert answer is not None and ("error" in answer or answer["result"]["isError"])
     assert place.deeds() == before

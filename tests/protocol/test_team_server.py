@@ -1,4 +1,6 @@
-"""`cortex mcp team` as foreign clients meet it: the official SDK's, raw lines, plain HTTP; every tool, both spellings, and nothing that approves."""
+"""`cortex mcp team` as foreign clients meet it: the official SDK's, raw lines, plain HTTP; every
+tool, both spellings, and nothing that approves.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,9 @@ def web(place) -> Iterator[Server]:
     """Every family, for an agent that may do as much as any, with dots in the names."""
     families = ("code", "chunks", "kb", "memory", "team")
     more = ("--workspace", str(place.root), "--http", "127.0.0.1:0", "--tool-names", "dotted")
-    with serving([*CORTEX, "mcp", *families, *more], env=place.environment(**ALL_RIGHTS)) as running:
+    with serving(
+        [*CORTEX, "mcp", *families, *more], env=place.environment(**ALL_RIGHTS)
+    ) as running:
         yield running
 
 
@@ -59,24 +63,32 @@ def told(answer: dict) -> dict:
     return body["data"]
 
 
-# -- clients -----------------------------------------------------------------------------------------------------------
+# -- clients
+# -----------------------------------------------------------------------------------------------------------
 
 
 def test_the_official_client_lists_every_tool_and_calls_it_rightly_and_wrongly(place):
     async def converse() -> None:
         argv = [*CORTEX[1:], "mcp", "team"]
-        process = StdioServerParameters(command=CORTEX[0], args=argv, cwd=place.root, env=place.environment())
+        process = StdioServerParameters(
+            command=CORTEX[0], args=argv, cwd=place.root, env=place.environment()
+        )
         async with stdio_client(process) as (read, write), ClientSession(read, write) as session:
             await session.initialize()
             tools = {tool.name: tool for tool in (await session.list_tools()).tools}
             assert list(tools) == NAMES
             for name, arguments in valid_calls(place, "sdk").items():
-                assert tools[name].annotations.read_only_hint == (name.removeprefix("cortex_") in READS)
+                assert tools[name].annotations.read_only_hint == (
+                    name.removeprefix("cortex_") in READS
+                )
                 answer = await session.call_tool(name, arguments)
                 assert not answer.is_error, (name, answer.content)
                 body = json.loads(answer.content[0].text)
                 assert body["success"] and body["data"]
-                for wrong in ({**arguments, "no_such_argument": 1}, {key: [[]] for key in arguments} or {"limit": "x"}):
+                for wrong in (
+                    {**arguments, "no_such_argument": 1},
+                    {key: [[]] for key in arguments} or {"limit": "x"},
+                ):
                     await refused(session, name, wrong)
 
     async def refused(session: ClientSession, name: str, arguments: dict) -> None:
@@ -85,7 +97,10 @@ def test_the_official_client_lists_every_tool_and_calls_it_rightly_and_wrongly(p
         except Exception as error:  # an error of the protocol
             assert name in str(error)
         else:
-            assert answer.is_error and json.loads(answer.content[0].text)["error"]["code"] == "VALIDATION_ERROR"
+            assert (
+                answer.is_error
+                and json.loads(answer.content[0].text)["error"]["code"] == "VALIDATION_ERROR"
+            )
 
     async def within_time() -> None:
         with anyio.fail_after(60):
@@ -111,18 +126,24 @@ def test_read_only_leaves_out_what_writes_and_the_search_of_chunk_files_is_liste
         assert names(server) == [f"cortex_{name}" for name in READS]
         narrowed = server.call("cortex_search", {"query": "lamp", "chunk_types": ["documentation"]})
         assert json.loads(narrowed["result"]["content"][0]["text"])["total"] == 1
-        assert "`cortex_search`" in server.call("chunks_search", {"query": "lamp"})["error"]["message"]
+        assert (
+            "`cortex_search`" in server.call("chunks_search", {"query": "lamp"})["error"]["message"]
+        )
         assert told(server.call("cortex_search", {"query": "lamp"}))["results"]
         before = place.deeds()
         for name in WRITES:
-            assert "error" in server.call(f"cortex_{name}", valid_calls(place, "never")[f"cortex_{name}"])
+            assert "error" in server.call(
+                f"cortex_{name}", valid_calls(place, "never")[f"cortex_{name}"]
+            )
         assert place.deeds() == before
         assert server.close() == 0
 
 
 def test_the_http_api_and_its_document_have_the_same_tools(web, place):
     listed = [tool["name"] for tool in json.loads(web.send("GET", path="/api")[1])["tools"]]
-    assert [name for name in listed if name.startswith("cortex.")] == [f"cortex.{name}" for name in (*READS, *WRITES)]
+    assert [name for name in listed if name.startswith("cortex.")] == [
+        f"cortex.{name}" for name in (*READS, *WRITES)
+    ]
     assert not {"chunks_search", "cortex_search"} & set(listed)
     document = json.loads(web.send("GET", path="/api/openapi.json")[1])
     assert {f"/api/{name}" for name in listed} <= set(document["paths"])
@@ -137,7 +158,8 @@ def test_the_http_api_and_its_document_have_the_same_tools(web, place):
     assert status == 400 and "key_" in body["error"]["suggestions"][0]
 
 
-# -- rights ------------------------------------------------------------------------------------------------------------
+# -- rights
+# ------------------------------------------------------------------------------------------------------------
 
 
 def filled(schema: dict, text: str, depth: int = 0) -> object:
@@ -165,13 +187,26 @@ def test_no_tool_of_any_family_approves_whatever_it_is_told(web, place):
     tools = {tool["name"]: tool for tool in web.modern("tools/list", {})[1]["result"]["tools"]}
     assert len(tools) > 2 * len(NAMES)
     told_of = "".join(json.dumps(tool) for tool in tools.values())
-    assert not {"approve_draft", "reject_draft", "accept_artifact"} & {word.strip('"') for word in told_of.split()}
+    assert not {"approve_draft", "reject_draft", "accept_artifact"} & {
+        word.strip('"') for word in told_of.split()
+    }
     for name, tool in tools.items():
         if name not in ("reindex_workspace", "update_config"):
             arguments = filled(tool["inputSchema"], draft)
             assert isinstance(arguments, dict)
-            web.api(name, {**arguments, "idempotency_key": name} if "idempotency_key" in arguments else arguments)
-    for name in ("cortex_approve_draft", "cortex.approve_draft", "drafts_approve", "approve", "cortex_update_draft"):
+            web.api(
+                name,
+                {**arguments, "idempotency_key": name}
+                if "idempotency_key" in arguments
+                else arguments,
+            )
+    for name in (
+        "cortex_approve_draft",
+        "cortex.approve_draft",
+        "drafts_approve",
+        "approve",
+        "cortex_update_draft",
+    ):
         assert web.api(name, {"draft_id": draft, "idempotency_key": name})[0] == 404
     attempts = [
         ("cortex_update_task", {"task_id": draft, "status": "done"}),
@@ -184,7 +219,9 @@ def test_no_tool_of_any_family_approves_whatever_it_is_told(web, place):
         web.api(name, {**arguments, "idempotency_key": f"attempt-{number}"})
     assert place.state_of(draft) == "pending_review"
     actions = {action for action, _ in place.deeds()[before:]}
-    assert actions <= {"create_draft", "create_observations", "notify", "replace_notification"}, actions
+    assert actions <= {"create_draft", "create_observations", "notify", "replace_notification"}, (
+        actions
+    )
     check_records(place.home, place.settings)
 
 
@@ -195,10 +232,13 @@ def test_no_setting_makes_an_agent_one_who_approves(place):
         except ConfigError:
             assert int(tier) > 2
         else:
-            assert not may(agent(settings), "approve_draft") and not may(agent(settings), "accept_artifact")
+            assert not may(agent(settings), "approve_draft") and not may(
+                agent(settings), "accept_artifact"
+            )
 
 
-# -- retries -----------------------------------------------------------------------------------------------------------
+# -- retries
+# -----------------------------------------------------------------------------------------------------------
 
 
 def test_retries_of_one_key_at_once_over_stdio_and_http_are_one_record(server, web, place):
@@ -212,7 +252,9 @@ def test_retries_of_one_key_at_once_over_stdio_and_http_are_one_record(server, w
 
     with ThreadPoolExecutor(RETRIES) as threads:
         waiting = [threads.submit(ask_web, number) for number in range(RETRIES)]
-        asked = [server.ask("tools/call", {"name": name, "arguments": arguments}) for _ in range(RETRIES)]
+        asked = [
+            server.ask("tools/call", {"name": name, "arguments": arguments}) for _ in range(RETRIES)
+        ]
         found = {message["id"]: message for message in (server.take(60) for _ in asked) if message}
         said = [told(found[id]) for id in asked] + [one.result(60) for one in waiting]
     assert len(said) == 2 * RETRIES and len({row["ids"][0] for row in said}) == 1
@@ -222,10 +264,17 @@ def test_retries_of_one_key_at_once_over_stdio_and_http_are_one_record(server, w
 
 
 def test_retries_of_an_update_at_once_change_a_task_once(web, place):
-    arguments = {"task_id": place.ids["task"], "status": "review", "notes": "once", "idempotency_key": "update-once"}
+    arguments = {
+        "task_id": place.ids["task"],
+        "status": "review",
+        "notes": "once",
+        "idempotency_key": "update-once",
+    }
     done, before = ("update_task", place.ids["task"]), place.deeds()
     with ThreadPoolExecutor(RETRIES) as threads:
-        answers = list(threads.map(lambda _: web.api("cortex_update_task", arguments), range(RETRIES)))
+        answers = list(
+            threads.map(lambda _: web.api("cortex_update_task", arguments), range(RETRIES))
+        )
     assert {status for status, _ in answers} == {200}, answers
     assert len({body["data"]["version"] for _, body in answers}) == 1
     assert sum(not body["data"].get("replayed") for _, body in answers) == 1

@@ -1,4 +1,6 @@
-"""The tools that a client gets without naming families: the same before and after the first record, memory and chunk."""
+"""The tools that a client gets without naming families: the same before and after the first record,
+memory and chunk.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,13 @@ from families.chunkfiles.chunkmaking import make_chunk, write_chunks
 from families.memory.desk import open_library, settings_of
 from protocol.team_place import NAMES
 
-CODE = ["search_code", "reindex_workspace", "update_config", "get_file_context", "find_similar_code"]
+CODE = [
+    "search_code",
+    "reindex_workspace",
+    "update_config",
+    "get_file_context",
+    "find_similar_code",
+]
 MEMORY = ["query_memories", "get_memory", "list_scopes", "get_context"]
 
 
@@ -64,8 +72,13 @@ class Bench:
     def write_chunks(self) -> None:
         folder = self.root / ".cortex" / "chunks"
         folder.mkdir(parents=True)
-        write_chunks(folder / "doc-chunks.json", make_chunk("lamps", "How a lamp is switched", tags=("docs",)))
-        definition = make_chunk("lamp.py", "def switch_lamp", kind="definitions", metadata={"file_path": "lamp.py"})
+        write_chunks(
+            folder / "doc-chunks.json",
+            make_chunk("lamps", "How a lamp is switched", tags=("docs",)),
+        )
+        definition = make_chunk(
+            "lamp.py", "def switch_lamp", kind="definitions", metadata={"file_path": "lamp.py"}
+        )
         write_chunks(folder / "code-definitions.json", definition)
 
 
@@ -112,7 +125,9 @@ def test_a_session_that_was_open_before_the_first_record_and_memory_finds_them(b
 
 
 @pytest.mark.parametrize("with_content", [False, True])
-def test_the_search_of_chunk_files_is_answered_by_its_contract_whatever_a_home_contains(bench, with_content):
+def test_the_search_of_chunk_files_is_answered_by_its_contract_whatever_a_home_contains(
+    bench, with_content
+):
     if with_content:
         keep_first_record_and_memory(bench.home)
     bench.write_chunks()
@@ -120,20 +135,31 @@ def test_the_search_of_chunk_files_is_answered_by_its_contract_whatever_a_home_c
     async def talk(client: Client) -> None:
         assert await listed(client) == [*CODE, *MEMORY, *NAMES]
         for narrowed in ({"chunk_types": ["documentation"]}, {"tags": ["docs"]}):
-            answer = await told(client, "cortex_search", query="how is a lamp switched", limit=1_000, **narrowed)
+            answer = await told(
+                client, "cortex_search", query="how is a lamp switched", limit=1_000, **narrowed
+            )
             assert list(answer) == ["results", "total"] and answer["total"] == 1
             (result,) = answer["results"]
             assert list(result) == ["chunk", "combined_score"] and result["chunk"]["id"] == "lamps"
-        assert (await told(client, "cortex_search", query="lamp", chunk_types=["data"])) == {"results": [], "total": 0}
+        assert (await told(client, "cortex_search", query="lamp", chunk_types=["data"])) == {
+            "results": [],
+            "total": 0,
+        }
         with pytest.raises(MCPError) as caught:
             await client.call_tool("cortex_search", {"query": " ", "tags": ["docs"]})
         assert caught.value.error.code == -32602
-        everything = (await told(client, "cortex_search", query="how is a lamp switched", chunk_types=[]))["data"]
-        assert sorted(row["title"] for row in everything["results"] if row["type"] in ("code", "chunks")) == [
+        everything = (
+            await told(client, "cortex_search", query="how is a lamp switched", chunk_types=[])
+        )["data"]
+        assert sorted(
+            row["title"] for row in everything["results"] if row["type"] in ("code", "chunks")
+        ) == [
             "About lamps",
             "switch_lamp",
         ]
-        mixed = await client.call_tool("cortex_search", {"query": "lamp", "tags": ["docs"], "types": ["tasks"]})
+        mixed = await client.call_tool(
+            "cortex_search", {"query": "lamp", "tags": ["docs"], "types": ["tasks"]}
+        )
         assert mixed.is_error and "filters.tags" in mixed.content[0].text
 
     bench.converse(talk)

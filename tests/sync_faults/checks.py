@@ -1,4 +1,6 @@
-"""What must hold when all is quiet again: replicas like the Core, every acknowledged write there once, or refused where its writer sees it."""
+"""What must hold when all is quiet again: replicas like the Core, every acknowledged write there
+once, or refused where its writer sees it.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,8 @@ from cortex.engine.store.records.json_codec import from_json, to_json
 from sync_faults.plan import Deed
 
 ALERT = "system_alert"
-UNQUOTED = ("approve", "supersede", "done with", "reopen")  # the first record that they write says something else
+# The first record that they write says something else
+UNQUOTED = ("approve", "supersede", "done with", "reopen")
 COLUMNS = "id, kind, body, author, created, updated, version"
 
 
@@ -46,7 +49,10 @@ def opened(url: str) -> Iterator[Any]:
 
 def kept_in(database: Any) -> Kept:
     """All that a database has."""
-    records = {row[0]: _record(row) for row in database.execute(f"SELECT {COLUMNS} FROM records").fetchall()}
+    records = {
+        row[0]: _record(row)
+        for row in database.execute(f"SELECT {COLUMNS} FROM records").fetchall()
+    }
     history: dict[str, list[Record[Any]]] = defaultdict(list)
     rows = database.execute(
         "SELECT record, kind, body, author, created, at, version FROM versions ORDER BY record, version"
@@ -63,12 +69,15 @@ def _record(row: Sequence[Any]) -> Record[Any]:
     return Record(number, from_json(kind, body), *rest)
 
 
-# -- every write -------------------------------------------------------------------------------------------------------
+# -- every write
+# -------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Refusals:
-    """What a member's writes were refused: by their keys the records that each was about, and what the inbox tells of which record."""
+    """What a member's writes were refused: by their keys the records that each was about, and what
+    the inbox tells of which record.
+    """
 
     records: Mapping[str, frozenset[str]]
     told: Sequence[tuple[str, str]]
@@ -81,16 +90,18 @@ class Refusals:
 def refusals_in(database: Any, told: Sequence[Sequence[str]]) -> Refusals:
     """The refused writes of a home; `told` is about what its inbox alerts, and how."""
     found: dict[str, set[str]] = defaultdict(set)
-    ask = (
-        "SELECT key, record FROM outbox JOIN outbox_records ON outbox_records.entry = outbox.id WHERE state = 'refused'"
-    )
+    ask = "SELECT key, record FROM outbox JOIN outbox_records ON outbox_records.entry = outbox.id WHERE state = 'refused'"
     for key, record in database.execute(ask):
         found[key.partition("@")[0]].add(record)  # behind it stands which machine sent it
-    return Refusals({key: frozenset(ids) for key, ids in found.items()}, [(about, text) for about, text in told])
+    return Refusals(
+        {key: frozenset(ids) for key, ids in found.items()}, [(about, text) for about, text in told]
+    )
 
 
 def check_deeds(core: Kept, deeds: Iterable[Deed], refusals: Mapping[str, Refusals]) -> set[str]:
-    """Every deed is at the Core once, or not at all and told to who did it; gives the marks of those that were refused."""
+    """Every deed is at the Core once, or not at all and told to who did it; gives the marks of
+    those that were refused.
+    """
     made, changed = _made(core), _changed(core)
     refused: set[str] = set()
     for deed in deeds:
@@ -99,9 +110,15 @@ def check_deeds(core: Kept, deeds: Iterable[Deed], refusals: Mapping[str, Refusa
         if is_refused:
             text = known.text(deed.key)
             assert deed.refusable, f"{deed} was refused: {text}"
-            assert deed.mark in text or (text and deed.deed in UNQUOTED), f"nobody is told of {deed}: {text}"
+            assert deed.mark in text or (text and deed.deed in UNQUOTED), (
+                f"nobody is told of {deed}: {text}"
+            )
             refused.add(deed.mark)
-        if deed.refused_here or not (deed.shape.makes or deed.shape.sets) or _was_linked(core, deed):
+        if (
+            deed.refused_here
+            or not (deed.shape.makes or deed.shape.sets)
+            or _was_linked(core, deed)
+        ):
             continue
         wanted = 0 if is_refused else deed.shape.count
         there = _times(deed, made, changed)
@@ -117,7 +134,11 @@ def _was_linked(core: Kept, deed: Deed) -> bool:
     return bool(versions) and deed.mark not in _own_text(versions[0])
 
 
-def _times(deed: Deed, made: Mapping[tuple[str, str], Sequence[str]], changed: Counter[tuple[str, str, str]]) -> int:
+def _times(
+    deed: Deed,
+    made: Mapping[tuple[str, str], Sequence[str]],
+    changed: Counter[tuple[str, str, str]],
+) -> int:
     if not deed.shape.makes:
         mark = deed.about if deed.deed == "pin" else deed.mark
         about = deed.made if deed.deed == "pin" else deed.about
@@ -156,7 +177,9 @@ def _made(core: Kept) -> dict[tuple[str, str], list[str]]:
 def _own_text(record: Record[Any]) -> str:
     """What a record says itself: a summary quotes others."""
     body = record.body
-    return to_json(replace(body, summary="", summary_sources=()) if isinstance(body, Thread) else body)
+    return to_json(
+        replace(body, summary="", summary_sources=()) if isinstance(body, Thread) else body
+    )
 
 
 def _changed(core: Kept) -> Counter[tuple[str, str, str]]:
@@ -191,10 +214,13 @@ def check_published(core: Kept) -> None:
     for record in core.records.values():
         if isinstance(record.body, Draft) and record.body.type == "comment":
             (mark,) = set(marks_in(record.body.body))
-            assert said[mark] == (record.body.state == "published"), f"{record.id} {record.body.state}: {said[mark]}"
+            assert said[mark] == (record.body.state == "published"), (
+                f"{record.id} {record.body.state}: {said[mark]}"
+            )
 
 
-# -- the replicas ------------------------------------------------------------------------------------------------------
+# -- the replicas
+# ------------------------------------------------------------------------------------------------------
 
 
 def check_replica(
@@ -205,7 +231,9 @@ def check_replica(
     translated: Callable[[Record[Any]], Record[Any]],
     refused: frozenset[str],
 ) -> None:
-    """A replica has what its owner may see of the Core, word by word; besides that what it was told alone, and what was refused."""
+    """A replica has what its owner may see of the Core, word by word; besides that what it was told
+    alone, and what was refused.
+    """
     wanted = {number: translated(record) for number, record in core.records.items() if sees(record)}
     extra = set(replica.records) - set(wanted)
     strange = [
@@ -215,9 +243,13 @@ def check_replica(
     ]
     assert not strange, f"only {name} has {strange[:3]}"
     missing = sorted(set(wanted) - set(replica.records))
-    assert not missing, f"{name} misses {len(missing)}: {[core.records[number] for number in missing[:3]]}"
+    assert not missing, (
+        f"{name} misses {len(missing)}: {[core.records[number] for number in missing[:3]]}"
+    )
     for number, record in wanted.items():
-        assert replica.records[number] == record, f"{name} has {replica.records[number]}\nand the Core {record}"
+        assert replica.records[number] == record, (
+            f"{name} has {replica.records[number]}\nand the Core {record}"
+        )
 
 
 def is_alert(record: Record[Any]) -> bool:

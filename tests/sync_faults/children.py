@@ -85,7 +85,12 @@ class Nursery:
         self._numbers = count()
         self._turn = threading.Lock()
         self._children: list[Child] = []
-        environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "RAYON_NUM_THREADS": "1"}
+        environment = {
+            **os.environ,
+            "OPENBLAS_NUM_THREADS": "1",
+            "OMP_NUM_THREADS": "1",
+            "RAYON_NUM_THREADS": "1",
+        }
         self._process = subprocess.Popen(
             [sys.executable, "-W", "error::SyntaxWarning", str(PROGRAMS / "nursery.py")],
             stdin=subprocess.PIPE,
@@ -103,7 +108,9 @@ class Nursery:
                 listener.bind(str(place))
                 listener.listen(1)
                 listener.settimeout(SECONDS)
-                pid = self._fork({"program": program, "socket": str(place), "log": str(log), **asked})
+                pid = self._fork(
+                    {"program": program, "socket": str(place), "log": str(log), **asked}
+                )
                 link, _ = listener.accept()
             place.unlink()
             link.settimeout(SECONDS)

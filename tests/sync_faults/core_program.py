@@ -1,4 +1,6 @@
-"""A Core as a process: what `cortex core serve` runs, at any free port, told on the link; ends when whoever speaks to it does."""
+"""A Core as a process: what `cortex core serve` runs, at any free port, told on the link; ends when
+whoever speaks to it does.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
-"""The same team with the real thing: each member has a cortexd that syncs, an agent that writes through it over MCP, and a terminal.
+"""The same team with the real thing: each member has a cortexd that syncs, an agent that writes
+through it over MCP, and a terminal.
 
-Whoever is killed here is a cortexd, a front end or a terminal; what agents don't hear of they try again under the same key.
+Whoever is killed here is a cortexd, a front end or a terminal; what agents don't hear of they try
+again under the same key.
 """
 
 from __future__ import annotations
@@ -26,7 +28,8 @@ from sync_faults.world import QUIET_SECONDS, Member, World
 ANSWER_SECONDS = 60.0
 SYNC_SECONDS = 0.2
 CONFIG = f"team:\n  agent_tier: 2\n  sync_seconds: {SYNC_SECONDS}\n"
-CALLS = ("observation", "batch", "draft", "note")  # of agents, over MCP; else they are done as the library does them
+# Of agents, over MCP; else they are done as the library does them
+CALLS = ("observation", "batch", "draft", "note")
 
 
 @dataclass
@@ -42,7 +45,9 @@ class Desk:
         with self.turn:
             if self.window is not None:
                 return self.window
-            self.window = Client([*CORTEX, "mcp", "team"], env=self.place.environment(), cwd=self.place.root)
+            self.window = Client(
+                [*CORTEX, "mcp", "team"], env=self.place.environment(), cwd=self.place.root
+            )
             window = self.window
         window.initialize()
         return window
@@ -63,7 +68,9 @@ class Desk:
 class DaemonWorld(World):
     """A team with cortexd."""
 
-    def __init__(self, number: int, folder: Path, nursery: Nursery, url: str, tokens: dict[str, str]) -> None:
+    def __init__(
+        self, number: int, folder: Path, nursery: Nursery, url: str, tokens: dict[str, str]
+    ) -> None:
         super().__init__(number, folder, nursery, url, tokens)
         self.desks: dict[str, Desk] = {}
         for name, member in self.members.items():
@@ -147,7 +154,9 @@ class DaemonWorld(World):
 
 def _has(home: Path, number: str) -> bool:
     with opened(f"sqlite:///{home}") as database:
-        return database.execute("SELECT 1 FROM records WHERE id = ?", (number,)).fetchone() is not None
+        return (
+            database.execute("SELECT 1 FROM records WHERE id = ?", (number,)).fetchone() is not None
+        )
 
 
 def call_of(deed: Deed) -> tuple[str, dict[str, object]]:
@@ -161,7 +170,10 @@ def call_of(deed: Deed) -> tuple[str, dict[str, object]]:
             }
             return "cortex_create_observations", {"observations": [one]}
         case "batch":
-            some = [{"title": f"Cold {deed.mark}", "links": [deed.about]}, {"title": f"Warm {deed.mark}"}]
+            some = [
+                {"title": f"Cold {deed.mark}", "links": [deed.about]},
+                {"title": f"Warm {deed.mark}"},
+            ]
             return "cortex_create_observations", {"observations": some}
         case "draft":
             return "cortex_create_draft", {

@@ -1,4 +1,5 @@
-"""What members of a team do, each deed with a mark that nothing else says; run in a member's process.
+"""What members of a team do, each deed with a mark that nothing else says; run in a member's
+process.
 
 A deed is told as JSON: its name, its mark, its key, who does it, and the records that it is about.
 """
@@ -75,11 +76,16 @@ def _patch(make: Callable[[str], dict[str, str]]) -> Callable[[Library, Told, Ac
 
 
 def _draft(make: Callable[[Told], Draft]) -> Callable[[Library, Told, Actor], str]:
-    return lambda library, told, actor: create_draft(library, make(told), actor=actor, key=told["key"])[0].id
+    return lambda library, told, actor: (
+        create_draft(library, make(told), actor=actor, key=told["key"])[0].id
+    )
 
 
 def _batch(library: Library, told: Told, actor: Actor) -> str:
-    some = [Observation(f"Cold {told['mark']}", thread=told["about"]), Observation(f"Warm {told['mark']}")]
+    some = [
+        Observation(f"Cold {told['mark']}", thread=told["about"]),
+        Observation(f"Warm {told['mark']}"),
+    ]
     done = create_observations(library, some, actor=actor, key=told["key"])
     return " ".join(outcome.id for outcome in done.outcomes)
 
@@ -97,25 +103,42 @@ _DEEDS: dict[str, Callable[[Library, Told, Actor], str]] = {
     "subcortex": _create(lambda told: Subcortex(told["slug"], f"Lamps {told['mark']}")),
     "thread": _create(
         lambda told: Thread(
-            f"Why {told['mark']}?", f"@{told['other']}, look.", subcortex=told["scope"], tags=(told["mark"],)
+            f"Why {told['mark']}?",
+            f"@{told['other']}, look.",
+            subcortex=told["scope"],
+            tags=(told["mark"],),
         )
     ),
-    "secret thread": _create(lambda told: Thread(f"Who pays {told['mark']}?", sensitivity=SENSITIVE)),
+    "secret thread": _create(
+        lambda told: Thread(f"Who pays {told['mark']}?", sensitivity=SENSITIVE)
+    ),
     "comment": _create(
-        lambda told: Comment(told["about"], f"It was {told['mark']}. We decided to keep {told['mark']}.")
+        lambda told: Comment(
+            told["about"], f"It was {told['mark']}. We decided to keep {told['mark']}."
+        )
     ),
     "observation": _create(
         lambda told: Observation(
-            f"Limit of {told['mark']}", f"The limit is {told['number']} ampere.", thread=told["about"], tags=("fuse",)
+            f"Limit of {told['mark']}",
+            f"The limit is {told['number']} ampere.",
+            thread=told["about"],
+            tags=("fuse",),
         )
     ),
     "batch": _batch,
     "draft": _draft(
-        lambda told: Draft("comment", "", f"Say {told['mark']}.", target=told["about"], target_kind="thread")
+        lambda told: Draft(
+            "comment", "", f"Say {told['mark']}.", target=told["about"], target_kind="thread"
+        )
     ),
     "drafted change": _draft(
         lambda told: Draft(
-            "task_update", "", "", patch=(("notes", told["mark"]),), target=told["about"], target_kind="task"
+            "task_update",
+            "",
+            "",
+            patch=(("notes", told["mark"]),),
+            target=told["about"],
+            target_kind="task",
         )
     ),
     "approve": lambda library, told, actor: (
@@ -124,7 +147,11 @@ _DEEDS: dict[str, Callable[[Library, Told, Actor], str]] = {
     "reject": lambda library, told, actor: (
         reject(library, told["about"], actor=actor, key=told["key"], notes=told["mark"]).id
     ),
-    "task": _create(lambda told: Task(f"Mend {told['mark']}", assignees=(told["other"], "me"), thread=told["about"])),
+    "task": _create(
+        lambda told: Task(
+            f"Mend {told['mark']}", assignees=(told["other"], "me"), thread=told["about"]
+        )
+    ),
     "note": _patch(lambda mark: {"notes": mark}),
     "block": _patch(lambda mark: {"state": "blocked", "blocked_reason": mark}),
     "tag": _revise(lambda body, mark: replace(body, tags=(*body.tags, mark))),
@@ -133,7 +160,10 @@ _DEEDS: dict[str, Callable[[Library, Told, Actor], str]] = {
     "rewrite": _revise(lambda body, mark: replace(body, body=f"Now {mark}.")),
     "artifact": _create(
         lambda told: Artifact(
-            f"Rule {told['mark']}", "Solder.", state="proposed", evidence=(Evidence("thread", told["about"]),)
+            f"Rule {told['mark']}",
+            "Solder.",
+            state="proposed",
+            evidence=(Evidence("thread", told["about"]),),
         )
     ),
     "accept": lambda library, told, actor: (
@@ -146,15 +176,23 @@ _DEEDS: dict[str, Callable[[Library, Told, Actor], str]] = {
         ).id
     ),
     "supersede": lambda library, told, actor: (
-        supersede_artifact(library, told["about"], told["and"], actor=actor, key=told["key"], note=told["mark"]).id
+        supersede_artifact(
+            library, told["about"], told["and"], actor=actor, key=told["key"], note=told["mark"]
+        ).id
     ),
     "link": _create(lambda told: Link(told["about"], "supports", told["and"], note=told["mark"])),
     "describe": _revise(lambda body, mark: replace(body, description=mark)),
-    "term": _revise(lambda body, mark: replace(body, glossary=(*body.glossary, Term(mark, "a lamp")))),
-    "pin": lambda library, told, actor: pin(library, told["scope"], told["about"], actor=actor, key=told["key"]).id,
+    "term": _revise(
+        lambda body, mark: replace(body, glossary=(*body.glossary, Term(mark, "a lamp")))
+    ),
+    "pin": lambda library, told, actor: (
+        pin(library, told["scope"], told["about"], actor=actor, key=told["key"]).id
+    ),
     "resolve": lambda library, told, actor: (
         resolve_thread(library, told["about"], told["mark"], actor=actor, key=told["key"]).id
     ),
-    "reopen": lambda library, told, actor: reopen_thread(library, told["about"], actor=actor, key=told["key"]).id,
+    "reopen": lambda library, told, actor: (
+        reopen_thread(library, told["about"], actor=actor, key=told["key"]).id
+    ),
     "done with": _done_with,
 }

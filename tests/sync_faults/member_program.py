@@ -1,4 +1,6 @@
-"""A member of a team as a process: writes as they and their agent do, and syncs in the background as cortexd does. Spoken to by lines."""
+"""A member of a team as a process: writes as they and their agent do, and syncs in the background
+as cortexd does. Spoken to by lines.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,8 @@ def main(link: socket.socket, asked: dict[str, Any]) -> None:
         _stay(link, settings)
         return
     for line in link.makefile("r", encoding="utf-8"):
-        with open_library(settings) as library:  # as each command does, so that cortexd has it in between
+        # As each command does, so that cortexd has it in between
+        with open_library(settings) as library:
             _say(link, answer(library, json.loads(line)))
 
 
@@ -50,7 +53,8 @@ def _stay(link: socket.socket, settings: Settings) -> None:
         threading.Thread(target=_sync_on, args=(library, busy), daemon=True).start()
         for line in link.makefile("r", encoding="utf-8"):
             told = json.loads(line)
-            (busy.set if "do" in told else busy.clear)()  # whoever is asked for something else wants it quiet
+            # Whoever is asked for something else wants it quiet
+            (busy.set if "do" in told else busy.clear)()
             _say(link, answer(library, told))
 
 
@@ -73,7 +77,13 @@ def answer(library: Library, asked: dict[str, Any]) -> Mapping[str, object]:
         return {"ids": [hit.record.id for hit in page.hits]}
     if asked.get("inbox"):
         waiting = inbox(library, None, limit=1000).entries
-        return {"told": [(one.about, f"{one.title} {one.why}") for one in waiting if one.type == "system_alert"]}
+        return {
+            "told": [
+                (one.about, f"{one.title} {one.why}")
+                for one in waiting
+                if one.type == "system_alert"
+            ]
+        }
     if asked.get("check"):
         return {"followed": library.follow(), "wrong": library.store.check()}
     if url := asked.get("connect"):
@@ -98,7 +108,9 @@ def _remote(library: Library) -> Remote:
 
 
 def _sync_on(library: Library, busy: threading.Event) -> None:
-    """Sync again and again while there is work; whatever is in the way, the next time may be better."""
+    """Sync again and again while there is work; whatever is in the way, the next time may be
+    better.
+    """
     while busy.wait():
         time.sleep(EVERY_SECONDS)
         if library.store.truth.get(state.URL):

@@ -1,7 +1,9 @@
-"""Starts processes in the time of a fork: what they need is imported once, here, where no thread runs.
+"""Starts processes in the time of a fork: what they need is imported once, here, where no thread
+runs.
 
-Asked by lines of JSON on its stdin: which program, with what arguments, and the socket on which it is to be spoken to; answers with the
-process id. The children are those of this process, which leaves none behind: each ends when whoever speaks to it does.
+Asked by lines of JSON on its stdin: which program, with what arguments, and the socket on which it
+is to be spoken to; answers with the process id. The children are those of this process, which
+leaves none behind: each ends when whoever speaks to it does.
 """
 
 from __future__ import annotations

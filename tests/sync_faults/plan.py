@@ -1,4 +1,6 @@
-"""Which deeds there are, what each leaves behind, and a seeded choice of what two members do in a round."""
+"""Which deeds there are, what each leaves behind, and a seeded choice of what two members do in a
+round.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 PERSON, AGENT = "person", "agent"
-LOCAL_REFUSALS = ("RECORD_CHANGED", "RECORD_INVALID")  # decided already, linked already: nothing was acknowledged
+# Decided already, linked already: nothing was acknowledged
+LOCAL_REFUSALS = ("RECORD_CHANGED", "RECORD_INVALID")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +56,7 @@ SHAPES = {
     "done with": Shape(weight=1, refusable=True),
 }
 TWO = ("supersede", "link")  # that are about two records
+# Before there is a Core
 FIRST = (
     "thread",
     "comment",
@@ -62,7 +66,7 @@ FIRST = (
     "artifact",
     "observation",
     "batch",
-)  # before there is a Core
+)
 
 
 @dataclass(slots=True)
@@ -88,7 +92,8 @@ class Deed:
 
     @property
     def refusable(self) -> bool:
-        return self.shape.refusable or self.deed == "secret thread"  # where its writer may not see such
+        # Where its writer may not see such
+        return self.shape.refusable or self.deed == "secret thread"
 
     @property
     def key(self) -> str:
@@ -111,10 +116,13 @@ class Deed:
 
 @dataclass(slots=True)
 class Pools:
-    """The records that a deed may be about: those that everybody knows, and those that a member made since."""
+    """The records that a deed may be about: those that everybody knows, and those that a member
+    made since.
+    """
 
     known: dict[str, list[str]] = field(default_factory=dict)
-    common: dict[str, str] = field(default_factory=dict)  # of each kind one that both know, so that they meet there
+    # Of each kind one that both know, so that they meet there
+    common: dict[str, str] = field(default_factory=dict)
 
     def add(self, deed: Deed) -> None:
         if deed.made and deed.shape.makes and deed.deed != "secret thread":
@@ -155,7 +163,9 @@ def plan_deeds(
     count: int,
     names: Sequence[str] = tuple(SHAPES),
 ) -> list[Deed]:
-    """What a member does in a round; a record is chosen when its turn comes, since the round makes new ones."""
+    """What a member does in a round; a record is chosen when its turn comes, since the round makes
+    new ones.
+    """
     weights = [SHAPES[name].weight for name in names]
     deeds: list[Deed] = []
     for mark in marks:

@@ -1,7 +1,9 @@
-"""What lies between a member of a team and its Core: a road on which requests and answers are lost, late, doubled and out of order.
+"""What lies between a member of a team and its Core: a road on which requests and answers are lost,
+late, doubled and out of order.
 
-It knows HTTP as far as where a message ends, and what passes only as bytes. Which accident happens to a request is drawn from a
-seeded die; `heal` ends all accidents, and lets what was held back arrive.
+It knows HTTP as far as where a message ends, and what passes only as bytes. Which accident happens
+to a request is drawn from a seeded die; `heal` ends all accidents, and lets what was held back
+arrive.
 """
 
 from __future__ import annotations
@@ -14,16 +16,36 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 
 SECONDS = 20.0  # that anything may take, or the test fails
-HELD_SECONDS = 0.08  # for which a request is held back behind another one, or in a hole that swallows it
+# For which a request is held back behind another one, or in a hole that swallows it
+HELD_SECONDS = 0.08
 LATE_SECONDS = 0.06
-PAGE = b"Content-Type: text/html\r\nContent-Length: 15\r\nConnection: close\r\n\r\n<h1>wait</h1>\r\n"
-GATEWAY, PORTAL = b"HTTP/1.1 502 Bad Gateway\r\n" + PAGE, b"HTTP/1.1 200 OK\r\n" + PAGE  # of somebody in between
+PAGE = (
+    b"Content-Type: text/html\r\nContent-Length: 15\r\nConnection: close\r\n\r\n<h1>wait</h1>\r\n"
+)
+# Of somebody in between
+GATEWAY, PORTAL = b"HTTP/1.1 502 Bad Gateway\r\n" + PAGE, b"HTTP/1.1 200 OK\r\n" + PAGE
 
 PASS, REFUSE, HOLE, CUT, HALF, LATE, SLOW = "pass", "refuse", "hole", "cut", "half", "late", "slow"
-TWICE, SECOND, ANSWER_TWICE = "twice", "second", "answer twice"  # delivered twice, and which answer comes back
+# Delivered twice, and which answer comes back
+TWICE, SECOND, ANSWER_TWICE = "twice", "second", "answer twice"
 STRAY, BEHIND, GATE, LOGIN = "stray", "behind", "gate", "login"
-BEFORE, AFTER, TAKEN = "before", "after", "taken"  # moments at which somebody may be killed: see `Proxy.at`
-ACCIDENTS = (REFUSE, HOLE, CUT, HALF, LATE, SLOW, TWICE, SECOND, ANSWER_TWICE, STRAY, BEHIND, GATE, LOGIN)
+# Moments at which somebody may be killed: see `Proxy.at`
+BEFORE, AFTER, TAKEN = "before", "after", "taken"
+ACCIDENTS = (
+    REFUSE,
+    HOLE,
+    CUT,
+    HALF,
+    LATE,
+    SLOW,
+    TWICE,
+    SECOND,
+    ANSWER_TWICE,
+    STRAY,
+    BEHIND,
+    GATE,
+    LOGIN,
+)
 
 Weather = Mapping[str, float]  # accident -> how likely
 
@@ -66,7 +88,8 @@ class Proxy:
         self._listener.close()
         self._accepting.join(SECONDS)
 
-    # -- a connection --------------------------------------------------------------------------------------------------
+    # -- a connection
+    # --------------------------------------------------------------------------------------------------
 
     def _accept(self) -> None:
         while not self._ended:
@@ -74,7 +97,9 @@ class Proxy:
                 connection, _ = self._listener.accept()
             except OSError:
                 return
-            threading.Thread(target=self._serve, args=(connection,), name="road", daemon=True).start()
+            threading.Thread(
+                target=self._serve, args=(connection,), name="road", daemon=True
+            ).start()
 
     def _serve(self, connection: socket.socket) -> None:
         connection.settimeout(SECONDS)
@@ -159,10 +184,13 @@ class Proxy:
             deed()
         return deed is not None
 
-    # -- the server's side ---------------------------------------------------------------------------------------------
+    # -- the server's side
+    # ---------------------------------------------------------------------------------------------
 
     def _deliver_stray(self) -> None:
-        """What the sender has given up arrives now, after what was sent later; nobody hears the answer."""
+        """What the sender has given up arrives now, after what was sent later; nobody hears the
+        answer.
+        """
         with self._turn:
             some, self._stray = self._stray, []
         for request in some:

@@ -1,4 +1,6 @@
-"""The road between a member and a Core does what it says: which accident loses, doubles or delays what."""
+"""The road between a member and a Core does what it says: which accident loses, doubles or delays
+what.
+"""
 
 from __future__ import annotations
 
@@ -118,7 +120,10 @@ def test_healing_ends_a_partition_and_brings_what_strayed(proxy, came):
 
 def test_something_is_done_once_at_the_moment_that_it_is_for(proxy, came):
     seen: list[int] = []
-    proxy.at = {road.BEFORE: lambda: seen.append(len(came)), road.AFTER: lambda: seen.append(len(came))}
+    proxy.at = {
+        road.BEFORE: lambda: seen.append(len(came)),
+        road.AFTER: lambda: seen.append(len(came)),
+    }
     assert post(proxy, "a") == ""  # who was to answer is taken to be gone
     assert post(proxy, "b") == "200 2 b"
     assert seen == [0, 1]

@@ -1,8 +1,11 @@
-"""Two members of a team and their Core, each a process, on a bad road: what was acknowledged is there once, and all have the same.
+"""Two members of a team and their Core, each a process, on a bad road: what was acknowledged is
+there once, and all have the same.
 
-A world is a Core with its members, which live through several rounds. In each both write while requests are lost, doubled, late and out of
-order, and whoever works is killed; then the road is mended, they sync until nobody has anything to say, and everything is compared. A
-round follows from its seed as far as the clock lets it: the number of the world and of the round, which a failure names.
+A world is a Core with its members, which live through several rounds. In each both write while
+requests are lost, doubled, late and out of order, and whoever works is killed; then the road is
+mended, they sync until nobody has anything to say, and everything is compared. A round follows from
+its seed as far as the clock lets it: the number of the world and of the round, which a failure
+names.
 """
 
 from __future__ import annotations
@@ -67,8 +70,18 @@ def nursery() -> Iterator[Nursery]:
 
 
 @pytest.mark.parametrize("number", range(WORLDS["sqlite"]))
-def test_on_a_bad_road_nothing_is_lost_or_doubled(number, memory, nursery, campaign, record_property):
-    play(World, number, memory, nursery, f"sqlite:///{memory / 'core'}", campaign(10, ROUNDS), record_property)
+def test_on_a_bad_road_nothing_is_lost_or_doubled(
+    number, memory, nursery, campaign, record_property
+):
+    play(
+        World,
+        number,
+        memory,
+        nursery,
+        f"sqlite:///{memory / 'core'}",
+        campaign(10, ROUNDS),
+        record_property,
+    )
 
 
 @pytest.mark.parametrize("number", range(100, 100 + WORLDS["postgres"]))
@@ -77,17 +90,22 @@ def test_nor_with_postgresql(number, memory, nursery, database, campaign, record
 
 
 @pytest.mark.parametrize("number", range(200, 200 + WORLDS["cortexd"]))
-def test_nor_where_agents_write_through_cortexd(number, tmp_path, nursery, campaign, record_property):
+def test_nor_where_agents_write_through_cortexd(
+    number, tmp_path, nursery, campaign, record_property
+):
     url = f"sqlite:///{tmp_path / 'core'}"
     play(DaemonWorld, number, tmp_path, nursery, url, campaign(13, ROUNDS), record_property)
 
 
 @pytest.mark.parametrize("number", range(300, 300 + WORLDS["cortexd-postgres"]))
-def test_nor_through_cortexd_with_postgresql(number, tmp_path, nursery, database, campaign, record_property):
+def test_nor_through_cortexd_with_postgresql(
+    number, tmp_path, nursery, database, campaign, record_property
+):
     play(DaemonWorld, number, tmp_path, nursery, database, campaign(12, ROUNDS), record_property)
 
 
-# -- a world -----------------------------------------------------------------------------------------------------------
+# -- a world
+# -----------------------------------------------------------------------------------------------------------
 
 
 def play(
@@ -128,7 +146,9 @@ def told_of(world: World, rounds: int) -> str:
 
 
 @contextmanager
-def begun(make: type[World], number: int, folder: Path, nursery: Nursery, url: str) -> Iterator[World]:
+def begun(
+    make: type[World], number: int, folder: Path, nursery: Nursery, url: str
+) -> Iterator[World]:
     """A world whose members have something already, and then join the Core."""
     (folder / "core").mkdir()
     world = make(number, folder, nursery, url, invite(url))
@@ -153,7 +173,8 @@ def see_what_is_sensitive(world: World, may: bool) -> None:
         principals.change(ledger, principals.find(ledger, MEMBERS[1]), sensitive=may)
 
 
-# -- what must hold ----------------------------------------------------------------------------------------------------
+# -- what must hold
+# ----------------------------------------------------------------------------------------------------
 
 
 def compare(world: World) -> None:
@@ -168,7 +189,9 @@ def compare(world: World) -> None:
         with opened(f"sqlite:///{member.home}") as database:
             invariants.check_replica(database, settings_of(member.home))
             replicas[name], refusals[name] = kept_in(database), refusals_in(database, told)
-            waiting = database.execute("SELECT count(*) FROM outbox WHERE state = 'waiting'").fetchone()[0]
+            waiting = database.execute(
+                "SELECT count(*) FROM outbox WHERE state = 'waiting'"
+            ).fetchone()[0]
         assert waiting == 0, f"{name} has {waiting} writes that nobody has seen"
     world.learn(check_deeds(core, world.deeds, refusals))
     check_published(core)
@@ -193,6 +216,10 @@ def check_found(world: World) -> None:
     """Some of what was made is found by its mark, everywhere."""
     made = [deed for deed in world.deeds if deed.made and deed.deed == "observation"]
     for deed in world.chance.sample(made, min(FOUND, len(made))):
-        assert deed.made in world.ask_core("/api/v2/search", {"query": deed.mark}), f"the Core doesn't find {deed}"
+        assert deed.made in world.ask_core("/api/v2/search", {"query": deed.mark}), (
+            f"the Core doesn't find {deed}"
+        )
         for member in world.members.values():
-            assert deed.made in world.ask(member, {"find": deed.mark})["ids"], f"{member.name} doesn't find {deed}"
+            assert deed.made in world.ask(member, {"find": deed.mark})["ids"], (
+                f"{member.name} doesn't find {deed}"
+            )

@@ -1,4 +1,6 @@
-"""A team of two and its Core: each a process with a home of its own, a road between them, and whoever does harm."""
+"""A team of two and its Core: each a process with a home of its own, a road between them, and
+whoever does harm.
+"""
 
 from __future__ import annotations
 
@@ -45,18 +47,24 @@ class Member:
 
 def principals_of(number: int) -> dict[str, str]:
     """Who the members of a world are at the Core: in some they are one person with two machines."""
-    return dict.fromkeys(MEMBERS, MEMBERS[0]) if number % 5 == 4 else {name: name for name in MEMBERS}
+    return (
+        dict.fromkeys(MEMBERS, MEMBERS[0]) if number % 5 == 4 else {name: name for name in MEMBERS}
+    )
 
 
 class World:
     """All of it."""
 
-    def __init__(self, number: int, folder: Path, nursery: Nursery, url: str, tokens: dict[str, str]) -> None:
+    def __init__(
+        self, number: int, folder: Path, nursery: Nursery, url: str, tokens: dict[str, str]
+    ) -> None:
         """`url` is where the ledger is."""
         self.number, self.folder, self.nursery, self.url = number, folder, nursery, url
         self.chance = random.Random(f"world {number}")
         self.members = {
-            name: Member(name, principal, folder / name, Proxy(f"{number} {name}"), tokens[principal])
+            name: Member(
+                name, principal, folder / name, Proxy(f"{number} {name}"), tokens[principal]
+            )
             for name, principal in principals_of(number).items()
         }
         if number % 3 < 2:  # somebody's clock is days ahead, or behind
@@ -73,10 +81,13 @@ class World:
         self._failed: list[BaseException] = []
         self._marks = (mark_of(number, one) for one in count())
 
-    # -- processes -----------------------------------------------------------------------------------------------------
+    # -- processes
+    # -----------------------------------------------------------------------------------------------------
 
     def start_core(self) -> None:
-        self.core = self.nursery.start("core", self.folder / "core.log", url=self.url, home=str(self.folder / "core"))
+        self.core = self.nursery.start(
+            "core", self.folder / "core.log", url=self.url, home=str(self.folder / "core")
+        )
         port = urlsplit(self.core.read()["address"]).port
         assert port
         for member in self.members.values():
@@ -113,7 +124,9 @@ class World:
 
     def _start(self, member: Member, *, syncs: bool) -> Child:
         log = self.folder / f"{member.name}.log"
-        return self.nursery.start("member", log, home=str(member.home), skew=member.skew, syncs=syncs)
+        return self.nursery.start(
+            "member", log, home=str(member.home), skew=member.skew, syncs=syncs
+        )
 
     def kill(self, member: Member) -> None:
         """Kill a member's process as it is; whoever needs it starts another one."""
@@ -141,21 +154,30 @@ class World:
     def logs(self) -> str:
         """What the processes said to people, the end of it."""
         logs = sorted(self.folder.glob("*.log"))
-        return "\n".join(f"{log.name}:\n{log.read_text('utf-8', 'replace')[-3000:]}" for log in logs)
+        return "\n".join(
+            f"{log.name}:\n{log.read_text('utf-8', 'replace')[-3000:]}" for log in logs
+        )
 
     def close(self) -> None:
         for member in self.members.values():
             member.proxy.close()
         self.nursery.end_all()
 
-    # -- the beginning -------------------------------------------------------------------------------------------------
+    # -- the beginning
+    # -------------------------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Both have written something before there was a Core; then they join it, on a bad road, and have it all there."""
+        """Both have written something before there was a Core; then they join it, on a bad road,
+        and have it all there.
+        """
         ada = self.members["ada"]
         self.pools.known["subcortex"] = [self.ask(ada, {"do": self._subcortex()})["id"]]
         for name, member in self.members.items():
-            plan = [deed for one in FIRST for deed in plan_deeds(self.chance, name, self._marks, 1, (one,))]
+            plan = [
+                deed
+                for one in FIRST
+                for deed in plan_deeds(self.chance, name, self._marks, 1, (one,))
+            ]
             self._work(member, plan, self.chance)
             self.deeds += [deed for deed in plan if deed.about or not deed.shape.about]
         self._raise_failed()
@@ -165,7 +187,9 @@ class World:
         self._spoil_the_way()
         for member in self.members.values():
             deadline = time.monotonic() + QUIET_SECONDS
-            while self.ask(member, {"connect": member.proxy.url, "token": member.token}).get("error"):
+            while self.ask(member, {"connect": member.proxy.url, "token": member.token}).get(
+                "error"
+            ):
                 assert time.monotonic() < deadline, "they never join"
         self.settle()
 
@@ -176,17 +200,29 @@ class World:
             member.proxy.cut_off = ""
 
     def _subcortex(self) -> dict[str, object]:
-        return {"deed": "subcortex", "mark": next(self._marks), "key": "scope", "by": "person", "slug": SCOPE}
+        return {
+            "deed": "subcortex",
+            "mark": next(self._marks),
+            "key": "scope",
+            "by": "person",
+            "slug": SCOPE,
+        }
 
-    # -- a round -------------------------------------------------------------------------------------------------------
+    # -- a round
+    # -------------------------------------------------------------------------------------------------------
 
     def play(self, chance: random.Random, count: int) -> list[Deed]:
         """Both write while harm is done; gives what was tried."""
         for member in self.members.values():
             self._set_weather(member, chance)
-        plans = {name: plan_deeds(chance, name, self._marks, chance.randrange(3, count + 1)) for name in MEMBERS}
+        plans = {
+            name: plan_deeds(chance, name, self._marks, chance.randrange(3, count + 1))
+            for name in MEMBERS
+        }
         works = [
-            threading.Thread(target=self._work, args=(self.members[name], plan, random.Random(chance.random())))
+            threading.Thread(
+                target=self._work, args=(self.members[name], plan, random.Random(chance.random()))
+            )
             for name, plan in plans.items()
         ]
         harm = threading.Thread(target=self._harm, args=(random.Random(chance.random()),))
@@ -196,7 +232,9 @@ class World:
             thread.join(QUIET_SECONDS)
             assert not thread.is_alive(), "somebody hangs"
         self._raise_failed()
-        done = [deed for plan in plans.values() for deed in plan if deed.about or not deed.shape.about]
+        done = [
+            deed for plan in plans.values() for deed in plan if deed.about or not deed.shape.about
+        ]
         self.deeds += done
         for deed in done:
             self.pools.add(deed)
@@ -206,7 +244,10 @@ class World:
         """What the Core didn't take is nothing to write about, what it took is known to both."""
         self.refused |= refused
         self.pools.forget(
-            one for deed in self.deeds if deed.mark in refused and deed.shape.makes for one in deed.made.split()
+            one
+            for deed in self.deeds
+            if deed.mark in refused and deed.shape.makes
+            for one in deed.made.split()
         )
 
     def _raise_failed(self) -> None:
@@ -265,15 +306,23 @@ class World:
                     case 2:  # it has written, and nobody hears of it
                         member.proxy.at[road.AFTER] = self.kill_core
                     case 3:  # while it is at it
-                        member.proxy.at[road.BEFORE] = partial(self._soon, chance.random() * 0.01, self.kill_core)
+                        member.proxy.at[road.BEFORE] = partial(
+                            self._soon, chance.random() * 0.01, self.kill_core
+                        )
                     case 4:  # it has been told, and perhaps written it down
-                        member.proxy.at[road.TAKEN] = partial(self._kill_soon, member, chance.random() * 0.01)
+                        member.proxy.at[road.TAKEN] = partial(
+                            self._kill_soon, member, chance.random() * 0.01
+                        )
                     case 5:
-                        member.proxy.cut_off = "" if member.proxy.cut_off else chance.choice((road.REFUSE, road.HOLE))
+                        member.proxy.cut_off = (
+                            "" if member.proxy.cut_off else chance.choice((road.REFUSE, road.HOLE))
+                        )
                     case 6:
                         self._set_weather(member, chance)
                     case 7:  # the Core goes on, and its connections to the database don't
-                        member.proxy.at[road.BEFORE] = partial(self._soon, chance.random() * 0.02, self._cut_database)
+                        member.proxy.at[road.BEFORE] = partial(
+                            self._soon, chance.random() * 0.02, self._cut_database
+                        )
         except BaseException as error:
             self._failed.append(error)
 
@@ -289,17 +338,22 @@ class World:
 
             others = "datname = current_database() AND pid <> pg_backend_pid()"
             with psycopg.connect(self.url, autocommit=True) as connection:
-                connection.execute(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {others}")
+                connection.execute(
+                    f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {others}"
+                )
             self.cuts += 1
 
     def _kill_soon(self, member: Member, delay: float) -> None:
         time.sleep(delay)
         self.kill(member)
 
-    # -- quiet ---------------------------------------------------------------------------------------------------------
+    # -- quiet
+    # ---------------------------------------------------------------------------------------------------------
 
     def settle(self) -> None:
-        """Heal everything, and sync until nobody has anything to say; raises where that never comes."""
+        """Heal everything, and sync until nobody has anything to say; raises where that never
+        comes.
+        """
         for timer in self._timers:
             timer.join(QUIET_SECONDS)
         self._timers.clear()
@@ -322,7 +376,14 @@ class World:
 
     def _is_quiet(self) -> bool:
         """Have both sync; gives whether nothing waits then, and both have seen the last change."""
-        self.told = {name: self.ask(member, {"sync": True}) for name, member in self.members.items()}
+        self.told = {
+            name: self.ask(member, {"sync": True}) for name, member in self.members.items()
+        }
         with opened(self.url) as database:
-            (last,) = database.execute("SELECT value FROM counters WHERE name = 'change'").fetchone()
-        return all(one["waiting"] == 0 and one["cursor"].split(":")[1:2] == [str(last)] for one in self.told.values())
+            (last,) = database.execute(
+                "SELECT value FROM counters WHERE name = 'change'"
+            ).fetchone()
+        return all(
+            one["waiting"] == 0 and one["cursor"].split(":")[1:2] == [str(last)]
+            for one in self.told.values()
+        )

@@ -11,7 +11,18 @@ from pydantic import ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from cortex.base.errors import FileError, InputError
-from cortex.toolkit.tool import Answer, Arguments, Call, Family, Tool, Whole, bind, find_tool, input_schema, perform
+from cortex.toolkit.tool import (
+    Answer,
+    Arguments,
+    Call,
+    Family,
+    Tool,
+    Whole,
+    bind,
+    find_tool,
+    input_schema,
+    perform,
+)
 
 
 class Range(Arguments):
@@ -40,7 +51,9 @@ def run(context: object, arguments: Search, call: Call) -> Answer:
     return Answer(str(1 / arguments.max_results))
 
 
-SEARCH = Tool("test", "search", "Search", "Use it to find.", Search, run, writes=False, idempotent=True)
+SEARCH = Tool(
+    "test", "search", "Search", "Use it to find.", Search, run, writes=False, idempotent=True
+)
 FAMILY = Family("test", "", None, (SEARCH,))
 
 
@@ -51,7 +64,13 @@ def test_a_schema_is_plain_and_keeps_defaults_and_ranges():
         "required": ["query"],
         "properties": {
             "query": {"type": "string"},
-            "maxResults": {"type": "number", "default": 50, "minimum": 1, "maximum": 200, "description": "Maximum"},
+            "maxResults": {
+                "type": "number",
+                "default": 50,
+                "minimum": 1,
+                "maximum": 200,
+                "description": "Maximum",
+            },
             "threshold": {"type": "number", "default": 0.65, "minimum": 0.0, "maximum": 1.0},
             "strategy": {"type": "string", "enum": ["auto", "words"], "default": "auto"},
             "fileTypes": {"type": "array", "items": {"type": "string"}, "examples": [["py"]]},
@@ -72,7 +91,13 @@ def test_a_schema_is_plain_and_keeps_defaults_and_ranges():
 
 
 def test_arguments_are_bound_with_jsons_types():
-    given = {"query": "x", "maxResults": 7.0, "fileTypes": ["py"], "lineRange": {"start": 2}, "path": None}
+    given = {
+        "query": "x",
+        "maxResults": 7.0,
+        "fileTypes": ["py"],
+        "lineRange": {"start": 2},
+        "path": None,
+    }
     bound = bind(SEARCH, given)
     assert isinstance(bound, Search)
     assert (bound.max_results, bound.file_types, bound.line_range) == (7, ("py",), Range(start=2))
@@ -102,11 +127,21 @@ def test_arguments_that_do_not_fit_are_refused_with_what_to_do(arguments, hint):
     assert hint in refused.value.message
 
 
-VALUES = st.none() | st.booleans() | st.floats() | st.text(max_size=200) | st.lists(st.text(max_size=5), max_size=3)
+VALUES = (
+    st.none()
+    | st.booleans()
+    | st.floats()
+    | st.text(max_size=200)
+    | st.lists(st.text(max_size=5), max_size=3)
+)
 
 
 @given(
-    st.dictionaries(st.sampled_from(["query", "maxResults", "fileTypes"]) | st.text(max_size=200), VALUES, max_size=8)
+    st.dictionaries(
+        st.sampled_from(["query", "maxResults", "fileTypes"]) | st.text(max_size=200),
+        VALUES,
+        max_size=8,
+    )
 )
 def test_any_arguments_are_bound_or_refused_briefly(arguments):
     try:

@@ -1,4 +1,6 @@
-"""From collected pairs to a table's figures and file: vocabulary, numbering, held-out packages, rounding."""
+"""From collected pairs to a table's figures and file: vocabulary, numbering, held-out packages,
+rounding.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +26,15 @@ def collected(folder: Path) -> Path:
     collection = Collection()
     for number in range(6):
         pairs = [
-            Pair("doc", "python", f"Read the whole file number{number}", f"{BODY}# httpfile{number}"),
-            Pair("heading", "markdown", "Writing a file", "Open the file, write the text, close the file again."),
+            Pair(
+                "doc", "python", f"Read the whole file number{number}", f"{BODY}# httpfile{number}"
+            ),
+            Pair(
+                "heading",
+                "markdown",
+                "Writing a file",
+                "Open the file, write the text, close the file again.",
+            ),
         ]
         assert collection.add(pairs, f"pypi/p{number}") == (2 if number == 0 else 1)
     collection.save(folder)
@@ -46,9 +55,8 @@ def test_words_of_many_packages_are_the_vocabulary_and_others_are_cut_into_them(
     pairs = encode(tmp_path, words)
     file = words.index("file")
     numbers, weights, _ = pairs.documents.take(np.array([0]))
-    assert weights[list(numbers).index(file)] == pytest.approx(
-        2**0.5, abs=1e-3
-    )  # `file` twice; `httpfile` is too little of it
+    # `file` twice; `httpfile` is too little of it
+    assert weights[list(numbers).index(file)] == pytest.approx(2**0.5, abs=1e-3)
 
 
 def test_bags_are_taken_in_any_order(tmp_path: Path):
@@ -68,7 +76,9 @@ def test_a_package_gives_at_most_so_many_pairs_and_none_that_are_a_benchmarks():
     assert pairs is not None
     assert 0 < sum(pair.kind == "doc" for pair in pairs) <= 900
     assert component_pairs("pypi/a", [("a.py", text)], Shared(set(), Overlap([text]))) == []
-    assert component_pairs("pypi/a", [("a.py", text)], Shared({("pypi/a", "a.py")}, Overlap([]))) == []
+    assert (
+        component_pairs("pypi/a", [("a.py", text)], Shared({("pypi/a", "a.py")}, Overlap([]))) == []
+    )
 
 
 def test_findings_of_shared_files_are_kept(tmp_path: Path):
@@ -124,7 +134,10 @@ def test_reciprocal_ranks_stop_at_ten():
 
 def test_attribution_names_every_package_under_its_licence():
     text = attribution(
-        [Archive("pypi", "a", "1", "a-1.tar.gz", "0", "MIT"), Archive("npm", "b", "2", "b-2.tgz", "1", "ISC")]
+        [
+            Archive("pypi", "a", "1", "a-1.tar.gz", "0", "MIT"),
+            Archive("npm", "b", "2", "b-2.tgz", "1", "ISC"),
+        ]
     )
     assert "== MIT\npypi: a 1\n" in text
     assert "== ISC\nnpm: b 2\n" in text

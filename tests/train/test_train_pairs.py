@@ -91,7 +91,9 @@ def test_a_name_asks_for_a_body_that_does_not_say_it():
 
 
 def test_a_heading_asks_for_its_section():
-    assert [query for query, _ in found("retries.rst", RST, "heading")] == ["Waiting between attempts"]
+    assert [query for query, _ in found("retries.rst", RST, "heading")] == [
+        "Waiting between attempts"
+    ]
 
 
 def test_a_first_sentence_asks_for_the_rest():
@@ -115,13 +117,17 @@ def test_a_comment_without_prose_is_no_question(comment: str):
 
 
 def test_marks_tags_and_markup_are_no_part_of_a_question():
-    comment = "/**\n * Closes the <b>channel</b> and {@code waits}.\n *\n * @param now at once\n */\n"
+    comment = (
+        "/**\n * Closes the <b>channel</b> and {@code waits}.\n *\n * @param now at once\n */\n"
+    )
     assert question_of(comment) == "Closes the channel and waits ."
 
 
 def test_an_elixir_heredoc_is_a_comment():
     text = 'defmodule A do\n  @doc """\n  Splits a path into its segments and decodes each.\n  """\n  def split_path(path) do\n    path |> String.split("/") |> Enum.map(&URI.decode/1)\n  end\nend\n'
-    assert [query for query, _ in found("a.ex", text, "doc")] == ["Splits a path into its segments and decodes each."]
+    assert [query for query, _ in found("a.ex", text, "doc")] == [
+        "Splits a path into its segments and decodes each."
+    ]
 
 
 def test_a_block_ends_where_the_indentation_does():

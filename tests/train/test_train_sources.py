@@ -12,7 +12,9 @@ from train.benchmarks import Overlap, is_benchmark, is_bundled
 from train.contents import read_archive
 from train.licences import is_restricted, licence_of, permissive
 
-MIT = "Permission is hereby granted, free of charge, to any person obtaining a copy of this software"
+MIT = (
+    "Permission is hereby granted, free of charge, to any person obtaining a copy of this software"
+)
 GPL = "GNU GENERAL PUBLIC LICENSE Version 3"
 
 
@@ -24,7 +26,10 @@ GPL = "GNU GENERAL PUBLIC LICENSE Version 3"
         ({"LICENSE": MIT, "COPYING": GPL}, ""),
         ({}, ""),
         ({"PKG-INFO": "Name: a\nLicense-Expression: Apache-2.0\n\nText"}, "Apache-2.0"),
-        ({"PKG-INFO": "Name: a\nClassifier: License :: OSI Approved :: MIT License\n\nText"}, "MIT"),
+        (
+            {"PKG-INFO": "Name: a\nClassifier: License :: OSI Approved :: MIT License\n\nText"},
+            "MIT",
+        ),
         ({"PKG-INFO": "Name: a\nLicense-Expression: LGPL-3.0-only\n\nText", "LICENSE": MIT}, ""),
         ({"package.json": '{"license": "ISC"}'}, "ISC"),
         ({"package.json": '{"license": "UNLICENSED"}', "LICENSE": MIT}, ""),
@@ -64,7 +69,9 @@ def test_benchmark_repositories_are_known_by_name(name: str):
     assert is_benchmark(name)
 
 
-@pytest.mark.parametrize("name", ["requests-toolbelt", "aiohttp-retry", "formatter", "stretch", "ecto1-like"])
+@pytest.mark.parametrize(
+    "name", ["requests-toolbelt", "aiohttp-retry", "formatter", "stretch", "ecto1-like"]
+)
 def test_other_names_are_not_benchmarks(name: str):
     assert not is_benchmark(name)
 
@@ -79,7 +86,11 @@ def test_a_copy_is_known_by_its_lines_under_any_name():
     overlap = Overlap(["\n".join(lines)])
     assert overlap.holds(
         "\n".join(
-            ["def renamed(): pass", *lines[:8], *(f"something_else_entirely({number} + 1)" for number in range(20))]
+            [
+                "def renamed(): pass",
+                *lines[:8],
+                *(f"something_else_entirely({number} + 1)" for number in range(20)),
+            ]
         )
     )
     assert not overlap.holds(
@@ -125,7 +136,9 @@ def test_a_bundled_copy_needs_a_licence_of_its_own(tmp_path: Path):
     }
     pack(tmp_path / "a-1.tar.gz", files)
     components = read_archive(tmp_path / "a-1.tar.gz", frozenset({"rs"}))
-    assert [(part.bundled, part.licence, [path for path, _ in part.texts]) for part in components] == [
+    assert [
+        (part.bundled, part.licence, [path for path, _ in part.texts]) for part in components
+    ] == [
         ("", "MIT", ["src/a.rs"]),
         ("memory", "Apache-2.0", ["vendor/memory-1.2.0/src/d.rs"]),
     ]

@@ -1,7 +1,8 @@
 """Who acts: the person or an agent, how the write was made, and which decisions need the person.
 
-A tier above 2 is never given to a caller over MCP or HTTP, whatever the settings say: no agent approves. A command without a
-terminal acts for the person, except for decisions: these need a person who can be asked.
+A tier above 2 is never given to a caller over MCP or HTTP, whatever the settings say: no agent
+approves. A command without a terminal acts for the person, except for decisions: these need a
+person who can be asked.
 """
 
 from __future__ import annotations

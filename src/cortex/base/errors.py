@@ -1,4 +1,6 @@
-"""The whole error tree. A caller catches by class; a person or an agent reads code, message and suggestions.
+"""The whole error tree.
+
+A caller catches by class; a person or an agent reads code, message and suggestions.
 
     CortexError
     ├── ConfigError        configuration   CONFIG_INVALID, WORKSPACE_UNKNOWN, WORKSPACE_MISSING, CLIENT_FILE_INVALID, ENTRY_FOREIGN, CHUNKS_FOREIGN, SOURCE_UNKNOWN, SOURCE_REFUSED, PLUGIN_UNUSABLE, PLUGIN_UNKNOWN, CORE_CONNECTED, CORE_MISSING
@@ -9,8 +11,8 @@
     ├── NetworkError       network         SERVER_LOST, CORTEXD_UNAVAILABLE, EMBEDDER_UNAVAILABLE, EMBEDDER_REFUSED, EMBEDDER_ANSWER, EMBEDDER_CHANGED, EMBEDDER_MISSING, QDRANT_UNAVAILABLE, CORE_UNAVAILABLE, CORE_DENIED, CORE_REFUSED, CORE_ANSWER, ADDRESS_REFUSED, REQUEST_REFUSED, AUTH_REQUIRED, AUTH_EXPIRED
     └── Cancelled          processing      CANCELLED
 
-`CODES` holds what is fixed for each code; message, context and (extra) suggestions come from where it is raised. Each family
-renders its specification's form of an error; here is no rendering.
+`CODES` holds what is fixed for each code; message, context and (extra) suggestions come from where
+it is raised. Each family renders its specification's form of an error; here is no rendering.
 """
 
 from __future__ import annotations
@@ -37,7 +39,9 @@ CODES: Mapping[str, Code] = {
         "Correct the value that the message names; `cortex config show` lists every setting with its value and origin.",
     ),
     "WORKSPACE_UNKNOWN": Code(
-        "configuration", False, "Name a folder that is there or a workspace that is known, or leave it out."
+        "configuration",
+        False,
+        "Name a folder that is there or a workspace that is known, or leave it out.",
     ),
     "WORKSPACE_AMBIGUOUS": Code(
         "processing", False, "Say which one is meant: give one of the candidates as `workspace`."
@@ -46,85 +50,139 @@ CODES: Mapping[str, Code] = {
         "configuration", False, "Start the server with --workspace PATH, or in a project folder."
     ),
     "CLIENT_FILE_INVALID": Code(
-        "configuration", False, "Repair the file in an editor and run the command again; nothing was changed."
+        "configuration",
+        False,
+        "Repair the file in an editor and run the command again; nothing was changed.",
     ),
     "ENTRY_FOREIGN": Code(
-        "configuration", False, "Rename that server in the client, or run the command with --replace to overwrite it."
+        "configuration",
+        False,
+        "Rename that server in the client, or run the command with --replace to overwrite it.",
     ),
     "CHUNKS_FOREIGN": Code(
         "configuration",
         False,
         "Write them elsewhere with --out DIR, or replace them with `cortex chunks export --force`.",
     ),
-    "SOURCE_UNKNOWN": Code("configuration", False, "See the sources with `cortex kb list` or kb_list_sources."),
+    "SOURCE_UNKNOWN": Code(
+        "configuration", False, "See the sources with `cortex kb list` or kb_list_sources."
+    ),
     "SOURCE_REFUSED": Code(
-        "configuration", False, "Choose another folder; `cortex kb list` shows those that there are."
+        "configuration",
+        False,
+        "Choose another folder; `cortex kb list` shows those that there are.",
     ),
     "PLUGIN_UNUSABLE": Code(
         "configuration",
         False,
         "Mend the plugin, or have a person take it out of team.plugins in $CORTEX_HOME/config.yml.",
     ),
-    "PLUGIN_UNKNOWN": Code("configuration", False, "Install the plugin beside Cortex, or name one that is known."),
+    "PLUGIN_UNKNOWN": Code(
+        "configuration", False, "Install the plugin beside Cortex, or name one that is known."
+    ),
     "CORE_CONNECTED": Code(
         "configuration",
         False,
         "Leave it first with `cortex disconnect`, your records stay here; or join in a home of its own: `cortex --profile NAME connect URL`.",
     ),
     "CORE_MISSING": Code("configuration", False, "Join a Core with `cortex connect URL`."),
-    "QUERY_EMPTY": Code("processing", False, "Say what to look for: a question, a name or a piece of code."),
-    "QUERY_INVALID": Code("processing", False, "Shorten the query or use plain words."),
-    "REGEX_INVALID": Code("processing", False, "Fix the expression, or search for the literal text."),
-    "REGEX_TIMEOUT": Code(
-        "resource", False, "Simplify the expression: nested repetitions such as (a+)+ take exponential time."
+    "QUERY_EMPTY": Code(
+        "processing", False, "Say what to look for: a question, a name or a piece of code."
     ),
-    "ARGUMENT_INVALID": Code("processing", False, "Compare the arguments with what the tool or command says it takes."),
+    "QUERY_INVALID": Code("processing", False, "Shorten the query or use plain words."),
+    "REGEX_INVALID": Code(
+        "processing", False, "Fix the expression, or search for the literal text."
+    ),
+    "REGEX_TIMEOUT": Code(
+        "resource",
+        False,
+        "Simplify the expression: nested repetitions such as (a+)+ take exponential time.",
+    ),
+    "ARGUMENT_INVALID": Code(
+        "processing", False, "Compare the arguments with what the tool or command says it takes."
+    ),
     "CURSOR_INVALID": Code("processing", False, "Repeat the search without `cursor`."),
     "BUDGET_TOO_SMALL": Code("processing", False, "Ask for a budget of at least 200 tokens."),
-    "DOCUMENT_UNKNOWN": Code("processing", False, "Take the document_id from a search: the document may be gone."),
+    "DOCUMENT_UNKNOWN": Code(
+        "processing", False, "Take the document_id from a search: the document may be gone."
+    ),
     "MEMORY_UNKNOWN": Code(
-        "processing", False, "Take the id from query_memories or `cortex memory list`: it may have been deleted."
+        "processing",
+        False,
+        "Take the id from query_memories or `cortex memory list`: it may have been deleted.",
     ),
-    "MEMORY_AMBIGUOUS": Code("processing", False, "Say which one is meant: SCOPE:ID, or the argument `scope`."),
-    "MEMORY_REFUSED": Code("processing", False, "Change what it says, and add it again; nothing was written."),
+    "MEMORY_AMBIGUOUS": Code(
+        "processing", False, "Say which one is meant: SCOPE:ID, or the argument `scope`."
+    ),
+    "MEMORY_REFUSED": Code(
+        "processing", False, "Change what it says, and add it again; nothing was written."
+    ),
     "RECORD_UNKNOWN": Code(
-        "processing", False, "Take the id from cortex_search, or from `cortex thread list` and its like."
+        "processing",
+        False,
+        "Take the id from cortex_search, or from `cortex thread list` and its like.",
     ),
-    "RECORD_INVALID": Code("processing", False, "Change what it says, and send it again; nothing was written."),
+    "RECORD_INVALID": Code(
+        "processing", False, "Change what it says, and send it again; nothing was written."
+    ),
     "RECORD_CHANGED": Code(
-        "processing", True, "Read it again, and make the change to what it says now; nothing was written."
+        "processing",
+        True,
+        "Read it again, and make the change to what it says now; nothing was written.",
     ),
     "TARGET_NOT_FOUND": Code(
-        "processing", False, "Take the id from cortex_search, or keep it as a draft with cortex_create_draft."
+        "processing",
+        False,
+        "Take the id from cortex_search, or keep it as a draft with cortex_create_draft.",
     ),
     "SCOPE_NOT_FOUND": Code(
-        "processing", False, "See the subcortexes with cortex_get_bootstrap_pack or `cortex subcortex list`."
+        "processing",
+        False,
+        "See the subcortexes with cortex_get_bootstrap_pack or `cortex subcortex list`.",
     ),
     "IDEMPOTENCY_REPLAY": Code(
-        "processing", False, "Use a key of its own for each write, and the same one only to try the same write again."
+        "processing",
+        False,
+        "Use a key of its own for each write, and the same one only to try the same write again.",
     ),
     "SENSITIVE_BLOCKED": Code(
-        "processing", False, "Take the secret out and say where it is kept instead; nothing was written."
+        "processing",
+        False,
+        "Take the secret out and say where it is kept instead; nothing was written.",
     ),
-    "RIGHTS_MISSING": Code("processing", False, "Make a draft with cortex_create_draft: a person decides about it."),
+    "RIGHTS_MISSING": Code(
+        "processing", False, "Make a draft with cortex_create_draft: a person decides about it."
+    ),
     "APPROVAL_NEEDED": Code(
         "processing", False, "Leave it to a person, who decides in a terminal window of their own."
     ),
-    "RESYNC_NEEDED": Code("processing", False, "Pull from the start, then compare what is there with what is visible."),
-    "PATH_OUTSIDE": Code("filesystem", False, "Give a path relative to the workspace root, without `..`."),
+    "RESYNC_NEEDED": Code(
+        "processing", False, "Pull from the start, then compare what is there with what is visible."
+    ),
+    "PATH_OUTSIDE": Code(
+        "filesystem", False, "Give a path relative to the workspace root, without `..`."
+    ),
     "FILE_NOT_FOUND": Code(
         "filesystem",
         False,
         "Check the spelling: it may have been moved or deleted; search_code finds the files of a project.",
     ),
-    "FILE_UNREADABLE": Code("filesystem", False, "Run `cortex doctor PATH` to see why the file is left out."),
+    "FILE_UNREADABLE": Code(
+        "filesystem", False, "Run `cortex doctor PATH` to see why the file is left out."
+    ),
     "IMPORT_UNREADABLE": Code(
-        "filesystem", False, "Close the program that the file belongs to, check the file with it, then try again."
+        "filesystem",
+        False,
+        "Close the program that the file belongs to, check the file with it, then try again.",
     ),
     "PERMISSION_DENIED": Code(
-        "filesystem", False, "Check who may read and write there, or choose another place with CORTEX_HOME."
+        "filesystem",
+        False,
+        "Check who may read and write there, or choose another place with CORTEX_HOME.",
     ),
-    "DISK_FULL": Code("filesystem", True, "Free some disk space, then try again; nothing that was stored is lost."),
+    "DISK_FULL": Code(
+        "filesystem", True, "Free some disk space, then try again; nothing that was stored is lost."
+    ),
     "STORE_LOCKED": Code("filesystem", True, "Another process is writing; try again in a moment."),
     "STORE_CORRUPT": Code(
         "filesystem",
@@ -142,21 +200,33 @@ CODES: Mapping[str, Code] = {
         True,
         "Try again in a moment: the index is built anew from what is stored, and nothing is lost.",
     ),
-    "STORE_NEWER": Code("filesystem", False, "Upgrade Cortex: this store was written by a newer version."),
-    "STORE_UNWRITABLE": Code(
-        "filesystem", False, "Make the store's folder writable, or set CORTEX_HOME to a place that is."
+    "STORE_NEWER": Code(
+        "filesystem", False, "Upgrade Cortex: this store was written by a newer version."
     ),
-    "STORE_READ_ONLY": Code("filesystem", False, "Use a command that writes: `cortex kb` brings the store up to date."),
+    "STORE_UNWRITABLE": Code(
+        "filesystem",
+        False,
+        "Make the store's folder writable, or set CORTEX_HOME to a place that is.",
+    ),
+    "STORE_READ_ONLY": Code(
+        "filesystem", False, "Use a command that writes: `cortex kb` brings the store up to date."
+    ),
     "STORE_IO": Code(
         "filesystem",
         True,
         "Check the disk or network drive, its quota too, then try again; nothing that was stored is lost.",
     ),
     "INDEX_TIMEOUT": Code(
-        "processing", True, "Run it again: indexing goes on where it stopped. Reduce maxFiles or exclude large folders."
+        "processing",
+        True,
+        "Run it again: indexing goes on where it stopped. Reduce maxFiles or exclude large folders.",
     ),
-    "SEARCH_TIMEOUT": Code("processing", True, "Ask for fewer results or a narrower path, or raise search.timeout."),
-    "MEMORY_LIMIT": Code("resource", True, "Raise limits.memory.heap, reduce maxFiles or exclude large folders."),
+    "SEARCH_TIMEOUT": Code(
+        "processing", True, "Ask for fewer results or a narrower path, or raise search.timeout."
+    ),
+    "MEMORY_LIMIT": Code(
+        "resource", True, "Raise limits.memory.heap, reduce maxFiles or exclude large folders."
+    ),
     "MEMORY_SHORT": Code(
         "resource",
         True,
@@ -165,15 +235,23 @@ CODES: Mapping[str, Code] = {
     ),
     "DISK_LIMIT": Code("resource", False, "Raise limits.disk.database or exclude large folders."),
     "EMBEDDINGS_LIMIT": Code(
-        "resource", False, "Raise limits.memory.embeddings or exclude large folders; until then search goes by words."
+        "resource",
+        False,
+        "Raise limits.memory.embeddings or exclude large folders; until then search goes by words.",
     ),
-    "INDEX_BUSY": Code("resource", True, "Indexing is under way; search works meanwhile. Try again when it is done."),
+    "INDEX_BUSY": Code(
+        "resource",
+        True,
+        "Indexing is under way; search works meanwhile. Try again when it is done.",
+    ),
     "WORKER_FAILED": Code(
         "resource",
         True,
         "Check that this user may run the Python that Cortex is installed with, and that memory is left; then index again.",
     ),
-    "RATE_LIMITED": Code("resource", True, "Wait as long as `retry_after_seconds` says, then try again."),
+    "RATE_LIMITED": Code(
+        "resource", True, "Wait as long as `retry_after_seconds` says, then try again."
+    ),
     "EMBEDDER_UNAVAILABLE": Code("network", True, "Check that the embedder runs, then try again."),
     "EMBEDDER_REFUSED": Code(
         "network",
@@ -181,7 +259,9 @@ CODES: Mapping[str, Code] = {
         "Check the provider's key, model and baseUrl with `cortex config show`; until then search goes by words.",
     ),
     "EMBEDDER_ANSWER": Code(
-        "network", False, "Check that providers.*.baseUrl leads to an embedding server of the chosen kind."
+        "network",
+        False,
+        "Check that providers.*.baseUrl leads to an embedding server of the chosen kind.",
     ),
     "EMBEDDER_CHANGED": Code(
         "network",
@@ -192,7 +272,9 @@ CODES: Mapping[str, Code] = {
         "network", False, "Install what is missing, or choose another indexing.embeddingProvider."
     ),
     "QDRANT_UNAVAILABLE": Code(
-        "network", True, "See `cortex qdrant status`; until it is back, search goes by words, and nothing is lost."
+        "network",
+        True,
+        "See `cortex qdrant status`; until it is back, search goes by words, and nothing is lost.",
     ),
     "CORE_UNAVAILABLE": Code(
         "network",
@@ -200,32 +282,50 @@ CODES: Mapping[str, Code] = {
         "Check the Core's address and that it runs; where this home is connected, go on working: what is written waits here.",
     ),
     "CORE_DENIED": Code(
-        "network", False, "Ask who runs the Core for a token, and run `cortex connect URL` again; nothing is lost."
+        "network",
+        False,
+        "Ask who runs the Core for a token, and run `cortex connect URL` again; nothing is lost.",
     ),
-    "CORE_REFUSED": Code("network", False, "Check the Core's version and log; what is written waits here."),
-    "CORE_ANSWER": Code("network", False, "Check the address with `cortex status`: it should lead to a Cortex Core."),
+    "CORE_REFUSED": Code(
+        "network", False, "Check the Core's version and log; what is written waits here."
+    ),
+    "CORE_ANSWER": Code(
+        "network", False, "Check the address with `cortex status`: it should lead to a Cortex Core."
+    ),
     "ADDRESS_REFUSED": Code("network", False, "Choose another address or port."),
     "REQUEST_REFUSED": Code(
-        "network", False, "Send it to the server's own address and path, as JSON, with the token where there is one."
+        "network",
+        False,
+        "Send it to the server's own address and path, as JSON, with the token where there is one.",
     ),
     "AUTH_REQUIRED": Code(
-        "network", False, "Send `Authorization: Bearer TOKEN` with a token that `cortex core token create` made."
+        "network",
+        False,
+        "Send `Authorization: Bearer TOKEN` with a token that `cortex core token create` made.",
     ),
-    "AUTH_EXPIRED": Code("network", False, "Ask who runs the Core for a new token: this one is over."),
+    "AUTH_EXPIRED": Code(
+        "network", False, "Ask who runs the Core for a new token: this one is over."
+    ),
     "CORTEXD_UNAVAILABLE": Code(
-        "network", True, "Look at its log with `cortex mcp logs`, or do without it: CORTEX_NO_SIDECAR=1."
+        "network",
+        True,
+        "Look at its log with `cortex mcp logs`, or do without it: CORTEX_NO_SIDECAR=1.",
     ),
     "SERVER_LOST": Code("network", True, "Look whether it was done, then call it again."),
-    "CANCELLED": Code("processing", True, "Nothing to do: the request was cancelled.", severity="info"),
-    "INTERNAL_ERROR": Code("processing", False, "This is a defect in Cortex: the log holds the details."),
+    "CANCELLED": Code(
+        "processing", True, "Nothing to do: the request was cancelled.", severity="info"
+    ),
+    "INTERNAL_ERROR": Code(
+        "processing", False, "This is a defect in Cortex: the log holds the details."
+    ),
 }
 
 
 class CortexError(Exception):
     """Anything that went wrong and that a caller can be told about.
 
-    `message` says what happened and what to do; `context` holds machine-readable facts; `suggestions` come before the code's own, those
-    of `instead` in its place, where it doesn't fit.
+    `message` says what happened and what to do; `context` holds machine-readable facts;
+    `suggestions` come before the code's own, those of `instead` in its place, where it doesn't fit.
     """
 
     def __init__(
@@ -249,7 +349,9 @@ class CortexError(Exception):
 
     @property
     def exit_code(self) -> int:
-        """What a command ends with: 2 for wrong usage, as where the parser of the command line refuses it."""
+        """What a command ends with: 2 for wrong usage, as where the parser of the command line
+        refuses it.
+        """
         return 2 if self.code == "ARGUMENT_INVALID" else 1
 
 
@@ -304,10 +406,14 @@ _BY_CODE = {code: kind for kind, codes in _CLASSES.items() for code in codes.spl
 
 
 def error_of(code: str, message: str, context: Mapping[str, object] | None = None) -> CortexError:
-    """The error that another process told, in its own class; a code that isn't known here is INTERNAL_ERROR."""
+    """The error that another process told, in its own class; a code that isn't known here is
+    INTERNAL_ERROR.
+    """
     if code == "CANCELLED":
         return Cancelled(message)
-    return _BY_CODE.get(code, CortexError)(code if code in CODES else "INTERNAL_ERROR", message, context=context)
+    return _BY_CODE.get(code, CortexError)(
+        code if code in CODES else "INTERNAL_ERROR", message, context=context
+    )
 
 
 def explained(error: Exception, doing: str, *suggestions: str) -> CortexError:
@@ -323,7 +429,9 @@ def explained(error: Exception, doing: str, *suggestions: str) -> CortexError:
     if isinstance(error, PermissionError):
         return FileError("PERMISSION_DENIED", str(error))
     message = f"{doing} failed unexpectedly ({type(error).__name__}: {error})"
-    return CortexError("INTERNAL_ERROR", message, context={"operation": doing}, suggestions=suggestions)
+    return CortexError(
+        "INTERNAL_ERROR", message, context={"operation": doing}, suggestions=suggestions
+    )
 
 
 def shortage_of(error: BaseException, doing: str) -> CortexError | None:

@@ -1,7 +1,9 @@
-"""Where things live on disk: a project's root, its store's folder, and paths that must stay inside a root.
+"""Where things live on disk: a project's root, its store's folder, and paths that must stay inside
+a root.
 
-Knows nothing of settings or stores: the user's home and Cortex's home come in as arguments. Git's files are read directly, because
-starting `git` to find one folder costs more than everything else at start-up.
+Knows nothing of settings or stores: the user's home and Cortex's home come in as arguments. Git's
+files are read directly, because starting `git` to find one folder costs more than everything else
+at start-up.
 """
 
 from __future__ import annotations
@@ -16,7 +18,8 @@ from cortex.base.errors import FileError, code_of, error_of
 from cortex.base.text import hash_bytes
 
 MAX_PATH_CHARACTERS = 4096
-MAX_POINTER_CHARACTERS = MAX_PATH_CHARACTERS + 16  # of a file that holds one path, or our own few lines
+# Of a file that holds one path, or our own few lines
+MAX_POINTER_CHARACTERS = MAX_PATH_CHARACTERS + 16
 STORE_FOLDER = ".cortex"
 PROJECTS_NOTE = "projects.txt"  # in the home: roots with a store in themselves, a line each
 LAST_SETTINGS_FOLDER = "last-settings"  # in the home: settings files as they could last be read
@@ -48,12 +51,15 @@ _OWN_FILES = (
     "/*.log",
 )
 _OWN_NAME = re.compile(r"cortex\.db|words|vectors|lease$|\.gitignore$")
-_KEPT_NAME = re.compile(_OWN_NAME.pattern + r"|projects\.txt$|logs$")  # ours in a project or in the home
+# Ours in a project or in the home
+_KEPT_NAME = re.compile(_OWN_NAME.pattern + r"|projects\.txt$|logs$")
 _DRIVE = re.compile(r"[A-Za-z]:[\\/]|\\\\")
 
 
 def find_project_root(start: Path, user_home: Path) -> Path | None:
-    """The repository around `start`, else the nearest folder that looks like a project; never the home folder or a filesystem root."""
+    """The repository around `start`, else the nearest folder that looks like a project; never the
+    home folder or a filesystem root.
+    """
     nearest: Path | None = None
     home = user_home.resolve()
     start = start.resolve()
@@ -77,10 +83,11 @@ def is_project(root: Path) -> bool:
 
 
 def store_dir(root: Path, cortex_home: Path, *, in_project: bool = True) -> Path:
-    """The folder of `root`'s store: in the project (a linked worktree's is its main worktree's), else under `cortex_home`.
+    """The folder of `root`'s store: in the project (a linked worktree's is its main worktree's),
+    else under `cortex_home`.
 
-    Under `cortex_home` also where something that isn't ours stands in the place of our files, or
-    a home does: its database is the only copy of what a person wrote, a project's can be made again.
+    Under `cortex_home` also where something that isn't ours stands in the place of our files, or a
+    home does: its database is the only copy of what a person wrote, a project's can be made again.
     """
     root = root.resolve()
     root = main_worktree(root) or root
@@ -121,7 +128,9 @@ def _can_be_made(folder: Path) -> bool:
 
 
 def _is_occupied(folder: Path) -> bool:
-    """Whether a link, a pipe or another person's file has one of our names: opening it would reach beyond the folder."""
+    """Whether a link, a pipe or another person's file has one of our names: opening it would reach
+    beyond the folder.
+    """
     try:
         with os.scandir(folder) as entries:
             return any(_OWN_NAME.match(entry.name) and _is_foreign(entry) for entry in entries)
@@ -132,7 +141,10 @@ def _is_occupied(folder: Path) -> bool:
 def _is_foreign(entry: os.DirEntry[str]) -> bool:
     if not (entry.is_file(follow_symlinks=False) or entry.is_dir(follow_symlinks=False)):
         return True
-    return hasattr(os, "getuid") and entry.stat(follow_symlinks=False).st_uid not in (os.getuid(), 0)
+    return hasattr(os, "getuid") and entry.stat(follow_symlinks=False).st_uid not in (
+        os.getuid(),
+        0,
+    )
 
 
 def main_worktree(root: Path) -> Path | None:
@@ -145,14 +157,17 @@ def main_worktree(root: Path) -> Path | None:
     back = _read_path(git_dir / "gitdir", "", git_dir) if git_dir else None
     if common is None or common.name != ".git" or not common.is_dir():
         return None
-    # Only a link that is known on the other side counts: a stranger's archive could name any folder.
+    # Only a link that is known on the other side counts: a stranger's archive could name any
+    # folder.
     if back is None or back.resolve() != pointer.resolve():
         return None
     return common.parent
 
 
 def make_private(folder: Path) -> None:
-    """Make a folder and those above it that are missing, for their owner only; what is there already keeps its mode."""
+    """Make a folder and those above it that are missing, for their owner only; what is there
+    already keeps its mode.
+    """
     for parent in reversed(folder.parents):
         if not parent.exists():
             parent.mkdir(mode=0o700, exist_ok=True)
@@ -165,9 +180,11 @@ def open_private(path: str, flags: int) -> int:
 
 
 def keep_private(folder: Path, names: re.Pattern[str] | None = None) -> None:
-    """Close what lies in a folder to others, whatever wrote it; only these names, or else all and the folder itself.
+    """Close what lies in a folder to others, whatever wrote it; only these names, or else all and
+    the folder itself.
 
-    The library of the word index writes its files as the umask says, and older versions of Cortex did so, too.
+    The library of the word index writes its files as the umask says, and older versions of Cortex
+    did so, too.
     """
     if os.name == "nt":
         return
@@ -188,7 +205,8 @@ def _close(entry: os.DirEntry[str]) -> None:
 
 
 def ensure_store_dir(folder: Path) -> None:
-    """Make a store's folder, for its owner only; in a project with a .gitignore of our own files, unless another one is there.
+    """Make a store's folder, for its owner only; in a project with a .gitignore of our own files,
+    unless another one is there.
 
     Raises: FileError PERMISSION_DENIED or DISK_FULL, StoreError STORE_IO.
     """
@@ -199,12 +217,20 @@ def ensure_store_dir(folder: Path) -> None:
         keep_private(folder, _KEPT_NAME)
     except OSError as error:
         message = f"can't make the folder {folder}: {error.strerror}"
-        raise error_of(code_of(error, "PERMISSION_DENIED"), message, {"path": str(folder)}) from error
+        raise error_of(
+            code_of(error, "PERMISSION_DENIED"), message, {"path": str(folder)}
+        ) from error
 
 
 def bytes_on_disk(path: Path) -> int:
-    """What a file, or everything below a folder, takes; links are not followed, and what vanishes meanwhile takes nothing."""
-    folders = os.walk(path) if path.is_dir() and not path.is_symlink() else [(path.parent, (), (path.name,))]
+    """What a file, or everything below a folder, takes; links are not followed, and what vanishes
+    meanwhile takes nothing.
+    """
+    folders = (
+        os.walk(path)
+        if path.is_dir() and not path.is_symlink()
+        else [(path.parent, (), (path.name,))]
+    )
     total = 0
     for folder, _, names in folders:
         for name in names:
@@ -214,7 +240,9 @@ def bytes_on_disk(path: Path) -> int:
 
 
 def remember_project(home: Path, root: Path) -> None:
-    """Note in the home that a project has its store in itself, so that it can be found again when all is to be removed."""
+    """Note in the home that a project has its store in itself, so that it can be found again when
+    all is to be removed.
+    """
     try:
         if root in known_projects(home):
             return
@@ -259,11 +287,14 @@ def resolve_inside(root: Path, relative: str) -> Path:
     if "\0" in relative or len(relative) > MAX_PATH_CHARACTERS:
         raise _outside(relative)
     given = Path(relative)
-    if not given.is_absolute() and (given.drive or _DRIVE.match(relative) or relative.startswith(("/", "\\"))):
+    if not given.is_absolute() and (
+        given.drive or _DRIVE.match(relative) or relative.startswith(("/", "\\"))
+    ):
         raise _outside(relative)
     parts = re.split(r"[\\/]", relative)
     if ".." in parts or (
-        os.name == "nt" and any(":" in part for part in given.parts[1 if given.is_absolute() else 0 :])
+        os.name == "nt"
+        and any(":" in part for part in given.parts[1 if given.is_absolute() else 0 :])
     ):
         raise _outside(relative)
     try:
@@ -293,7 +324,9 @@ def relative_of(root: Path, path: Path) -> str:
 
 def _outside(path: str) -> FileError:
     shown = _shown(path[:200]).replace("\0", "\\0")
-    return FileError("PATH_OUTSIDE", f"the path '{shown}' is not inside the workspace", context={"path": shown})
+    return FileError(
+        "PATH_OUTSIDE", f"the path '{shown}' is not inside the workspace", context={"path": shown}
+    )
 
 
 def _shown(path: str) -> str:
@@ -328,18 +361,28 @@ def _write_ignore_file(file: Path) -> None:
 
 
 def _read_regular(file: Path) -> str | None:
-    """The beginning of a regular file; None of anything else, which could keep us waiting (a pipe) or never end (a device)."""
+    """The beginning of a regular file; None of anything else, which could keep us waiting (a pipe)
+    or never end (a device).
+    """
     try:
         if not stat.S_ISREG(os.lstat(file).st_mode):
             return None
-        with open(file, encoding="utf-8", errors="surrogateescape", opener=_open_directly) as source:
-            return source.read(MAX_POINTER_CHARACTERS) if stat.S_ISREG(os.fstat(source.fileno()).st_mode) else None
+        with open(
+            file, encoding="utf-8", errors="surrogateescape", opener=_open_directly
+        ) as source:
+            return (
+                source.read(MAX_POINTER_CHARACTERS)
+                if stat.S_ISREG(os.fstat(source.fileno()).st_mode)
+                else None
+            )
     except OSError:
         return None
 
 
 def without_waiting(path: str, flags: int) -> int:
-    """Open a file (as an `opener`) even where a pipe has its name: one that nobody writes to is empty then."""
+    """Open a file (as an `opener`) even where a pipe has its name: one that nobody writes to is
+    empty then.
+    """
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0), 0o666)
 
 

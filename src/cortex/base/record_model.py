@@ -1,7 +1,9 @@
-"""The nouns of what a team keeps: records, one body per kind; frozen, slotted, no I/O, standard library only.
+"""The nouns of what a team keeps: records, one body per kind; frozen, slotted, no I/O, standard
+library only.
 
-A `Record` is a header that is the same for all and a body that is one of these. What a body points to stands in `refs_of`, once, so that
-"who speaks of this" is one question for every kind. What the states mean and who may do what is not known here.
+A `Record` is a header that is the same for all and a body that is one of these. What a body points
+to stands in `refs_of`, once, so that "who speaks of this" is one question for every kind. What the
+states mean and who may do what is not known here.
 """
 
 from __future__ import annotations
@@ -12,11 +14,12 @@ from typing import Any, Generic, TypeVar
 
 NORMAL, SENSITIVE = "normal", "sensitive"
 PRESSING = ("urgent", "high")  # priorities of what comes first
+# Of a thread: made of what is said there, unless somebody wrote it
 SUMMARY = (
     "summary",
     "summary_sources",
     "summary_by",
-)  # of a thread: made of what is said there, unless somebody wrote it
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +33,9 @@ class Actor:
 
 @dataclass(frozen=True, slots=True)
 class CodeLink:
-    """A file, or a symbol in it, that a record speaks of; where it could be looked at, as it was then."""
+    """A file, or a symbol in it, that a record speaks of; where it could be looked at, as it was
+    then.
+    """
 
     path: str  # relative to the repository's root, with "/"
     repo: str = ""  # its name
@@ -265,7 +270,8 @@ PREFIXES: Mapping[type, str] = {
     Link: "link_",
 }
 KINDS: Mapping[str, type] = {cls.__name__.lower(): cls for cls in PREFIXES}
-FOUND_KINDS = ("subcortex", "thread", "comment", "observation", "artifact", "task")  # that a search finds
+# That a search finds
+FOUND_KINDS = ("subcortex", "thread", "comment", "observation", "artifact", "task")
 
 
 @dataclass(frozen=True, slots=True)

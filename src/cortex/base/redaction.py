@@ -1,7 +1,7 @@
 """A text without its secrets: each is replaced by its kind, and every line keeps its number.
 
-Chunks, symbols and offsets of the original are moved along, so that a reader of the redacted text needs to know nothing
-of the original. Knows no store, setting or tool.
+Chunks, symbols and offsets of the original are moved along, so that a reader of the redacted text
+needs to know nothing of the original. Knows no store, setting or tool.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ Redacted = tuple[int, str]  # the number of a line that was changed, and the kin
 
 
 class RedactedText:
-    """A text and its secrets, in order and each within one line, as `find_leaks_by_line` tells them."""
+    """A text and its secrets, in order and each within one line, as `find_leaks_by_line` tells
+    them.
+    """
 
     def __init__(self, original: str, leaks: Sequence[Leak]) -> None:
         self._original = original
@@ -54,7 +56,9 @@ class RedactedText:
         return tuple(dict.fromkeys(found))
 
     def offset(self, original: int) -> int:
-        """The place of an offset of the original; one inside a secret is where its placeholder ends."""
+        """The place of an offset of the original; one inside a secret is where its placeholder
+        ends.
+        """
         number = bisect_right(self._starts, original) - 1
         if number < 0:
             return original
@@ -88,7 +92,9 @@ class RedactedText:
             at = value.find(part)
             while at >= 0:
                 end = at
-                while end < len(value) and end - at < len(secret) and value[end] == secret[end - at]:
+                while (
+                    end < len(value) and end - at < len(secret) and value[end] == secret[end - at]
+                ):
                     end += 1
                 value = value[:at] + placeholder(name) + value[end:]
                 at = value.find(part, at + len(placeholder(name)))
@@ -98,7 +104,9 @@ class RedactedText:
     def _secrets(self) -> tuple[tuple[str, str], ...]:
         found = {self._original[leak.start : leak.end]: leak.name for leak in self._leaks}
         # Stored redacted, a secret is its placeholder already.
-        return tuple((secret, name) for secret, name in found.items() if secret != placeholder(name))
+        return tuple(
+            (secret, name) for secret, name in found.items() if secret != placeholder(name)
+        )
 
     def chunk(self, chunk: Chunk) -> Chunk:
         """A chunk of the original as one of the redacted text."""
@@ -120,7 +128,9 @@ class RedactedText:
     def cut(self, cut: Cut) -> Cut:
         """What was cut of the original, cut of the redacted text."""
         chunks = tuple(map(self.chunk, cut.chunks))
-        return Cut(cut.language, self.text, chunks, tuple(map(self.symbol, cut.symbols)), self.leaks)
+        return Cut(
+            cut.language, self.text, chunks, tuple(map(self.symbol, cut.symbols)), self.leaks
+        )
 
 
 CLEAN = RedactedText("", ())
@@ -138,7 +148,9 @@ def redact_cut(cut: Cut) -> Cut:
 
 
 def redact_entry(entry: Entry) -> tuple[Entry, tuple[Redacted, ...]]:
-    """A chunk of a chunk file without secrets in its text and whatever else it says, and the lines of that text."""
+    """A chunk of a chunk file without secrets in its text and whatever else it says, and the lines
+    of that text.
+    """
     text = redaction_of(entry.text)
     shown = replace(
         entry,

@@ -1,7 +1,9 @@
-"""Pure functions on strings: words of identifiers, token estimate, cutting to a budget, fences, hashes, roles of paths, how much JSON holds.
+"""Pure functions on strings: words of identifiers, token estimate, cutting to a budget, fences,
+hashes, roles of paths, how much JSON holds.
 
-Knows nothing of files, stores or queries. Identifiers are split here and not by the word index's own analyzer, because that one
-has no camelCase filter and the same split is needed for queries, snippets and paths.
+Knows nothing of files, stores or queries. Identifiers are split here and not by the word index's
+own analyzer, because that one has no camelCase filter and the same split is needed for queries,
+snippets and paths.
 """
 
 from __future__ import annotations
@@ -17,13 +19,19 @@ SLICE_BYTES = 1_000_000  # of JSON that is cut up at a time
 
 _WORD = re.compile(r"\w+")
 # ASCII text is split by a table, in half the time of the expression.
-_WORD_CHARACTERS = "".join(chr(code) if chr(code).isalnum() or chr(code) == "_" else " " for code in range(128))
+_WORD_CHARACTERS = "".join(
+    chr(code) if chr(code).isalnum() or chr(code) == "_" else " " for code in range(128)
+)
 _CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]")
 _CAMEL = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
-_COMMANDS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")  # in a text of several lines
+_CONTROL = re.compile(
+    r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+# In a text of several lines
+_COMMANDS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 _MARKS = re.compile(r"`{3,}")
-MAX_WORD_CHARACTERS = 80  # longer runs are hashes, base64 or minified text: nobody searches for them by word
+# Longer runs are hashes, base64 or minified text: nobody searches for them by word
+MAX_WORD_CHARACTERS = 80
 
 
 def estimate_tokens(text: str) -> int:
@@ -37,13 +45,17 @@ def identifiers_of(text: str) -> list[str]:
 
 
 def words_of(text: str) -> list[str]:
-    """The searchable words of `text`, in order: identifiers whole and in parts, lower case; CJK runs as single characters and pairs."""
+    """The searchable words of `text`, in order: identifiers whole and in parts, lower case; CJK
+    runs as single characters and pairs.
+    """
     return [word for identifier in identifiers_of(text) for word in split_identifier(identifier)]
 
 
 @lru_cache(maxsize=20_000)
 def split_identifier(word: str) -> tuple[str, ...]:
-    """`parseHTTPConfig` -> (parsehttpconfig, parse, http, config): the whole first, then the parts where there are several."""
+    """`parseHTTPConfig` -> (parsehttpconfig, parse, http, config): the whole first, then the parts
+    where there are several.
+    """
     if len(word) > MAX_WORD_CHARACTERS:
         return ()
     if not word.isascii() and _CJK.search(word):
@@ -54,7 +66,9 @@ def split_identifier(word: str) -> tuple[str, ...]:
 
 
 def _split_cjk(word: str) -> tuple[str, ...]:
-    """Single characters and overlapping pairs: languages without spaces are found by any two characters."""
+    """Single characters and overlapping pairs: languages without spaces are found by any two
+    characters.
+    """
     out: list[str] = []
     run = ""
     for character in word + " ":
@@ -72,7 +86,9 @@ def _split_cjk(word: str) -> tuple[str, ...]:
 
 
 def cut_to_tokens(text: str, tokens: int) -> str:
-    """`text`, or as many of its whole lines as fit into `tokens` (a first line that is too long is cut)."""
+    """`text`, or as many of its whole lines as fit into `tokens` (a first line that is too long is
+    cut).
+    """
     limit = tokens * TOKEN_CHARACTERS
     if len(text) <= limit:
         return text
@@ -83,13 +99,17 @@ def cut_to_tokens(text: str, tokens: int) -> str:
 
 
 def one_line(text: str, most: int = NAME_CHARACTERS) -> str:
-    """A name as it may stand in a line: what would end the line, or turn it round, is shown as an escape."""
+    """A name as it may stand in a line: what would end the line, or turn it round, is shown as an
+    escape.
+    """
     shown = _CONTROL.sub(lambda found: ascii(found[0])[1:-1], text.strip())
     return shown if len(shown) <= most else shown[: most - 1] + "…"
 
 
 def fenced(text: str) -> str:
-    """A text that isn't ours, between fences that are longer than any in it; what a terminal would obey is left out."""
+    """A text that isn't ours, between fences that are longer than any in it; what a terminal would
+    obey is left out.
+    """
     text = _COMMANDS.sub("", text)
     marks = "`" * max(3, 1 + max(map(len, _MARKS.findall(text)), default=0))
     return f"{marks}text\n{text}\n{marks}"
@@ -125,7 +145,10 @@ _ROLES: tuple[tuple[str, re.Pattern[str]], ...] = (
         ),
     ),
     ("example", re.compile(r"(^|/)(examples?|samples?|demos?|docs_src|benchmarks?|tutorials?)/")),
-    ("locale", re.compile(r"(^|/)(locales?|translations?|i18n|l10n|LC_MESSAGES)/|\.(po|pot|xliff|xlf)$")),
+    (
+        "locale",
+        re.compile(r"(^|/)(locales?|translations?|i18n|l10n|LC_MESSAGES)/|\.(po|pot|xliff|xlf)$"),
+    ),
     (
         "docs",
         re.compile(
@@ -138,7 +161,9 @@ _ROLES: tuple[tuple[str, re.Pattern[str]], ...] = (
 
 @lru_cache(maxsize=50_000)
 def role_of(path: str) -> str:
-    """What a file is for, judged by its relative path: "" for ordinary code, else the first role that matches."""
+    """What a file is for, judged by its relative path: "" for ordinary code, else the first role
+    that matches.
+    """
     for role, pattern in _ROLES:
         if pattern.search(path):
             return role
@@ -146,7 +171,8 @@ def role_of(path: str) -> str:
 
 
 def holds_more(body: bytes, most: int, marks: bytes = b"[{,") -> bool:
-    """Whether JSON in UTF-8 says more than `most` values, before any is built; of "[{" only objects and lists.
+    """Whether JSON in UTF-8 says more than `most` values, before any is built; of "[{" only objects
+    and lists.
 
     61 MB of small ones took 2 GB and 7 s. What stands in texts is told from the rest only where there is much at all: 54 MB of prose take
     0.3 s, and 1 MB of ordinary records 1 ms.
@@ -167,7 +193,9 @@ def holds_more(body: bytes, most: int, marks: bytes = b"[{,") -> bool:
 
 
 def is_text(name: str) -> bool:
-    """Whether a name from the system is text at all: one in another encoding holds what no UTF-8 can say."""
+    """Whether a name from the system is text at all: one in another encoding holds what no UTF-8
+    can say.
+    """
     return name.isascii() or not any("\ud800" <= character <= "\udfff" for character in name)
 
 

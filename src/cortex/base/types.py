@@ -1,7 +1,8 @@
 """The nouns of Cortex: frozen, slotted, no I/O, standard library only.
 
-Every folder speaks in these. A value that two folders name lives here; what only one folder needs lives there.
-Not here: settings (they know where they came from), errors (they have a tree of their own).
+Every folder speaks in these. A value that two folders name lives here; what only one folder needs
+lives there. Not here: settings (they know where they came from), errors (they have a tree of their
+own).
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ class Mode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A place that text comes from: a workspace, a folder of documents, chunk files, or a record space."""
+    """A place that text comes from: a workspace, a folder of documents, chunk files, or a record
+    space.
+    """
 
     id: int
     kind: str  # "files", "documents", "chunks", "memories" or "records"
@@ -67,7 +70,10 @@ TURN = "turn"  # the kind of a chunk that somebody says in a conversation; its n
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A range of a blob's text. `start` and `end` are character offsets, lines count from 1 and are inclusive."""
+    """A range of a blob's text.
+
+    `start` and `end` are character offsets, lines count from 1 and are inclusive.
+    """
 
     ordinal: int
     start: int
@@ -110,19 +116,25 @@ class Cut:
     text: str
     chunks: tuple[Chunk, ...]
     symbols: tuple[Symbol, ...]
-    leaks: tuple[Leak, ...] | None = None  # the secrets in the text, by line; None where nobody looked
+    # The secrets in the text, by line; None where nobody looked
+    leaks: tuple[Leak, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class UnreadableFile:
-    """A file whose content can't or shouldn't be indexed ("binary", "minified", "generated", "timed out", ...)."""
+    """A file whose content can't or shouldn't be indexed ("binary", "minified", "generated", "timed
+    out", ...).
+    """
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Doc:
-    """A named text in a source as the store remembers it. A changed text is a new doc with a new id."""
+    """A named text in a source as the store remembers it.
+
+    A changed text is a new doc with a new id.
+    """
 
     id: int
     source: int
@@ -131,7 +143,8 @@ class Doc:
     size: int
     mtime_ns: int
     language: str
-    role: str = ""  # "" or "test", "example", "vendored", "generated", "docs", "locale": see text.role_of
+    # "" or "test", "example", "vendored", "generated", "docs", "locale": see text.role_of
+    role: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,12 +236,15 @@ class Query:
     path: str = ""  # only files at or below this relative path
     regex: bool = False  # exact mode: `text` is a regular expression
     code: bool = False  # `text` is a code snippet: find what is similar
-    characters: int = 0  # hits get their text until this many characters are given out; 0 is no limit
+    # Hits get their text until this many characters are given out; 0 is no limit
+    characters: int = 0
     snippets: tuple[
         int, ...
-    ] = ()  # characters of text for the first hit, the second, ..., all others; () is the whole text
+        # Characters of text for the first hit, the second, ..., all others; () is the whole text
+    ] = ()
     explain: bool = False  # hits carry their evidence
-    fusion: str = "auto"  # how words and meaning become one order: "auto" adds up evidence, "rrf" adds up ranks
+    # How words and meaning become one order: "auto" adds up evidence, "rrf" adds up ranks
+    fusion: str = "auto"
     meaning_weight: float = 1.0  # times what meaning counts in both; 0 is words alone
     diversity: float | None = None  # how much a hit counts against its being new, 0 to 1; None is 1
 
@@ -256,7 +272,8 @@ class Hit:
     evidence: tuple[
         tuple[str, float], ...
     ] = ()  # what each part of the evidence adds to the score, where it was asked for
-    redacted: tuple[tuple[int, str], ...] = ()  # lines whose secrets are left out, and of which kind these are
+    # Lines whose secrets are left out, and of which kind these are
+    redacted: tuple[tuple[int, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,7 +287,8 @@ class Page:
     docs: int = 0  # searched
     chunks: int = 0
     cached: bool = False
-    is_partial: bool = False  # a first index is under way: what isn't here may be in a file that is not read yet
+    # A first index is under way: what isn't here may be in a file that is not read yet
+    is_partial: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,7 +334,8 @@ class EmbeddingState:
     chunks: int  # in the store
     embedded: int  # of these, by the wanted embedder
     answering: str  # provider and model of the vectors that are searched now; "" where words answer
-    problem: str = ""  # why the wanted vectors aren't searched, or aren't made, as far as that is no matter of time
+    # Why the wanted vectors aren't searched, or aren't made, as far as that is no matter of time
+    problem: str = ""
 
     @property
     def share(self) -> float:

@@ -1,8 +1,9 @@
 """Who sees what of a team's records: one rule, for reading, writing and syncing alike; no I/O.
 
-A record belongs to a scope, the subcortex that it is filed under or "" for none. A viewer reads and writes in scopes; "*" stands for all
-that aren't private, and for what is filed under none. The store knows the same rule as SQL (`engine/store/row_level_security.py`), and a test holds
-the two together.
+A record belongs to a scope, the subcortex that it is filed under or "" for none. A viewer reads and
+writes in scopes; "*" stands for all that aren't private, and for what is filed under none. The
+store knows the same rule as SQL (`engine/store/row_level_security.py`), and a test holds the two
+together.
 """
 
 from __future__ import annotations
@@ -11,12 +12,22 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from cortex.base.record_model import SENSITIVE, Draft, Link, Notification, Observation, Record, Subcortex
+from cortex.base.record_model import (
+    SENSITIVE,
+    Draft,
+    Link,
+    Notification,
+    Observation,
+    Record,
+    Subcortex,
+)
 
 EVERYWHERE = "*"
 UNFILED = ""
 REVIEWER = 3  # the tier from which drafts of others are seen
-STEPS = 3  # of a notification about a link from an observation of a thread; what goes in a circle is filed nowhere
+# Of a notification about a link from an observation of a thread; what goes in a circle is filed
+# nowhere
+STEPS = 3
 
 Get = Callable[[str], Record[Any] | None]  # by id; a subcortex by its slug, too
 
@@ -47,7 +58,9 @@ class Viewer:
 
 
 def scope_of(record: Record[Any], get: Get, steps: int = STEPS) -> str:
-    """The scope that a record belongs to: its subcortex, or that of what it is about, in so many steps."""
+    """The scope that a record belongs to: its subcortex, or that of what it is about, in so many
+    steps.
+    """
     body = record.body
     match body:
         case Subcortex():
@@ -69,7 +82,9 @@ def scope_of(record: Record[Any], get: Get, steps: int = STEPS) -> str:
 def sees(viewer: Viewer, record: Record[Any], get: Get) -> bool:
     """Whether a viewer may know of a record."""
     body = record.body
-    if not viewer.may_read(scope_of(record, get)) or (body.sensitivity == SENSITIVE and not viewer.sensitive):
+    if not viewer.may_read(scope_of(record, get)) or (
+        body.sensitivity == SENSITIVE and not viewer.sensitive
+    ):
         return False
     match body:
         case Draft():
@@ -78,5 +93,8 @@ def sees(viewer: Viewer, record: Record[Any], get: Get) -> bool:
             return viewer.is_own(body.recipient) or viewer.is_own(record.author)
         case Link():
             ends = (get(body.source), get(body.target))
-            return all(end is not None and not isinstance(end.body, Link) and sees(viewer, end, get) for end in ends)
+            return all(
+                end is not None and not isinstance(end.body, Link) and sees(viewer, end, get)
+                for end in ends
+            )
     return True

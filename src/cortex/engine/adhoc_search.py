@@ -1,7 +1,8 @@
-"""Searches over files as they are now, without the index: an engine in memory reads and ranks them, one question at a time.
+"""Searches over files as they are now, without the index: an engine in memory reads and ranks them,
+one question at a time.
 
-It is kept for the next question, which only reads what has changed since, and let go when it is not used. Knows no engine by name:
-whoever makes one hands in how.
+It is kept for the next question, which only reads what has changed since, and let go when it is not
+used. Knows no engine by name: whoever makes one hands in how.
 """
 
 from __future__ import annotations
@@ -16,7 +17,17 @@ from typing import Protocol
 from cortex.base.errors import Cancelled, LimitError
 from cortex.base.runtime.process_stats import give_memory_back
 from cortex.base.settings import Settings
-from cortex.base.types import Cancel, IndexReport, Mode, Page, Progress, ProgressCallback, Query, ScannedFile, Source
+from cortex.base.types import (
+    Cancel,
+    IndexReport,
+    Mode,
+    Page,
+    Progress,
+    ProgressCallback,
+    Query,
+    ScannedFile,
+    Source,
+)
 from cortex.engine.search import search_exact
 
 POLL_SECONDS = 0.05
@@ -71,7 +82,11 @@ class AdhocSearch:
         with suppress(Cancelled):
             self._reader.index(progress=look, cancel=late)
         if late:
-            raise Cancelled() if cancel else LimitError("SEARCH_TIMEOUT", "reading all files ran out of time")
+            raise (
+                Cancelled()
+                if cancel
+                else LimitError("SEARCH_TIMEOUT", "reading all files ran out of time")
+            )
         return self._reader.search(replace(query, mode=Mode.WORDS), cancel=cancel)
 
     def reconfigure(self, settings: Settings) -> None:
@@ -97,7 +112,12 @@ class AdhocSearch:
 
 
 def search_files(
-    query: Query, source: Source, files: Iterable[ScannedFile], settings: Settings, deadline: float, cancel: Cancel
+    query: Query,
+    source: Source,
+    files: Iterable[ScannedFile],
+    settings: Settings,
+    deadline: float,
+    cancel: Cancel,
 ) -> Page:
     """Search for the very words of a query, or a regular expression, in files as they are."""
     found = search_exact(

@@ -1,8 +1,11 @@
-"""Keeping an engine's folders fresh in the background: take the lease when it is free, index, watch, serve requests.
+"""Keeping an engine's folders fresh in the background: take the lease when it is free, index,
+watch, serve requests.
 
-One thread per engine, however many folders it follows. Without the lease it tries to get it, so that the next process takes over within a second when the holder
-dies; and where the holder follows another folder of the same store, it watches its own and has the holder index. Where watching is
-off or impossible, a comparing scan runs every `updateInterval`. When the store is opened anew, keeping starts anew with it.
+One thread per engine, however many folders it follows. Without the lease it tries to get it, so
+that the next process takes over within a second when the holder dies; and where the holder follows
+another folder of the same store, it watches its own and has the holder index. Where watching is off
+or impossible, a comparing scan runs every `updateInterval`. When the store is opened anew, keeping
+starts anew with it.
 """
 
 from __future__ import annotations
@@ -17,7 +20,8 @@ from cortex.base.types import Cancel
 from cortex.engine.engine import Engine, Followed
 from cortex.engine.sources.watcher import Watcher
 
-SAFETY_SCAN_SECONDS = 600.0  # while watching: an overflowing event queue or a network drive tells nobody
+# While watching: an overflowing event queue or a network drive tells nobody
+SAFETY_SCAN_SECONDS = 600.0
 LEASE_SECONDS = 0.5  # between two tries to get the lease
 REQUEST_SECONDS = 0.25  # between two looks at what other processes ask for
 IDLE_WORKER_SECONDS = 20.0
@@ -60,11 +64,15 @@ class _Track:
         return waiting
 
     def watch(self) -> None:
-        """See that the folder is watched, where that is wanted and possible; after a gap everything is to be looked at."""
+        """See that the folder is watched, where that is wanted and possible; after a gap everything
+        is to be looked at.
+        """
         now = time.monotonic()
         if not self.watches or self.watching or now < self._next_watch:
             return
-        self.close()  # a name that isn't text ends a watcher; what happened since is found by a look at everything
+        # A name that isn't text ends a watcher; what happened since is found by a look at
+        # everything
+        self.close()
         watcher = Watcher(self.root, self.note)
         if watcher.start():
             self._watcher, self._next_watch = watcher, now + RETRY_SECONDS
@@ -95,9 +103,12 @@ class AutoIndexer:
         self._tracks: dict[int, _Track] = {}
         self._again = False  # everything is to be compared
         self._values: dict[str, object] = {}  # of settings, with which everything was compared last
-        self.looked = threading.Event()  # a first look at everything is done, whatever came of it, or is another's work
+        # A first look at everything is done, whatever came of it, or is another's work
+        self.looked = threading.Event()
         engine.kept = True
-        self._thread = threading.Thread(target=self._keep, name=f"keeper {engine.root.name}", daemon=True)
+        self._thread = threading.Thread(
+            target=self._keep, name=f"keeper {engine.root.name}", daemon=True
+        )
         self._thread.start()
 
     def close(self, timeout: float = 5.0) -> None:
@@ -116,7 +127,8 @@ class AutoIndexer:
     def _keep(self) -> None:
         while not self._closing.is_set():
             try:
-                self._engine.rest(IDLE_WORKER_SECONDS)  # files are read for answers without the lease, too
+                # Files are read for answers without the lease, too
+                self._engine.rest(IDLE_WORKER_SECONDS)
                 if self._engine.store.lease.take():
                     self._follow(holder=True)
                 elif not self._is_followed():
@@ -127,7 +139,8 @@ class AutoIndexer:
             except CortexError as error:
                 log.warning("%s: %s", self._engine.root, error.message)
                 self._closing.wait(RETRY_SECONDS)
-            except Exception:  # a background thread's last line of defence: the next round starts afresh
+            # A background thread's last line of defence: the next round starts afresh
+            except Exception:
                 log.exception("keeping %s fresh failed", self._engine.root)
                 self._closing.wait(RETRY_SECONDS)
 
@@ -137,16 +150,24 @@ class AutoIndexer:
         return not (self._engine.holds() or self._is_followed())
 
     def _is_followed(self) -> bool:
-        """Whether the lease holder watches this very folder; the holder of a linked worktree's store may watch another."""
+        """Whether the lease holder watches this very folder; the holder of a linked worktree's
+        store may watch another.
+        """
         return self._engine.store.lease.followed() in ("", str(self._engine.root))
 
     def _follow(self, *, holder: bool) -> None:
-        """Watch and index; without the lease, by asking its holder, until there is somebody better to do it."""
+        """Watch and index; without the lease, by asking its holder, until there is somebody better
+        to do it.
+        """
         clean_up_at = 0.0
         store = self._engine.store
         self._again = True  # whatever happened while nobody watched
         try:
-            while not self._closing.is_set() and self._engine.store is store and self._is_needed(holder):
+            while (
+                not self._closing.is_set()
+                and self._engine.store is store
+                and self._is_needed(holder)
+            ):
                 self._follow_settings()
                 self._keep_tracks()
                 self._work()
@@ -185,7 +206,11 @@ class AutoIndexer:
         now = time.monotonic()
         for track in self._tracks.values():
             track.watch()
-            interval = SAFETY_SCAN_SECONDS if track.watching else self._engine.settings.indexing.update_interval
+            interval = (
+                SAFETY_SCAN_SECONDS
+                if track.watching
+                else self._engine.settings.indexing.update_interval
+            )
             if again or (interval and now - track.last_scan > interval):
                 track.note({""})
 

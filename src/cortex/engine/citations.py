@@ -1,8 +1,10 @@
-"""What is written about code: what it cites is remembered by its content, so that it can be said what changed since.
+"""What is written about code: what it cites is remembered by its content, so that it can be said
+what changed since.
 
-A citation is of a file, or of a symbol in it; a change elsewhere in the file is none of a symbol's, and white space is nobody's.
-Git is asked for the commit and for where a file went; without it a bounded look at the folder tells the latter. Parsing is the
-caller's: `view` gives a file with its symbols. Knows no store. Not taken: line numbers, which every edit above them shifts.
+A citation is of a file, or of a symbol in it; a change elsewhere in the file is none of a symbol's,
+and white space is nobody's. Git is asked for the commit and for where a file went; without it a
+bounded look at the folder tells the latter. Parsing is the caller's: `view` gives a file with its
+symbols. Knows no store. Not taken: line numbers, which every edit above them shifts.
 """
 
 from __future__ import annotations
@@ -32,16 +34,22 @@ NEAR = 4  # symbols that are named where one is unknown
 
 
 def cite(root: Path, target: str, view: View) -> Citation:
-    """What a memory cites: "src/a.py", or a symbol as "src/a.py#Class.method" or "src/a.py:Class.method", as it is now.
+    """What a memory cites: "src/a.py", or a symbol as "src/a.py#Class.method" or
+    "src/a.py:Class.method", as it is now.
 
-    Raises: FileError PATH_OUTSIDE, FILE_NOT_FOUND or FILE_UNREADABLE; InputError for a symbol that isn't there, or is one of several.
+    Raises: FileError PATH_OUTSIDE, FILE_NOT_FOUND or FILE_UNREADABLE; InputError for a symbol that
+    isn't there, or is one of several.
     """
     path, wanted = _split(root, target)
     relative = relative_of(root, resolve_inside(root, path))
     seen = view(relative)
     content = _content_of(root, relative)
     if content is None:
-        raise FileError("FILE_UNREADABLE", f"{relative} can't be cited: it can't be read", context={"path": relative})
+        raise FileError(
+            "FILE_UNREADABLE",
+            f"{relative} can't be cited: it can't be read",
+            context={"path": relative},
+        )
     symbol, body = "", b""
     if wanted:
         symbol = _find(seen, wanted)
@@ -64,7 +72,9 @@ def check(citation: Citation, view: View) -> str:
 
 
 def look(citation: Citation) -> str:
-    """Whether the file that a memory cites is another one now, by a glance that parses nothing: what changed in it isn't told."""
+    """Whether the file that a memory cites is another one now, by a glance that parses nothing:
+    what changed in it isn't told.
+    """
     root = Path(citation.root)
     if not _is_there(root) or (now := _content_of(root, citation.path)) == citation.file_hash:
         return ""
@@ -72,7 +82,9 @@ def look(citation: Citation) -> str:
 
 
 def _is_there(root: Path) -> bool:
-    """Whether a root can be looked at: a drive that isn't mounted leaves nothing, or an empty folder."""
+    """Whether a root can be looked at: a drive that isn't mounted leaves nothing, or an empty
+    folder.
+    """
     try:
         with os.scandir(root) as entries:
             return next(entries, None) is not None
@@ -86,17 +98,25 @@ def _content_of(root: Path, path: str) -> bytes | None:
     return None if isinstance(raw, UnreadableFile) else hash_bytes(b"file", b" ".join(raw.split()))
 
 
-# -- symbols -----------------------------------------------------------------------------------------------------------
+# -- symbols
+# -----------------------------------------------------------------------------------------------------------
 
 
 def _split(root: Path, target: str) -> tuple[str, str]:
     """Path and symbol of a target; a file whose name holds the mark between them is meant as it is."""
     target = target.strip()
     if not target or len(target) > MAX_TARGET or not is_text(target):
-        raise InputError("ARGUMENT_INVALID", "a citation is a path, or path#symbol, of a file below the project's root")
+        raise InputError(
+            "ARGUMENT_INVALID",
+            "a citation is a path, or path#symbol, of a file below the project's root",
+        )
     if (root / target).is_file():
         return target, ""
-    marks = [at for at, character in enumerate(target) if character in "#:" and target[at + 1 :].strip(":")]
+    marks = [
+        at
+        for at, character in enumerate(target)
+        if character in "#:" and target[at + 1 :].strip(":")
+    ]
     is_file = [at for at in marks if (root / target[:at]).is_file()]
     if not is_file:  # then the error is about a path, without the symbol
         start = max(target.rfind("/"), target.rfind("\\"), 1)
@@ -111,7 +131,11 @@ def _find(seen: FileView, wanted: str) -> str:
         if asked in names:
             return asked
         ends = [name for name in names if name.endswith((f".{asked}", f" > {asked}"))]
-        ends += [symbol.qualified for symbol in seen.symbols if symbol.name == asked and symbol.qualified not in ends]
+        ends += [
+            symbol.qualified
+            for symbol in seen.symbols
+            if symbol.name == asked and symbol.qualified not in ends
+        ]
         if len(set(ends)) == 1:
             return ends[0]
         if ends:
@@ -119,7 +143,9 @@ def _find(seen: FileView, wanted: str) -> str:
     near = difflib.get_close_matches(wanted, names, n=NEAR, cutoff=0.5)
     last = wanted.replace("::", ".").rpartition(".")[2].lower()
     near += [
-        symbol.qualified for symbol in seen.symbols if symbol.name.lower() == last and symbol.qualified not in near
+        symbol.qualified
+        for symbol in seen.symbols
+        if symbol.name.lower() == last and symbol.qualified not in near
     ]
     raise _unknown(f"there is no {wanted} in {seen.path}", near or names)
 
@@ -131,17 +157,22 @@ def _unknown(what: str, names: Sequence[str]) -> InputError:
 
 
 def _body_of(seen: FileView, qualified: str) -> bytes:
-    """A hash of a symbol's lines, white space apart, of all where it is defined more than once; b"" where it isn't."""
+    """A hash of a symbol's lines, white space apart, of all where it is defined more than once; b""
+    where it isn't.
+    """
     lines = seen.text.split("\n")
     bodies = [_lines_of(lines, symbol) for symbol in seen.symbols if symbol.qualified == qualified]
     return hash_bytes(b"body", *bodies) if bodies else b""
 
 
 def _lines_of(lines: Sequence[str], symbol: Symbol) -> bytes:
-    return " ".join(" ".join(lines[symbol.start_line - 1 : symbol.end_line]).split()).encode("utf-8", "surrogatepass")
+    return " ".join(" ".join(lines[symbol.start_line - 1 : symbol.end_line]).split()).encode(
+        "utf-8", "surrogatepass"
+    )
 
 
-# -- changes -----------------------------------------------------------------------------------------------------------
+# -- changes
+# -----------------------------------------------------------------------------------------------------------
 
 
 def _change(citation: Citation, view: View) -> str:
@@ -154,9 +185,17 @@ def _change(citation: Citation, view: View) -> str:
         return f"{citation.path} changed"
     body = _body_of(seen, citation.symbol)
     if body:
-        return "" if body == citation.body_hash else f"the body of {citation.symbol} in {citation.path} changed"
+        return (
+            ""
+            if body == citation.body_hash
+            else f"the body of {citation.symbol} in {citation.path} changed"
+        )
     # Nothing found at all is a file that couldn't be cut rather than one without symbols.
-    return f"{citation.symbol} is gone from {citation.path}" if seen.symbols else f"{citation.path} changed"
+    return (
+        f"{citation.symbol} is gone from {citation.path}"
+        if seen.symbols
+        else f"{citation.path} changed"
+    )
 
 
 def _by_whom(root: Path, citation: Citation) -> str:
@@ -174,7 +213,9 @@ def _gone(root: Path, citation: Citation, view: View) -> str:
 
 
 def _moved_to(root: Path, citation: Citation, view: View) -> str:
-    """Where the cited file is now: one of its name and content, else one of its name with the cited symbol as it was."""
+    """Where the cited file is now: one of its name and content, else one of its name with the cited
+    symbol as it was.
+    """
     candidates = _files_named(root, citation.path)
     for path in candidates:
         if _content_of(root, path) == citation.file_hash:
@@ -196,7 +237,11 @@ def _files_named(root: Path, path: str) -> list[str]:
     found = git.files_named(root, name) if git.in_repository(root) else None
     if found is None:
         found = [other for other in _walk(root) if other.rpartition("/")[2] == name]
-    there = [other for other in found if is_text(other) and other != path and os.path.lexists(root / other)]
+    there = [
+        other
+        for other in found
+        if is_text(other) and other != path and os.path.lexists(root / other)
+    ]
     likeness = difflib.SequenceMatcher(b=folder)
 
     def distance(other: str) -> tuple[float, str]:

@@ -1,9 +1,11 @@
-"""Whose vectors a store has, and whose answer: those of the wanted embedder once it has embedded everything, a cheap one's until then.
+"""Whose vectors a store has, and whose answer: those of the wanted embedder once it has embedded
+everything, a cheap one's until then.
 
-Vectors of a cheap embedder are made within an index run. A costly one works here, in a thread of the lease holder: the most useful
-files first, each batch kept in SQLite before the next begins, so that nothing is paid for twice; searches go on meanwhile. A query is
-embedded by the one whose vectors are searched: two models are never compared.
-Knows no tool and no file; how texts become numbers is in `engine/embedders/`, where vectors are kept in `engine/store/`.
+Vectors of a cheap embedder are made within an index run. A costly one works here, in a thread of
+the lease holder: the most useful files first, each batch kept in SQLite before the next begins, so
+that nothing is paid for twice; searches go on meanwhile. A query is embedded by the one whose
+vectors are searched: two models are never compared. Knows no tool and no file; how texts become
+numbers is in `engine/embedders/`, where vectors are kept in `engine/store/`.
 """
 
 from __future__ import annotations
@@ -46,28 +48,35 @@ class Answering:
 class EmbeddingCoordinator:
     """The vectors of one open store."""
 
-    def __init__(self, store: Store, embedders: Embedders, settings: Callable[[], Settings]) -> None:
+    def __init__(
+        self, store: Store, embedders: Embedders, settings: Callable[[], Settings]
+    ) -> None:
         self._store = store
         self._embedders = embedders
         self._settings = settings
         self._turn = threading.Lock()  # one round of embedding at a time
         self._cancel = Cancel()
         self._thread: threading.Thread | None = None
-        self._settled: tuple[Stamp | None, int] | None = None  # whose vectors have everything up to which `seq`
+        # Whose vectors have everything up to which `seq`
+        self._settled: tuple[Stamp | None, int] | None = None
         self._resume = 0.0  # when to try again after a failure that was no embedder's
         self._look_again = 0.0
         self._batch = FIRST_BATCH
-        self._earlier_stamps: list[Stamp] | None = None  # whose vectors were complete when the store was opened
+        # Whose vectors were complete when the store was opened
+        self._earlier_stamps: list[Stamp] | None = None
 
     @property
     def wanted(self) -> CircuitBreaker | None:
         """The embedder that is wanted, None where words are enough."""
         return self._embedders.wanted
 
-    # -- what answers --------------------------------------------------------------------------------------------------
+    # -- what answers
+    # --------------------------------------------------------------------------------------------------
 
     def answering(self, *, ask: bool = True) -> Answering:
-        """Whose vectors a search uses now; with `ask` an embedder may be asked which model it has, which may take its time."""
+        """Whose vectors a search uses now; with `ask` an embedder may be asked which model it has,
+        which may take its time.
+        """
         wanted = self._embedders.wanted
         if wanted is None:
             return Answering(None, None)
@@ -81,14 +90,18 @@ class EmbeddingCoordinator:
             if one is not None:
                 self._find_out(one)
                 if not self._why_not(one):
-                    return Answering(one, one.stamp, f"answered by the vectors of {one.name}: {why}")
+                    return Answering(
+                        one, one.stamp, f"answered by the vectors of {one.name}: {why}"
+                    )
         return Answering(None, None, why)
 
     def _earlier(self) -> CircuitBreaker | None:
         """The embedder that was wanted before, while its vectors are there and it can be asked."""
         if self._earlier_stamps is None:
             complete = [stamp for stamp, complete, _ in self._store.paid.models() if complete]
-            self._earlier_stamps = [stamp for stamp in complete if self._store.indexes.vectors(stamp).watermark >= 0]
+            self._earlier_stamps = [
+                stamp for stamp in complete if self._store.indexes.vectors(stamp).watermark >= 0
+            ]
         wanted = self._embedders.wanted
         for stamp in self._earlier_stamps:
             if wanted is not None and stamp != wanted.stamp:
@@ -100,7 +113,9 @@ class EmbeddingCoordinator:
     def state(self) -> tuple[object, ...]:
         """What an answer by meaning depends on: two equal states give equal answers."""
         now = self.answering()
-        return (now.stamp, self._store.indexes.vectors(now.stamp).state) if now.stamp else (now.why,)
+        return (
+            (now.stamp, self._store.indexes.vectors(now.stamp).state) if now.stamp else (now.why,)
+        )
 
     def _why_not(self, one: CircuitBreaker) -> str:
         """Why an embedder's vectors can't be searched; empty where they can."""
@@ -126,16 +141,25 @@ class EmbeddingCoordinator:
     def _is_ready(self, stamp: Stamp) -> bool:
         """Whether vectors have everything, or had once, fit into memory, and can be asked."""
         vectors, sets = self._store.indexes.vectors(stamp), self._store.indexes.sets
-        return vectors.watermark >= sets.least_mark and vectors.memory <= self._room and not sets.away
+        return (
+            vectors.watermark >= sets.least_mark and vectors.memory <= self._room and not sets.away
+        )
 
     def _find_out(self, one: CircuitBreaker) -> None:
         """Ask an embedder for its stamp where its vectors could answer."""
-        if one.stamp is None and not one.rests and (not one.costly or self._store.paid.is_complete()):
+        if (
+            one.stamp is None
+            and not one.rests
+            and (not one.costly or self._store.paid.is_complete())
+        ):
             with suppress(CortexError):  # it rests then, and is asked again later
-                one.query("?")  # connects, and gives up sooner than `connect`: somebody waits for an answer
+                # Connects, and gives up sooner than `connect`: somebody waits for an answer
+                one.query("?")
 
     def try_out(self) -> None:
-        """Ask the wanted embedder even where nothing is embedded yet: for somebody who asks once, and wants to know why it isn't."""
+        """Ask the wanted embedder even where nothing is embedded yet: for somebody who asks once,
+        and wants to know why it isn't.
+        """
         wanted = self._embedders.wanted
         if wanted is None or wanted.rests or not wanted.costly:
             return
@@ -154,7 +178,12 @@ class EmbeddingCoordinator:
         if wanted is None:
             return None
         now, sets = self.answering(ask=ask), self._store.indexes.sets
-        stamp, chunks, embedded, problem = wanted.stamp, sets.count(), 0, wanted.problem or sets.away
+        stamp, chunks, embedded, problem = (
+            wanted.stamp,
+            sets.count(),
+            0,
+            wanted.problem or sets.away,
+        )
         if stamp is not None and self._store.indexes.vectors(stamp).memory <= self._room:
             embedded = sets.embedded(stamp)
         if stamp is not None and not problem and not sets.fits(stamp, self._room):
@@ -170,7 +199,8 @@ class EmbeddingCoordinator:
             problem=problem,
         )
 
-    # -- what is made --------------------------------------------------------------------------------------------------
+    # -- what is made
+    # --------------------------------------------------------------------------------------------------
 
     def makings(self) -> tuple[EmbeddingJob, ...]:
         """Whose vectors an index run brings up to date."""
@@ -185,7 +215,9 @@ class EmbeddingCoordinator:
         return (*paid, *self._standing_in())
 
     def _standing_in(self) -> tuple[EmbeddingJob, ...]:
-        """What answers until the wanted vectors are ready: those of the earlier embedder, else of the cheap one."""
+        """What answers until the wanted vectors are ready: those of the earlier embedder, else of
+        the cheap one.
+        """
         earlier, standby = self._earlier(), self._embedders.standby
         if earlier is not None and earlier.stamp is not None:
             return (EmbeddingJob(earlier.stamp, None),)
@@ -202,7 +234,8 @@ class EmbeddingCoordinator:
         """Bring words and vectors up to date with what was just written."""
         try:
             self._store.indexes.catch_up(self.makings(), self._room)
-        except LimitError as error:  # the words have it, and an answer says that there are words only
+        # The words have it, and an answer says that there are words only
+        except LimitError as error:
             if error.code != "EMBEDDINGS_LIMIT":
                 raise
             log.warning("%s", error.message)
@@ -211,7 +244,11 @@ class EmbeddingCoordinator:
     def damaged(self) -> bool:
         """Whether the files of the wanted vectors are there and can't be used."""
         wanted = self._embedders.wanted
-        return wanted is not None and wanted.stamp is not None and self._store.indexes.sets.damaged(wanted.stamp)
+        return (
+            wanted is not None
+            and wanted.stamp is not None
+            and self._store.indexes.sets.damaged(wanted.stamp)
+        )
 
     @property
     def lags(self) -> bool:
@@ -229,11 +266,18 @@ class EmbeddingCoordinator:
         return self._thread is not None and self._thread.is_alive()
 
     def work(self) -> None:
-        """Have what waits embedded in the background, unless that is under way or done; returns at once. For the lease holder."""
+        """Have what waits embedded in the background, unless that is under way or done; returns at
+        once. For the lease holder.
+        """
         wanted = self._embedders.wanted
         if wanted is None or self.working:
             return
-        if wanted.rests or time.monotonic() < self._resume or self._is_settled(wanted) or self._store.indexes.sets.away:
+        if (
+            wanted.rests
+            or time.monotonic() < self._resume
+            or self._is_settled(wanted)
+            or self._store.indexes.sets.away
+        ):
             return
         if not wanted.costly:
             if not self._settle(wanted) and self._store.indexes.sets.may_vanish:
@@ -243,10 +287,16 @@ class EmbeddingCoordinator:
         self._thread.start()
 
     def _is_settled(self, wanted: CircuitBreaker) -> bool:
-        """Whether there is nothing to do; where a server keeps the vectors, it is asked now and then whether it still has them."""
+        """Whether there is nothing to do; where a server keeps the vectors, it is asked now and
+        then whether it still has them.
+        """
         if self._settled != (wanted.stamp, self._store.truth.seq()):
             return False
-        if wanted.stamp is None or not self._store.indexes.sets.may_vanish or time.monotonic() < self._look_again:
+        if (
+            wanted.stamp is None
+            or not self._store.indexes.sets.may_vanish
+            or time.monotonic() < self._look_again
+        ):
             return True
         self._look_again = time.monotonic() + LOOK_SECONDS
         return self._store.indexes.vectors(wanted.stamp).watermark == self._store.truth.seq()
@@ -255,17 +305,25 @@ class EmbeddingCoordinator:
         embedders = self._embedders
         try:
             self.embed(cancel=self._cancel)
-        except Exception as error:  # a background thread's last line of defence: the next round starts afresh
-            if self._cancel or self._embedders is not embedders:  # it was closed because nobody wants it any more
+        # A background thread's last line of defence: the next round starts afresh
+        except Exception as error:
+            # It was closed because nobody wants it any more
+            if self._cancel or self._embedders is not embedders:
                 return
             wanted = embedders.wanted
             if wanted is None or not wanted.rests:  # else it is known when to ask it again
                 self._resume = time.monotonic() + REST_SECONDS
             known = isinstance(error, CortexError)
-            log.warning("embedding stopped for a while: %s", error.message if known else error, exc_info=not known)
+            log.warning(
+                "embedding stopped for a while: %s",
+                error.message if known else error,
+                exc_info=not known,
+            )
 
     def embed(self, *, progress: ProgressCallback = lambda progress: None, cancel: Cancel) -> bool:
-        """Embed what waits, in this thread; true where everything is embedded then. Only for the lease holder.
+        """Embed what waits, in this thread; true where everything is embedded then.
+
+        Only for the lease holder.
 
         Raises: CortexError, where the embedder fails; what it has done is kept.
         """
@@ -277,7 +335,9 @@ class EmbeddingCoordinator:
         with self._turn:
             return self._embed_all(wanted, wanted.connect(), progress, cancel)
 
-    def _embed_all(self, wanted: CircuitBreaker, stamp: Stamp, progress: ProgressCallback, cancel: Cancel) -> bool:
+    def _embed_all(
+        self, wanted: CircuitBreaker, stamp: Stamp, progress: ProgressCallback, cancel: Cancel
+    ) -> bool:
         sets, paid, truth = self._store.indexes.sets, self._store.paid, self._store.truth
         while not cancel and self._store.lease.held and not wanted.rests:
             seq = truth.seq()
@@ -299,7 +359,9 @@ class EmbeddingCoordinator:
         return False
 
     def _make_standby(self) -> None:
-        """See to it that something answers: the cheap vectors were removed when the costly ones were complete."""
+        """See to it that something answers: the cheap vectors were removed when the costly ones
+        were complete.
+        """
         for making in self._standing_in():
             try:
                 self._store.indexes.sets.catch_up(making, self._room)
@@ -315,8 +377,14 @@ class EmbeddingCoordinator:
         progress: ProgressCallback,
         cancel: Cancel,
     ) -> None:
-        """Embed the texts of these contents in batches, until the store has changed: then something else may be more useful."""
-        sets, seq, total = self._store.indexes.sets, self._store.truth.seq(), self._store.indexes.sets.count()
+        """Embed the texts of these contents in batches, until the store has changed: then something
+        else may be more useful.
+        """
+        sets, seq, total = (
+            self._store.indexes.sets,
+            self._store.truth.seq(),
+            self._store.indexes.sets.count(),
+        )
         batch: dict[bytes, str] = {}
         known: list[bytes] = []
 
@@ -338,7 +406,12 @@ class EmbeddingCoordinator:
             if len(batch) >= self._batch or len(known) >= KNOWN_BATCH:
                 flush()
                 # It rests where a question found out that it fails, or has another model now.
-                if cancel or wanted.rests or not self._store.lease.held or self._store.truth.seq() != seq:
+                if (
+                    cancel
+                    or wanted.rests
+                    or not self._store.lease.held
+                    or self._store.truth.seq() != seq
+                ):
                     return
         flush()
 
@@ -359,7 +432,9 @@ class EmbeddingCoordinator:
         return True
 
     def sweep(self, unused_before: int) -> None:
-        """Drop paid vectors of models that nobody has wanted since that second, and of texts that are gone."""
+        """Drop paid vectors of models that nobody has wanted since that second, and of texts that
+        are gone.
+        """
         wanted = self._embedders.wanted
         if wanted is None or not wanted.costly:
             self._store.paid.sweep(unused_before, None)
@@ -369,10 +444,17 @@ class EmbeddingCoordinator:
     def use(self, embedders: Embedders) -> None:
         """Work with other embedders from now on."""
         self._embedders = embedders
-        self._settled, self._resume, self._batch, self._earlier_stamps = None, 0.0, FIRST_BATCH, None
+        self._settled, self._resume, self._batch, self._earlier_stamps = (
+            None,
+            0.0,
+            FIRST_BATCH,
+            None,
+        )
 
     def stop(self) -> None:
-        """Let the work in the background end; whoever closes the embedder then ends its batch, too, and `close` needn't wait for it."""
+        """Let the work in the background end; whoever closes the embedder then ends its batch, too,
+        and `close` needn't wait for it.
+        """
         self._cancel.cancel()
 
     def close(self) -> None:

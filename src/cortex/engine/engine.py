@@ -1,8 +1,12 @@
-"""The three verbs. `index` brings a source up to date, `put` and `forget` take what is written, `search` answers.
+"""The three verbs.
 
-An Engine is one store with one folder of files as its main source, open in this process. Whoever holds the store's lease writes;
-an engine without it reads, and asks the holder to index. Keeping a folder fresh in the background is `engine/auto_indexer.py`'s work, how a
-run goes is `engine/indexer.py`'s, how an answer is found is `engine/search/`'s. It knows no tool, protocol or command.
+`index` brings a source up to date, `put` and `forget` take what is written, `search` answers.
+
+An Engine is one store with one folder of files as its main source, open in this process. Whoever
+holds the store's lease writes; an engine without it reads, and asks the holder to index. Keeping a
+folder fresh in the background is `engine/auto_indexer.py`'s work, how a run goes is
+`engine/indexer.py`'s, how an answer is found is `engine/search/`'s. It knows no tool, protocol or
+command.
 """
 
 from __future__ import annotations
@@ -52,8 +56,10 @@ from cortex.engine.store_folder import find_store, has_lost_project
 from cortex.engine.store_stats import vitals_of
 from cortex.engine.worker import Pool
 
-FULL_MODE_FILES = 2_500  # above this, reading everything for one answer takes longer than indexing it once
-FIRST_ANSWER_SECONDS = 8.0  # how long a query waits for a first index before it answers from what is there
+# Above this, reading everything for one answer takes longer than indexing it once
+FULL_MODE_FILES = 2_500
+# How long a query waits for a first index before it answers from what is there
+FIRST_ANSWER_SECONDS = 8.0
 SHORT_RUN_FILES = 100  # that take a moment
 POLL_SECONDS = 0.05
 RETRY_SECONDS = 5.0  # after the indexes could not follow
@@ -106,31 +112,42 @@ class Engine:
     ) -> None:
         """`embedder`, or `embedders`, take the place of those that the settings choose.
 
-        A project's database that is damaged or of a newer version is set aside and begun anew, unless `keep_damaged`.
+        A project's database that is damaged or of a newer version is set aside and begun anew,
+        unless `keep_damaged`.
         """
         self.root = root.resolve()
         self.settings = settings
         self.followed_settings = FollowedSettings(settings)
-        self._healing = Healing(self._is_damaged, self._repair, lambda: self.store.lease.holder() != 0)
+        self._healing = Healing(
+            self._is_damaged, self._repair, lambda: self.store.lease.holder() != 0
+        )
         self._lent_embedders = embedders is not None  # whoever lends them closes them
-        self._embedders = embedders or (Embedders(embedder) if embedder is not None else open_embedders(settings))
+        self._embedders = embedders or (
+            Embedders(embedder) if embedder is not None else open_embedders(settings)
+        )
         self._pool = self._make_pool(settings.indexing.workers or default_workers())
-        self._single = self._make_pool(1)  # for one file between the runs; a process only when it is used
+        # For one file between the runs; a process only when it is used
+        self._single = self._make_pool(1)
         self._cache = _make_cache(settings)
         directory = None if in_memory else self._find_directory()
         self.read_only = read_only or (directory is not None and is_frozen(directory))
         self._follows = not (in_memory or self.read_only)
-        self._replacement = Replacement(self.root, allowed=self.is_disposable and not (self.read_only or keep_damaged))
+        self._replacement = Replacement(
+            self.root, allowed=self.is_disposable and not (self.read_only or keep_damaged)
+        )
         self._opened = self._open(directory)
         self._reopening = threading.Lock()
         self._closed = False
         self._searches = (0, 0.0)  # count, seconds
         self._not_before = 0.0  # that the indexes are tried to follow again
-        self._scratch = AdhocSearch(lambda: Engine(self.root, self.settings, in_memory=True, embedders=Embedders(None)))
+        self._scratch = AdhocSearch(
+            lambda: Engine(self.root, self.settings, in_memory=True, embedders=Embedders(None))
+        )
         self.kept = False  # a keeper is at work, so that a first run is under way or will soon be
         self.follow_settings()
 
-    # -- the store -----------------------------------------------------------------------------------------------------
+    # -- the store
+    # -----------------------------------------------------------------------------------------------------
 
     @property
     def store(self) -> Store:
@@ -155,7 +172,9 @@ class Engine:
         return self._replacement.open(directory, self._open_once)
 
     def start_anew(self, error: CortexError) -> bool:
-        """Set the database of a project aside that turned out to be damaged, and begin an empty one; true where done."""
+        """Set the database of a project aside that turned out to be damaged, and begin an empty
+        one; true where done.
+        """
         before = self._opened
         if self._closed or not self._replacement.may_replace(before.store, error):
             return False
@@ -195,7 +214,11 @@ class Engine:
         return store.truth.source("files", self.root.name or root, root)
 
     def _make_pool(self, size: int) -> Pool:
-        return Pool(size, timeout_seconds=self._file_seconds(), memory_bytes=self.settings.limits.memory.heap)
+        return Pool(
+            size,
+            timeout_seconds=self._file_seconds(),
+            memory_bytes=self.settings.limits.memory.heap,
+        )
 
     def _file_seconds(self) -> float:
         return self.settings.limits.processing.chunk_timeout
@@ -209,7 +232,9 @@ class Engine:
         return [Followed(self.source, self.settings.workspace.watch_files)]
 
     def _current(self) -> _Opened:
-        """What is open, opened anew where somebody removed the store's files: nobody else could see what is written to them."""
+        """What is open, opened anew where somebody removed the store's files: nobody else could see
+        what is written to them.
+        """
         before = self._opened
         if self._closed or not before.store.replaced:
             return before
@@ -224,7 +249,8 @@ class Engine:
             before.store.close()  # which ends a run under way at its next step
         return self._opened
 
-    # -- index ---------------------------------------------------------------------------------------------------------
+    # -- index
+    # ---------------------------------------------------------------------------------------------------------
 
     def index(
         self,
@@ -236,17 +262,21 @@ class Engine:
         cancel: Cancel | None = None,
         limited: bool = False,
     ) -> IndexReport:
-        """Bring the folder (or another source), or only these files and folders of it, up to date; without the lease, by asking its holder.
+        """Bring the folder (or another source), or only these files and folders of it, up to date;
+        without the lease, by asking its holder.
 
-        A run waits for the one under way; a forced one of the whole folder joins another that is. `limited` refuses a second
-        forced run within a minute. Raises: LimitError, Cancelled, FileError DISK_FULL, StoreError.
+        A run waits for the one under way; a forced one of the whole folder joins another that is.
+        `limited` refuses a second forced run within a minute. Raises: LimitError, Cancelled,
+        FileError DISK_FULL, StoreError.
         """
         self.follow_settings(settle_seconds=0.0)
         wanted = None if paths is None else tuple(sorted({path.strip("/") for path in paths}))
         cancel = Cancel() if cancel is None else cancel
         now = self._current()
         try:
-            return now.runs.index(IndexRequest(source or now.source, force, wanted, limited, progress, cancel))
+            return now.runs.index(
+                IndexRequest(source or now.source, force, wanted, limited, progress, cancel)
+            )
         except StoreError as error:
             # A source of the old store means nothing in the new one: its keeper begins anew.
             if not self.start_anew(error) or source is not None:
@@ -255,7 +285,9 @@ class Engine:
         return now.runs.index(IndexRequest(now.source, force, wanted, limited, progress, cancel))
 
     def serve_requests(self) -> None:
-        """As the lease holder, do what other processes asked for, and let the indexes forget what they removed for good."""
+        """As the lease holder, do what other processes asked for, and let the indexes forget what
+        they removed for good.
+        """
         self.follow_settings()
         if self._replacement.is_due(self.store.directory):
             self.start_anew(reported_damage(self.store))
@@ -269,16 +301,21 @@ class Engine:
             self._not_before = time.monotonic() + RETRY_SECONDS
 
     def catch_up(self) -> None:
-        """Have the indexes follow, where this process may, what somebody wrote who ended before they did, or what was copied without them."""
+        """Have the indexes follow, where this process may, what somebody wrote who ended before
+        they did, or what was copied without them.
+        """
         if not self.store.lease.take():
             return
-        behind = self.store.truth.words_linger or self.store.indexes.state()[1] < self.store.truth.seq()
+        behind = (
+            self.store.truth.words_linger or self.store.indexes.state()[1] < self.store.truth.seq()
+        )
         if behind or (not self.running and self.embedding.lags):
             with self._runs.alive():
                 self.embedding.catch_up()
                 self.store.indexes.tidy()
 
-    # -- put and forget ------------------------------------------------------------------------------------------------
+    # -- put and forget
+    # ------------------------------------------------------------------------------------------------
 
     def put(self, notes: Iterable[Note]) -> list[int]:
         """Take texts that were written, so that they are found at once; returns their doc ids.
@@ -292,7 +329,9 @@ class Engine:
             cut = chunkers.cut(note.text, note.path, note.language, size, 0)
             raw = note.text.encode("utf-8")
             file = ScannedFile(note.path, len(raw), time.time_ns())
-            key = hash_bytes(b"put", f"{chunkers.VERSION}:{size}".encode(), note.language.encode(), raw)
+            key = hash_bytes(
+                b"put", f"{chunkers.VERSION}:{size}".encode(), note.language.encode(), raw
+            )
             texts.append((source.id, file, key, cut))
         ids = self.store.truth.put(texts)
         self.embedding.catch_up()
@@ -309,9 +348,13 @@ class Engine:
 
     def _need_lease(self) -> None:
         if not self.store.lease.take():
-            raise StoreError("STORE_LOCKED", f"process {self.store.lease.holder()} holds the store of {self.root}")
+            raise StoreError(
+                "STORE_LOCKED",
+                f"process {self.store.lease.holder()} holds the store of {self.root}",
+            )
 
-    # -- search --------------------------------------------------------------------------------------------------------
+    # -- search
+    # --------------------------------------------------------------------------------------------------------
 
     def search(
         self,
@@ -321,7 +364,8 @@ class Engine:
         sources: Sequence[Source] | None = None,
         docs: frozenset[int] | None = None,
     ) -> Page:
-        """Answer a query from the folder, or from other sources of the store; `docs` are all of them that may answer.
+        """Answer a query from the folder, or from other sources of the store; `docs` are all of
+        them that may answer.
 
         Raises: InputError, LimitError SEARCH_TIMEOUT or REGEX_TIMEOUT, Cancelled, StoreError.
         """
@@ -335,7 +379,11 @@ class Engine:
         return self._search(query, cancel, sources, docs)
 
     def _search(
-        self, query: Query, cancel: Cancel | None, sources: Sequence[Source] | None, docs: frozenset[int] | None
+        self,
+        query: Query,
+        cancel: Cancel | None,
+        sources: Sequence[Source] | None,
+        docs: frozenset[int] | None,
     ) -> Page:
         started = time.monotonic()
         check_query(query)
@@ -347,20 +395,32 @@ class Engine:
         where = (self.source,) if sources is None else tuple(sources)
         state = self._state()
         caching = self.settings.search.enable_caching and query.mode not in (Mode.EXACT, Mode.FULL)
-        # Not the docs themselves: of 100,000 each would hold some 8 MB that the cache knows nothing of.
-        key = (where, query, state, docs if docs is None else (len(docs), hash(docs)), self.store.viewer)
+        # Not the docs themselves: of 100,000 each would hold some 8 MB that the cache knows nothing
+        # of.
+        key = (
+            where,
+            query,
+            state,
+            docs if docs is None else (len(docs), hash(docs)),
+            self.store.viewer,
+        )
         page = self._cache.get(key) if caching else None
         if page is None:
             page = self._answer(query, where, docs, cancel, deadline)
             page = self.state.without_excluded(page) if indexed else page
-            if caching and self._state() == state:  # else an embedder failed on the way, or something was written
+            # Else an embedder failed on the way, or something was written
+            if caching and self._state() == state:
                 self._cache.put(key, page, 2 * len(query.text) + 8 * len(query.snippets))
         else:
             page = replace(page, cached=True)
         count, seconds = self._searches
         self._searches = (count + 1, seconds + time.monotonic() - started)
         page = self._with_progress(page) if indexed else page
-        return page if sources is not None else replace(page, notes=(*self.state.shortcomings(), *page.notes))
+        return (
+            page
+            if sources is not None
+            else replace(page, notes=(*self.state.shortcomings(), *page.notes))
+        )
 
     def _state(self) -> tuple[object, ...]:
         """All that an answer depends on besides its query."""
@@ -370,14 +430,18 @@ class Engine:
         return self.store.indexes.damaged or self.embedding.damaged
 
     def _repair(self) -> bool:
-        """Build damaged indexes anew in this thread; false where a keeper or another process does it."""
+        """Build damaged indexes anew in this thread; false where a keeper or another process does
+        it.
+        """
         if self.kept or self.read_only or not self.store.lease.take():
             return False
         self.embedding.catch_up()
         return True
 
     def _with_progress(self, page: Page) -> Page:
-        """The page, saying which files it doesn't know yet, and not, during a first run, that there is nothing."""
+        """The page, saying which files it doesn't know yet, and not, during a first run, that there
+        is nothing.
+        """
         if self.store.truth.get(f"indexed:{self.source.id}"):
             note = self._runs.progress_note(SHORT_RUN_FILES)
             return replace(page, notes=(*page.notes, note)) if note else page
@@ -388,21 +452,37 @@ class Engine:
 
     def _is_indexing(self) -> bool:
         """Whether a run is under way or will soon be, here or where the lease is held."""
-        return self.running or self.kept or (not self.store.lease.held and self.store.lease.holder() > 0)
+        return (
+            self.running
+            or self.kept
+            or (not self.store.lease.held and self.store.lease.holder() > 0)
+        )
 
     def _answer(
-        self, query: Query, sources: Sequence[Source], docs: frozenset[int] | None, cancel: Cancel, deadline: float
+        self,
+        query: Query,
+        sources: Sequence[Source],
+        docs: frozenset[int] | None,
+        cancel: Cancel,
+        deadline: float,
     ) -> Page:
         match query.mode:
             case Mode.EXACT:
-                return search_files(query, self.source, self.files(cancel), self.settings, deadline, cancel)
+                return search_files(
+                    query, self.source, self.files(cancel), self.settings, deadline, cancel
+                )
             case Mode.FULL:
                 return self._search_full(query, cancel, deadline)
             case _:
                 return self._search_index(query, sources, docs, cancel, deadline)
 
     def _search_index(
-        self, query: Query, sources: Sequence[Source], docs: frozenset[int] | None, cancel: Cancel, deadline: float
+        self,
+        query: Query,
+        sources: Sequence[Source],
+        docs: frozenset[int] | None,
+        cancel: Cancel,
+        deadline: float,
     ) -> Page:
         tried = not self._healing.heal()
         while True:
@@ -436,14 +516,22 @@ class Engine:
         """Read the files as they are, cut and rank every chunk, without the index."""
         count = len(self.files(cancel))
         if count > FULL_MODE_FILES:
-            page = self._answer(replace(query, mode=Mode.HYBRID), (self.source,), None, cancel, deadline)
+            page = self._answer(
+                replace(query, mode=Mode.HYBRID), (self.source,), None, cancel, deadline
+            )
             note = f"fullworkspace reads at most {FULL_MODE_FILES} files, this workspace has {count}: answered from the index"
             return self._with_progress(replace(page, notes=(note, *page.notes)))
         page = self._scratch.search(query, cancel, deadline)
-        return replace(page, mode=Mode.FULL, hits=tuple(replace(hit, source=self.source.id) for hit in page.hits))
+        return replace(
+            page,
+            mode=Mode.FULL,
+            hits=tuple(replace(hit, source=self.source.id) for hit in page.hits),
+        )
 
     def _await_first_index(self, query: Query, cancel: Cancel | None) -> None:
-        """Where nothing is indexed yet, wait a little for the files that fit the query; where the run is short, for all of it."""
+        """Where nothing is indexed yet, wait a little for the files that fit the query; where the
+        run is short, for all of it.
+        """
         deadline = time.monotonic() + FIRST_ANSWER_SECONDS
         preference: Preference | None = None
         while (
@@ -456,7 +544,8 @@ class Engine:
             queue = self._runs.queue
             if preference is None and queue is not None:
                 preference = queue.prefer(parse(query.text, query.code).keywords)
-            # Words of some files are there, and of all that fit, or what fits isn't known in this process.
+            # Words of some files are there, and of all that fit, or what fits isn't known in this
+            # process.
             fitting = not self.running or (preference is not None and preference.is_searchable)
             if fitting and self.store.indexes.state()[1] >= 1 and not self._is_short_run:
                 return
@@ -466,7 +555,8 @@ class Engine:
     def _is_short_run(self) -> bool:
         return self.running and self._runs.step.total <= SHORT_RUN_FILES
 
-    # -- settings ------------------------------------------------------------------------------------------------------
+    # -- settings
+    # ------------------------------------------------------------------------------------------------------
 
     @property
     def state(self) -> IndexState:
@@ -474,11 +564,14 @@ class Engine:
         return IndexState(self.store, self.source, self.root, self.settings, self.kept)
 
     def follow_settings(self, *, settle_seconds: float = SETTLE_SECONDS) -> None:
-        """Work with what the settings files, and a tool's changes, say now; a file that was just written is given time."""
+        """Work with what the settings files, and a tool's changes, say now; a file that was just
+        written is given time.
+        """
         if self._follows and not self._closed:
             self.followed_settings.look(self.store, self.settings, self.reconfigure, settle_seconds)
 
-    # -- files and health ----------------------------------------------------------------------------------------------
+    # -- files and health
+    # ----------------------------------------------------------------------------------------------
 
     def files(self, cancel: Cancel | None = None) -> tuple[ScannedFile, ...]:
         """The files that belong in the index, as they are on disk now."""
@@ -516,11 +609,17 @@ class Engine:
         return self._embedders.wanted is not None
 
     def embedding_of_index(self) -> dict[str, str] | None:
-        """Whose vectors of the chunks are searched and when they were made, None where there are none."""
+        """Whose vectors of the chunks are searched and when they were made, None where there are
+        none.
+        """
         stamp = self.embedding.answering().stamp
         if stamp is None:
             return None
-        return {"provider": stamp.provider, "model": stamp.model, "generated": self.freshness().last_indexed}
+        return {
+            "provider": stamp.provider,
+            "model": stamp.model,
+            "generated": self.freshness().last_indexed,
+        }
 
     @property
     def running(self) -> bool:
@@ -534,14 +633,21 @@ class Engine:
     def vitals(self) -> StoreStats:
         """How the store is."""
         return vitals_of(
-            self.store, self.source, self.freshness(), self._runs, self.embedding, self._cache, self._searches
+            self.store,
+            self.source,
+            self.freshness(),
+            self._runs,
+            self.embedding,
+            self._cache,
+            self._searches,
         )
 
     def operations(self, limit: int = 20) -> list[Operation]:
         """The last lines of the operations log."""
         return self.store.log.recent(limit)
 
-    # -- life ----------------------------------------------------------------------------------------------------------
+    # -- life
+    # ----------------------------------------------------------------------------------------------------------
 
     def reconfigure(self, settings: Settings) -> None:
         """Work with other settings from now on."""
@@ -559,7 +665,9 @@ class Engine:
         self._scratch.reconfigure(settings)
 
     def clean_up(self) -> None:
-        """Drop what is older than it is to be kept: orphaned blobs, log lines; cached answers end by themselves."""
+        """Drop what is older than it is to be kept: orphaned blobs, log lines; cached answers end
+        by themselves.
+        """
         now = int(time.time())
         with self._runs.alive():
             # A run may be about to use a blob that nothing else does.
@@ -568,12 +676,16 @@ class Engine:
             self.store.lookup.drop_recent()
             if not self.store.indexes.verify():
                 self.store.indexes.tidy()
-            self.store.log.purge(now - self.settings.retention.days * 86_400, self.settings.limits.disk.logs)
+            self.store.log.purge(
+                now - self.settings.retention.days * 86_400, self.settings.limits.disk.logs
+            )
             self.store.truth.set({"cleanup": str(now)})
             self.store.checkpoint()
 
     def rest(self, idle_seconds: float) -> None:
-        """Let go of worker processes, and of what was read for searches without the index, when unused for that long."""
+        """Let go of worker processes, and of what was read for searches without the index, when
+        unused for that long.
+        """
         self._pool.close_if_idle(idle_seconds)
         self._single.close_if_idle(idle_seconds)
         self._scratch.rest(idle_seconds)
@@ -596,4 +708,7 @@ class Engine:
 
 
 def _make_cache(settings: Settings) -> Cache:
-    return Cache(min(settings.search.cache_size, settings.limits.memory.cache), settings.retention.days * 86_400)
+    return Cache(
+        min(settings.search.cache_size, settings.limits.memory.cache),
+        settings.retention.days * 86_400,
+    )

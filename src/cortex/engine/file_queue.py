@@ -1,6 +1,8 @@
-"""The files of an index run in the order they are read, and how a question moves those that fit it to the front.
+"""The files of an index run in the order they are read, and how a question moves those that fit it
+to the front.
 
-Knows paths and words only. It is used by two threads: the run that reads, and a question that waits for a few of the files.
+Knows paths and words only. It is used by two threads: the run that reads, and a question that waits
+for a few of the files.
 """
 
 from __future__ import annotations
@@ -15,7 +17,8 @@ from cortex.base.types import ScannedFile
 
 PREFERRED_FILES = 200  # that a question has read first: about half a second of reading
 NAME_WEIGHT = 2.0  # of a word in the file's name, where one in a folder's is 1
-STEM_LETTERS = 4  # that a word of a path must share with one of the question: "cookies" and "cookie"
+# That a word of a path must share with one of the question: "cookies" and "cookie"
+STEM_LETTERS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +38,8 @@ class FileQueue:
     """Files still to be read; those that a question prefers come first."""
 
     def __init__(self, files: Iterable[ScannedFile] = ()) -> None:
-        # Hidden folders last: they are CI and editor settings more often than what a first question is about.
+        # Hidden folders last: they are CI and editor settings more often than what a first question
+        # is about.
         ordered = sorted(files, key=lambda file: file.path.startswith(".") or "/." in file.path)
         self._waiting = {file.path: file for file in ordered}
         self._unread = set(self._waiting)
@@ -84,7 +88,9 @@ class FileQueue:
 
 
 def _best_fitting(paths: list[str], words: list[str]) -> list[str]:
-    """The paths that say most of the words, rare words before common ones, at most `PREFERRED_FILES`."""
+    """The paths that say most of the words, rare words before common ones, at most
+    `PREFERRED_FILES`.
+    """
     said = {path: (set(words_of(path)), set(words_of(path.rpartition("/")[2]))) for path in paths}
     scores: dict[str, float] = {}
     for word in dict.fromkeys(words):

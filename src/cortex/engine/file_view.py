@@ -1,4 +1,5 @@
-"""A file as it is on disk now, with what the index knows of it; and why a file is or isn't in the index.
+"""A file as it is on disk now, with what the index knows of it; and why a file is or isn't in the
+index.
 
 Reads the file, the store and, where the text is newer than the store, the worker. Writes nothing.
 """
@@ -51,7 +52,11 @@ class FileViews:
         raw = read_bytes(self.root, relative, self.settings.workspace.max_file_size)
         text = raw if isinstance(raw, UnreadableFile) else read(raw, relative)
         if isinstance(text, UnreadableFile):
-            raise self._missing(relative) if text.reason == "vanished" else _unreadable(relative, text.reason)
+            raise (
+                self._missing(relative)
+                if text.reason == "vanished"
+                else _unreadable(relative, text.reason)
+            )
         assert isinstance(raw, bytes)
         redaction = redaction_of(text) if self.settings.security.redact != "off" else CLEAN
         cut = self._cut_of(relative, redaction.text if redaction else text, raw)
@@ -77,14 +82,17 @@ class FileViews:
             if skip.path == relative:
                 return f"left out: {skip.reason}"
         verdict = explain(self.root, rules_of(self.settings, self.root), relative)
-        if verdict.startswith("belongs"):  # as far as name and size tell; the content may say otherwise
+        # As far as name and size tell; the content may say otherwise
+        if verdict.startswith("belongs"):
             raw = read_bytes(self.root, relative, self.settings.workspace.max_file_size)
             text = raw if isinstance(raw, UnreadableFile) else read(raw, relative)
             return f"left out: {text.reason}" if isinstance(text, UnreadableFile) else verdict
         return verdict
 
     def _cut_of(self, path: str, text: str, raw: bytes) -> Cut:
-        """Chunks and symbols of a text, as it is to be shown: from the store where it has this very text, else cut now."""
+        """Chunks and symbols of a text, as it is to be shown: from the store where it has this very
+        text, else cut now.
+        """
         lookup = self.store.lookup
         doc = lookup.doc(self.source.id, path)
         if doc is not None and lookup.text(doc.blob) == text:
@@ -101,8 +109,14 @@ class FileViews:
         return Cut(chunkers.language_of(path, text[: chunkers.HEAD_CHARACTERS]), text, (), ())
 
     def _missing(self, path: str) -> FileError:
-        kind = "it is a folder" if (self.root / path).is_dir() else f"there is no such file in {self.root.name}"
-        return FileError("FILE_NOT_FOUND", f"{path or '.'} can't be read: {kind}", context={"path": path})
+        kind = (
+            "it is a folder"
+            if (self.root / path).is_dir()
+            else f"there is no such file in {self.root.name}"
+        )
+        return FileError(
+            "FILE_NOT_FOUND", f"{path or '.'} can't be read: {kind}", context={"path": path}
+        )
 
 
 def _unreadable(path: str, reason: str) -> FileError:

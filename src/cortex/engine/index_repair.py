@@ -1,7 +1,8 @@
 """Repair of what can be made again: a project's database, and the indexes of any store.
 
-A project's database that is damaged, or that a newer version wrote, is set aside, and its files are read again. An index is
-built anew from its database. The database of a home is the only copy of what a person wrote: nothing here touches it.
+A project's database that is damaged, or that a newer version wrote, is set aside, and its files are
+read again. An index is built anew from its database. The database of a home is the only copy of
+what a person wrote: nothing here touches it.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from typing import TypeVar
 from cortex.base.errors import CortexError, StoreError
 from cortex.engine.store import STORE_NAME, Store, is_reported_damaged, report_damage, set_aside
 
-HEAL_SECONDS = 3.0  # that questions wait for another thread or process to build damaged indexes anew
+# That questions wait for another thread or process to build damaged indexes anew
+HEAL_SECONDS = 3.0
 POLL_SECONDS = 0.05
 DISCARDED = {"STORE_CORRUPT": "damaged", "STORE_NEWER": "of a newer version of Cortex"}
 
@@ -33,7 +35,9 @@ def reported_damage(store: Store) -> StoreError:
 
 
 class Replacement:
-    """Replacement of a project's database that can't be used; none is replaced where that isn't `allowed`."""
+    """Replacement of a project's database that can't be used; none is replaced where that isn't
+    `allowed`.
+    """
 
     def __init__(self, root: Path, *, allowed: bool) -> None:
         self._root = root
@@ -63,7 +67,9 @@ class Replacement:
         return self._allowed and directory is not None and is_reported_damaged(directory)
 
     def may_replace(self, store: Store, error: CortexError) -> bool:
-        """Whether this process may set a store aside that failed; the holder of its lease is told where another is."""
+        """Whether this process may set a store aside that failed; the holder of its lease is told
+        where another is.
+        """
         if store.directory is None or error.code not in DISCARDED or not self._allowed:
             return False
         # A call may read the home's database as well: what is wrong there says nothing of this one.
@@ -80,22 +86,33 @@ class Replacement:
         self._note(error.code, store.set_aside())
 
     def _note(self, code: str, kept: Path) -> None:
-        self.notice = f"the index was {DISCARDED[code]} and is built anew; the old one is kept as {kept}"
+        self.notice = (
+            f"the index was {DISCARDED[code]} and is built anew; the old one is kept as {kept}"
+        )
         log.warning("%s: %s", self._root, self.notice)
 
 
 class Healing:
     """Repair of damaged indexes when a question finds them, here or by who holds the lease."""
 
-    def __init__(self, is_damaged: Callable[[], bool], repair: Callable[[], bool], is_held: Callable[[], bool]) -> None:
-        """`repair` builds them anew in this thread, or returns false where a keeper or another process does it."""
+    def __init__(
+        self,
+        is_damaged: Callable[[], bool],
+        repair: Callable[[], bool],
+        is_held: Callable[[], bool],
+    ) -> None:
+        """`repair` builds them anew in this thread, or returns false where a keeper or another
+        process does it.
+        """
         self._is_damaged = is_damaged
         self._repair = repair
         self._is_held = is_held
         self._deadline = 0.0
 
     def heal(self) -> bool:
-        """Build damaged indexes anew, or wait a little for who does; true where none is damaged then."""
+        """Build damaged indexes anew, or wait a little for who does; true where none is damaged
+        then.
+        """
         if not self._is_damaged():
             self._deadline = 0.0
             return True

@@ -1,7 +1,9 @@
-"""Bringing a store up to date with a folder: look, compare, read, cut, remember, and let the indexes catch up.
+"""Bringing a store up to date with a folder: look, compare, read, cut, remember, and let the
+indexes catch up.
 
-The one place that joins sources, worker and store. What it does is safe to stop at any moment: every step that is remembered is
-complete in itself, and the next run goes on from there. It doesn't know leases, threads or watching; the engine does.
+The one place that joins sources, worker and store. What it does is safe to stop at any moment:
+every step that is remembered is complete in itself, and the next run goes on from there. It doesn't
+know leases, threads or watching; the engine does.
 """
 
 from __future__ import annotations
@@ -23,7 +25,16 @@ from cortex.base.runtime.process_stats import memory_bytes
 from cortex.base.settings import Settings
 from cortex.base.settings.values import format_size
 from cortex.base.text import hash_bytes
-from cortex.base.types import Cancel, IndexReport, Progress, ProgressCallback, Scan, ScannedFile, Source, UnreadableFile
+from cortex.base.types import (
+    Cancel,
+    IndexReport,
+    Progress,
+    ProgressCallback,
+    Scan,
+    ScannedFile,
+    Source,
+    UnreadableFile,
+)
 from cortex.engine import chunkers, readers
 from cortex.engine.file_queue import FileQueue
 from cortex.engine.readers import is_mended
@@ -40,9 +51,11 @@ FLUSH_CHARACTERS = 16_000_000  # of text that waits in memory; `limits.memory.bu
 FLUSH_SECONDS = 2.0  # of work that a kill can cost
 FIRST_CATCH_UP_SECONDS = 1.0  # so that a query during the first run finds something soon
 CATCH_UP_SECONDS = 10.0  # each catch-up makes a segment: fewer are faster
-RETRY_SECONDS = 3_600  # until a file that took too long or too much is tried again: it may have been a bad moment
+# Until a file that took too long or too much is tried again: it may have been a bad moment
+RETRY_SECONDS = 3_600
 RECENT_FILES = 5_000  # whose order in the history is remembered
-RACY_NS = 2_000_000_000  # a file changed this shortly before it was read may change again within the clock's grain
+# A file changed this shortly before it was read may change again within the clock's grain
+RACY_NS = 2_000_000_000
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +63,9 @@ log = logging.getLogger(__name__)
 class Stopped(LimitError):
     """A limit or a lack of workers ended the run; `report` is what was done until then."""
 
-    def __init__(self, code: str, message: str, report: IndexReport, context: Mapping[str, object]) -> None:
+    def __init__(
+        self, code: str, message: str, report: IndexReport, context: Mapping[str, object]
+    ) -> None:
         super().__init__(code, message, context=context)
         self.report = report
 
@@ -65,17 +80,24 @@ class IndexTask:
     pool: Pool
     makings: tuple[EmbeddingJob, ...] = ()  # whose vectors follow
     force: bool = False
-    paths: Collection[str] | None = None  # None is the whole source; else only these files and folders
+    # None is the whole source; else only these files and folders
+    paths: Collection[str] | None = None
     progress: ProgressCallback = lambda progress: None
     cancel: Cancel = field(default_factory=Cancel)
-    share_queue: Callable[[FileQueue], object] = lambda queue: None  # so that questions may move files to the front
+    # So that questions may move files to the front
+    share_queue: Callable[[FileQueue], object] = lambda queue: None
 
 
 def rules_of(settings: Settings, root: Path, *, documents: bool = False) -> Rules:
-    """Which files of a root belong in the index, as the settings say it; `documents` are wanted beside plain text or not."""
+    """Which files of a root belong in the index, as the settings say it; `documents` are wanted
+    beside plain text or not.
+    """
     return Rules(
         include=tuple(settings.workspace.include_patterns),
-        exclude=(*settings.workspace.exclude_patterns, *(() if documents else _chunk_files(settings, root))),
+        exclude=(
+            *settings.workspace.exclude_patterns,
+            *(() if documents else _chunk_files(settings, root)),
+        ),
         max_file_size=settings.workspace.max_file_size,
         max_files=settings.workspace.max_files,
         documents=documents,
@@ -83,7 +105,9 @@ def rules_of(settings: Settings, root: Path, *, documents: bool = False) -> Rule
 
 
 def _chunk_files(settings: Settings, root: Path) -> tuple[str, ...]:
-    """A pattern for the project's chunk files: they repeat its other files, and have a search of their own."""
+    """A pattern for the project's chunk files: they repeat its other files, and have a search of
+    their own.
+    """
     folder = Path(os.path.abspath(root / settings.server.chunks_dir))
     if folder == root or not folder.is_relative_to(root):
         return ()
@@ -93,8 +117,8 @@ def _chunk_files(settings: Settings, root: Path) -> tuple[str, ...]:
 def run(task: IndexTask) -> IndexReport:
     """Bring the task's source up to date.
 
-    Raises: Stopped INDEX_TIMEOUT, MEMORY_LIMIT, DISK_LIMIT or WORKER_FAILED; what was done until then is kept. EMBEDDINGS_LIMIT; all
-    but vectors is done.
+    Raises: Stopped INDEX_TIMEOUT, MEMORY_LIMIT, DISK_LIMIT or WORKER_FAILED; what was done until
+    then is kept. EMBEDDINGS_LIMIT; all but vectors is done.
     """
     return _Run(task).go()
 
@@ -118,7 +142,9 @@ class _Run:
         self.retry = False
         self.identity: tuple[int, int] | None = None  # of the folder
         self.full: LimitError | None = None  # why there are no more vectors
-        self.added = self.changed = self.same = self.deleted = self.skipped = self.done = self.total = 0
+        self.added = self.changed = self.same = self.deleted = self.skipped = self.done = (
+            self.total
+        ) = 0
         self.died = 0  # files that ended the process that read them
 
     def go(self) -> IndexReport:
@@ -127,7 +153,11 @@ class _Run:
         self._check_root()
         task.progress(Progress("scanning", 0, 0))
         # Near the limit on files only a look at all of them tells which ones count.
-        paths = task.paths if task.paths is not None and truth.size(task.source.id) < self.rules.max_files else None
+        paths = (
+            task.paths
+            if task.paths is not None and truth.size(task.source.id) < self.rules.max_files
+            else None
+        )
         whole = paths is None
         known, skips = truth.known(task.source.id, paths), truth.skips(task.source.id, paths)
         found = self._scan(paths)
@@ -151,7 +181,8 @@ class _Run:
         return self._report("cancelled" if cancelled else "completed")
 
     def _check_root(self) -> None:
-        """Refuse to go on without the folder that was meant: an unmounted disk must not look like one that was emptied.
+        """Refuse to go on without the folder that was meant: an unmounted disk must not look like
+        one that was emptied.
 
         Raises: FileError FILE_NOT_FOUND.
         """
@@ -166,31 +197,52 @@ class _Run:
             why = f"there is no folder {self.root}"
         if self.documents and not why:
             if os.path.realpath(self.root) != str(self.root):
-                why = f"{self.root} leads elsewhere by now; remove the source and add it where it is"
-            elif self.task.store.truth.get(f"mount:{self.task.source.id}") and not os.path.ismount(self.root):
+                why = (
+                    f"{self.root} leads elsewhere by now; remove the source and add it where it is"
+                )
+            elif self.task.store.truth.get(f"mount:{self.task.source.id}") and not os.path.ismount(
+                self.root
+            ):
                 why = f"the disk of {self.root} is not mounted"
         if why:
             raise FileError("FILE_NOT_FOUND", why, context={"path": str(self.root)})
 
     def _gone(self, found: Scan, before: set[str]) -> list[str]:
-        """What was there before and isn't any more; of a folder that can't be read just now nobody knows."""
+        """What was there before and isn't any more; of a folder that can't be read just now nobody
+        knows.
+        """
         closed = {skip.path for skip in found.skipped if skip.reason == "unreadable"}
         if "." in closed:
-            raise FileError("FILE_UNREADABLE", f"{self.root} can't be read", context={"path": str(self.root)})
+            raise FileError(
+                "FILE_UNREADABLE", f"{self.root} can't be read", context={"path": str(self.root)}
+            )
         gone = sorted(before.difference(file.path for file in found.files))
-        return [path for path in gone if not any(path.startswith(f"{folder}/") for folder in closed)]
+        return [
+            path for path in gone if not any(path.startswith(f"{folder}/") for folder in closed)
+        ]
 
     def _find_due(
-        self, found: Scan, known: Mapping[str, Known], skips: Mapping[str, tuple[int, int, str]], whole: bool
+        self,
+        found: Scan,
+        known: Mapping[str, Known],
+        skips: Mapping[str, tuple[int, int, str]],
+        whole: bool,
     ) -> None:
         """Queue the files to read, count the others."""
         task, truth = self.task, self.task.store.truth
-        again = task.force or (whole and truth.get(f"stamp:{task.source.id}") not in ("", self.stamp))
+        again = task.force or (
+            whole and truth.get(f"stamp:{task.source.id}") not in ("", self.stamp)
+        )
         if task.force:
             truth.set({"epoch": str(int(truth.get("epoch", "0")) + 1)})
             truth.doubt()
         self.salt = f"{self.stamp}:{truth.get('epoch', '0')}".encode()
-        self.retry = whole and not 0 <= time.time() - int(truth.get(f"retried:{task.source.id}", "0")) < RETRY_SECONDS
+        self.retry = (
+            whole
+            and not 0
+            <= time.time() - int(truth.get(f"retried:{task.source.id}", "0"))
+            < RETRY_SECONDS
+        )
         waiting = [
             file
             for file in found.files
@@ -227,7 +279,8 @@ class _Run:
     def _read(self, known: Mapping[str, Known]) -> None:
         """Read, and cut what is new; every file ends up in the change exactly once."""
         task = self.task
-        twins: dict[bytes, list[ScannedFile]] = {}  # by content hash: the files that one cut in flight is for
+        # By content hash: the files that one cut in flight is for
+        twins: dict[bytes, list[ScannedFile]] = {}
         cutting = task.pool.cut_all(
             self._unseen(known, twins),
             task.settings.indexing.chunk_size,
@@ -236,7 +289,8 @@ class _Run:
             documents=self.documents,
             redacted=task.settings.security.redact == "index",
         )
-        with closing(cutting):  # or the pool would be taken for as long as somebody keeps an exception from here
+        # Or the pool would be taken for as long as somebody keeps an exception from here
+        with closing(cutting):
             for content_hash, outcome in cutting:
                 if isinstance(outcome, UnreadableFile) and outcome.reason.startswith(NOT_STARTED):
                     _, _, why = outcome.reason.partition(": ")
@@ -263,7 +317,9 @@ class _Run:
             if isinstance(raw, UnreadableFile):
                 self._refuse(file, raw.reason, known)
                 continue
-            language = chunkers.language_of(file.path, raw[: chunkers.HEAD_CHARACTERS].decode("utf-8", "replace"))
+            language = chunkers.language_of(
+                file.path, raw[: chunkers.HEAD_CHARACTERS].decode("utf-8", "replace")
+            )
             content_hash = hash_bytes(self.salt, language.encode(), raw)
             if content_hash in twins:
                 twins[content_hash].append(file)
@@ -353,15 +409,25 @@ class _Run:
     def _finish(self, files: int, skipped: list[tuple[str, str]]) -> None:
         """Remember that everything was seen once."""
         truth = self.task.store.truth
-        truth.finish(self.task.source.id, self.stamp, files, round(time.monotonic() - self.started, 3), skipped)
+        truth.finish(
+            self.task.source.id,
+            self.stamp,
+            files,
+            round(time.monotonic() - self.started, 3),
+            skipped,
+        )
         state = git.head(self.root)
         if state != truth.get(f"recent-state:{self.task.source.id}"):
-            truth.remember_recent(self.task.source.id, state, git.recent_files(self.root)[:RECENT_FILES])
+            truth.remember_recent(
+                self.task.source.id, state, git.recent_files(self.root)[:RECENT_FILES]
+            )
         if self.documents:
             truth.set({f"mount:{self.task.source.id}": "1" if os.path.ismount(self.root) else ""})
         over = sum(reason == OVER_LIMIT for _, reason in skipped)
         made = json.dumps(self.task.settings.index_values(), sort_keys=True)
-        truth.set({f"settings:{self.task.source.id}": made, f"over:{self.task.source.id}": str(over)})
+        truth.set(
+            {f"settings:{self.task.source.id}": made, f"over:{self.task.source.id}": str(over)}
+        )
         if self.retry:
             truth.set({f"retried:{self.task.source.id}": str(int(time.time()))})
         if self.task.force:
@@ -375,11 +441,13 @@ class _Run:
         if number % CHECK_FILES == 0:
             if memory_bytes() > limits.memory.heap:
                 self._stop(
-                    "MEMORY_LIMIT", f"indexing stopped: the process uses more than {format_size(limits.memory.heap)}"
+                    "MEMORY_LIMIT",
+                    f"indexing stopped: the process uses more than {format_size(limits.memory.heap)}",
                 )
             if self.task.store.disk_bytes() > limits.disk.database:
                 self._stop(
-                    "DISK_LIMIT", f"indexing stopped: the store is larger than {format_size(limits.disk.database)}"
+                    "DISK_LIMIT",
+                    f"indexing stopped: the store is larger than {format_size(limits.disk.database)}",
                 )
 
     def _check_time(self) -> None:
@@ -389,7 +457,8 @@ class _Run:
 
     def _stop(self, code: str, message: str) -> None:
         self._flush()
-        self.task.store.indexes.catch_up()  # the words of what was read; vectors would take their time
+        # The words of what was read; vectors would take their time
+        self.task.store.indexes.catch_up()
         raise Stopped(
             code,
             message,
@@ -422,12 +491,16 @@ def _chunker_stamp(settings: Settings, documents: bool) -> str:
     return f"{reading}{chunkers.VERSION}:{settings.indexing.chunk_size}:{settings.indexing.chunk_overlap}"
 
 
-def _changed(file: ScannedFile, known: Known | None, skip: tuple[int, int, str] | None, retry: bool) -> bool:
+def _changed(
+    file: ScannedFile, known: Known | None, skip: tuple[int, int, str] | None, retry: bool
+) -> bool:
     if skip is not None:
         size, mtime_ns, reason = skip
         # Files that hold a secret were left out once; now only those that are one.
         passing = (
-            reason in ("worker died", "secret") or (retry and reason in ("timed out", "memory")) or is_mended(reason)
+            reason in ("worker died", "secret")
+            or (retry and reason in ("timed out", "memory"))
+            or is_mended(reason)
         )
         return (file.size, file.mtime_ns) != (size, mtime_ns) or passing
     if known is None or (file.size, file.mtime_ns) != (known.size, known.mtime_ns):

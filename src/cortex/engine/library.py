@@ -1,7 +1,8 @@
-"""The person's store as an engine: folders of documents, wherever they lie, each a source of its own with its own patterns.
+"""The person's store as an engine: folders of documents, wherever they lie, each a source of its
+own with its own patterns.
 
-A folder is added, indexed and removed here and nowhere else. Agents get `reader`, the same library opened for reading only, so that
-nothing they can call writes. Knows no tool and no command.
+A folder is added, indexed and removed here and nowhere else. Agents get `reader`, the same library
+opened for reading only, so that nothing they can call writes. Knows no tool and no command.
 """
 
 from __future__ import annotations
@@ -72,7 +73,9 @@ class Library(Engine):
         read_only: bool = False,
         qdrant: Qdrant | None = None,
     ) -> None:
-        """`embedder` or `embedders`, and `qdrant`, take the place of what the settings choose; whoever lends one closes it."""
+        """`embedder` or `embedders`, and `qdrant`, take the place of what the settings choose;
+        whoever lends one closes it.
+        """
         self._lent_qdrant = qdrant is not None
         self._qdrant = qdrant or open_qdrant(settings)
         self._reader: Library | None = None
@@ -84,9 +87,12 @@ class Library(Engine):
         self._back_up_at = 0.0  # when to look the next time whether a snapshot is due
         self._idle = (0, -1)  # a holder who was waited for in vain, and how far the words were then
         self._ends: list[Callable[[], None]] = []  # what else ends with it
-        super().__init__(settings.home, settings, embedder=embedder, embedders=embedders, read_only=read_only)
+        super().__init__(
+            settings.home, settings, embedder=embedder, embedders=embedders, read_only=read_only
+        )
 
-    # -- what an engine asks -------------------------------------------------------------------------------------------
+    # -- what an engine asks
+    # -------------------------------------------------------------------------------------------
 
     def _find_directory(self) -> Path:
         return self.settings.home
@@ -97,7 +103,11 @@ class Library(Engine):
         return Store(directory, root, read_only=self.read_only, qdrant=self._qdrant)
 
     def _main_source(self, store: Store) -> Source:
-        return Source(0, "records", PERSON, "") if self.read_only else store.truth.source("records", PERSON, "")
+        return (
+            Source(0, "records", PERSON, "")
+            if self.read_only
+            else store.truth.source("records", PERSON, "")
+        )
 
     def _file_seconds(self) -> float:
         return self.settings.kb.read_timeout
@@ -115,7 +125,9 @@ class Library(Engine):
             "max_file_size": kb.max_file_size,
             "max_files": limits.processing.max_files,
         }
-        return settings.model_copy(update={"workspace": settings.workspace.model_copy(update=chosen)})
+        return settings.model_copy(
+            update={"workspace": settings.workspace.model_copy(update=chosen)}
+        )
 
     def followed(self) -> list[Followed]:
         """Every folder that is to be watched; the others are compared when somebody says so."""
@@ -132,9 +144,11 @@ class Library(Engine):
                 chore(self)
 
     def back_up(self, wait_seconds: float = 0.0) -> None:
-        """Begin the day's snapshot in the background, where it is due and this process is the writer.
+        """Begin the day's snapshot in the background, where it is due and this process is the
+        writer.
 
-        Nothing waits longer for it but `close`, and what goes wrong is logged: `cortex doctor` shows that there is none.
+        Nothing waits longer for it but `close`, and what goes wrong is logged: `cortex doctor`
+        shows that there is none.
         """
         if self.store.directory is not None and self.store.lease.held:
             self._backing_up = back_up_soon(self.store.directory) or self._backing_up
@@ -145,9 +159,11 @@ class Library(Engine):
         return super()._repair() if self._owner is None else self._owner._repair()
 
     def follow(self, *, forget: bool = False) -> bool:
-        """Have what was written found, and what was deleted gone, here or by whoever holds the lease; true where that is so now.
+        """Have what was written found, and what was deleted gone, here or by whoever holds the
+        lease; true where that is so now.
 
-        What was written is durable before this is asked, and whoever wrote it is told so, even where the indexes can't follow yet.
+        What was written is durable before this is asked, and whoever wrote it is told so, even
+        where the indexes can't follow yet.
         """
         try:
             return self._follow(forget)
@@ -169,7 +185,8 @@ class Library(Engine):
         while (mark := store.indexes.state()[1]) < written or (forget and store.truth.words_linger):
             if self.holds() or not (holder := store.lease.holder()):
                 return False
-            if self._idle == (holder, mark) or not _wait(deadline):  # stopped, or busy: not everybody waits for that
+            # Stopped, or busy: not everybody waits for that
+            if self._idle == (holder, mark) or not _wait(deadline):
                 self._idle = (holder, mark)
                 return False
         while forget and not store.checkpoint():  # the write-ahead log has the text, too
@@ -177,7 +194,8 @@ class Library(Engine):
                 return False
         return True
 
-    # -- folders -------------------------------------------------------------------------------------------------------
+    # -- folders
+    # -------------------------------------------------------------------------------------------------------
 
     def folders(self) -> list[Folder]:
         """Every folder, by name."""
@@ -209,7 +227,8 @@ class Library(Engine):
     ) -> Folder:
         """Remember a folder of documents; nothing is read yet.
 
-        Raises: ConfigError SOURCE_REFUSED, where it may not be one: no folder, private, the system's, or one within another.
+        Raises: ConfigError SOURCE_REFUSED, where it may not be one: no folder, private, the
+        system's, or one within another.
         """
         root = Path(os.path.realpath(path.expanduser()))
         known = self.folders()
@@ -217,16 +236,25 @@ class Library(Engine):
         _check_free(root, path, name, key, known)
         if (name and not name.strip()) or not name.isprintable() or len(name) > MAX_NAME:
             raise ConfigError(
-                "SOURCE_REFUSED", f"the name of a source is one line of text, of at most {MAX_NAME} characters"
+                "SOURCE_REFUSED",
+                f"the name of a source is one line of text, of at most {MAX_NAME} characters",
             )
         if key and not KEY.fullmatch(key):
             raise ConfigError(
-                "SOURCE_REFUSED", "the id of a source is made of at most 64 letters, digits, dots and dashes"
+                "SOURCE_REFUSED",
+                "the id of a source is made of at most 64 letters, digits, dots and dashes",
             )
-        chosen = name or _free_name(root.name or "documents", {folder.name.casefold() for folder in known})
+        chosen = name or _free_name(
+            root.name or "documents", {folder.name.casefold() for folder in known}
+        )
         try:
             folder = self.store.folders.add(
-                key or uuid.uuid4().hex[:8], chosen, root_text(root), tuple(include), tuple(exclude), watch=watch
+                key or uuid.uuid4().hex[:8],
+                chosen,
+                root_text(root),
+                tuple(include),
+                tuple(exclude),
+                watch=watch,
             )
         except CortexError:  # another process may have added the same since
             _check_free(root, path, chosen, key, self.folders())
@@ -241,7 +269,9 @@ class Library(Engine):
         return folder
 
     def remove_folder(self, folder: Folder) -> int:
-        """Forget a folder, its documents, their texts and vectors, at once and for good; returns how many documents that were."""
+        """Forget a folder, its documents, their texts and vectors, at once and for good; returns
+        how many documents that were.
+        """
         holder = self.store.lease.take()
         count = self.store.folders.remove(folder)  # a run that is at it ends at its next step
         if self._qdrant is not None:  # it may be away
@@ -270,13 +300,16 @@ class Library(Engine):
     def freshness(self) -> Freshness:
         """How far the library follows its folders: as far as the one that was compared longest ago."""
         state = super().freshness()
-        compared = [self.store.truth.get(f"indexed:{folder.source.id}") for folder in self.folders()]
+        compared = [
+            self.store.truth.get(f"indexed:{folder.source.id}") for folder in self.folders()
+        ]
         oldest = min(map(int, compared), default=0) if all(compared) else 0
         if state.state == "error" or self.running or not all(compared):
             return replace(state, last_indexed=rfc3339(oldest) if oldest else "")
         return Freshness("ready", 1.0, rfc3339(oldest) if oldest else "")
 
-    # -- documents -----------------------------------------------------------------------------------------------------
+    # -- documents
+    # -----------------------------------------------------------------------------------------------------
 
     def document(self, document_id: str) -> tuple[Folder, Doc]:
         """The document with this id. Raises: InputError DOCUMENT_UNKNOWN."""
@@ -297,17 +330,24 @@ class Library(Engine):
         return found[0], doc
 
     def view_in(self, root: Path) -> Callable[[str], FileView]:
-        """How to look at the files of any project, as they are now; each raises FileError PATH_OUTSIDE, FILE_NOT_FOUND or FILE_UNREADABLE."""
-        return FileViews(root, self.store, Source(0, "files", root.name, str(root)), self.settings, self._single).view
+        """How to look at the files of any project, as they are now; each raises FileError
+        PATH_OUTSIDE, FILE_NOT_FOUND or FILE_UNREADABLE.
+        """
+        return FileViews(
+            root, self.store, Source(0, "files", root.name, str(root)), self.settings, self._single
+        ).view
 
-    # -- life ----------------------------------------------------------------------------------------------------------
+    # -- life
+    # ----------------------------------------------------------------------------------------------------------
 
     @property
     def reader(self) -> Library:
         """This library, opened a second time for reading only."""
         with self._reader_turn:
             if self._reader is None:
-                self._reader = Library(self.settings, embedders=self._embedders, read_only=True, qdrant=self._qdrant)
+                self._reader = Library(
+                    self.settings, embedders=self._embedders, read_only=True, qdrant=self._qdrant
+                )
                 self._reader._owner = self
             return self._reader
 
@@ -362,7 +402,9 @@ def _back_up(database: Path) -> None:
         make_snapshot(database, DAILY)
     except Exception as error:
         # A thread's last line of defence: what a person does goes on without a snapshot.
-        log.warning("no snapshot of %s could be made: %s", database, explained(error, "a snapshot").message)
+        log.warning(
+            "no snapshot of %s could be made: %s", database, explained(error, "a snapshot").message
+        )
 
 
 def _wait(deadline: float) -> bool:
@@ -371,7 +413,9 @@ def _wait(deadline: float) -> bool:
 
 
 def open_qdrant(settings: Settings) -> Qdrant | None:
-    """The Qdrant server that keeps the vectors, None where files do; with server.localOnly one beyond this machine is not used."""
+    """The Qdrant server that keeps the vectors, None where files do; with server.localOnly one
+    beyond this machine is not used.
+    """
     qdrant = settings.kb.qdrant
     if not qdrant.url:
         return None
@@ -382,13 +426,22 @@ def open_qdrant(settings: Settings) -> Qdrant | None:
 
 
 def _own_patterns(settings: Settings) -> tuple[str, ...]:
-    """What a person leaves out everywhere; the defaults are about what is built from code: among documents `build` is a word."""
-    return tuple(pattern for pattern in settings.workspace.exclude_patterns if pattern not in DEFAULT_EXCLUDES)
+    """What a person leaves out everywhere; the defaults are about what is built from code: among
+    documents `build` is a word.
+    """
+    return tuple(
+        pattern
+        for pattern in settings.workspace.exclude_patterns
+        if pattern not in DEFAULT_EXCLUDES
+    )
 
 
 def id_of(folder: Folder, path: str) -> str:
     """What others know a document by; the same while it keeps its place."""
-    return "doc_" + hashlib.sha256(f"{folder.key}\0{path}".encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    return (
+        "doc_"
+        + hashlib.sha256(f"{folder.key}\0{path}".encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    )
 
 
 def has_folders(home: Path) -> bool:
@@ -407,7 +460,9 @@ def has_records(home: Path) -> bool:
 
 
 def has_unsent(home: Path) -> bool:
-    """Whether something waits to be sent to a Core, or was refused there; a store that can't be read has nothing."""
+    """Whether something waits to be sent to a Core, or was refused there; a store that can't be
+    read has nothing.
+    """
     return _has(home, lambda store: any(store.outbox.count()))
 
 
@@ -427,7 +482,9 @@ def _has(home: Path, question: Callable[[Store], bool]) -> bool:
 
 
 def _refusal(given: Path, root: Path, why: str) -> ConfigError:
-    return ConfigError("SOURCE_REFUSED", f"{given} can't be a source: {why}", context={"path": str(root)})
+    return ConfigError(
+        "SOURCE_REFUSED", f"{given} can't be a source: {why}", context={"path": str(root)}
+    )
 
 
 def _check_place(root: Path, given: Path, home: Path) -> None:
@@ -447,9 +504,13 @@ def _check_free(root: Path, given: Path, name: str, key: str, known: Sequence[Fo
         if _is_within(root, other):
             raise _refusal(given, root, f"it lies in {other}, which is one already")
         if _is_within(other, root):
-            raise _refusal(given, root, f"{other}, which lies in it, is one already; remove that one first")
+            raise _refusal(
+                given, root, f"{other}, which lies in it, is one already; remove that one first"
+            )
         if name and name.casefold() == folder.name.casefold():
-            raise ConfigError("SOURCE_REFUSED", f"there is a source {name!r} already; choose another --name")
+            raise ConfigError(
+                "SOURCE_REFUSED", f"there is a source {name!r} already; choose another --name"
+            )
         if key and key == folder.key:
             raise ConfigError("SOURCE_REFUSED", f"there is a source with the id {key} already")
 

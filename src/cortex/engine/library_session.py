@@ -1,4 +1,5 @@
-"""The library of one connection, as tools get it: for reading only, open for as long as a call uses it.
+"""The library of one connection, as tools get it: for reading only, open for as long as a call uses
+it.
 
 Opened in the background at the start, so that its sources are watched before the first question.
 """
@@ -23,7 +24,8 @@ log = logging.getLogger(__name__)
 
 
 def library_settings(variables: Mapping[str, str], *, shared: bool = False) -> Settings:
-    """The settings that a person's library is opened with: without the scope that one client is in, so that all clients share it.
+    """The settings that a person's library is opened with: without the scope that one client is in,
+    so that all clients share it.
 
     `shared` is as in `load`.
     """
@@ -49,7 +51,8 @@ class LibrarySession:
     def open(self) -> Iterator[Library]:
         """The library for one call, opened so that SQLite itself refuses to write.
 
-        Raises: ConfigError WORKSPACE_MISSING when all is ending; StoreError and FileError, where it can't be opened.
+        Raises: ConfigError WORKSPACE_MISSING when all is ending; StoreError and FileError, where it
+        can't be opened.
         """
         if self._closed.is_set():
             raise ConfigError("WORKSPACE_MISSING", "the server is ending")

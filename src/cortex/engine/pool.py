@@ -1,9 +1,12 @@
-"""The engines of a process: one per folder and settings, shared by all windows that have it, open while somebody needs it.
+"""The engines of a process: one per folder and settings, shared by all windows that have it, open
+while somebody needs it.
 
-A window (a connection, a command) says once which folders it has; only a call under way holds an engine. What no window has is
-closed after some time; where memory is short, so is what was unused longest though a window has it: the next call opens it again,
-and it catches up with what changed meanwhile. Two settings for one folder are two engines on one store: the second has no lease
-and asks the first, as another process would. What decides what an index holds is the same for both (`Settings.index_values`).
+A window (a connection, a command) says once which folders it has; only a call under way holds an
+engine. What no window has is closed after some time; where memory is short, so is what was unused
+longest though a window has it: the next call opens it again, and it catches up with what changed
+meanwhile. Two settings for one folder are two engines on one store: the second has no lease and
+asks the first, as another process would. What decides what an index holds is the same for both
+(`Settings.index_values`).
 """
 
 from __future__ import annotations
@@ -24,7 +27,8 @@ from cortex.base.types import EmbeddingState, Freshness, count_secrets
 from cortex.engine.auto_indexer import AutoIndexer
 from cortex.engine.engine import Engine
 
-LOOK_SECONDS = 3.0  # that calls wait, after an engine was opened, for its keeper's first look at what changed
+# That calls wait, after an engine was opened, for its keeper's first look at what changed
+LOOK_SECONDS = 3.0
 POLL_SECONDS = 0.02
 CLOSED = "closed"  # the state of a project whose engine is
 
@@ -36,7 +40,9 @@ Opener = Callable[[Path, Settings], Engine]
 
 @dataclass(slots=True, eq=False)
 class EngineHandle:
-    """A folder with its settings: how many windows have it, how many calls use it now, and its engine while that is open."""
+    """A folder with its settings: how many windows have it, how many calls use it now, and its
+    engine while that is open.
+    """
 
     root: Path
     settings: Settings  # as files and the windows' variables say it
@@ -77,8 +83,12 @@ def open_engine(root: Path, settings: Settings) -> Engine:
 class EnginePool:
     """Opens the engine of a folder for whoever calls, and closes it when nobody needs it."""
 
-    def __init__(self, *, keep: bool, linger: float = 0.0, rest: float = 0.0, opener: Opener | None = None) -> None:
-        """`keep` follows the folders; without windows an engine lingers, and with one it may rest unused before it is in the way."""
+    def __init__(
+        self, *, keep: bool, linger: float = 0.0, rest: float = 0.0, opener: Opener | None = None
+    ) -> None:
+        """`keep` follows the folders; without windows an engine lingers, and with one it may rest
+        unused before it is in the way.
+        """
         self._open_engine = opener or open_engine
         self._keep = keep
         self._linger = linger
@@ -95,7 +105,9 @@ class EnginePool:
         for one in known:
             one.refresh()  # not under the lock: files are looked at
         with self._lock:
-            one = next((one for one in self._lent if one.root == root and one.settings == settings), None)
+            one = next(
+                (one for one in self._lent if one.root == root and one.settings == settings), None
+            )
             if one is None:
                 one = EngineHandle(root, settings)
                 self._lent.append(one)
@@ -111,11 +123,13 @@ class EnginePool:
 
     @contextmanager
     def use(self, one: EngineHandle, *, wait: bool = True) -> Iterator[Engine]:
-        """The engine of a folder for one call, opened where it isn't; it stays open until the call is done.
+        """The engine of a folder for one call, opened where it isn't; it stays open until the call
+        is done.
 
         One that was just opened is given some time to catch up, unless somebody can't `wait`.
 
-        Raises: ConfigError WORKSPACE_MISSING once it was given back or all is closed; StoreError and FileError, where it can't be opened.
+        Raises: ConfigError WORKSPACE_MISSING once it was given back or all is closed; StoreError
+        and FileError, where it can't be opened.
         """
         with self._lock:
             if not one.windows and one not in self._lent:  # nobody would close what is opened now
@@ -129,7 +143,8 @@ class EnginePool:
             try:
                 yield engine
             except StoreError as error:
-                # A damaged index of a project is built anew for the next call, whichever call found it.
+                # A damaged index of a project is built anew for the next call, whichever call found
+                # it.
                 engine.start_anew(error)
                 raise
         finally:
@@ -143,7 +158,9 @@ class EnginePool:
             self.close_idle()
 
     def _open(self, one: EngineHandle) -> Engine:
-        """The engine, opened where it isn't; not under the lock of all: a slow disk holds up only those who want what is on it."""
+        """The engine, opened where it isn't; not under the lock of all: a slow disk holds up only
+        those who want what is on it.
+        """
         with one.turn:
             if one.engine is None and not self._closed:
                 one.refresh()
@@ -165,29 +182,47 @@ class EnginePool:
         return keeper is not None
 
     def close_idle(self, most_bytes: int = 0) -> None:
-        """Close what no window has had lately; above `most_bytes` what is unused longest, until the process is below it."""
+        """Close what no window has had lately; above `most_bytes` what is unused longest, until the
+        process is below it.
+        """
         with self._lock:
-            idle = sorted((one for one in self._lent if not one.calls), key=lambda one: (one.windows > 0, one.used))
+            idle = sorted(
+                (one for one in self._lent if not one.calls),
+                key=lambda one: (one.windows > 0, one.used),
+            )
         for one in idle:
             unused = time.monotonic() - one.used
             if (not one.windows and unused >= self._linger) or (
-                most_bytes and memory_bytes() > most_bytes and (not one.windows or unused >= self._rest)
+                most_bytes
+                and memory_bytes() > most_bytes
+                and (not one.windows or unused >= self._rest)
             ):
                 self._close_unused(one)
         with self._lock:
             self._lent = [one for one in self._lent if one.windows or one.calls or one.engine]
 
     def _close_unused(self, one: EngineHandle) -> None:
-        """Close an engine, unless a call, a run or embedding is under way; a call that comes meanwhile waits and opens it again."""
+        """Close an engine, unless a call, a run or embedding is under way; a call that comes
+        meanwhile waits and opens it again.
+        """
         engine, keeper = one.engine, one.keeper
-        if engine is None or (one.windows and _is_at_work(engine)) or not one.turn.acquire(blocking=False):
+        if (
+            engine is None
+            or (one.windows and _is_at_work(engine))
+            or not one.turn.acquire(blocking=False)
+        ):
             return
         try:
             last = _last_state(engine)
             with self._lock:
                 if one.calls:
                     return
-                one.settings, one.last, one.engine, one.keeper = engine.followed_settings.stated, last, None, None
+                one.settings, one.last, one.engine, one.keeper = (
+                    engine.followed_settings.stated,
+                    last,
+                    None,
+                    None,
+                )
             _close(one.root, engine, keeper)
         finally:
             one.turn.release()
@@ -198,7 +233,11 @@ class EnginePool:
     def projects(self) -> list[PooledProject]:
         """What is open now, or was closed while a window has it; Cortex's own home is no project."""
         with self._lock:
-            known = [one for one in self._lent if (one.engine or one.last) and one.root != one.settings.home]
+            known = [
+                one
+                for one in self._lent
+                if (one.engine or one.last) and one.root != one.settings.home
+            ]
             for one in known:
                 one.calls += 1  # so that it stays open while it is asked
         try:
@@ -225,7 +264,9 @@ class EnginePool:
 def _details(engine: Engine | None) -> tuple[EmbeddingState | None, int]:
     if engine is None:
         return None, 0
-    return engine.embedding.status(ask=False), count_secrets(engine.store.truth.skipped(engine.source.id))
+    return engine.embedding.status(ask=False), count_secrets(
+        engine.store.truth.skipped(engine.source.id)
+    )
 
 
 def _close(root: Path, engine: Engine, keeper: AutoIndexer | None) -> None:
@@ -253,8 +294,12 @@ def _last_state(engine: Engine) -> Freshness | None:
 
 
 def _await_first_look(one: EngineHandle, engine: Engine) -> None:
-    """Let an engine that was just opened catch up; for a first index, which takes longer, a search waits by itself."""
+    """Let an engine that was just opened catch up; for a first index, which takes longer, a search
+    waits by itself.
+    """
     keeper, deadline = one.keeper, one.opened + LOOK_SECONDS
-    while keeper is not None and time.monotonic() < deadline and not keeper.looked.wait(POLL_SECONDS):
+    while (
+        keeper is not None and time.monotonic() < deadline and not keeper.looked.wait(POLL_SECONDS)
+    ):
         if not one.windows or (engine.running and not engine.freshness().last_indexed):
             return

@@ -1,7 +1,7 @@
 """The index runs of one engine: one at a time, by whoever holds the store's lease.
 
-Knows turns, limits on forced runs, requests between processes, and how far a run is. What a run does is `engine/indexer.py`'s, when one
-is due is the engine's and the keeper's.
+Knows turns, limits on forced runs, requests between processes, and how far a run is. What a run
+does is `engine/indexer.py`'s, when one is due is the engine's and the keeper's.
 """
 
 from __future__ import annotations
@@ -55,14 +55,18 @@ class IndexRequest:
 
 @dataclass(slots=True)
 class _ForcedRun:
-    """A forced run of a whole source while it is under way; those who ask for the same wait for its report."""
+    """A forced run of a whole source while it is under way; those who ask for the same wait for its
+    report.
+    """
 
     source: Source
     report: IndexReport | None = None
 
 
 class RunQueue:
-    """Does wishes here, where this process holds the lease, and has them done there where another one does."""
+    """Does wishes here, where this process holds the lease, and has them done there where another
+    one does.
+    """
 
     def __init__(
         self,
@@ -78,7 +82,8 @@ class RunQueue:
         self._settings = settings
         self._makings = makings
         self._turn = threading.Lock()
-        self._places = threading.BoundedSemaphore(WAITING_RUNS)  # for runs that wait for the one under way
+        # For runs that wait for the one under way
+        self._places = threading.BoundedSemaphore(WAITING_RUNS)
         self._cancel = Cancel()  # of the run under way
         self._forced: _ForcedRun | None = None
         self._announced = 0.0  # when others were last told how far the run under way is
@@ -101,7 +106,9 @@ class RunQueue:
                 return report
 
     def serve_requests(self) -> None:
-        """As the lease holder, do what other processes asked for lately, be it of a holder that is gone."""
+        """As the lease holder, do what other processes asked for lately, be it of a holder that is
+        gone.
+        """
         for request in self._store.log.asked(int(time.time()) - REQUEST_SECONDS):
             self._store.log.answer(request.id, self._serve(request))
 
@@ -111,14 +118,26 @@ class RunQueue:
         step = self.under_way()
         busy = step is not None
         return Freshness(
-            state="indexing" if busy else "error" if self.error else "ready" if indexed_at else "indexing",
-            progress=round(step.done / step.total, 4) if step and step.total else 1.0 if indexed_at else 0.0,
+            state="indexing"
+            if busy
+            else "error"
+            if self.error
+            else "ready"
+            if indexed_at
+            else "indexing",
+            progress=round(step.done / step.total, 4)
+            if step and step.total
+            else 1.0
+            if indexed_at
+            else 0.0,
             last_indexed=rfc3339(int(indexed_at)) if indexed_at else "",
             error=self.error,
         )
 
     def under_way(self) -> Progress | None:
-        """The step of the run under way, here or where the lease is held; None while there is no run."""
+        """The step of the run under way, here or where the lease is held; None while there is no
+        run.
+        """
         if self.running.is_set():
             return self.step
         if self._store.lease.held:
@@ -140,7 +159,11 @@ class RunQueue:
     def unread(self) -> str:
         """How many files a first run has not read yet."""
         step = self.under_way() or self.step
-        left = f"{step.total - step.done:,} of {step.total:,} files are" if step.total else "some files are"
+        left = (
+            f"{step.total - step.done:,} of {step.total:,} files are"
+            if step.total
+            else "some files are"
+        )
         return f"the first index is under way: {left} not read yet; ask again in a few seconds"
 
     def between(self, work: Callable[[], object]) -> None:
@@ -150,12 +173,16 @@ class RunQueue:
 
     @contextmanager
     def alive(self) -> Iterator[None]:
-        """Give signs of life to processes that wait, for as long as the block takes; blocks may overlap."""
+        """Give signs of life to processes that wait, for as long as the block takes; blocks may
+        overlap.
+        """
         with self._beating:
             self._busy += 1
             if self._busy == 1:
                 self._idle = threading.Event()
-                beat = threading.Thread(target=self._beat, args=(self._idle,), name="signs of life", daemon=True)
+                beat = threading.Thread(
+                    target=self._beat, args=(self._idle,), name="signs of life", daemon=True
+                )
                 beat.start()
         try:
             yield
@@ -184,7 +211,9 @@ class RunQueue:
 
     def _run(self, wish: IndexRequest) -> IndexReport:
         same = self._forced
-        if same is not None and not (wish.force and wish.paths is None and wish.source == same.source):
+        if same is not None and not (
+            wish.force and wish.paths is None and wish.source == same.source
+        ):
             same = None
         self._await_turn(wish)
         try:
@@ -205,7 +234,11 @@ class RunQueue:
             error = explained(failure, "indexing")
             if self.running.is_set():
                 self.error = "" if isinstance(error, Cancelled) else error.message
-                done = failure.report if isinstance(failure, indexer.Stopped) else IndexReport("partial")
+                done = (
+                    failure.report
+                    if isinstance(failure, indexer.Stopped)
+                    else IndexReport("partial")
+                )
                 self._record(wish, done, error.code)
             if error is failure:
                 raise
@@ -246,7 +279,9 @@ class RunQueue:
         )
 
     def _announce(self, source: Source, step: Progress) -> None:
-        """Write how far the run is a few times a second, for processes and engines without the lease."""
+        """Write how far the run is a few times a second, for processes and engines without the
+        lease.
+        """
         if time.monotonic() - self._announced > TELL_SECONDS:
             self._announced = time.monotonic()
             with suppress(CortexError):  # a full disk ends the run at what matters
@@ -260,13 +295,17 @@ class RunQueue:
                 self._store.truth.set({_announcement(source): ""})
 
     def _await_turn(self, wish: IndexRequest) -> None:
-        """Wait until no other run is under way, passing on how far that one is; one too many doesn't wait."""
+        """Wait until no other run is under way, passing on how far that one is; one too many
+        doesn't wait.
+        """
         if self._turn.acquire(blocking=False):
             return
         if not self._places.acquire(blocking=False):
             root = self._source.root
             raise LimitError(
-                "INDEX_BUSY", f"{self._source.name} is being indexed right now", context={"workspace": root}
+                "INDEX_BUSY",
+                f"{self._source.name} is being indexed right now",
+                context={"workspace": root},
             )
         try:
             while not self._turn.acquire(timeout=POLL_SECONDS):
@@ -277,7 +316,9 @@ class RunQueue:
             self._places.release()
 
     def _check_force_rate(self, source: Source) -> None:
-        """Refuse a second forced run within a minute, whichever process did the first: hence the clock on the wall."""
+        """Refuse a second forced run within a minute, whichever process did the first: hence the
+        clock on the wall.
+        """
         truth, now = self._store.truth, time.time()
         since = now - float(truth.get(f"forced:{source.id}", "0"))
         if 0 <= since < FORCE_SECONDS:
@@ -289,13 +330,19 @@ class RunQueue:
         truth.set({f"forced:{source.id}": f"{now:.3f}"})
 
     def _record(self, wish: IndexRequest, report: IndexReport, error: str = "") -> None:
-        detail: dict[str, object] = {**asdict(report), "force": wish.force, "whole": wish.paths is None}
+        detail: dict[str, object] = {
+            **asdict(report),
+            "force": wish.force,
+            "whole": wish.paths is None,
+        }
         if error:
             detail["error"] = error
         try:
             self._store.log.record("index", detail)
             if report.deleted:
-                self._store.log.record("delete", {"docs": report.deleted, "source": wish.source.name})
+                self._store.log.record(
+                    "delete", {"docs": report.deleted, "source": wish.source.name}
+                )
         except CortexError as failure:  # a full disk must not hide the error that came first
             log.warning("the operations log could not be written: %s", failure.message)
 
@@ -319,7 +366,11 @@ class RunQueue:
                     raise _silent(lease.holder(), wish.source.root, now - heard)
                 if now - heard > NOTICE_SECONDS and not noticed:
                     noticed = True
-                    log.warning("waiting for process %d, which holds the store of %s", lease.holder(), wish.source.root)
+                    log.warning(
+                        "waiting for process %d, which holds the store of %s",
+                        lease.holder(),
+                        wish.source.root,
+                    )
                 if lease.take():
                     return None
                 time.sleep(POLL_SECONDS)
@@ -333,19 +384,29 @@ class RunQueue:
         return IndexReport(**body)
 
     def _serve(self, request: OperationRequest) -> str:
-        """Do one request; it may be for another source of this store, such as a linked worktree of the same repository."""
+        """Do one request; it may be for another source of this store, such as a linked worktree of
+        the same repository.
+        """
         try:
             source = self._store.truth.source_by_id(request.source)
             if source is None or not source.root:
-                raise StoreError("STORE_LOCKED", f"the store has no folder with the number {request.source} any more")
+                raise StoreError(
+                    "STORE_LOCKED",
+                    f"the store has no folder with the number {request.source} any more",
+                )
             report = self._here(
-                IndexRequest(source, request.force, request.paths, request.limited, self._tell(request.id))
+                IndexRequest(
+                    source, request.force, request.paths, request.limited, self._tell(request.id)
+                )
             )
         except Exception as failure:  # who asked must get an answer, or waits for it
             error = explained(failure, "indexing")
             if error is not failure:
                 log.error("a run for another process failed", exc_info=failure)
-            return json.dumps({"error": error.code, "message": error.message, "context": error.context}, default=str)
+            return json.dumps(
+                {"error": error.code, "message": error.message, "context": error.context},
+                default=str,
+            )
         return json.dumps(asdict(report))
 
     def _tell(self, request: int) -> ProgressCallback:

@@ -25,7 +25,9 @@ def vitals_of(
     truth, lookup, source = store.truth, store.lookup, main.id
     counts = lookup.counts(source)
     step = runs.under_way() or runs.step
-    waiting = max(int(truth.get(f"files:{source}", "0")), step.total) if state.state != "ready" else 0
+    waiting = (
+        max(int(truth.get(f"files:{source}", "0")), step.total) if state.state != "ready" else 0
+    )
     small, medium, large = lookup.sizes(source, SMALL_BYTES, LARGE_BYTES)
     count, seconds = searches
     return StoreStats(
@@ -40,7 +42,9 @@ def vitals_of(
         disk_bytes=store.disk_bytes(),
         languages=lookup.languages(source),
         sizes={"small": small, "medium": medium, "large": large},
-        average_chunk_tokens=round(counts.characters / 4 / counts.chunks, 1) if counts.chunks else 0.0,
+        average_chunk_tokens=round(counts.characters / 4 / counts.chunks, 1)
+        if counts.chunks
+        else 0.0,
         average_search_ms=round(1000 * seconds / count, 2) if count else 0.0,
         indexing_seconds=float(truth.get(f"seconds:{source}", "0")),
         cache_bytes=cache.size,

@@ -1,14 +1,25 @@
-"""Plugins: other people's code that adds to context packs, brings observations and judges what is written.
+"""Plugins: other people's code that adds to context packs, brings observations and judges what is
+written.
 
-`interface` is what an author sees, `running` what Cortex calls, `hosts` and `child` the process between them, `githistory` and
-`coldstart` the plugins that come with Cortex, `policy` what all of them say of a text before it is written.
+`interface` is what an author sees, `running` what Cortex calls, `hosts` and `child` the process
+between them, `githistory` and `coldstart` the plugins that come with Cortex, `policy` what all of
+them say of a text before it is written.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cortex.plugins.api import Context, Line, Observation, Plugin, Redaction, Section, Subject, Verdict
+from cortex.plugins.api import (
+    Context,
+    Line,
+    Observation,
+    Plugin,
+    Redaction,
+    Section,
+    Subject,
+    Verdict,
+)
 
 if TYPE_CHECKING:
     from cortex.plugins.registry import Plugins, PluginState, ProcessLimits, Screening, enabled_by

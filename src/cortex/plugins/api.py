@@ -1,8 +1,10 @@
-"""What a plugin is: the class that its author derives from, what its hooks get and what they give back.
+"""What a plugin is: the class that its author derives from, what its hooks get and what they give
+back.
 
-Only the standard library, so that a plugin needs nothing but this module, and not even that: whatever has the attributes and methods
-is a plugin, and JSON values of the same shape do for the answers. How a plugin is run isn't known here. Not taken: a hook for each
-category; what a plugin may do is said by its permissions, the category only says to people what it is for.
+Only the standard library, so that a plugin needs nothing but this module, and not even that:
+whatever has the attributes and methods is a plugin, and JSON values of the same shape do for the
+answers. How a plugin is run isn't known here. Not taken: a hook for each category; what a plugin
+may do is said by its permissions, the category only says to people what it is for.
 """
 
 from __future__ import annotations
@@ -45,13 +47,15 @@ class Context:
 class Subject:
     """What a context pack is about."""
 
-    kind: str  # thread, task, subcortex, artifact, code; bootstrap: a project that nothing is known of yet
+    # Thread, task, subcortex, artifact, code; bootstrap: a project that nothing is known of yet
+    kind: str
     id: str = ""
     title: str = ""
     path: str = ""  # of a file, relative to `repo_root`
     symbol: str = ""
     repo_root: str = ""  # only with the permission "files"
-    lines: tuple[int, int] | None = None  # the symbol's first and last line in the file as it is now
+    # The symbol's first and last line in the file as it is now
+    lines: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +110,10 @@ class Plugin:
     name: ClassVar[str] = ""  # as in the entry point and in the settings
     category: ClassVar[str] = "context"  # one of CATEGORIES
     permissions: ClassVar[tuple[str, ...]] = ()  # out of PERMISSIONS
-    config_schema: ClassVar[Mapping[str, object]] = {"type": "object", "additionalProperties": False}
+    config_schema: ClassVar[Mapping[str, object]] = {
+        "type": "object",
+        "additionalProperties": False,
+    }
 
     def __init__(self, context: Context) -> None:
         self.context = context
@@ -123,7 +130,9 @@ class Plugin:
         """Work in the workspace ends."""
         return ()
 
-    def enrich_context_pack(self, subject: Subject, partial: Sequence[Section]) -> Iterable[Section]:
+    def enrich_context_pack(
+        self, subject: Subject, partial: Sequence[Section]
+    ) -> Iterable[Section]:
         """Sections to add to a pack about `subject`; `partial` is what it has so far."""
         return ()
 

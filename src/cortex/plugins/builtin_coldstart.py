@@ -1,8 +1,10 @@
-"""A beginning for a home that knows nothing yet: what a project's README, documents and history say, in a few lines.
+"""A beginning for a home that knows nothing yet: what a project's README, documents and history
+say, in a few lines.
 
-Asked for a bootstrap pack that has nothing else to tell; as soon as the team has topics, decisions or priorities of its own, those are
-told instead. Only quotes, nothing is summarised. What it reads is a stranger's text: no link is followed. Lines
-are handed on whole: whoever asks takes secrets out of them, and cuts them then.
+Asked for a bootstrap pack that has nothing else to tell; as soon as the team has topics, decisions
+or priorities of its own, those are told instead. Only quotes, nothing is summarised. What it reads
+is a stranger's text: no link is followed. Lines are handed on whole: whoever asks takes secrets out
+of them, and cuts them then.
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ PARAGRAPHS = 3  # of a README
 DOCUMENTS = 15
 COMMITS = 8
 AUTHORS = 5
-SEARCHED = 200  # commits that are looked at for their authors; entries of a folder that are looked at for documents
+# Commits that are looked at for their authors; entries of a folder that are looked at for documents
+SEARCHED = 200
 SECONDS = 1.0  # for git
 READ_CHARACTERS = 20_000  # of a file
 README = re.compile(r"readme(?:\.(?:md|markdown|rst|txt))?", re.IGNORECASE)
@@ -77,12 +80,20 @@ def _readme(root: Path) -> list[Line]:
 
 def _documents(root: Path, most: int) -> list[Line]:
     """The other documents of a project by what each is called, those beside the README first."""
-    folders = [root, *(folder for name in FOLDERS if (folder := root / name).is_dir() and not folder.is_symlink())]
+    folders = [
+        root,
+        *(
+            folder
+            for name in FOLDERS
+            if (folder := root / name).is_dir() and not folder.is_symlink()
+        ),
+    ]
     paths = [path for folder in folders for path in _files(folder)]
     texts = [
         path
         for path in paths
-        if path.suffix.lower() in TEXTS and not (path.parent == root and README.fullmatch(path.name))
+        if path.suffix.lower() in TEXTS
+        and not (path.parent == root and README.fullmatch(path.name))
     ]
     lines = []
     for path in texts[:most]:

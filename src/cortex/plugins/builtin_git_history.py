@@ -1,9 +1,11 @@
-"""The plugin that comes with Cortex: what git knows of the file or the function that a pack is about.
+"""The plugin that comes with Cortex: what git knows of the file or the function that a pack is
+about.
 
-The last commits that touched it, and who changed the file most in the last year. It runs in Cortex's own process: the work is done by
-git, which has a time limit there already. A function's commits are those of its lines; where they can't be had in time, those of the
-file. Not taken: following renames (git then compares whole trees), and `git diff` to find the lines before the last edits, which may
-run filters that a stranger's repository names.
+The last commits that touched it, and who changed the file most in the last year. It runs in
+Cortex's own process: the work is done by git, which has a time limit there already. A function's
+commits are those of its lines; where they can't be had in time, those of the file. Not taken:
+following renames (git then compares whole trees), and `git diff` to find the lines before the last
+edits, which may run filters that a stranger's repository names.
 """
 
 from __future__ import annotations
@@ -41,7 +43,8 @@ class GitHistory(Plugin):
 
     def enrich_context_pack(self, subject: Subject, partial: Sequence[Section]) -> list[Section]:
         """The history of the subject's file, where it has one."""
-        if not subject.path or not subject.repo_root:  # it is in no project here: ours may have a file of that name
+        # It is in no project here: ours may have a file of that name
+        if not subject.path or not subject.repo_root:
             return []
         folder = Path(subject.repo_root)
         most = self.context.config.get("commits")
@@ -52,16 +55,29 @@ class GitHistory(Plugin):
         shallow = any(not one.parents for one in of_file) and git.is_shallow(folder)
         # The oldest commit of a shallow clone seems to have made every file.
         of_file = [one for one in of_file if one.parents or not shallow]
-        of_symbol = [one for one in _of_symbol(folder, subject, count) if one.parents or not shallow]
+        of_symbol = [
+            one for one in _of_symbol(folder, subject, count) if one.parents or not shallow
+        ]
         shown = (of_symbol or of_file)[:count]
         lines = [Line(_told(one), one.id) for one in shown]
         lines += [Line(f"who knows it: {people}")] if (people := _people(of_file)) else []
-        lines += [Line("older commits aren't in this clone (it is shallow)")] if shallow and len(shown) < count else []
-        return [Section(f"Commits that touched {subject.symbol if of_symbol else subject.path}", tuple(lines))]
+        lines += (
+            [Line("older commits aren't in this clone (it is shallow)")]
+            if shallow and len(shown) < count
+            else []
+        )
+        return [
+            Section(
+                f"Commits that touched {subject.symbol if of_symbol else subject.path}",
+                tuple(lines),
+            )
+        ]
 
 
 def _of_symbol(folder: Path, subject: Subject, count: int) -> list[git.Commit]:
-    """The commits that touched the lines of the subject's symbol; none where there is none or it isn't found."""
+    """The commits that touched the lines of the subject's symbol; none where there is none or it
+    isn't found.
+    """
     name = re.split(r"\W+", subject.symbol)[-1]
     if not _NAME.fullmatch(name):
         return []

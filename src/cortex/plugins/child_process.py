@@ -1,8 +1,10 @@
-"""The process of one plugin: `python -m cortex.plugins.child NAME MEMORY_BYTES`, a line of JSON for each message on stdin and stdout.
+"""The process of one plugin: `python -m cortex.plugins.child NAME MEMORY_BYTES`, a line of JSON for
+each message on stdin and stdout.
 
-First it says what the plugin declares, then it answers calls until stdin ends; so it dies with its parent however that dies, and takes
-with it whatever the plugin started. What a hook raises is the answer to that call. Only the standard library is imported here: what a
-plugin needs it brings, and it starts in a tenth of a second.
+First it says what the plugin declares, then it answers calls until stdin ends; so it dies with its
+parent however that dies, and takes with it whatever the plugin started. What a hook raises is the
+answer to that call. Only the standard library is imported here: what a plugin needs it brings, and
+it starts in a tenth of a second.
 """
 
 from __future__ import annotations
@@ -27,7 +29,8 @@ from cortex.plugins.api import GROUP, HOOKS, Context, Line, Section, Subject
 MAX_ANSWER_BYTES = 64 * 1024
 MAX_REASON_CHARACTERS = 300
 LOAD_SECONDS = 30.0  # the parent kills first
-GRACE_SECONDS = 1.0  # what the plugin gets to end when nobody wants it any more, or nobody kills it in time
+# What the plugin gets to end when nobody wants it any more, or nobody kills it in time
+GRACE_SECONDS = 1.0
 Message = Mapping[str, object]
 
 
@@ -45,7 +48,9 @@ def main(arguments: list[str]) -> int:
         faulthandler.cancel_dump_traceback_later()
         plugin: object = None
         while kind is not None and (call := calls.get()) is not None:
-            faulthandler.dump_traceback_later(cast(float, call["seconds"]) + GRACE_SECONDS, exit=True, file=nowhere)
+            faulthandler.dump_traceback_later(
+                cast(float, call["seconds"]) + GRACE_SECONDS, exit=True, file=nowhere
+            )
             try:
                 if call["hook"] == "load":
                     plugin = kind(_context(call))
@@ -88,11 +93,15 @@ def plain(value: object) -> object:
 
 
 def _load(name: str, answers: BinaryIO) -> Callable[[Context], object] | None:
-    """The plugin's class, when it has been said what it declares; None when it has been said why there is none."""
+    """The plugin's class, when it has been said what it declares; None when it has been said why
+    there is none.
+    """
     try:
         found = {entry.name: entry for entry in entry_points(group=GROUP)}
         if name not in found:
-            raise LookupError(f"it isn't installed; installed: {', '.join(sorted(found)) or 'none'}")
+            raise LookupError(
+                f"it isn't installed; installed: {', '.join(sorted(found)) or 'none'}"
+            )
         kind = found[name].load()
         declared = {
             "name": getattr(kind, "name", ""),
@@ -103,7 +112,10 @@ def _load(name: str, answers: BinaryIO) -> Callable[[Context], object] | None:
         }
         said = encode({"declares": declared})
     except Exception as error:  # an import may raise anything
-        _say(answers, encode({"refused": str(error) if isinstance(error, LookupError) else _told(error)}))
+        _say(
+            answers,
+            encode({"refused": str(error) if isinstance(error, LookupError) else _told(error)}),
+        )
         return None
     _say(answers, said)
     return kind
@@ -119,7 +131,9 @@ def _perform(plugin: object, call: Message) -> object:
     if hook == "preflight_upload":
         return method(call["text"])
     if hook == "enrich_context_pack":
-        return method(_subject(cast(dict[str, object], call["subject"])), _sections(call["partial"]))
+        return method(
+            _subject(cast(dict[str, object], call["subject"])), _sections(call["partial"])
+        )
     return method(_context(call))
 
 
@@ -131,7 +145,8 @@ def _subject(told: dict[str, object]) -> Subject:
 def _sections(told: object) -> tuple[Section, ...]:
     sections = cast(list[dict[str, list[dict[str, str]]]], told)
     return tuple(
-        Section(**{**section, "lines": tuple(Line(**line) for line in section["lines"])}) for section in sections
+        Section(**{**section, "lines": tuple(Line(**line) for line in section["lines"])})
+        for section in sections
     )  # pyright: ignore[reportArgumentType]
 
 
@@ -164,7 +179,9 @@ def _end_all() -> None:
 
 
 def _take_streams() -> tuple[BinaryIO, BinaryIO]:
-    """The real stdin and stdout; from now on whatever prints, prints to stderr, and whatever reads, reads nothing."""
+    """The real stdin and stdout; from now on whatever prints, prints to stderr, and whatever reads,
+    reads nothing.
+    """
     requests = os.fdopen(os.dup(sys.stdin.fileno()), "rb")
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())

@@ -1,6 +1,7 @@
 """A plugin's settings, checked against the JSON schema that the plugin declares.
 
-Every keyword of the schema's draft counts. A reference leads within the schema, or to a draft of JSON Schema itself: nothing is fetched.
+Every keyword of the schema's draft counts. A reference leads within the schema, or to a draft of
+JSON Schema itself: nothing is fetched.
 """
 
 from __future__ import annotations

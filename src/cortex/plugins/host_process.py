@@ -1,9 +1,12 @@
-"""One plugin at a time: the process that a stranger's runs in, and the same interface for ours, which needs none.
+"""One plugin at a time: the process that a stranger's runs in, and the same interface for ours,
+which needs none.
 
-`Host` is started by its first call, kept while it is used, ended when it is idle; a call that fails in any way that costs the answer
-ends it too, and after three such calls in a row the plugin rests. Written and read in a thread of each call's own, which the caller
-leaves behind when time is up: a pipe that something still holds can't hold Cortex. `Inside` is for the plugins that come with
-Cortex: they do their work in programs that have timeouts already, and a process would add a tenth of a second to the first pack.
+`Host` is started by its first call, kept while it is used, ended when it is idle; a call that fails
+in any way that costs the answer ends it too, and after three such calls in a row the plugin rests.
+Written and read in a thread of each call's own, which the caller leaves behind when time is up: a
+pipe that something still holds can't hold Cortex. `Inside` is for the plugins that come with
+Cortex: they do their work in programs that have timeouts already, and a process would add a tenth
+of a second to the first pack.
 """
 
 from __future__ import annotations
@@ -28,7 +31,8 @@ from cortex.plugins.configuration import misfit
 from cortex.plugins.results import Declared, declared_of
 
 MOST_FAILURES = 3  # in a row
-MEMORY_BYTES = 2 << 30  # on Linux; libraries for numbers reserve hundreds of megabytes that they never touch
+# On Linux; libraries for numbers reserve hundreds of megabytes that they never touch
+MEMORY_BYTES = 2 << 30
 END_SECONDS = 0.5  # what a process gets to end by itself
 KILL_SECONDS = 5.0  # what the system gets to end a process that was killed
 
@@ -82,9 +86,7 @@ class Breaker:
         if failed.final:
             self.resting = str(failed)
         elif self._failures >= MOST_FAILURES:
-            self.resting = (
-                f"it failed {self._failures} times in a row and rests until Cortex is restarted; last: {failed}"
-            )
+            self.resting = f"it failed {self._failures} times in a row and rests until Cortex is restarted; last: {failed}"
 
 
 class Inside:
@@ -93,7 +95,9 @@ class Inside:
     def __init__(self, kind: type[Plugin], config: object, root: str | None) -> None:
         self.name = kind.name
         self.breaker = Breaker()
-        self.known = Declared(kind.category, frozenset(kind.permissions), frozenset(HOOKS), dict(kind.config_schema))
+        self.known = Declared(
+            kind.category, frozenset(kind.permissions), frozenset(HOOKS), dict(kind.config_schema)
+        )
         wrong = misfit(config, kind.config_schema)
         if wrong:
             self.breaker.bad(Failed(wrong, final=True))
@@ -105,7 +109,11 @@ class Inside:
         return self.known
 
     def call(
-        self, hook: str, arguments: Mapping[str, object], seconds: float, read: Callable[[object], Answer]
+        self,
+        hook: str,
+        arguments: Mapping[str, object],
+        seconds: float,
+        read: Callable[[object], Answer],
     ) -> Answer:
         """What `read` makes of the hook's answer.
 
@@ -158,7 +166,11 @@ class Host:
         return cast(Declared, self.known)
 
     def call(
-        self, hook: str, arguments: Mapping[str, object], seconds: float, read: Callable[[object], Answer]
+        self,
+        hook: str,
+        arguments: Mapping[str, object],
+        seconds: float,
+        read: Callable[[object], Answer],
     ) -> Answer:
         """What `read` makes of the hook's answer.
 
@@ -252,7 +264,14 @@ class Host:
         try:
             return subprocess.Popen(
                 # -P: the folder that a workspace happens to be must not shadow modules.
-                [sys.executable, "-P", "-m", "cortex.plugins.child_process", self.name, str(MEMORY_BYTES)],
+                [
+                    sys.executable,
+                    "-P",
+                    "-m",
+                    "cortex.plugins.child_process",
+                    self.name,
+                    str(MEMORY_BYTES),
+                ],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 # No folder of the user's, or it couldn't be removed.
@@ -263,7 +282,9 @@ class Host:
         except (OSError, ValueError) as error:
             raise Failed(f"its process can't be started: {error}") from error
 
-    def _exchange(self, message: Mapping[str, object] | None, seconds: float) -> Mapping[str, object]:
+    def _exchange(
+        self, message: Mapping[str, object] | None, seconds: float
+    ) -> Mapping[str, object]:
         """Send a message, if there is one, and take the next answer.
 
         Raises:
@@ -271,7 +292,11 @@ class Host:
         """
         process = cast("subprocess.Popen[bytes]", self._process)
         try:
-            body = b"" if message is None else json.dumps(message, default=plain).encode("ascii") + b"\n"
+            body = (
+                b""
+                if message is None
+                else json.dumps(message, default=plain).encode("ascii") + b"\n"
+            )
         except (TypeError, ValueError) as error:
             raise Failed(f"it can't be told: {error}") from error
         heard: queue.SimpleQueue[bytes] = queue.SimpleQueue()
@@ -353,4 +378,6 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
 
 
 def _why(reply: Mapping[str, object]) -> str:
-    return str(reply.get("refused") or reply.get("error") or "its answer isn't JSON of the right form")[:300]
+    return str(
+        reply.get("refused") or reply.get("error") or "its answer isn't JSON of the right form"
+    )[:300]

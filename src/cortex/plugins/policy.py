@@ -1,8 +1,9 @@
 """What plugins say of a text before it is written, for every write of one library.
 
-The plugins start with the first text that they are asked about, and end with the library; where the settings name none but those that
-come with Cortex, which judge nothing, there is no policy and no cost. What comes from a Core isn't asked about: it was written there,
-under the Core's own policy. Road not taken: a check in each way in, of which one was always forgotten.
+The plugins start with the first text that they are asked about, and end with the library; where the
+settings name none but those that come with Cortex, which judge nothing, there is no policy and no
+cost. What comes from a Core isn't asked about: it was written there, under the Core's own policy.
+Road not taken: a check in each way in, of which one was always forgotten.
 """
 
 from __future__ import annotations
@@ -54,7 +55,10 @@ class Policy:
 
 
 def allowed(found: Screening, field: str) -> str:
-    """The text that a verdict lets be written. Raises: InputError SENSITIVE_BLOCKED with the plugin's reason."""
+    """The text that a verdict lets be written.
+
+    Raises: InputError SENSITIVE_BLOCKED with the plugin's reason.
+    """
     if found.allowed:
         return found.text
     raise InputError(

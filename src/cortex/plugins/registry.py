@@ -1,8 +1,10 @@
-"""The plugins that a person's settings name, opened together: ask them for sections, verdicts and observations.
+"""The plugins that a person's settings name, opened together: ask them for sections, verdicts and
+observations.
 
-A plugin that fails costs its own answer and leaves a warning; only what is about to be written waits for every plugin that has a say in
-it, and where one can't be asked the answer is no. Asked one after the other, in the order of the settings, so that each sees what the
-one before redacted. Knows neither records nor packs: sections go out, texts come in.
+A plugin that fails costs its own answer and leaves a warning; only what is about to be written
+waits for every plugin that has a say in it, and where one can't be asked the answer is no. Asked
+one after the other, in the order of the settings, so that each sees what the one before redacted.
+Knows neither records nor packs: sections go out, texts come in.
 """
 
 from __future__ import annotations
@@ -59,7 +61,9 @@ class PluginState:
 
 
 def known_names() -> tuple[str, ...]:
-    """The plugins that can be turned on: those that come with Cortex, and those that are installed beside it."""
+    """The plugins that can be turned on: those that come with Cortex, and those that are installed
+    beside it.
+    """
     installed = {point.name for point in entry_points(group=GROUP)}
     return (*BUILT_IN, *sorted(installed - set(BUILT_IN)))
 
@@ -76,7 +80,9 @@ def check_known(names: Iterable[str]) -> None:
 
 
 def enabled_by(names: Iterable[str], settings: object = None) -> dict[str, object]:
-    """The plugins that are on, each with its own settings: of those in `names` the ones that their settings don't turn off."""
+    """The plugins that are on, each with its own settings: of those in `names` the ones that their
+    settings don't turn off.
+    """
     given = cast(Mapping[str, object], settings) if isinstance(settings, Mapping) else {}
     enabled: dict[str, object] = {}
     for name in names:
@@ -100,7 +106,8 @@ class Plugins:
         *,
         redacted: bool = True,
     ) -> None:
-        """`enabled` is what `enabled_by` makes of the settings: a plugin's name -> its own settings, in the order of asking.
+        """`enabled` is what `enabled_by` makes of the settings: a plugin's name -> its own
+        settings, in the order of asking.
 
         `redacted` takes secrets out of what they add to a pack.
         """
@@ -127,16 +134,27 @@ class Plugins:
             found.append(PluginState(host.name, *of, host.breaker.resting))
         return tuple(found)
 
-    def enrich(self, subject: Subject, partial: Sequence[Section] = ()) -> tuple[list[Section], list[str]]:
-        """What the plugins add to a context pack about `subject` that has `partial` so far, and warnings."""
+    def enrich(
+        self, subject: Subject, partial: Sequence[Section] = ()
+    ) -> tuple[list[Section], list[str]]:
+        """What the plugins add to a context pack about `subject` that has `partial` so far, and
+        warnings.
+        """
         sections: list[Section] = []
         warnings: list[str] = []
         for host in self._with("enrich_context_pack", warnings):
             files = "files" in host.declared().permissions
-            arguments = {"subject": subject if files else replace(subject, repo_root=""), "partial": tuple(partial)}
-            read: Callable[[object], list[Section]] = bound(sections_of, plugin=host.name, clean=self._clean)
+            arguments = {
+                "subject": subject if files else replace(subject, repo_root=""),
+                "partial": tuple(partial),
+            }
+            read: Callable[[object], list[Section]] = bound(
+                sections_of, plugin=host.name, clean=self._clean
+            )
             try:
-                sections += host.call("enrich_context_pack", arguments, self._limits.answer_seconds, read)
+                sections += host.call(
+                    "enrich_context_pack", arguments, self._limits.answer_seconds, read
+                )
             except Failed as failed:
                 warnings.append(str(Failure(host.name, str(failed))))
         return sections, warnings
@@ -149,14 +167,22 @@ class Plugins:
                 if not _has(host, "preflight_upload"):
                     continue
                 read = bound(verdict_of, text=text)
-                verdict = host.call("preflight_upload", {"text": text}, self._limits.answer_seconds, read)
+                verdict = host.call(
+                    "preflight_upload", {"text": text}, self._limits.answer_seconds, read
+                )
             except Failed as failed:
                 return Screening(
-                    False, text, tuple(warnings), f"the plugin {host.name} can't be used ({failed})", unusable=host.name
+                    False,
+                    text,
+                    tuple(warnings),
+                    f"the plugin {host.name} can't be used ({failed})",
+                    unusable=host.name,
                 )
             warnings += (f"plugin {host.name}: {warning}" for warning in verdict.warnings)
             if not verdict.allowed:
-                reason = f"the plugin {host.name} refuses it: {verdict.reason or 'it gives no reason'}"
+                reason = (
+                    f"the plugin {host.name} refuses it: {verdict.reason or 'it gives no reason'}"
+                )
                 return Screening(False, text, tuple(warnings), reason)
             text = _redacted(text, verdict.redactions)
         return Screening(True, text, tuple(warnings))

@@ -1,6 +1,7 @@
 """What a plugin answered, made into nouns; whatever isn't exactly that is an error with its place.
 
-A text of a plugin may stand in a pack or a log line: it is kept to one line of bounded length where it is one.
+A text of a plugin may stand in a pack or a log line: it is kept to one line of bounded length where
+it is one.
 """
 
 from __future__ import annotations
@@ -10,7 +11,15 @@ from dataclasses import dataclass
 from typing import cast
 
 from cortex.base.text import one_line
-from cortex.plugins.api import CATEGORIES, PERMISSIONS, Line, Observation, Redaction, Section, Verdict
+from cortex.plugins.api import (
+    CATEGORIES,
+    PERMISSIONS,
+    Line,
+    Observation,
+    Redaction,
+    Section,
+    Verdict,
+)
 
 LINE_CHARACTERS = 500
 READ_CHARACTERS = 5_000  # of a line or title, before secrets are taken out and the rest is cut
@@ -18,7 +27,8 @@ TITLE_CHARACTERS = 300
 SUMMARY_CHARACTERS = 10_000
 TAGS = 20
 SECTIONS, LINES = 20, 50  # of one answer, and of one section: a pack has room for fewer
-OBSERVATIONS = 50  # of one answer: else the first that has nothing better to do fills what people read
+# Of one answer: else the first that has nothing better to do fills what people read
+OBSERVATIONS = 50
 Fields = Mapping[str, object]
 Clean = Callable[[str], str]
 
@@ -41,7 +51,9 @@ def declared_of(value: object, name: str) -> Declared:
     """
     told = _object(value, "the declaration")
     if told.get("name") != name:
-        raise ValueError(f"it calls itself {told.get('name')!r}; `name` must be the name of its entry point")
+        raise ValueError(
+            f"it calls itself {told.get('name')!r}; `name` must be the name of its entry point"
+        )
     category = _text(told, "category", "the declaration")
     if category not in CATEGORIES:
         raise ValueError(f"category {category!r} is none of {', '.join(CATEGORIES)}")
@@ -49,13 +61,20 @@ def declared_of(value: object, name: str) -> Declared:
     if unknown := sorted(set(permissions) - set(PERMISSIONS)):
         raise ValueError(f"permission {unknown[0]!r} is none of {', '.join(PERMISSIONS)}")
     schema = _object(told.get("schema"), "config_schema")
-    return Declared(category, frozenset(permissions), frozenset(_texts(told, "hooks", "the declaration")), dict(schema))
+    return Declared(
+        category,
+        frozenset(permissions),
+        frozenset(_texts(told, "hooks", "the declaration")),
+        dict(schema),
+    )
 
 
 def sections_of(value: object, plugin: str, clean: Clean = str) -> list[Section]:
-    """The sections that a plugin brought, as many as a pack may ever show; those without a line are left out.
+    """The sections that a plugin brought, as many as a pack may ever show; those without a line are
+    left out.
 
-    `clean` takes secrets out of titles and lines, before they are cut: half a secret may not be seen as one.
+    `clean` takes secrets out of titles and lines, before they are cut: half a secret may not be
+    seen as one.
 
     Raises:
         ValueError: these are none.
@@ -81,8 +100,12 @@ def verdict_of(value: object, text: str) -> Verdict:
     told = _object(value, "the verdict")
     if not isinstance(told.get("allowed"), bool):
         raise ValueError("`allowed` of the verdict is neither true nor false")
-    redactions = tuple(_redaction(one, len(text)) for one in _list(told.get("redactions", []), "`redactions`"))
-    warnings = tuple(one_line(one, LINE_CHARACTERS) for one in _texts(told, "warnings", "the verdict"))
+    redactions = tuple(
+        _redaction(one, len(text)) for one in _list(told.get("redactions", []), "`redactions`")
+    )
+    warnings = tuple(
+        one_line(one, LINE_CHARACTERS) for one in _texts(told, "warnings", "the verdict")
+    )
     reason = one_line(_text(told, "reason", "the verdict", ""), LINE_CHARACTERS)
     return Verdict(cast(bool, told["allowed"]), redactions, warnings, reason)
 
@@ -99,7 +122,12 @@ def observations_of(value: object, plugin: str) -> list[Observation]:
         told = _object(one, place)
         title, summary = _text(told, "title", place).strip(), _text(told, "summary", place)
         tags = tuple(dict.fromkeys(_texts(told, "tags", place)))
-        if not title or len(title) > TITLE_CHARACTERS or len(summary) > SUMMARY_CHARACTERS or len(tags) > TAGS:
+        if (
+            not title
+            or len(title) > TITLE_CHARACTERS
+            or len(summary) > SUMMARY_CHARACTERS
+            or len(tags) > TAGS
+        ):
             raise ValueError(
                 f"{place} needs a title of at most {TITLE_CHARACTERS} characters, a summary of at most"
                 f" {SUMMARY_CHARACTERS:,} and at most {TAGS} tags"
@@ -112,7 +140,10 @@ def _line(value: object, place: str, clean: Clean) -> Line:
     if isinstance(value, str):
         value = {"text": value}
     told = _object(value, f"a line of {place}")
-    text, id = _text(told, "text", f"a line of {place}"), _text(told, "id", f"a line of {place}", "")
+    text, id = (
+        _text(told, "text", f"a line of {place}"),
+        _text(told, "id", f"a line of {place}", ""),
+    )
     return Line(one_line(clean(text[:READ_CHARACTERS]), LINE_CHARACTERS), one_line(id))
 
 

@@ -1,4 +1,5 @@
-"""Answers in parts: the tokens that one may cost, and the opaque place at which the next part begins.
+"""Answers in parts: the tokens that one may cost, and the opaque place at which the next part
+begins.
 
 Knows no tool: what an answer is made of, and what is left off first, is each family's.
 """
@@ -18,7 +19,10 @@ MAX_OFFSET = 1_000_000_000
 def check_budget(budget: int | None, default: int) -> int:
     """The budget that counts. Raises: InputError BUDGET_TOO_SMALL."""
     if budget is not None and budget < MIN_BUDGET:
-        raise InputError("BUDGET_TOO_SMALL", f"a budget of {budget} tokens is too small, the least is {MIN_BUDGET}")
+        raise InputError(
+            "BUDGET_TOO_SMALL",
+            f"a budget of {budget} tokens is too small, the least is {MIN_BUDGET}",
+        )
     return budget or default
 
 
@@ -39,7 +43,10 @@ def make_cursor(key: str, offset: int) -> str:
 
 
 def read_cursor(key: str, cursor: str | None) -> int:
-    """The offset that a cursor stands for. Raises: InputError CURSOR_INVALID, if it belongs to another question."""
+    """The offset that a cursor stands for.
+
+    Raises: InputError CURSOR_INVALID, if it belongs to another question.
+    """
     if cursor is None:
         return 0
     try:

@@ -1,8 +1,10 @@
-"""What an agent or a person can call: one definition per tool, resource and prompt, from which every surface is derived.
+"""What an agent or a person can call: one definition per tool, resource and prompt, from which
+every surface is derived.
 
-A family module builds a `Family` around the context it opened; surfaces list it, bind arguments and run it. This module knows
-neither JSON-RPC nor HTTP nor argv. Road not taken: deriving a tool from a function's signature by decorator; a pydantic model
-says ranges, aliases and descriptions in one readable place and gives the schema and the validation from the same lines.
+A family module builds a `Family` around the context it opened; surfaces list it, bind arguments and
+run it. This module knows neither JSON-RPC nor HTTP nor argv. Road not taken: deriving a tool from a
+function's signature by decorator; a pydantic model says ranges, aliases and descriptions in one
+readable place and gives the schema and the validation from the same lines.
 """
 
 from __future__ import annotations
@@ -41,13 +43,16 @@ class Arguments(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """What a running tool knows of the request it answers: whether it is still wanted, and where to say how far it is."""
+    """What a running tool knows of the request it answers: whether it is still wanted, and where to
+    say how far it is.
+    """
 
     cancel: Cancel = field(default_factory=Cancel)
     report: Callable[[float, float | None, str], None] = lambda done, total, message: None
     meta: Mapping[str, object] = field(default_factory=dict)  # what the client sent along
     client: str = ""  # how the client calls itself
-    trace: Callable[[str, str], None] | None = None  # takes a family and what a call of it did, never its content
+    # Takes a family and what a call of it did, never its content
+    trace: Callable[[str, str], None] | None = None
 
     def progress(self, done: float, total: float | None = None, message: str = "") -> None:
         """Say how far the work is; may be called often and from any thread."""
@@ -56,10 +61,11 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a tool says; `failed` marks the text as a rendered error, of which `error` is the original.
+    """What a tool says; `failed` marks the text as a rendered error, of which `error` is the
+    original.
 
-    `notes` are for a reader of a text whose form leaves no place for them; `meta` says the same to a program. With `fault` the
-    contract has an error of the request in place of an answer.
+    `notes` are for a reader of a text whose form leaves no place for them; `meta` says the same to
+    a program. With `fault` the contract has an error of the request in place of an answer.
     """
 
     text: str
@@ -74,7 +80,9 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """An error of a request rather than an answer: the number and the sentence that a family's contract has for it."""
+    """An error of a request rather than an answer: the number and the sentence that a family's
+    contract has for it.
+    """
 
     number: int
     message: str
@@ -82,7 +90,10 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """One thing that can be called. `run(context, arguments, call)` may block; it runs in a thread."""
+    """One thing that can be called.
+
+    `run(context, arguments, call)` may block; it runs in a thread.
+    """
 
     family: str
     name: str
@@ -100,7 +111,9 @@ class Tool:
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """A text with an address: `uri` is fixed, or an RFC 6570 template whose variables reach `read(context, variables, call)`."""
+    """A text with an address: `uri` is fixed, or an RFC 6570 template whose variables reach
+    `read(context, variables, call)`.
+    """
 
     uri: str
     name: str
@@ -160,16 +173,18 @@ class Family:
     resources: tuple[Resource, ...] = ()
     prompts: tuple[Prompt, ...] = ()
     render_error: Callable[[CortexError], str] = envelope
-    fault: Callable[[CortexError], Fault | None] = lambda error: None  # None: the error is the tool's answer
+    # None: the error is the tool's answer
+    fault: Callable[[CortexError], Fault | None] = lambda error: None
     warnings: tuple[str, ...] = ()  # what whoever starts the server should know
     close: Callable[[], None] = lambda: None
-    places: Callable[[], AbstractContextManager[Sequence[SearchTarget]]] = lambda: nullcontext(
-        ()
-    )  # to be searched, for one call
+    # To be searched, for one call
+    places: Callable[[], AbstractContextManager[Sequence[SearchTarget]]] = lambda: nullcontext(())
 
 
 def perform(family: Family, tool: Tool, arguments: BaseModel, call: Call) -> Answer:
-    """Run a tool; whatever it raises becomes an answer, and the traceback of what nobody foresaw goes to the log."""
+    """Run a tool; whatever it raises becomes an answer, and the traceback of what nobody foresaw
+    goes to the log.
+    """
     started = time.perf_counter()
     answer = _run(family, tool, arguments, call)
     if call.trace is not None:
@@ -177,7 +192,9 @@ def perform(family: Family, tool: Tool, arguments: BaseModel, call: Call) -> Ans
         failed = f", failed with {answer.error.code}" if answer.error else ""
         client = call.client or "a client"
         milliseconds = 1000 * (time.perf_counter() - started)
-        call.trace(family.name, f"{client}: {spell(tool.name)}: {milliseconds:.1f} ms{hits}{failed}")
+        call.trace(
+            family.name, f"{client}: {spell(tool.name)}: {milliseconds:.1f} ms{hits}{failed}"
+        )
     return answer
 
 
@@ -201,12 +218,16 @@ def unforeseen(error: Exception, where: str) -> CortexError:
         return shortage
     log.error("unforeseen error in %s", where, exc_info=error)
     return CortexError(
-        "INTERNAL_ERROR", f"{where} failed unexpectedly ({type(error).__name__})", context={"operation": where}
+        "INTERNAL_ERROR",
+        f"{where} failed unexpectedly ({type(error).__name__})",
+        context={"operation": where},
     )
 
 
 def spell(name: str, *, dotted: bool = False) -> str:
-    """A tool's name as it is listed: clients and model APIs refuse dots, so they are `_` unless somebody wants them."""
+    """A tool's name as it is listed: clients and model APIs refuse dots, so they are `_` unless
+    somebody wants them.
+    """
     return name if dotted else name.replace(".", "_")
 
 
@@ -227,7 +248,8 @@ def find_tool(families: Sequence[Family], name: str) -> tuple[Family, Tool]:
     Raises: InputError ARGUMENT_INVALID, naming the nearest known.
     """
     everything = [(family, tool) for family in families for tool in family.tools]
-    for dotted in (True, False):  # a name as it is defined comes before one that is only spelled like it
+    # A name as it is defined comes before one that is only spelled like it
+    for dotted in (True, False):
         for family, tool in everything:
             if spell(tool.name, dotted=dotted) == name:
                 return family, tool
@@ -236,13 +258,21 @@ def find_tool(families: Sequence[Family], name: str) -> tuple[Family, Tool]:
 
 
 def bind(tool: Tool, arguments: Mapping[str, object] | None) -> BaseModel:
-    """The arguments as the tool's model. Raises: InputError ARGUMENT_INVALID, saying what to do about each."""
+    """The arguments as the tool's model.
+
+    Raises: InputError ARGUMENT_INVALID, saying what to do about each.
+    """
     try:
-        # Through JSON, because strictness there means JSON's types: a list fits a tuple, a string an enum, "5" no number.
+        # Through JSON, because strictness there means JSON's types: a list fits a tuple, a string
+        # an enum, "5" no number.
         return tool.arguments.model_validate_json(json.dumps(arguments or {}), strict=True)
     except ValidationError as error:
         problems = [_problem(tool, detail) for detail in error.errors(include_url=False)]
-        more = f" (and {len(problems) - PROBLEMS_SHOWN} more)" if len(problems) > PROBLEMS_SHOWN else ""
+        more = (
+            f" (and {len(problems) - PROBLEMS_SHOWN} more)"
+            if len(problems) > PROBLEMS_SHOWN
+            else ""
+        )
         message = f"{spell(tool.name)}: {'; '.join(problems[:PROBLEMS_SHOWN])}{more}"
         raise InputError("ARGUMENT_INVALID", message, context={"tool": spell(tool.name)}) from None
 
@@ -254,7 +284,9 @@ def _problem(tool: Tool, detail: ErrorDetails) -> str:
             return f"`{where}` is required"
         case "extra_forbidden":
             known = _names_beside(input_schema(tool), detail["loc"])
-            return f"unknown argument `{where[:ECHO_CHARS]}`{_nearest(str(detail['loc'][-1]), known)}"
+            return (
+                f"unknown argument `{where[:ECHO_CHARS]}`{_nearest(str(detail['loc'][-1]), known)}"
+            )
         case "json_invalid":
             return "the arguments hold text that is not valid Unicode; leave out lone surrogates"
         case _:
@@ -264,7 +296,11 @@ def _problem(tool: Tool, detail: ErrorDetails) -> str:
 def _names_beside(schema: Mapping[str, Any], loc: tuple[int | str, ...]) -> list[str]:
     """The names that a schema knows at the place where `loc` gave another."""
     for part in loc[:-1]:
-        schema = schema.get("items", {}) if isinstance(part, int) else schema.get("properties", {}).get(part, {})
+        schema = (
+            schema.get("items", {})
+            if isinstance(part, int)
+            else schema.get("properties", {}).get(part, {})
+        )
     return list(schema.get("properties", {}))
 
 
@@ -292,7 +328,11 @@ class _AnyNumber:
 
 def _whole(value: object) -> object:
     """50.0 is 50; 50.7 and what is no finite number are left for pydantic to refuse."""
-    return int(value) if isinstance(value, float) and value.is_integer() and abs(value) < 2**63 else value
+    return (
+        int(value)
+        if isinstance(value, float) and value.is_integer() and abs(value) < 2**63
+        else value
+    )
 
 
 def nearest_within(least: int, most: int) -> BeforeValidator:
@@ -315,7 +355,9 @@ _RANGES = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "ex
 
 
 def input_schema(tool: Tool) -> Mapping[str, Any]:
-    """The JSON schema of a tool's arguments: no titles, no references, no null where "may be left out" is meant."""
+    """The JSON schema of a tool's arguments: no titles, no references, no null where "may be left
+    out" is meant.
+    """
     return schema_of(tool.arguments)
 
 
@@ -324,11 +366,16 @@ def schema_of(arguments: type[BaseModel]) -> Mapping[str, Any]:
     """The same of any model."""
     schema = arguments.model_json_schema(by_alias=True, schema_generator=_Plain)
     inlined = _inline(schema, schema.get("$defs", {}))
-    return {"type": "object", **{key: value for key, value in inlined.items() if key not in ("$defs", "description")}}
+    return {
+        "type": "object",
+        **{key: value for key, value in inlined.items() if key not in ("$defs", "description")},
+    }
 
 
 class _Plain(GenerateJsonSchema):
-    """pydantic's schema without what only repeats names; a default of None is shown only where a field asks for it."""
+    """pydantic's schema without what only repeats names; a default of None is shown only where a
+    field asks for it.
+    """
 
     def field_title_should_be_set(self, schema: Any) -> bool:
         return False
@@ -343,13 +390,18 @@ class _Plain(GenerateJsonSchema):
 
 
 def _inline(node: Any, definitions: Mapping[str, Any]) -> Any:
-    """The schema with every `$ref` replaced by what it points to, without model titles, ranges by their JSON names."""
+    """The schema with every `$ref` replaced by what it points to, without model titles, ranges by
+    their JSON names.
+    """
     if isinstance(node, list):
         return [_inline(part, definitions) for part in node]
     if not isinstance(node, dict):
         return node
     if isinstance(node.get("$ref"), str):
-        node = {**definitions[node["$ref"].rpartition("/")[2]], **{key: node[key] for key in node if key != "$ref"}}
+        node = {
+            **definitions[node["$ref"].rpartition("/")[2]],
+            **{key: node[key] for key in node if key != "$ref"},
+        }
     return {
         _RANGES.get(key, key): {name: _inline(part, definitions) for name, part in value.items()}
         if key == "properties"

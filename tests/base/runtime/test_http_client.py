@@ -1,4 +1,6 @@
-"""A request ends at its deadline, whatever the server does with its bytes, and at once when its connections are closed."""
+"""A request ends at its deadline, whatever the server does with its bytes, and at once when its
+connections are closed.
+"""
 
 from __future__ import annotations
 
@@ -25,9 +27,16 @@ Serve = Callable[..., str]
 
 
 class Listening:
-    """A server on a loopback port that does with each connection, in a thread, what a test says; until the test is over."""
+    """A server on a loopback port that does with each connection, in a thread, what a test says;
+    until the test is over.
+    """
 
-    def __init__(self, does: Callable[[socket.socket], None], over: threading.Event, context: ssl.SSLContext | None):
+    def __init__(
+        self,
+        does: Callable[[socket.socket], None],
+        over: threading.Event,
+        context: ssl.SSLContext | None,
+    ):
         self._does, self._over = does, over
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.url = f"{'https' if context else 'http'}://127.0.0.1:{self._listener.getsockname()[1]}"
@@ -41,7 +50,9 @@ class Listening:
             if self._over.is_set():
                 connection.close()
                 return
-            self._threads.append(threading.Thread(target=self._serve, args=(connection,), daemon=True))
+            self._threads.append(
+                threading.Thread(target=self._serve, args=(connection,), daemon=True)
+            )
             self._threads[-1].start()
 
     def _serve(self, connection: socket.socket) -> None:
@@ -92,7 +103,9 @@ def drip(over: threading.Event) -> Callable[[socket.socket, bytes, bytes], None]
     return send
 
 
-def failure(connections: HttpConnections, seconds: float, content: bytes | None = None) -> tuple[NoAnswer, float]:
+def failure(
+    connections: HttpConnections, seconds: float, content: bytes | None = None
+) -> tuple[NoAnswer, float]:
     started = time.monotonic()
     with pytest.raises(NoAnswer) as caught:
         connections.ask("GET" if content is None else "POST", "/", content, seconds)
@@ -107,12 +120,24 @@ def failure(connections: HttpConnections, seconds: float, content: bytes | None 
         (b"HTTP/1.1 200 OK\r\n", b"X-Line: 1\r\n"),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n", b"x"),
         (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n", b"X-Line: 1\r\n"),
-        (b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 100000\r\n\r\n", b"\x1f\x8b\x08\x08" + b"x"),
+        (
+            b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 100000\r\n\r\n",
+            b"\x1f\x8b\x08\x08" + b"x",
+        ),
     ],
-    ids=["answers before the answer", "a first line", "a head", "a body", "what follows a body", "a packed body"],
+    ids=[
+        "answers before the answer",
+        "a first line",
+        "a head",
+        "a body",
+        "what follows a body",
+        "a packed body",
+    ],
 )
 def test_what_drips_is_given_up_at_the_deadline(serve, drip, first, again):
-    with closing(HttpConnections(serve(lambda connection: drip(connection, first, again)), max_bytes=10**6)) as asked:
+    with closing(
+        HttpConnections(serve(lambda connection: drip(connection, first, again)), max_bytes=10**6)
+    ) as asked:
         error, took = failure(asked, SECONDS)
     assert isinstance(error, Late) and error.slow and took < SOON
     assert str(error) == "did not answer within 0.3 s"
@@ -147,7 +172,11 @@ def test_some_answers_before_the_answer_are_passed_over(serve):
 
 def test_a_large_body_is_no_large_head(serve):
     body = b"x" * 3_000_000
-    url = serve(lambda connection: connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 3000000\r\n\r\n" + body))
+    url = serve(
+        lambda connection: connection.sendall(
+            b"HTTP/1.1 200 OK\r\nContent-Length: 3000000\r\n\r\n" + body
+        )
+    )
     with closing(HttpConnections(url, max_bytes=3_000_000)) as asked:
         assert asked.ask("GET", "/", None, 20.0).body == body
 
@@ -168,9 +197,8 @@ def test_a_deadline_is_of_one_request_and_of_no_other(serve, drip, over):
     told: list[HttpResponse] = []
     with closing(HttpConnections(serve(answer), max_bytes=1_000)) as asked:
         assert asked.ask("GET", "/", None, SECONDS * 10).body == b"{}"
-        other = threading.Thread(
-            target=lambda: told.append(asked.ask("GET", "/", None, 20.0))
-        )  # on the same connection
+        # On the same connection
+        other = threading.Thread(target=lambda: told.append(asked.ask("GET", "/", None, 20.0)))
         other.start()
         assert arrived.wait(20)
         with closing(
@@ -193,9 +221,24 @@ def test_closing_ends_what_is_asked_whatever_the_server_does(serve, drip, over, 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="nothing makes a certificate here")
 def test_over_tls_deadlines_and_closing_are_the_same(serve, drip, over, tmp_path, monkeypatch):
     certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
-    make = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "1"]
+    make = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:P-256",
+        "-nodes",
+        "-days",
+        "1",
+    ]
     names = ["-subj", "/CN=server", "-addext", "subjectAltName=IP:127.0.0.1"]
-    subprocess.run([*make, *names, "-keyout", str(key), "-out", str(certificate)], check=True, capture_output=True)
+    subprocess.run(
+        [*make, *names, "-keyout", str(key), "-out", str(certificate)],
+        check=True,
+        capture_output=True,
+    )
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
@@ -239,11 +282,18 @@ def test_a_name_with_an_address_that_does_not_answer_is_asked_at_the_next(serve,
         if how == "never":  # its queue is full, and whoever else knocks hears nothing
             taken.listen(0)
             open_ones.enter_context(socket.create_connection(("127.0.0.2", port)))
-        addresses = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (host, port)) for host in ("127.0.0.2", "127.0.0.1")]
+        addresses = [
+            (socket.AF_INET, socket.SOCK_STREAM, 6, "", (host, port))
+            for host in ("127.0.0.2", "127.0.0.1")
+        ]
         look_up = socket.getaddrinfo
         names = {"core.example": lambda *_, **__: addresses}
         monkeypatch.setattr(
-            socket, "getaddrinfo", lambda host, *more, **kw: names.get(host, look_up)(host, *more, **kw)
+            socket,
+            "getaddrinfo",
+            lambda host, *more, **kw: names.get(host, look_up)(host, *more, **kw),
         )
-        with closing(HttpConnections(f"http://core.example:{port}", "", max_bytes=1_000)) as connections:
+        with closing(
+            HttpConnections(f"http://core.example:{port}", "", max_bytes=1_000)
+        ) as connections:
             assert connections.ask("GET", "/", None, SOON).status == 200

@@ -22,7 +22,10 @@ def test_the_memory_in_use_goes_up_and_down_again():
 def test_files_that_are_mapped_are_in_memory_and_not_its_own(tmp_path):
     (tmp_path / "index").write_bytes(b"x" * (100 << 20))
     own, all_of_it = process_stats.memory_bytes(), process_stats.resident_bytes()
-    with open(tmp_path / "index", "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
+    with (
+        open(tmp_path / "index", "rb") as file,
+        mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped,
+    ):
         assert mapped.find(b"y") == -1  # read to its end
         assert process_stats.resident_bytes() - all_of_it > 90 << 20
         assert process_stats.memory_bytes() - own < 10 << 20

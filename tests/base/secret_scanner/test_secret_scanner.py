@@ -33,7 +33,9 @@ def made(size: int, alphabet: str = LETTERS, seed: int = 7) -> str:
 
 def token(*parts: object) -> str:
     """A JSON web token of these parts and a signature."""
-    encoded = [base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=") for part in parts]
+    encoded = [
+        base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=") for part in parts
+    ]
     return ".".join([*encoded, made(43, SAFE)])
 
 
@@ -113,7 +115,8 @@ WORDS = ("key-", "secret_", "sk-" + made(20))  # what begins a name as well
 
 
 @pytest.mark.parametrize(
-    ("name", "key"), [secret for secret in SECRETS if not secret[1].startswith((*WORDS, "FlyV1", "Acc", "Sha"))]
+    ("name", "key"),
+    [secret for secret in SECRETS if not secret[1].startswith((*WORDS, "FlyV1", "Acc", "Sha"))],
 )
 def test_keys_of_known_shape_are_found_behind_the_beginning_of_a_name(name: str, key: str) -> None:
     for before in ("thread_", "x-", "obs__", "--"):
@@ -122,7 +125,11 @@ def test_keys_of_known_shape_are_found_behind_the_beginning_of_a_name(name: str,
 
 def test_a_key_that_begins_with_a_word_of_its_own_is_one_only_where_that_begins() -> None:
     assert redact("thread_" + KEYS["OpenAI key"][0])[1] == ("OpenAI key",)
-    for name in ("messages-sk-" + made(32, HEX), "idempotency_key-" + made(32, HEX), "retry-key-" + made(32, HEX)):
+    for name in (
+        "messages-sk-" + made(32, HEX),
+        "idempotency_key-" + made(32, HEX),
+        "retry-key-" + made(32, HEX),
+    ):
         assert find_leaks(f"see {name}.js") == []
 
 
@@ -273,8 +280,15 @@ def test_near_an_aws_key_only_what_looks_like_its_secret_is_taken() -> None:
 
 
 def test_a_secret_of_an_aws_key_is_found_behind_the_pair_of_an_example() -> None:
-    example = "aws_access_key_id = AKIAIOSFODNN7" + "EXAMPLE\naws_secret_access_key = wJalrXUtnFEMI/EXAMPLEKEY\n"
-    for text in (f"aws_access_key_id = {AWS_ID}\naws_secret_access_key = {{}}", "access_token = {}", "password = {}"):
+    example = (
+        "aws_access_key_id = AKIAIOSFODNN7"
+        + "EXAMPLE\naws_secret_access_key = wJalrXUtnFEMI/EXAMPLEKEY\n"
+    )
+    for text in (
+        f"aws_access_key_id = {AWS_ID}\naws_secret_access_key = {{}}",
+        "access_token = {}",
+        "password = {}",
+    ):
         assert AWS_SECRET not in redact(example + text.format(AWS_SECRET))[0]
 
 
@@ -283,13 +297,43 @@ def test_a_password_is_one_whatever_is_done_with_it() -> None:
 
 
 def test_a_block_of_several_lines_is_redacted_to_its_end() -> None:
-    block = "\n".join(["token: >-", *(f"    {made(40, seed=seed)}" for seed in range(3)), "    and words", "next: 1"])
+    block = "\n".join(
+        [
+            "token: >-",
+            *(f"    {made(40, seed=seed)}" for seed in range(3)),
+            "    and words",
+            "next: 1",
+        ]
+    )
     clean = secret_scanner.blot(block, secret_scanner.find_leaks_by_line(block))
-    assert clean.split("\n") == ["token: >-", *["    [redacted: secret]"] * 3, "    and words", "next: 1"]
+    assert clean.split("\n") == [
+        "token: >-",
+        *["    [redacted: secret]"] * 3,
+        "    and words",
+        "next: 1",
+    ]
 
 
-STYLES = ("{}={}", '{} = "{}"', "{}: '{}'", '"{}": "{}"', "{}: {}", "--{} {}", "<{}>{}</x>", 'getenv("{}", "{}")')
-NAMES = ("password", "DB_PASSWORD", "pwd", "client_secret", "apiKey", "API_TOKEN", "secret_key", "auth_token")
+STYLES = (
+    "{}={}",
+    '{} = "{}"',
+    "{}: '{}'",
+    '"{}": "{}"',
+    "{}: {}",
+    "--{} {}",
+    "<{}>{}</x>",
+    'getenv("{}", "{}")',
+)
+NAMES = (
+    "password",
+    "DB_PASSWORD",
+    "pwd",
+    "client_secret",
+    "apiKey",
+    "API_TOKEN",
+    "secret_key",
+    "auth_token",
+)
 
 
 def test_hardly_any_random_password_is_missed() -> None:
@@ -315,13 +359,18 @@ SAMPLE = ".".join(
 def test_only_the_sample_token_of_everybody_is_no_secret() -> None:
     assert find_leaks(f"see {SAMPLE}; token: {SAMPLE}") == []
     assert redact(f"see {SAMPLE[:-3]}w5d")[1] == ("JSON web token",)
-    assert redact(token({"alg": "HS256"}, {"sub": "1234567890", "name": "John Doe"}))[1] == ("JSON web token",)
+    assert redact(token({"alg": "HS256"}, {"sub": "1234567890", "name": "John Doe"}))[1] == (
+        "JSON web token",
+    )
 
 
 def test_the_id_of_a_private_key_is_found() -> None:
     number = made(40, HEX)
     for text in (f'"private_key_id": "{number}"', f"private_key_id = {number}"):
-        assert redact(text) == (text.replace(number, "[redacted: private key id]"), ("private key id",))
+        assert redact(text) == (
+            text.replace(number, "[redacted: private key id]"),
+            ("private key id",),
+        )
     assert find_leaks(f"key_id: {number}, public_key_id: {number}") == []
 
 
@@ -331,7 +380,9 @@ def test_a_private_key_in_base64_is_taken_out_and_a_certificate_stays(width: int
         lines = [made(64, LETTERS + "+/", seed) for seed in range(12)]
         pem = "\n".join([f"-----BEGIN {kind}-----", *lines, f"-----END {kind}-----", ""])
         flat = base64.b64encode(pem.encode()).decode()
-        return "\n".join(flat[at : at + width] for at in range(0, len(flat), width)) if width else flat
+        return (
+            "\n".join(flat[at : at + width] for at in range(0, len(flat), width)) if width else flat
+        )
 
     assert redact(f"key: {encoded('RSA PRIVATE KEY')}\nnext: 1") == (
         "key: [redacted: private key]\nnext: 1",
@@ -353,15 +404,30 @@ BLOCK = "\n".join(["-----BEGIN PRIVATE KEY-----", *[made(64)] * 8, "-----END PRI
     ],
 )
 def test_a_text_is_a_key_where_it_is_hardly_anything_else(text: str, is_one: bool) -> None:
-    certificate = "\n".join(["-----BEGIN CERTIFICATE-----", *[made(64)] * 20, "-----END CERTIFICATE-----"])
+    certificate = "\n".join(
+        ["-----BEGIN CERTIFICATE-----", *[made(64)] * 20, "-----END CERTIFICATE-----"]
+    )
     assert secret_scanner.is_key(text) is secret_scanner.is_key(f"{certificate}\n{text}") is is_one
 
 
 def test_each_line_of_a_key_is_redacted_by_itself() -> None:
-    lines = ["before", "-----BEGIN PRIVATE KEY-----", *[made(64)] * 3, "", "-----END PRIVATE KEY-----", "after"]
+    lines = [
+        "before",
+        "-----BEGIN PRIVATE KEY-----",
+        *[made(64)] * 3,
+        "",
+        "-----END PRIVATE KEY-----",
+        "after",
+    ]
     found = secret_scanner.find_leaks_by_line("\n".join(lines))
     clean = secret_scanner.blot("\n".join(lines), found).split("\n")
-    assert clean == ["before", *["[redacted: private key]"] * 4, "", "[redacted: private key]", "after"]
+    assert clean == [
+        "before",
+        *["[redacted: private key]"] * 4,
+        "",
+        "[redacted: private key]",
+        "after",
+    ]
 
 
 def test_secrets_in_headers_connections_and_aws_files_are_found() -> None:
@@ -369,7 +435,11 @@ def test_secrets_in_headers_connections_and_aws_files_are_found() -> None:
     basic = base64.b64encode(b"deploy:" + made(14).encode()).decode()
     assert redact(f"Authorization: Basic {basic}")[1] == ("bearer token",)
     secret = made(40, LETTERS + "+/")
-    for text in (f"aws_secret_access_key = {secret}", f'"SecretAccessKey": "{secret}"', f"AWS_SECRET={secret}"):
+    for text in (
+        f"aws_secret_access_key = {secret}",
+        f'"SecretAccessKey": "{secret}"',
+        f"AWS_SECRET={secret}",
+    ):
         clean, names = redact(text)
         assert names == ("AWS secret key",)
         assert secret not in clean
@@ -387,15 +457,23 @@ def test_secrets_in_headers_connections_and_aws_files_are_found() -> None:
 def test_a_password_in_an_address_is_found_and_the_address_stays(text: str, password: str) -> None:
     clean, names = redact(f"connects to {text} at night")
     assert names == ("password in an address",)
-    assert clean == f"connects to {text.replace(password, '[redacted: password in an address]')} at night"
+    assert (
+        clean
+        == f"connects to {text.replace(password, '[redacted: password in an address]')} at night"
+    )
 
 
-@pytest.mark.parametrize("kind", ["RSA PRIVATE KEY", "PRIVATE KEY", "OPENSSH PRIVATE KEY", "PGP PRIVATE KEY BLOCK"])
+@pytest.mark.parametrize(
+    "kind", ["RSA PRIVATE KEY", "PRIVATE KEY", "OPENSSH PRIVATE KEY", "PGP PRIVATE KEY BLOCK"]
+)
 @pytest.mark.parametrize("line_end", ["\n", "\\n", "\r\n"])
 def test_a_whole_private_key_is_taken_out(kind: str, line_end: str) -> None:
     lines = [made(64, LETTERS + "+/", seed) for seed in range(20)]
     block = line_end.join([f"-----BEGIN {kind}-----", *lines, f"-----END {kind}-----"])
-    assert redact(f"before {block} after") == ("before [redacted: private key] after", ("private key",))
+    assert redact(f"before {block} after") == (
+        "before [redacted: private key] after",
+        ("private key",),
+    )
 
 
 def test_a_private_key_that_is_cut_off_is_taken_out_as_far_as_it_goes() -> None:
@@ -474,7 +552,11 @@ def test_prose_hashes_and_names_are_no_secrets(text: str) -> None:
     assert find_leaks(text) == []
 
 
-@given(st.lists(st.one_of(st.text(max_size=40), st.sampled_from([key for _, key in SECRETS])), max_size=6))
+@given(
+    st.lists(
+        st.one_of(st.text(max_size=40), st.sampled_from([key for _, key in SECRETS])), max_size=6
+    )
+)
 def test_whatever_the_text_redacting_leaves_no_key_of_known_shape(parts: list[str]) -> None:
     clean, names = redact(" ".join(parts))
     for _name, key in SECRETS:
@@ -486,7 +568,10 @@ def test_whatever_the_text_redacting_leaves_no_key_of_known_shape(parts: list[st
 
 
 PATTERNS = {
-    **{f"shape of {name} {number}": keys._compiled(shape) for number, (name, _, shape) in enumerate(keys._SHAPES)},
+    **{
+        f"shape of {name} {number}": keys._compiled(shape)
+        for number, (name, _, shape) in enumerate(keys._SHAPES)
+    },
     **{
         name: found
         for module in (secret_scanner, keys, named, values)
@@ -499,12 +584,16 @@ MAX_STEPS = 150_000  # for one attempt at one place: the longest private key, co
 
 
 def steps(tree: re._parser.SubPattern) -> int:
-    """How many characters one attempt looks at, at most; fails where it could come back and try again."""
+    """How many characters one attempt looks at, at most; fails where it could come back and try
+    again.
+    """
     total = 0
     for kind, value in tree:
         match str(kind), value:
             case (("MAX_REPEAT" | "MIN_REPEAT"), (least, most, inner)):
-                assert least == most or (most <= 3 and steps(inner) <= 110), "it may give back what it took"
+                assert least == most or (most <= 3 and steps(inner) <= 110), (
+                    "it may give back what it took"
+                )
                 total += most * steps(inner)
             case "POSSESSIVE_REPEAT", (_, most, inner):
                 assert most < 50_000, "it has no end"

@@ -23,7 +23,9 @@ VALUES = {
     "letters, digits, _ and -": some.text(max_size=60),
     "list": some.lists(some.text(max_size=20), max_size=4),
     "list of paths": some.lists(some.text(max_size=20), max_size=4),
-    "address": some.sampled_from(["http://localhost:1", "https://a.example/b", "http://[::1]/x: y"]),
+    "address": some.sampled_from(
+        ["http://localhost:1", "https://a.example/b", "http://[::1]/x: y"]
+    ),
     "choice": some.sampled_from(["local", "ollama", "http", "warn", "openai"]),
 }
 
@@ -51,7 +53,9 @@ def test_every_default_is_written_and_read_back(tmp_path: Path, key: Key) -> Non
 @pytest.mark.skipif(os.name == "nt", reason="folders have no such modes there")
 @pytest.mark.parametrize("private", [True, False])
 def test_the_folders_of_a_new_file_are_private(tmp_path: Path, private: bool) -> None:
-    write_setting(tmp_path / "home" / "profiles" / "config.yml", KEYS[0], KEYS[0].default, private=private)
+    write_setting(
+        tmp_path / "home" / "profiles" / "config.yml", KEYS[0], KEYS[0].default, private=private
+    )
     assert (tmp_path / "home").stat().st_mode & 0o777 == 0o700
     assert (tmp_path / "home" / "profiles").stat().st_mode & 0o777 == 0o700
 

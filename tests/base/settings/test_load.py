@@ -30,12 +30,16 @@ class Place:
     def write(self, path: str | Path, content: object) -> Path:
         file = self.root / path
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
+        file.write_text(
+            content if isinstance(content, str) else json.dumps(content), encoding="utf-8"
+        )
         return file
 
     def load(self, **flags: object) -> Settings:
         given = {name.replace("__", "."): value for name, value in flags.items()}
-        return load_settings(self.root, environment=self.variables, flags=given, user_home=self.user)
+        return load_settings(
+            self.root, environment=self.variables, flags=given, user_home=self.user
+        )
 
 
 @pytest.fixture
@@ -46,7 +50,9 @@ def place(tmp_path: Path) -> Place:
 def test_without_anything_every_value_is_its_default(place: Place) -> None:
     settings = place.load()
     assert settings.warnings == ()
-    assert {key.name: settings.value(key.name) for key in KEYS} == {key.name: key.default for key in KEYS}
+    assert {key.name: settings.value(key.name) for key in KEYS} == {
+        key.name: key.default for key in KEYS
+    }
     assert {settings.origin(key.name) for key in KEYS} == {"default"}
     assert settings.workspace.max_file_size == 1_500_000
     assert settings.limits.processing.index_timeout == 1800.0
@@ -67,7 +73,10 @@ def test_each_origin_counts_before_the_ones_below_it(place: Place) -> None:
         assert settings.indexing.chunk_size == 100 - number
         assert settings.origin("indexing.chunkSize") == f"environment {name}"
     settings = place.load(indexing__chunkSize=93)
-    assert (settings.indexing.chunk_size, settings.origin("indexing.chunkSize")) == (93, "flag --chunk-size")
+    assert (settings.indexing.chunk_size, settings.origin("indexing.chunkSize")) == (
+        93,
+        "flag --chunk-size",
+    )
     changed = settings.changed({"indexing.chunkSize": 92})
     assert (changed.indexing.chunk_size, changed.origin("indexing.chunkSize")) == (92, "runtime")
     assert settings.indexing.chunk_size == 93
@@ -84,7 +93,8 @@ def test_the_document_keys_of_conduit_lie_below_the_home_file(place: Place) -> N
     assert (settings.kb.rag.min_score, settings.kb.rag.mmr_lambda) == (0.2, 0.6)
     assert settings.origin("kb.rag.min_score") == str(conduit)
     assert settings.workspace.max_files == 25_000
-    assert settings.warnings == (f"{conduit}: unknown key 'kb.rag.reranker'",)  # of the rest Conduit may know more
+    # Of the rest Conduit may know more
+    assert settings.warnings == (f"{conduit}: unknown key 'kb.rag.reranker'",)
     own = place.write(place.home_file, {"kb": {"rag": {"min_score": 0.3}}})
     settings = place.load()
     assert (settings.kb.rag.min_score, settings.kb.rag.mmr_lambda) == (0.3, 0.6)
@@ -104,7 +114,10 @@ def test_conduit_home_says_where_its_file_is(place: Place) -> None:
 
 
 def test_the_variables_of_conduit_count_over_every_file(place: Place) -> None:
-    place.write(place.home_file, {"mcp": {"kb": {"search": {"max_limit": 9}, "logging": {"level": "error"}}}})
+    place.write(
+        place.home_file,
+        {"mcp": {"kb": {"search": {"max_limit": 9}, "logging": {"level": "error"}}}},
+    )
     place.variables |= {"CONDUIT_MCP_MAX_LIMIT": "20", "CONDUIT_MCP_LOG_LEVEL": "WARNING"}
     settings = place.load()
     assert (settings.mcp.kb.search.max_limit, settings.mcp.kb.logging.level) == (20, "warn")
@@ -114,8 +127,13 @@ def test_the_variables_of_conduit_count_over_every_file(place: Place) -> None:
         place.load()
 
 
-def test_a_wrong_value_in_the_file_of_conduit_is_a_warning_and_the_default_counts(place: Place) -> None:
-    place.write(place.user / ".conduit" / "conduit.yaml", "mcp: {kb: {search: {default_mode: magic}}}\nkb: 3\n")
+def test_a_wrong_value_in_the_file_of_conduit_is_a_warning_and_the_default_counts(
+    place: Place,
+) -> None:
+    place.write(
+        place.user / ".conduit" / "conduit.yaml",
+        "mcp: {kb: {search: {default_mode: magic}}}\nkb: 3\n",
+    )
     settings = place.load()
     assert settings.mcp.kb.search.default_mode == "hybrid"
     assert len(settings.warnings) == 2
@@ -128,9 +146,13 @@ def test_a_flag_that_was_not_given_leaves_the_value_alone(place: Place) -> None:
 
 def test_both_spellings_are_read_everywhere(place: Place) -> None:
     place.write(
-        "codeindex.config.json", {"$schema": "x", "workspace": {"max_files": 10}, "limits": {"disk": {"logs": 5}}}
+        "codeindex.config.json",
+        {"$schema": "x", "workspace": {"max_files": 10}, "limits": {"disk": {"logs": 5}}},
     )
-    place.write(".cortex/config.yml", "chunking: {docChunkSize: 300, doc_overlap: 20}\nsearch.cache_size: 1MB\n")
+    place.write(
+        ".cortex/config.yml",
+        "chunking: {docChunkSize: 300, doc_overlap: 20}\nsearch.cache_size: 1MB\n",
+    )
     settings = place.load()
     assert (settings.workspace.max_files, settings.limits.disk.logs) == (10, 5)
     assert (settings.chunking.doc_chunk_size, settings.chunking.doc_overlap) == (300, 20)
@@ -140,7 +162,8 @@ def test_both_spellings_are_read_everywhere(place: Place) -> None:
 
 def test_the_ignored_paths_of_chunk_files_join_the_excluded_patterns(place: Place) -> None:
     place.write(
-        ".cortex/config.yml", "paths: {ignore: [vendor/**, '*.log']}\nworkspace: {excludePatterns: ['*.log', a]}"
+        ".cortex/config.yml",
+        "paths: {ignore: [vendor/**, '*.log']}\nworkspace: {excludePatterns: ['*.log', a]}",
     )
     settings = place.load()
     assert settings.workspace.exclude_patterns == ("*.log", "a", "vendor/**")
@@ -176,7 +199,9 @@ def test_many_unknown_keys_give_few_warnings(place: Place) -> None:
 def test_a_misspelled_variable_is_a_warning_with_the_nearest_one(place: Place) -> None:
     place.variables["CODEINDEX_MAX_FILE"] = "3"
     (warning,) = place.load().warnings
-    assert warning.startswith("environment CODEINDEX_MAX_FILE: unknown variable; did you mean CODEINDEX_MAX_FILE")
+    assert warning.startswith(
+        "environment CODEINDEX_MAX_FILE: unknown variable; did you mean CODEINDEX_MAX_FILE"
+    )
 
 
 @pytest.mark.parametrize(
@@ -221,7 +246,8 @@ def test_a_bad_value_in_a_project_leaves_the_value_of_the_home_file(place: Place
 def test_a_bad_variable_is_an_error_that_names_it(place: Place) -> None:
     place.variables["CODEINDEX_CHUNK_SIZE"] = "9"
     with pytest.raises(
-        ConfigError, match=r"environment CODEINDEX_CHUNK_SIZE: indexing\.chunkSize: '9'.*from 50 to 1000"
+        ConfigError,
+        match=r"environment CODEINDEX_CHUNK_SIZE: indexing\.chunkSize: '9'.*from 50 to 1000",
     ):
         place.load()
 
@@ -278,7 +304,9 @@ def test_an_empty_file_and_empty_groups_say_nothing(place: Place) -> None:
 
 def test_a_value_where_a_group_belongs_is_a_warning(place: Place) -> None:
     file = place.write("codeindex.config.json", {"workspace": 5})
-    assert place.load().warnings == (f"{file}: workspace: is a group of keys, not a value (ignored)",)
+    assert place.load().warnings == (
+        f"{file}: workspace: is a group of keys, not a value (ignored)",
+    )
 
 
 def test_what_is_above_a_ceiling_is_capped_and_said(place: Place) -> None:
@@ -293,7 +321,9 @@ def test_what_is_above_a_ceiling_is_capped_and_said(place: Place) -> None:
 
 def test_telemetry_is_answered_with_a_warning_that_there_is_none(place: Place) -> None:
     place.variables["CODEINDEX_ENABLE_TELEMETRY"] = "true"
-    assert place.load().warnings == ("server.enableTelemetry: there is no telemetry; nothing is collected or sent",)
+    assert place.load().warnings == (
+        "server.enableTelemetry: there is no telemetry; nothing is collected or sent",
+    )
 
 
 def test_lists_in_variables_are_read_from_commas_json_and_path_separators(place: Place) -> None:
@@ -320,15 +350,22 @@ def test_the_home_is_chosen_by_variable_and_profile(place: Place) -> None:
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("CORTEX_HOME", "relative"), *(("CORTEX_PROFILE", one) for one in ("../up", "a/b", "Work", ".work", "w" * 51))],
+    [
+        ("CORTEX_HOME", "relative"),
+        *(("CORTEX_PROFILE", one) for one in ("../up", "a/b", "Work", ".work", "w" * 51)),
+    ],
 )
-def test_a_home_or_profile_that_could_be_anywhere_is_an_error(place: Place, name: str, value: str) -> None:
+def test_a_home_or_profile_that_could_be_anywhere_is_an_error(
+    place: Place, name: str, value: str
+) -> None:
     place.variables[name] = value
     with pytest.raises(ConfigError, match=name):
         place.load()
 
 
-def test_the_environment_is_what_cortex_knows_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_is_what_cortex_knows_and_nothing_else(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     for name in (
         "CODEINDEX_MAX_FILES",
         "CORTEX_SEARCH_BUDGET",
@@ -338,12 +375,19 @@ def test_the_environment_is_what_cortex_knows_and_nothing_else(monkeypatch: pyte
     ):
         monkeypatch.setenv(name, "1")
     found = environment()
-    assert {"CODEINDEX_MAX_FILES", "CORTEX_SEARCH_BUDGET", "CORTEX_SEARCH_BUDGIT", "CLAUDE_PROJECT_DIR"} <= set(found)
+    assert {
+        "CODEINDEX_MAX_FILES",
+        "CORTEX_SEARCH_BUDGET",
+        "CORTEX_SEARCH_BUDGIT",
+        "CLAUDE_PROJECT_DIR",
+    } <= set(found)
     assert "CORTEX_XDR_KEY" not in found
     assert "PATH" not in found
 
 
-def test_loading_reads_no_variable_that_it_was_not_given(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_loading_reads_no_variable_that_it_was_not_given(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("CODEINDEX_MAX_FILES", "3")
     monkeypatch.setenv("CORTEX_HOME", "/nowhere")
     settings = place.load()
@@ -362,7 +406,10 @@ def test_settings_are_frozen(place: Place) -> None:
 def test_secrets_are_in_no_representation(place: Place) -> None:
     place.variables = {"CODEINDEX_OPENAI_API_KEY": "sk-hush", "CORTEX_HTTP_TOKEN": "tok-hush"}
     settings = place.load()
-    assert (settings.providers.openai.api_key, settings.server.http_token) == ("sk-hush", "tok-hush")
+    assert (settings.providers.openai.api_key, settings.server.http_token) == (
+        "sk-hush",
+        "tok-hush",
+    )
     assert "hush" not in repr(settings) + str(settings)
 
 
@@ -379,29 +426,52 @@ def test_of_conduits_own_groups_every_key_that_is_not_known_is_said(place: Place
 def test_settings_are_read_again_where_a_file_changed_and_only_then(place: Place) -> None:
     first = place.load(search__budget=900)
     assert load_again(first) is first
-    for number, file in enumerate((place.home_file, ".cortex/config.yml", "codeindex.config.json"), start=1):
+    for number, file in enumerate(
+        (place.home_file, ".cortex/config.yml", "codeindex.config.json"), start=1
+    ):
         written = place.write(file, {"indexing": {"chunkSize": 100 + number}})
         assert load_again(first, settle_seconds=60) is first  # it may be half written
         again = load_again(first)
-        assert (again.indexing.chunk_size, again.origin("indexing.chunkSize")) == (100 + number, str(written))
+        assert (again.indexing.chunk_size, again.origin("indexing.chunkSize")) == (
+            100 + number,
+            str(written),
+        )
         assert again.search.budget == 900
     again = load_again(first)
     (place.root / "codeindex.config.json").unlink()
     assert load_again(again).indexing.chunk_size == 102
 
 
-def test_of_a_client_among_several_the_variables_about_the_index_do_not_count_and_that_is_said(place: Place) -> None:
+def test_of_a_client_among_several_the_variables_about_the_index_do_not_count_and_that_is_said(
+    place: Place,
+) -> None:
     written = place.write("codeindex.config.json", {"workspace": {"maxFiles": 300}})
-    place.variables |= {"CODEINDEX_CHUNK_SIZE": "50", "CODEINDEX_MAX_FILES": "300", "CORTEX_SEARCH_BUDGET": "900"}
-    plain = load_settings(place.root, environment={"CORTEX_SEARCH_BUDGET": "900"}, user_home=place.user, shared=True)
-    settings = load_settings(place.root, environment=place.variables, user_home=place.user, shared=True)
-    assert (settings.indexing.chunk_size, settings.workspace.max_files, settings.search.budget) == (250, 300, 900)
+    place.variables |= {
+        "CODEINDEX_CHUNK_SIZE": "50",
+        "CODEINDEX_MAX_FILES": "300",
+        "CORTEX_SEARCH_BUDGET": "900",
+    }
+    plain = load_settings(
+        place.root, environment={"CORTEX_SEARCH_BUDGET": "900"}, user_home=place.user, shared=True
+    )
+    settings = load_settings(
+        place.root, environment=place.variables, user_home=place.user, shared=True
+    )
+    assert (settings.indexing.chunk_size, settings.workspace.max_files, settings.search.budget) == (
+        250,
+        300,
+        900,
+    )
     (said,) = settings.unheeded()  # the other variable says what counts anyway
     assert said == (
         "environment CODEINDEX_CHUNK_SIZE: indexing.chunkSize is the same for all clients of an index, and 250 counts "
         "(default); for 50 run `cortex config set indexing.chunkSize 50`"
     )
-    assert (settings.origin("workspace.maxFiles"), settings == plain, plain.unheeded()) == (str(written), True, ())
+    assert (settings.origin("workspace.maxFiles"), settings == plain, plain.unheeded()) == (
+        str(written),
+        True,
+        (),
+    )
     place.write("codeindex.config.json", {"indexing": {"chunkSize": 50}})
     assert settings.unheeded(load_again(settings)) == (
         "environment CODEINDEX_MAX_FILES: workspace.maxFiles is the same for all clients of an index, and 25000 counts "
@@ -436,17 +506,27 @@ def test_a_file_with_a_typo_leaves_what_it_said_before(tmp_path):
 
 
 @pytest.mark.parametrize("broken", ["paths:\n  ignore: ['drop/**\n", "[1, 2]\n", b"\xff\xfe\xff"])
-def test_a_new_process_has_what_a_broken_file_said_before(place: Place, broken: str | bytes) -> None:
+def test_a_new_process_has_what_a_broken_file_said_before(
+    place: Place, broken: str | bytes
+) -> None:
     own = place.write(place.home_file, "security:\n  redact: index\n")
     project = place.write(".cortex/config.yml", "paths:\n  ignore: ['drop/**']\n")
     before = place.load()
     for file in (own, project):
         file.write_bytes(broken if isinstance(broken, bytes) else broken.encode())
     after = place.load()
-    assert (after.security.redact, "drop/**" in after.workspace.exclude_patterns) == (before.security.redact, True)
-    assert ["what it said before counts" in warning for warning in after.ignored_files()] == [True, True]
+    assert (after.security.redact, "drop/**" in after.workspace.exclude_patterns) == (
+        before.security.redact,
+        True,
+    )
+    assert ["what it said before counts" in warning for warning in after.ignored_files()] == [
+        True,
+        True,
+    ]
     if os.name == "posix":
-        assert {file.stat().st_mode & 0o777 for file in (place.user / ".cortex/last-settings").iterdir()} == {0o600}
+        assert {
+            file.stat().st_mode & 0o777 for file in (place.user / ".cortex/last-settings").iterdir()
+        } == {0o600}
     project.unlink()
     assert "drop/**" not in place.load().workspace.exclude_patterns
 

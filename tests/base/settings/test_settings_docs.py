@@ -1,11 +1,18 @@
-"""The handbook's page on settings says what the code does: the same keys, defaults, ranges, variables and trust."""
+"""The handbook's page on settings says what the code does: the same keys, defaults, ranges,
+variables and trust.
+"""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
 
-from cortex.base.runtime.home import COMMAND_VARIABLES, OTHER_VARIABLES, SETTING_VARIABLES, own_variables
+from cortex.base.runtime.home import (
+    COMMAND_VARIABLES,
+    OTHER_VARIABLES,
+    SETTING_VARIABLES,
+    own_variables,
+)
 from cortex.base.settings import FAMILY_KEYS, KEYS, Key
 from cortex.base.settings.load import PROJECT_FILES
 
@@ -24,24 +31,32 @@ PAGE = Path(__file__).parents[3] / "docs" / "settings.md"
 
 
 def test_the_page_has_a_row_for_every_setting_as_the_code_has_it() -> None:
-    assert rows_between("settings") == render_settings(), "put this into docs/settings.md:\n" + "\n".join(
-        render_settings()
+    assert rows_between("settings") == render_settings(), (
+        "put this into docs/settings.md:\n" + "\n".join(render_settings())
     )
 
 
 def test_the_page_has_a_row_for_every_key_of_the_other_families() -> None:
-    assert rows_between("families") == render_families(), "put this into docs/settings.md:\n" + "\n".join(
-        render_families()
+    assert rows_between("families") == render_families(), (
+        "put this into docs/settings.md:\n" + "\n".join(render_families())
     )
 
 
 def test_the_page_names_the_settings_that_an_index_is_made_with() -> None:
-    assert rows_between("index settings") == [", ".join(f"`{key.name}`" for key in KEYS if key.index)]
+    assert rows_between("index settings") == [
+        ", ".join(f"`{key.name}`" for key in KEYS if key.index)
+    ]
 
 
 def test_the_page_names_every_variable_and_file() -> None:
     text = PAGE.read_text(encoding="utf-8")
-    names = (*SETTING_VARIABLES, *OTHER_VARIABLES, *COMMAND_VARIABLES, *PROJECT_FILES, "conduit.yaml")
+    names = (
+        *SETTING_VARIABLES,
+        *OTHER_VARIABLES,
+        *COMMAND_VARIABLES,
+        *PROJECT_FILES,
+        "conduit.yaml",
+    )
     assert [name for name in names if f"`{name}`" not in text] == []
 
 
@@ -51,13 +66,17 @@ def test_every_listed_variable_of_a_setting_is_one_that_the_code_reads() -> None
 
 def test_a_front_end_passes_every_variable_of_a_setting_on_to_cortexd() -> None:
     names = [*(variable for key in KEYS for variable in key.variables), *OTHER_VARIABLES]
-    assert own_variables(dict.fromkeys([*names, "PATH", *COMMAND_VARIABLES], "1")) == dict.fromkeys(names, "1")
+    assert own_variables(dict.fromkeys([*names, "PATH", *COMMAND_VARIABLES], "1")) == dict.fromkeys(
+        names, "1"
+    )
 
 
 def test_a_setting_says_that_it_has_no_effect_exactly_where_nothing_reads_it() -> None:
     """By its last name: what no line outside of the settings names can't have an effect."""
     source = "\n".join(
-        file.read_text(encoding="utf-8") for file in SOURCE.rglob("*.py") if file.parent.name != "settings"
+        file.read_text(encoding="utf-8")
+        for file in SOURCE.rglob("*.py")
+        if file.parent.name != "settings"
     )
     named = set(re.findall(r"\b(\w+)\.(?=(\w+))", source))
     for key in KEYS:
@@ -68,7 +87,10 @@ def test_a_setting_says_that_it_has_no_effect_exactly_where_nothing_reads_it() -
 
 
 def render_settings() -> list[str]:
-    lines = ["| key | default | allowed | variables | from a project's files | meaning |", "|---|---|---|---|---|---|"]
+    lines = [
+        "| key | default | allowed | variables | from a project's files | meaning |",
+        "|---|---|---|---|---|---|",
+    ]
     return lines + [render(key) for key in KEYS]
 
 

@@ -21,7 +21,9 @@ def root(tmp_path: Path) -> Path:
     return tmp_path / "project"
 
 
-def load_with(root: Path, project: object, home: object = None, *, file: str = FILES[0], **variables: str) -> Settings:
+def load_with(
+    root: Path, project: object, home: object = None, *, file: str = FILES[0], **variables: str
+) -> Settings:
     (root / file).write_text(json.dumps(project), encoding="utf-8")
     own = root.parent / "user" / ".cortex"
     own.mkdir(parents=True, exist_ok=True)
@@ -45,7 +47,8 @@ UNTRUSTED = [
     ("providers.cortexEmbed.token", "sk-stranger"),
     ("providers.openai.model", "text-embedding-3-large"),  # which costs more
     ("providers.ollama.baseUrl", "http://10.0.0.1:11434"),
-    ("providers.ollama.baseUrl", "http://127.0.0.1:2375/containers"),  # texts would go to whatever listens there
+    # Texts would go to whatever listens there
+    ("providers.ollama.baseUrl", "http://127.0.0.1:2375/containers"),
     ("embedding.endpoint", "http://evil.example/embed"),
     ("indexing.embeddingProvider", "openai"),
     ("workspace.paths", ["/etc"]),
@@ -73,7 +76,9 @@ UNTRUSTED = [
 
 @pytest.mark.parametrize("file", FILES)
 @pytest.mark.parametrize(("name", "value"), UNTRUSTED)
-def test_what_a_project_may_not_say_is_ignored_with_a_warning(root: Path, name: str, value: object, file: str) -> None:
+def test_what_a_project_may_not_say_is_ignored_with_a_warning(
+    root: Path, name: str, value: object, file: str
+) -> None:
     settings = load_with(root, nest(name, value), file=file)
     (warning,) = settings.warnings
     assert warning.startswith(f"{root / file}: {name}: ")
@@ -82,7 +87,9 @@ def test_what_a_project_may_not_say_is_ignored_with_a_warning(root: Path, name: 
     assert settings.origin(name) == "default"
 
 
-@pytest.mark.parametrize(("name", "value"), [pair for pair in UNTRUSTED if pair[0] != "server.chunksDir"])
+@pytest.mark.parametrize(
+    ("name", "value"), [pair for pair in UNTRUSTED if pair[0] != "server.chunksDir"]
+)
 def test_the_same_counts_from_the_persons_own_file(root: Path, name: str, value: object) -> None:
     settings = load_with(root, {}, nest(name, value))
     assert settings.warnings == ()
@@ -97,8 +104,12 @@ def test_the_same_is_an_error_as_a_runtime_change(root: Path, name: str, value: 
     assert "sk-stranger" not in str(caught.value)
 
 
-@pytest.mark.parametrize("address", ["http://127.0.0.1:9999", "http://localhost:8121/embed", "http://[::1]:1/v1/"])
-def test_a_project_may_name_an_embedding_server_on_this_machine_once_it_is_allowed(root: Path, address: str) -> None:
+@pytest.mark.parametrize(
+    "address", ["http://127.0.0.1:9999", "http://localhost:8121/embed", "http://[::1]:1/v1/"]
+)
+def test_a_project_may_name_an_embedding_server_on_this_machine_once_it_is_allowed(
+    root: Path, address: str
+) -> None:
     asked = {"embedding": {"endpoint": address}}
     settings = load_with(root, asked)
     assert settings.embedding.endpoint == ""
@@ -109,10 +120,14 @@ def test_a_project_may_name_an_embedding_server_on_this_machine_once_it_is_allow
     assert elsewhere.embedding.endpoint == ""
 
 
-@pytest.mark.parametrize("path", ["any/path", "embed/../containers", "embeddings", "v1/embeddings/x", "%65mbed"])
+@pytest.mark.parametrize(
+    "path", ["any/path", "embed/../containers", "embeddings", "v1/embeddings/x", "%65mbed"]
+)
 def test_a_project_names_no_other_path_of_this_machine(root: Path, path: str) -> None:
     allowed = {"embedding": {"allowed_projects": [str(root)]}}
-    settings = load_with(root, {"embedding": {"endpoint": f"http://127.0.0.1:2375/{path}"}}, allowed)
+    settings = load_with(
+        root, {"embedding": {"endpoint": f"http://127.0.0.1:2375/{path}"}}, allowed
+    )
     assert settings.embedding.endpoint == ""
     assert "/embed, /v1 or /v1/embeddings" in settings.warnings[0]
 
@@ -122,14 +137,19 @@ def test_a_project_does_not_allow_itself(root: Path) -> None:
     assert load_with(root, itself).embedding.endpoint == ""
 
 
-def test_a_project_raises_how_much_is_indexed_only_where_the_person_said_nothing(root: Path) -> None:
+def test_a_project_raises_how_much_is_indexed_only_where_the_person_said_nothing(
+    root: Path,
+) -> None:
     more = {"workspace": {"maxFiles": 90_000, "maxFileSize": "5MB"}}
     settings = load_with(root, more)
     assert (settings.workspace.max_files, settings.workspace.max_file_size) == (90_000, 5_000_000)
-    own = {"workspace": {"maxFiles": 25_000, "maxFileSize": "100KB"}}  # which for files is the default as well
+    # Which for files is the default as well
+    own = {"workspace": {"maxFiles": 25_000, "maxFileSize": "100KB"}}
     settings = load_with(root, more, own)
     assert (settings.workspace.max_files, settings.workspace.max_file_size) == (25_000, 100_000)
-    assert [warning.partition(": a project")[0].partition(": ")[2] for warning in settings.warnings] == [
+    assert [
+        warning.partition(": a project")[0].partition(": ")[2] for warning in settings.warnings
+    ] == [
         "workspace.maxFiles: you set 25000",
         "workspace.maxFileSize: you set 100KB",
     ]
@@ -163,10 +183,15 @@ def test_only_an_address_that_surely_stays_here_stays_here(url: str, stays: bool
 
 def test_a_project_may_choose_openai_where_the_person_configured_it(root: Path) -> None:
     chosen = {"indexing": {"embeddingProvider": "openai"}}
-    assert load_with(root, chosen, CODEINDEX_OPENAI_API_KEY="sk-own").indexing.embedding_provider == "openai"
+    assert (
+        load_with(root, chosen, CODEINDEX_OPENAI_API_KEY="sk-own").indexing.embedding_provider
+        == "openai"
+    )
     own = {"providers": {"openai": {"baseUrl": "https://models.example"}}}
     assert load_with(root, chosen, own).indexing.embedding_provider == "openai"
-    settings = load_with(root, {}, CODEINDEX_OPENAI_API_KEY="sk-own").changed({"indexing.embeddingProvider": "openai"})
+    settings = load_with(root, {}, CODEINDEX_OPENAI_API_KEY="sk-own").changed(
+        {"indexing.embeddingProvider": "openai"}
+    )
     assert settings.indexing.embedding_provider == "openai"
 
 
@@ -175,7 +200,10 @@ def test_a_project_may_choose_ollama_only_where_the_person_configured_it(root: P
     refused = load_with(root, chosen)
     assert refused.indexing.embedding_provider == "local"
     assert "'ollama' can be chosen only where" in refused.warnings[0]
-    by_itself = {**chosen, "providers": {"ollama": {"model": "mine", "baseUrl": "http://127.0.0.1:9"}}}
+    by_itself = {
+        **chosen,
+        "providers": {"ollama": {"model": "mine", "baseUrl": "http://127.0.0.1:9"}},
+    }
     assert load_with(root, by_itself).indexing.embedding_provider == "local"
     for own in ({"model": "mine"}, {"baseUrl": "http://127.0.0.1:9"}):
         settings = load_with(root, chosen, {"providers": {"ollama": own}})
@@ -210,9 +238,17 @@ def test_a_project_may_lower_limits(root: Path) -> None:
 def test_a_project_may_lower_what_work_and_answers_cost(root: Path) -> None:
     settings = load_with(
         root,
-        {"search": {"timeout": "5s", "budget": 1000}, "indexing": {"workers": 1}, "retention": {"days": 1}},
+        {
+            "search": {"timeout": "5s", "budget": 1000},
+            "indexing": {"workers": 1},
+            "retention": {"days": 1},
+        },
     )
-    assert (settings.search.timeout, settings.search.budget, settings.indexing.workers) == (5.0, 1000, 1)
+    assert (settings.search.timeout, settings.search.budget, settings.indexing.workers) == (
+        5.0,
+        1000,
+        1,
+    )
     assert (settings.retention.days, settings.warnings) == (1, ())
 
 
@@ -223,7 +259,9 @@ def test_as_many_workers_as_there_are_cores_may_be_more_than_the_person_set(root
 
 
 def test_a_project_may_not_raise_a_limit_above_what_the_person_set(root: Path) -> None:
-    settings = load_with(root, {"limits": {"memory": {"heap": "900MB"}}}, {"limits": {"memory": {"heap": "800MB"}}})
+    settings = load_with(
+        root, {"limits": {"memory": {"heap": "900MB"}}}, {"limits": {"memory": {"heap": "800MB"}}}
+    )
     assert settings.limits.memory.heap == 800_000_000
     assert "not raise it above 800MB" in settings.warnings[0]
 
@@ -233,12 +271,16 @@ def test_a_project_may_turn_local_only_on_but_not_off(root: Path) -> None:
     settings = load_with(root, {"server": {"localOnly": False}}, {"server": {"localOnly": True}})
     assert settings.server.local_only
     assert "not off" in settings.warnings[0]
-    assert not load_with(root, {"server": {"localOnly": True}}, CORTEX_SERVER_LOCAL_ONLY="false").server.local_only
+    assert not load_with(
+        root, {"server": {"localOnly": True}}, CORTEX_SERVER_LOCAL_ONLY="false"
+    ).server.local_only
 
 
 def test_a_project_that_says_what_holds_anyway_is_no_warning(root: Path) -> None:
     assert load_with(root, {"server": {"transport": "stdio"}}).warnings == ()
-    settings = load_with(root, {"server": {"transport": "stdio"}}, {"server": {"transport": "http"}})
+    settings = load_with(
+        root, {"server": {"transport": "stdio"}}, {"server": {"transport": "http"}}
+    )
     assert (settings.server.transport, len(settings.warnings)) == ("http", 1)
 
 
@@ -260,15 +302,23 @@ def test_the_http_token_counts_from_its_variable_only(root: Path) -> None:
 
 
 def test_known_keys_of_other_families_are_kept_without_a_warning(root: Path) -> None:
-    team = {"default_thread_id": "thread_1", "auto_observations": True, "stop_hook_policy": "draft_only"}
+    team = {
+        "default_thread_id": "thread_1",
+        "auto_observations": True,
+        "stop_hook_policy": "draft_only",
+    }
     settings = load_with(root, team, file=".cortex/config.json")
     assert settings.families == team
     assert settings.warnings == ()
 
 
-def test_a_project_in_the_home_folder_does_not_distrust_the_persons_own_file(tmp_path: Path) -> None:
+def test_a_project_in_the_home_folder_does_not_distrust_the_persons_own_file(
+    tmp_path: Path,
+) -> None:
     (tmp_path / ".cortex").mkdir()
-    (tmp_path / ".cortex" / "config.yml").write_text("providers: {openai: {apiKey: sk-own}}", encoding="utf-8")
+    (tmp_path / ".cortex" / "config.yml").write_text(
+        "providers: {openai: {apiKey: sk-own}}", encoding="utf-8"
+    )
     (tmp_path / ".cortex" / "config.yml").chmod(0o600)
     settings = load(tmp_path, environment={}, user_home=tmp_path)
     assert (settings.providers.openai.api_key, settings.warnings) == ("sk-own", ())
@@ -276,10 +326,15 @@ def test_a_project_in_the_home_folder_does_not_distrust_the_persons_own_file(tmp
 
 @pytest.mark.skipif(os.name != "posix", reason="a file's mode says who may read it")
 @pytest.mark.parametrize("mode", [0o644, 0o640, 0o604])
-def test_a_key_in_a_file_that_others_can_read_is_refused_with_the_reason(tmp_path: Path, mode: int) -> None:
+def test_a_key_in_a_file_that_others_can_read_is_refused_with_the_reason(
+    tmp_path: Path, mode: int
+) -> None:
     file = tmp_path / ".cortex" / "config.yml"
     file.parent.mkdir()
-    file.write_text("providers: {openai: {apiKey: sk-own, model: mine}, cortexEmbed: {token: t-own}}", encoding="utf-8")
+    file.write_text(
+        "providers: {openai: {apiKey: sk-own, model: mine}, cortexEmbed: {token: t-own}}",
+        encoding="utf-8",
+    )
     file.chmod(mode)
     settings = load(None, environment={}, user_home=tmp_path)
     assert (settings.providers.openai.api_key, settings.providers.cortex_embed.token) == ("", "")
@@ -313,12 +368,19 @@ def test_what_a_project_says_does_not_let_an_agent_choose_an_embedder(root: Path
     with pytest.raises(ConfigError, match="can be chosen only where"):
         settings.changed({"indexing.chunkSize": 300}).changed(chosen)
     assert (
-        load_with(root, {}, CORTEX_PROVIDERS_OLLAMA_MODEL="mine").changed(chosen).value(next(iter(chosen))) == "ollama"
+        load_with(root, {}, CORTEX_PROVIDERS_OLLAMA_MODEL="mine")
+        .changed(chosen)
+        .value(next(iter(chosen)))
+        == "ollama"
     )
 
 
-@pytest.mark.parametrize("url", ["http://me:sk-pass@a.example", "https://a.example/v1?key=sk-pass", "http://a#sk-pass"])
-def test_an_address_that_may_hold_a_secret_is_refused_and_not_repeated(root: Path, url: str) -> None:
+@pytest.mark.parametrize(
+    "url", ["http://me:sk-pass@a.example", "https://a.example/v1?key=sk-pass", "http://a#sk-pass"]
+)
+def test_an_address_that_may_hold_a_secret_is_refused_and_not_repeated(
+    root: Path, url: str
+) -> None:
     settings = load_with(root, {}, {"providers": {"openai": {"baseUrl": url}}})
     (warning,) = settings.warnings
     assert "without user, password, ? and #" in warning

@@ -6,7 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from cortex.base.settings.values import format_duration, format_size, parse_duration, parse_list, parse_size
+from cortex.base.settings.values import (
+    format_duration,
+    format_size,
+    parse_duration,
+    parse_list,
+    parse_size,
+)
 
 
 @pytest.mark.parametrize(
@@ -30,14 +36,38 @@ def test_a_size_is_read(written: object, size: int) -> None:
 
 @pytest.mark.parametrize(
     ("written", "seconds"),
-    [("60s", 60), ("30m", 1800), ("500ms", 0.5), ("1h", 3600), ("2d", 172_800), (3, 3), ("0.5", 0.5)],
+    [
+        ("60s", 60),
+        ("30m", 1800),
+        ("500ms", 0.5),
+        ("1h", 3600),
+        ("2d", 172_800),
+        (3, 3),
+        ("0.5", 0.5),
+    ],
 )
 def test_a_duration_is_read(written: object, seconds: float) -> None:
     assert parse_duration(written) == seconds
 
 
 @pytest.mark.parametrize(
-    "written", ["", "MB", "-1MB", "1XB", "1e9", "nan", float("nan"), float("inf"), -1, True, None, [], "٣MB", "1.5.5"]
+    "written",
+    [
+        "",
+        "MB",
+        "-1MB",
+        "1XB",
+        "1e9",
+        "nan",
+        float("nan"),
+        float("inf"),
+        -1,
+        True,
+        None,
+        [],
+        "٣MB",
+        "1.5.5",
+    ],
 )
 def test_what_is_no_amount_is_refused(written: object) -> None:
     with pytest.raises(ValueError, match="a size"):

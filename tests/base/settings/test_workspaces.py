@@ -45,7 +45,9 @@ def write_own(user: Path, *paths: Path) -> None:
 def test_each_way_to_name_a_root_counts_before_the_ones_below_it(user: Path) -> None:
     here = make_repository(user / "here")
     (user / "plain").mkdir()
-    flag, variable, own, client = (make_repository(user / name) for name in ("flag", "variable", "own", "client"))
+    flag, variable, own, client = (
+        make_repository(user / name) for name in ("flag", "variable", "own", "client")
+    )
     assert roots(user, user / "plain") == (user / "plain",)
     assert roots(user, here / "src" / "deep") == (here,)
     variables = {"CLAUDE_PROJECT_DIR": str(client)}
@@ -97,8 +99,12 @@ def test_the_home_and_the_root_of_the_disk_are_never_guessed(user: Path, guess: 
         assert "--workspace" in caught.value.suggestions[0]
 
 
-@pytest.mark.parametrize("files", [("plugin.json", "mcp.json"), (".claude-plugin/plugin.json", ".mcp.json")])
-def test_the_folder_of_the_plugin_is_no_project_whatever_is_around_it(user: Path, files: tuple[str, str]) -> None:
+@pytest.mark.parametrize(
+    "files", [("plugin.json", "mcp.json"), (".claude-plugin/plugin.json", ".mcp.json")]
+)
+def test_the_folder_of_the_plugin_is_no_project_whatever_is_around_it(
+    user: Path, files: tuple[str, str]
+) -> None:
     cache = make_repository(user / "clone") / "plugin"
     for name in files:
         (cache / name).parent.mkdir(parents=True, exist_ok=True)
@@ -130,7 +136,9 @@ def test_a_client_folder_that_is_gone_is_passed_over(user: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["gone", "file", "nu\0ll"])
-def test_a_named_root_that_is_no_folder_is_an_error_that_says_who_named_it(user: Path, name: str) -> None:
+def test_a_named_root_that_is_no_folder_is_an_error_that_says_who_named_it(
+    user: Path, name: str
+) -> None:
     (user / "file").write_text("", encoding="utf-8")
     with pytest.raises(ConfigError) as caught:
         roots(user, user, name)

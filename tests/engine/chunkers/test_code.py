@@ -1,4 +1,6 @@
-"""How code becomes chunks: what stays whole, what is split, what is put together, and what is said about each."""
+"""How code becomes chunks: what stays whole, what is split, what is put together, and what is said
+about each.
+"""
 
 from cortex.base.types import Chunk
 from cortex.engine.chunkers import cut
@@ -45,7 +47,11 @@ def test_a_split_keeps_a_statement_of_several_lines_together():
 
 
 def test_a_large_class_opens_into_its_head_and_its_methods():
-    methods = "\n".join("    " + line if line else "" for n in range(4) for line in function(f"m{n}", 700).split("\n"))
+    methods = "\n".join(
+        "    " + line if line else ""
+        for n in range(4)
+        for line in function(f"m{n}", 700).split("\n")
+    )
     text = f'class Big(Base):\n    """What it is for. And more."""\n\n    limit = 3\n\n{methods}'
     head, *rest = chunks_of(text)
     assert (head.kind, head.qualified, head.signature, head.doc) == (
@@ -54,7 +60,9 @@ def test_a_large_class_opens_into_its_head_and_its_methods():
         "class Big(Base)",
         "What it is for.",
     )
-    assert [(part.kind, part.qualified) for part in rest] == [("method", f"Big.m{n}") for n in range(4)]
+    assert [(part.kind, part.qualified) for part in rest] == [
+        ("method", f"Big.m{n}") for n in range(4)
+    ]
 
 
 def test_small_neighbours_share_a_chunk_that_names_them_in_its_signature():
@@ -73,14 +81,19 @@ def test_small_methods_of_a_large_class_are_named_after_the_class():
 
 
 def test_a_closing_brace_is_no_chunk_of_its_own():
-    methods = "".join(f"  method{n}() {{\n" + f"    this.value = {n};\n" * 40 + "  }\n\n" for n in range(3))
+    methods = "".join(
+        f"  method{n}() {{\n" + f"    this.value = {n};\n" * 40 + "  }\n\n" for n in range(3)
+    )
     found = chunks_of("class A {\n" + methods + "}\n", "javascript")
     assert found[-1].qualified == "A.method2"
     assert found[-1].end_line == 131
 
 
 def test_a_signature_is_one_line_without_the_body():
-    text = "def f(\n    first: int,\n    second: str = 'x',\n) -> dict[str, int]:\n" + "    call()\n" * 40
+    text = (
+        "def f(\n    first: int,\n    second: str = 'x',\n) -> dict[str, int]:\n"
+        + "    call()\n" * 40
+    )
     (chunk,) = chunks_of(text)
     assert chunk.signature == "def f( first: int, second: str = 'x', ) -> dict[str, int]"
 
@@ -104,7 +117,9 @@ def test_documentation_comments_of_other_languages_are_understood():
         "java": "class A {\n/** Adds numbers. */\n@Override\nvoid f()" + body + "}",
         "rust": "/// Adds numbers.\n/// Quickly.\n#[inline]\nfn f(a: i32)" + body,
         "go": "// Adds numbers. Quickly.\nfunc f(a int)" + body,
-        "csharp": "class A {\n/// <summary>Adds numbers.</summary>\n[Attr]\npublic void f()" + body + "}",
+        "csharp": "class A {\n/// <summary>Adds numbers.</summary>\n[Attr]\npublic void f()"
+        + body
+        + "}",
         "c": "/* Adds numbers. */\nint f(int a)" + body,
     }
     for language, text in sources.items():
@@ -113,7 +128,12 @@ def test_documentation_comments_of_other_languages_are_understood():
 
 
 def test_offsets_count_characters_and_not_bytes():
-    text = "# Größe 🎉\nNAME = 'é'\n\n" + function("naïve", 500) + "\n# 終わり\n" + function("ending", 500)
+    text = (
+        "# Größe 🎉\nNAME = 'é'\n\n"
+        + function("naïve", 500)
+        + "\n# 終わり\n"
+        + function("ending", 500)
+    )
     found = chunks_of(text)
     assert [chunk.name for chunk in found] == ["NAME", "naïve", "ending"]
     assert text[found[1].start : found[1].end].startswith("def naïve(a, b):")

@@ -1,4 +1,6 @@
-"""What counts as a definition, language by language: kind and qualified name of every symbol of a small source."""
+"""What counts as a definition, language by language: kind and qualified name of every symbol of a
+small source.
+"""
 
 import pytest
 
@@ -26,7 +28,10 @@ SOURCES = {
         "interface I, method I.m, type T1, enum E, class C, variable C.x, method C.foo, method C.bar, method C.baz, module N, "
         "function N.f, function h, function k",
     ),
-    "tsx": ("export const App = () => <div>{1}</div>;\nfunction P() { return <p/>; }\n", "function App, function P"),
+    "tsx": (
+        "export const App = () => <div>{1}</div>;\nfunction P() { return <p/>; }\n",
+        "function App, function P",
+    ),
     "go": (
         "package main\nconst A = 1\nvar V = 2\ntype S struct {\n\tX int\n}\ntype I interface { M(x int) error }\n"
         "func (s *S) M(x int) error { return nil }\nfunc (g Gen[T]) N() {}\nfunc f[T any](a int) {}\n",

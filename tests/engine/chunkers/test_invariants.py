@@ -78,7 +78,11 @@ def check(text: str, language: str, target: int, overlap: int = 0) -> None:
 
 
 @settings(max_examples=150, deadline=None)
-@given(st.lists(st.sampled_from(FRAGMENTS), max_size=60), st.sampled_from(LANGUAGES), st.sampled_from([16, 60, 250]))
+@given(
+    st.lists(st.sampled_from(FRAGMENTS), max_size=60),
+    st.sampled_from(LANGUAGES),
+    st.sampled_from([16, 60, 250]),
+)
 def test_every_line_is_in_one_chunk_whatever_the_text(fragments, language, target):
     check("\n".join(fragments), language, target)
 

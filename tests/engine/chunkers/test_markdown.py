@@ -52,7 +52,8 @@ def test_an_underlined_heading_may_begin_like_a_list():
         "+1",
     ]
     text = "".join(
-        f"{line}\n-----\n\ntext\n\n" for line in ("1. one", "2) two", "- a", "* b", "-", "---", "* * *", "___", "> q")
+        f"{line}\n-----\n\ntext\n\n"
+        for line in ("1. one", "2) two", "- a", "* b", "-", "---", "* * *", "___", "> q")
     )
     assert cut(text, "x.md", "markdown").symbols == ()
 

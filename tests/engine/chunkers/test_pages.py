@@ -31,7 +31,9 @@ LINES = st.sampled_from(
 
 
 @given(
-    st.lists(LINES, max_size=40), st.sampled_from(["markdown", "text", "restructuredtext"]), st.sampled_from([16, 60])
+    st.lists(LINES, max_size=40),
+    st.sampled_from(["markdown", "text", "restructuredtext"]),
+    st.sampled_from([16, 60]),
 )
 def test_no_chunk_is_on_two_pages_and_every_word_is_in_one(lines, language, target):
     text = "\n".join(lines).replace("..\f", "..")
@@ -45,7 +47,10 @@ def test_no_chunk_is_on_two_pages_and_every_word_is_in_one(lines, language, targ
     assert all(inside or character.isspace() for inside, character in zip(seen, text, strict=True))
 
 
-@given(st.lists(LINES.filter(lambda line: line != "====="), max_size=40), st.sampled_from(["markdown", "text"]))
+@given(
+    st.lists(LINES.filter(lambda line: line != "====="), max_size=40),
+    st.sampled_from(["markdown", "text"]),
+)
 def test_text_without_form_feeds_is_cut_as_ever(lines, language):
     text = "\n".join(lines).replace("\f", "")
     assert cut(text, "a", language, 60, 10, document=True) == cut(text, "a", language, 60, 10)
@@ -54,7 +59,10 @@ def test_text_without_form_feeds_is_cut_as_ever(lines, language):
 def test_sections_go_on_over_pages_with_their_path():
     text = "# Guide\n\nwords\n\f\nmore words\n\n## Install\n\nsteps\n\f\nlast steps\n\f\n"
     made = cut(text, "a.pdf", "markdown", 250, document=True)
-    assert [(page, chunk.qualified) for page, chunk in zip(pages_of(text, made.chunks), made.chunks, strict=True)] == [
+    assert [
+        (page, chunk.qualified)
+        for page, chunk in zip(pages_of(text, made.chunks), made.chunks, strict=True)
+    ] == [
         (1, "Guide"),
         (2, "Guide"),
         (2, "Guide > Install"),
@@ -111,7 +119,13 @@ After a transition.
 
 def test_plain_text_with_headings_is_cut_by_them_in_documents_only():
     for document, paths in ((True, ["Guide", "Guide > Install"]), (False, [""])):
-        made = cut("Guide\n=====\n\nwords\n\nInstall\n-------\n\nsteps\n", "a.txt", "text", 16, document=document)
+        made = cut(
+            "Guide\n=====\n\nwords\n\nInstall\n-------\n\nsteps\n",
+            "a.txt",
+            "text",
+            16,
+            document=document,
+        )
         assert list(dict.fromkeys(chunk.qualified for chunk in made.chunks)) == paths
     one = "Totals\n------\n\nwords\n"
     assert cut(one, "a.txt", "text", 16, document=True) == cut(one, "a.txt", "text", 16)
@@ -119,7 +133,10 @@ def test_plain_text_with_headings_is_cut_by_them_in_documents_only():
 
 def test_a_heading_of_a_document_keeps_its_underscores():
     text = "# The `MAX_FILE_SIZE` of __all__ *files*\n\nwords\n"
-    assert cut(text, "a.md", "markdown", 16, document=True).chunks[0].name == "The MAX_FILE_SIZE of __all__ files"
+    assert (
+        cut(text, "a.md", "markdown", 16, document=True).chunks[0].name
+        == "The MAX_FILE_SIZE of __all__ files"
+    )
     text = "``LOG_LEVEL``\n=============\n\nwords\n\n:ref:`Other_one`\n================\n\nwords\n"
     chunks = cut(text, "a.rst", "restructuredtext", 16, document=True).chunks
     assert [chunk.name for chunk in chunks] == ["LOG_LEVEL", "Other_one"]
@@ -128,6 +145,11 @@ def test_a_heading_of_a_document_keeps_its_underscores():
 def test_rst_is_cut_by_its_headings_in_documents_only():
     made = cut(RST, "a.rst", "restructuredtext", 16, document=True)
     paths = list(dict.fromkeys(chunk.qualified for chunk in made.chunks))
-    assert paths == ["Guide", "Guide > Install", "Guide > Install > On Windows", "Guide > Usage run"]
+    assert paths == [
+        "Guide",
+        "Guide > Install",
+        "Guide > Install > On Windows",
+        "Guide > Usage run",
+    ]
     assert RST[made.chunks[0].start :].startswith("=====\nGuide\n")
     assert all(not chunk.qualified for chunk in cut(RST, "a.rst", "restructuredtext", 16).chunks)

@@ -51,7 +51,8 @@ def test_a_declaration_found_by_its_keyword_has_its_lines():
 
 
 @pytest.mark.parametrize(
-    ("language", "text", "expected"), [("python", JAVA, "method Shop.size"), ("c", CPP, "Basket.add")]
+    ("language", "text", "expected"),
+    [("python", JAVA, "method Shop.size"), ("c", CPP, "Basket.add")],
 )
 def test_a_source_with_a_wrong_extension_is_cut_by_the_grammar_that_fits(language, text, expected):
     result = cut(text, "x", language)

@@ -1,7 +1,9 @@
-"""A real OpenAI-compatible server with a real model: llama.cpp, with all-MiniLM-L6-v2 written as GGUF from its published weights.
+"""A real OpenAI-compatible server with a real model: llama.cpp, with all-MiniLM-L6-v2 written as
+GGUF from its published weights.
 
-`python llama_server.py FOLDER KEY` writes the model into the folder, serves it, and says the port on stderr. Needs the packages
-xllamacpp and gguf, and the weights of the embedder onnx. Road not taken: llama.cpp's own converter, which needs torch.
+`python llama_server.py FOLDER KEY` writes the model into the folder, serves it, and says the port
+on stderr. Needs the packages xllamacpp and gguf, and the weights of the embedder onnx. Road not
+taken: llama.cpp's own converter, which needs torch.
 """
 
 from __future__ import annotations
@@ -51,7 +53,9 @@ def write_model(path: Path) -> None:
     _add_words(writer)
     names = dict(NAMES)
     for layer in range(LAYERS):
-        names |= {f"encoder.layer.{layer}.{old}": f"blk.{layer}.{new}" for old, new in LAYER_NAMES.items()}
+        names |= {
+            f"encoder.layer.{layer}.{old}": f"blk.{layer}.{new}" for old, new in LAYER_NAMES.items()
+        }
     for name, tensor in read_safetensors((find_weights() / MODEL).read_bytes()).items():
         whole, _, part = name.rpartition(".")
         if name in names:
@@ -68,9 +72,11 @@ def _add_words(writer: gguf.GGUFWriter) -> None:
     words = (find_weights() / "vocab.txt").read_text(encoding="utf-8").splitlines()
     special = {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"}
     kinds = [gguf.TokenType.CONTROL if word in special else gguf.TokenType.NORMAL for word in words]
+    # llama.cpp marks the beginning of a word, BERT its continuation
     spelled = [
-        word if word in special else word[2:] if word.startswith("##") else "▁" + word for word in words
-    ]  # llama.cpp marks the beginning of a word, BERT its continuation
+        word if word in special else word[2:] if word.startswith("##") else "▁" + word
+        for word in words
+    ]
     writer.add_tokenizer_model("bert")
     writer.add_tokenizer_pre("default")
     writer.add_token_list(spelled)

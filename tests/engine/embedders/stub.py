@@ -1,4 +1,6 @@
-"""A stand-in for an embedding server: real HTTP on a loopback port, with answers that a test decides."""
+"""A stand-in for an embedding server: real HTTP on a loopback port, with answers that a test
+decides.
+"""
 
 from __future__ import annotations
 
@@ -73,14 +75,19 @@ class Stub:
             context.load_cert_chain(*tls)
             self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
         self.url = f"{'https' if tls else 'http'}://127.0.0.1:{self._server.server_address[1]}"
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True)
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, args=(0.01,), daemon=True
+        )
         self._thread.start()
 
     def _respond(self, listener: BaseHTTPRequestHandler) -> None:
         length = int(listener.headers.get("content-length", "0"))
         content = listener.rfile.read(length)
         asked = Asked(
-            listener.command, listener.path, dict(listener.headers.items()), json.loads(content) if content else None
+            listener.command,
+            listener.path,
+            dict(listener.headers.items()),
+            json.loads(content) if content else None,
         )
         with self._lock:
             self.asked.append(asked)
@@ -120,7 +127,9 @@ def embeddings(asked: Asked) -> Reply:
     vectors = vectors_of(texts_of(asked))
     match asked.path:
         case "/v1/embeddings":
-            rows = [{"object": "embedding", "index": i, "embedding": v} for i, v in enumerate(vectors)]
+            rows = [
+                {"object": "embedding", "index": i, "embedding": v} for i, v in enumerate(vectors)
+            ]
             return Reply({"object": "list", "data": rows[::-1], "model": asked.body["model"]})
         case "/api/embed":
             return Reply({"model": asked.body["model"], "embeddings": vectors})

@@ -1,4 +1,6 @@
-"""A server that had embedded everything and is down: words answer and say why, and nobody waits for it twice."""
+"""A server that had embedded everything and is down: words answer and say why, and nobody waits for
+it twice.
+"""
 
 from __future__ import annotations
 
@@ -28,13 +30,21 @@ WAIT = 0.5
 def open_engine(tmp_path: Path, stub: Stub) -> Iterator[Callable[[], Engine]]:
     root = tmp_path / "work"
     root.mkdir()
-    (root / "lamp.py").write_text("def switch_lamp(state):\n    return not state\n", encoding="utf-8")
-    settings = load(root, environment={"CORTEX_HOME": str(tmp_path / "home")}, flags={"indexing.workers": 1})
+    (root / "lamp.py").write_text(
+        "def switch_lamp(state):\n    return not state\n", encoding="utf-8"
+    )
+    settings = load(
+        root, environment={"CORTEX_HOME": str(tmp_path / "home")}, flags={"indexing.workers": 1}
+    )
     with ExitStack() as opened:
 
         def open_one() -> Engine:
-            asked = RemoteEmbedder(EmbeddingServer("openai", f"{stub.url}/v1", timeout=20.0), RemoteModel("small"))
-            return opened.enter_context(Engine(root, settings, embedders=Embedders(asked, HashingEmbedder)))
+            asked = RemoteEmbedder(
+                EmbeddingServer("openai", f"{stub.url}/v1", timeout=20.0), RemoteModel("small")
+            )
+            return opened.enter_context(
+                Engine(root, settings, embedders=Embedders(asked, HashingEmbedder))
+            )
 
         yield open_one
 
@@ -57,9 +67,14 @@ def test_who_asks_for_the_first_time_waits_once_and_the_others_do_not(
     over = threading.Event()
     stub.answer = lambda asked: embeddings(asked) if over.wait(20) else Reply()
     try:
-        for one, name in ((engine, "openai small"), (open_engine(), "openai")):  # the other has never reached it
+        # The other has never reached it
+        for one, name in ((engine, "openai small"), (open_engine(), "openai")):
             page, took = timed(one, "lamp")
-            assert (page.mode, page.hits[0].path, WAIT <= took < WAIT + 4) == (Mode.WORDS, "lamp.py", True)
+            assert (page.mode, page.hits[0].path, WAIT <= took < WAIT + 4) == (
+                Mode.WORDS,
+                "lamp.py",
+                True,
+            )
             (note,) = page.notes
             assert note.startswith(
                 f"answered by words: {name} can't be asked now (openai at {stub.url}/v1 did not answer"
@@ -67,6 +82,11 @@ def test_who_asks_for_the_first_time_waits_once_and_the_others_do_not(
             asked = len(stub.asked)
             for text in ("switch the lamp", "state", "lamp"):
                 page, took = timed(one, text)
-                assert (page.mode, page.notes, took < WAIT, len(stub.asked)) == (Mode.WORDS, (note,), True, asked)
+                assert (page.mode, page.notes, took < WAIT, len(stub.asked)) == (
+                    Mode.WORDS,
+                    (note,),
+                    True,
+                    asked,
+                )
     finally:
         over.set()

@@ -19,7 +19,9 @@ def test_every_text_has_one_row_of_length_one(texts):
 def test_the_same_text_has_the_same_vector_in_another_process():
     program = "from cortex.engine.embedders.hashing import HashingEmbedder as H; print(H().embed(['parseConfigFile übung 検索'], 'query').tobytes().hex())"
     runs = {
-        subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60).stdout
+        subprocess.run(
+            [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
+        ).stdout
         for _ in range(2)
     }
     here = HashingEmbedder().embed(["parseConfigFile übung 検索"], "passage").tobytes().hex()

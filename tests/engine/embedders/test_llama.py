@@ -1,4 +1,6 @@
-"""Against a real OpenAI-compatible server with a real model, where it is installed: llama.cpp with all-MiniLM-L6-v2."""
+"""Against a real OpenAI-compatible server with a real model, where it is installed: llama.cpp with
+all-MiniLM-L6-v2.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,8 @@ KEY = "sk-of-the-test"
 pytestmark = [
     pytest.mark.soak,
     pytest.mark.skipif(
-        not all(importlib.util.find_spec(name) for name in NEEDED), reason=f"needs the packages {', '.join(NEEDED)}"
+        not all(importlib.util.find_spec(name) for name in NEEDED),
+        reason=f"needs the packages {', '.join(NEEDED)}",
     ),
 ]
 
@@ -34,7 +37,9 @@ def port(tmp_path_factory) -> Iterator[str]:
     with open(folder / "log", "wb") as log:
         server = subprocess.Popen(argv, stdout=log, stderr=subprocess.PIPE)
     assert server.stderr is not None
-    said = next((found for line in server.stderr if (found := re.match(rb"port (\d+)", line))), None)
+    said = next(
+        (found for line in server.stderr if (found := re.match(rb"port (\d+)", line))), None
+    )
     assert said is not None, "the server ended before it listened"
     drain = subprocess.Popen(  # it goes on writing
         [sys.executable, "-c", "import sys; [None for _ in sys.stdin.buffer]"], stdin=server.stderr
@@ -70,7 +75,8 @@ def opens(port, tmp_path):
 def test_its_vectors_are_those_of_the_same_model_in_this_process(opens):
     source = Path(__file__).parents[3] / "src" / "cortex" / "engine" / "embedders" / "remote.py"
     lines = source.read_text(encoding="utf-8").splitlines()
-    texts = ["\n".join(lines[start : start + 5]) for start in range(0, 200, 5)]  # none of them is cut
+    # None of them is cut
+    texts = ["\n".join(lines[start : start + 5]) for start in range(0, 200, 5)]
     remote, here = opens(), OnnxEmbedder()
     stamp = remote.connect()
     assert (stamp.provider, stamp.model, stamp.dimensions) == ("openai", "all-MiniLM-L6-v2", 384)

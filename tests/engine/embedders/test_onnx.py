@@ -1,4 +1,6 @@
-"""The transformer: the graph against plain arithmetic on weights made here, and, where they are installed, the published weights."""
+"""The transformer: the graph against plain arithmetic on weights made here, and, where they are
+installed, the published weights.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,8 @@ from cortex.engine.embedders.onnx import STAMP, OnnxEmbedder
 WORDS = 50
 NEEDED = "the extra onnx isn't installed"
 published = pytest.mark.skipif(
-    importlib.util.find_spec("onnxruntime") is None or importlib.util.find_spec(onnx.PACKAGE) is None,
+    importlib.util.find_spec("onnxruntime") is None
+    or importlib.util.find_spec(onnx.PACKAGE) is None,
     reason="the extra onnx or the published weights aren't installed",
 )
 
@@ -48,7 +51,9 @@ def make_tensors() -> dict[str, np.ndarray]:
         for name, (height, width) in sizes.items():
             tensors[f"encoder.layer.{layer}.{name}.weight"] = some(height, width)
             tensors[f"encoder.layer.{layer}.{name}.bias"] = some(height)
-        norms += [f"encoder.layer.{layer}.{name}.LayerNorm" for name in ("attention.output", "output")]
+        norms += [
+            f"encoder.layer.{layer}.{name}.LayerNorm" for name in ("attention.output", "output")
+        ]
     for name in norms:
         tensors[f"{name}.weight"], tensors[f"{name}.bias"] = 1 + some(WIDTH), some(WIDTH)
     return tensors
@@ -67,16 +72,28 @@ def compute(tensors: dict[str, np.ndarray], ids: list[int]) -> np.ndarray:
 
     words = tensors["embeddings.word_embeddings.weight"][ids]
     places = tensors["embeddings.position_embeddings.weight"][: len(ids)]
-    x = norm(words + places + tensors["embeddings.token_type_embeddings.weight"][0], "embeddings.LayerNorm")
+    x = norm(
+        words + places + tensors["embeddings.token_type_embeddings.weight"][0],
+        "embeddings.LayerNorm",
+    )
     for number in range(LAYERS):
         layer = f"encoder.layer.{number}"
         query, key, value = (
-            linear(x, f"{layer}.attention.self.{part}").reshape(len(ids), HEADS, -1).transpose(1, 0, 2)
+            linear(x, f"{layer}.attention.self.{part}")
+            .reshape(len(ids), HEADS, -1)
+            .transpose(1, 0, 2)
             for part in ("query", "key", "value")
         )
         scores = np.exp(query @ key.transpose(0, 2, 1) / math.sqrt(WIDTH // HEADS))
-        seen = (scores / scores.sum(-1, keepdims=True) @ value).transpose(1, 0, 2).reshape(len(ids), WIDTH)
-        x = norm(linear(seen, f"{layer}.attention.output.dense") + x, f"{layer}.attention.output.LayerNorm")
+        seen = (
+            (scores / scores.sum(-1, keepdims=True) @ value)
+            .transpose(1, 0, 2)
+            .reshape(len(ids), WIDTH)
+        )
+        x = norm(
+            linear(seen, f"{layer}.attention.output.dense") + x,
+            f"{layer}.attention.output.LayerNorm",
+        )
         wide = linear(x, f"{layer}.intermediate.dense")
         curved = wide * 0.5 * (1 + np.vectorize(math.erf)(wide / math.sqrt(2)))
         x = norm(linear(curved, f"{layer}.output.dense") + x, f"{layer}.output.LayerNorm")
@@ -92,7 +109,11 @@ def test_the_graph_computes_what_the_model_does():
         (hidden,) = session.run(["hidden"], given)
         expected = compute(tensors, ids)
         assert hidden.shape == (1, len(ids), WIDTH)
-        cosines = (hidden[0] * expected).sum(1) / np.linalg.norm(hidden[0], axis=1) / np.linalg.norm(expected, axis=1)
+        cosines = (
+            (hidden[0] * expected).sum(1)
+            / np.linalg.norm(hidden[0], axis=1)
+            / np.linalg.norm(expected, axis=1)
+        )
         assert cosines.min() > 0.995  # int8 costs something
 
 
@@ -105,12 +126,15 @@ def test_tensors_are_read_from_a_safetensors_file():
         "two": {"dtype": "F32", "shape": [1], "data_offsets": [32, 36]},
     }
     header = json.dumps(about).encode()
-    found = read_safetensors(len(header).to_bytes(8, "little") + header + one.tobytes() + bytes(8) + two.tobytes())
+    found = read_safetensors(
+        len(header).to_bytes(8, "little") + header + one.tobytes() + bytes(8) + two.tobytes()
+    )
     assert found.keys() == {"one", "two"}
     assert np.array_equal(found["one"], one) and np.array_equal(found["two"], two)
 
 
-# -- what is missing ---------------------------------------------------------------------------------------------------
+# -- what is missing
+# ---------------------------------------------------------------------------------------------------
 
 
 def missing() -> CortexError:
@@ -162,11 +186,16 @@ def test_weights_that_are_not_the_published_ones_are_refused(monkeypatch, extra,
 def test_one_setting_chooses_it_and_opening_loads_nothing(tmp_path):
     environment = {"CODEINDEX_EMBEDDING_PROVIDER": "onnx", "CORTEX_SERVER_LOCAL_ONLY": "true"}
     embedder = open_embedder(load(None, environment=environment, user_home=tmp_path))
-    assert embedder is not None and (embedder.name, embedder.costly, embedder.stamp) == ("onnx", True, STAMP)
+    assert embedder is not None and (embedder.name, embedder.costly, embedder.stamp) == (
+        "onnx",
+        True,
+        STAMP,
+    )
     embedder.close()
 
 
-# -- with the published weights ----------------------------------------------------------------------------------------
+# -- with the published weights
+# ----------------------------------------------------------------------------------------
 
 TEXTS = ("A cat sits on the mat.", "def read_file(path): return open(path).read()", "検索 übung")
 
@@ -243,7 +272,9 @@ class Working:
         self.embedder.close()
         self._thread.join(20)
         assert not self._thread.is_alive()
-        assert [(type(error), error.code) for error in self.told] == [(NetworkError, "EMBEDDER_UNAVAILABLE")]
+        assert [(type(error), error.code) for error in self.told] == [
+            (NetworkError, "EMBEDDER_UNAVAILABLE")
+        ]
 
 
 @published
@@ -267,7 +298,10 @@ def test_a_query_that_takes_too_long_is_given_up(embedder, monkeypatch):
     monkeypatch.setattr(onnx, "QUERY_SECONDS", 0.0)
     with pytest.raises(NetworkError) as caught:
         embedder.embed(["word " * 300] * 9, "query")
-    assert (caught.value.code, caught.value.message) == ("EMBEDDER_UNAVAILABLE", "onnx did not answer within 0 s")
+    assert (caught.value.code, caught.value.message) == (
+        "EMBEDDER_UNAVAILABLE",
+        "onnx did not answer within 0 s",
+    )
     with embedder._loading, pytest.raises(NetworkError, match="is being loaded"):
         embedder.embed(["a"], "query")
 

@@ -1,4 +1,6 @@
-"""Servers that embed, spoken to over real HTTP: stand-ins for OpenAI-compatible ones, Ollama and cortex-embed."""
+"""Servers that embed, spoken to over real HTTP: stand-ins for OpenAI-compatible ones, Ollama and
+cortex-embed.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,11 @@ def opens(stub: Stub) -> Iterator[Opens]:
     ) -> RemoteEmbedder:
         url = stub.url + ("/v1" if provider == "openai" else "")
         name = {} if provider == "cortex-embed" else {"name": "small"}
-        opened.append(RemoteEmbedder(EmbeddingServer(provider, url, key, timeout), RemoteModel(**(name | model))))  # type: ignore[arg-type]
+        opened.append(
+            RemoteEmbedder(
+                EmbeddingServer(provider, url, key, timeout), RemoteModel(**(name | model))
+            )
+        )  # type: ignore[arg-type]
         return opened[-1]
 
     yield open_one
@@ -57,7 +63,8 @@ def error_of(work: Callable[[], object]) -> CortexError:
     return caught.value
 
 
-# -- what is right -----------------------------------------------------------------------------------------------------
+# -- what is right
+# -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
@@ -70,11 +77,18 @@ def test_every_text_gets_its_own_vector_of_length_one(opens: Opens, provider: st
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-def test_opening_asks_nobody_and_connecting_asks_once(opens: Opens, stub: Stub, provider: str) -> None:
+def test_opening_asks_nobody_and_connecting_asks_once(
+    opens: Opens, stub: Stub, provider: str
+) -> None:
     embedder = opens(provider)
     assert embedder.stamp is None and stub.asked == []
     model = "stub" if provider == "cortex-embed" else "small"
-    assert embedder.connect() == embedder.connect() == embedder.stamp == Stamp(provider, model, DIMENSIONS)
+    assert (
+        embedder.connect()
+        == embedder.connect()
+        == embedder.stamp
+        == Stamp(provider, model, DIMENSIONS)
+    )
     assert len(stub.asked) == 1
 
 
@@ -88,7 +102,10 @@ def test_each_server_is_spoken_to_in_its_own_way(opens: Opens, stub: Stub) -> No
         assert asked.headers["Content-Type"] == "application/json"
         assert "Authorization" not in asked.headers
         assert (asked.path, asked.body) == {
-            "openai": ("/v1/embeddings", {"model": "small", "input": ["a", "b"], "encoding_format": "float"}),
+            "openai": (
+                "/v1/embeddings",
+                {"model": "small", "input": ["a", "b"], "encoding_format": "float"},
+            ),
             "ollama": ("/api/embed", {"model": "small", "input": ["a", "b"], "truncate": True}),
             "cortex-embed": ("/embed", {"texts": ["a", "b"], "mode": "query"}),
         }[provider]
@@ -107,13 +124,22 @@ def test_a_model_gets_the_prefixes_that_it_was_trained_with(opens: Opens, stub: 
     embedder = opens("ollama", name="nomic-embed-text:v1.5")
     embedder.embed(["where"], "query")
     embedder.embed(["here"], "passage")
-    assert [texts_of(asked) for asked in stub.asked[1:]] == [["search_query: where"], ["search_document: here"]]
-    assert embedder.stamp == Stamp("ollama", "nomic-embed-text:v1.5", DIMENSIONS, "nomic-embed-text")
+    assert [texts_of(asked) for asked in stub.asked[1:]] == [
+        ["search_query: where"],
+        ["search_document: here"],
+    ]
+    assert embedder.stamp == Stamp(
+        "ollama", "nomic-embed-text:v1.5", DIMENSIONS, "nomic-embed-text"
+    )
 
 
 @pytest.mark.parametrize(
     ("configured", "told"),
-    [("nomic-embed-text", "default"), ("mine", "nomic-ai/nomic-embed-text-v1.5"), ("e5-base", "nomic-embed-text")],
+    [
+        ("nomic-embed-text", "default"),
+        ("mine", "nomic-ai/nomic-embed-text-v1.5"),
+        ("e5-base", "nomic-embed-text"),
+    ],
 )
 def test_the_prefixes_that_are_sent_are_those_of_the_stamp(
     opens: Opens, stub: Stub, configured: str, told: str
@@ -123,7 +149,10 @@ def test_the_prefixes_that_are_sent_are_those_of_the_stamp(
     assert embedder.connect() == Stamp("openai", told, DIMENSIONS, "nomic-embed-text")
     embedder.embed(["where"], "query")
     embedder.embed(["here"], "passage")
-    assert [texts_of(asked) for asked in stub.asked[1:]] == [["search_query: where"], ["search_document: here"]]
+    assert [texts_of(asked) for asked in stub.asked[1:]] == [
+        ["search_query: where"],
+        ["search_document: here"],
+    ]
 
 
 @pytest.mark.parametrize(
@@ -145,19 +174,26 @@ def test_the_prefixes_that_are_sent_are_those_of_the_stamp(
         ("text-embedding-3-small", ""),
     ],
 )
-def test_prefixes_are_for_models_that_are_known_by_their_whole_name(model: str, scheme: str) -> None:
+def test_prefixes_are_for_models_that_are_known_by_their_whole_name(
+    model: str, scheme: str
+) -> None:
     assert scheme_of(model) == scheme
 
 
 def test_every_scheme_is_some_models() -> None:
-    assert all(scheme_of(f"{scheme}-small" if scheme == "multilingual-e5" else scheme) == scheme for scheme in PREFIXES)
+    assert all(
+        scheme_of(f"{scheme}-small" if scheme == "multilingual-e5" else scheme) == scheme
+        for scheme in PREFIXES
+    )
 
 
 def test_dimensions_that_are_configured_are_asked_for_and_checked(opens: Opens, stub: Stub) -> None:
     opens(dimensions=DIMENSIONS).connect()
     assert stub.asked[0].body["dimensions"] == DIMENSIONS
     error = error_of(opens(dimensions=8).connect)
-    assert error.code == "EMBEDDER_ANSWER" and "16 dimensions, and 8 are configured" in error.message
+    assert (
+        error.code == "EMBEDDER_ANSWER" and "16 dimensions, and 8 are configured" in error.message
+    )
 
 
 def test_no_more_texts_are_sent_at_once_than_allowed(opens: Opens, stub: Stub) -> None:
@@ -166,10 +202,14 @@ def test_no_more_texts_are_sent_at_once_than_allowed(opens: Opens, stub: Stub) -
     assert max(sizes) == 7 and sum(sizes) == 40
 
 
-def test_no_more_characters_are_sent_at_once_than_servers_take(opens: Opens, stub: Stub, monkeypatch) -> None:
+def test_no_more_characters_are_sent_at_once_than_servers_take(
+    opens: Opens, stub: Stub, monkeypatch
+) -> None:
     monkeypatch.setattr(remote, "MAX_BATCH_CHARACTERS", 100)
     opens().embed(["x" * 40] * 9, "passage")
-    assert [len(texts_of(asked)) for asked in stub.asked[1:]] == [2, 2, 2, 2, 1] or len(stub.asked) == 6
+    assert [len(texts_of(asked)) for asked in stub.asked[1:]] == [2, 2, 2, 2, 1] or len(
+        stub.asked
+    ) == 6
 
 
 def test_no_more_requests_are_made_at_once_than_allowed(opens: Opens, stub: Stub) -> None:
@@ -188,7 +228,9 @@ def test_no_more_requests_are_made_at_once_than_allowed(opens: Opens, stub: Stub
 def test_threads_may_ask_at_once(opens: Opens) -> None:
     embedder, shapes = opens(batch=2, requests=4), []
     threads = [
-        threading.Thread(target=lambda: shapes.append(embedder.embed(["a", "b", "c"], "passage").shape))
+        threading.Thread(
+            target=lambda: shapes.append(embedder.embed(["a", "b", "c"], "passage").shape)
+        )
         for _ in range(8)
     ]
     for thread in threads:
@@ -198,7 +240,8 @@ def test_threads_may_ask_at_once(opens: Opens) -> None:
     assert shapes == [(3, DIMENSIONS)] * 8
 
 
-# -- keys --------------------------------------------------------------------------------------------------------------
+# -- keys
+# --------------------------------------------------------------------------------------------------------------
 
 
 def test_the_key_goes_into_one_header_and_is_never_shown(opens: Opens, stub: Stub, caplog) -> None:
@@ -207,14 +250,24 @@ def test_the_key_goes_into_one_header_and_is_never_shown(opens: Opens, stub: Stu
     embedder.embed(["a"], "passage")
     assert {asked.headers["Authorization"] for asked in stub.asked} == {f"Bearer {KEY}"}
     assert KEY not in caplog.text
-    assert KEY not in repr(embedder.__dict__) and KEY not in repr(EmbeddingServer("openai", stub.url, KEY))
+    assert KEY not in repr(embedder.__dict__) and KEY not in repr(
+        EmbeddingServer("openai", stub.url, KEY)
+    )
 
 
 @pytest.mark.parametrize("status", [401, 403])
-def test_a_refused_key_is_said_without_what_the_server_says_of_it(opens: Opens, stub: Stub, status: int) -> None:
-    stub.answer = lambda asked: Reply({"error": {"message": f"Incorrect API key provided: {KEY[:8]}***"}}, status)
+def test_a_refused_key_is_said_without_what_the_server_says_of_it(
+    opens: Opens, stub: Stub, status: int
+) -> None:
+    stub.answer = lambda asked: Reply(
+        {"error": {"message": f"Incorrect API key provided: {KEY[:8]}***"}}, status
+    )
     error = error_of(opens(key=KEY).connect)
-    assert error.code == "EMBEDDER_REFUSED" and "refuses the key" in error.message and KEY[:8] not in error.message
+    assert (
+        error.code == "EMBEDDER_REFUSED"
+        and "refuses the key" in error.message
+        and KEY[:8] not in error.message
+    )
     assert "wants a key" in error_of(opens().connect).message
 
 
@@ -243,7 +296,8 @@ def test_a_redirect_is_not_followed(opens: Opens, stub: Stub) -> None:
 
 def test_an_address_is_shown_without_the_secrets_in_it() -> None:
     assert (
-        server_client.shown("https://me:hush@models.example:8443/v1?token=hush#x") == "https://models.example:8443/v1"
+        server_client.shown("https://me:hush@models.example:8443/v1?token=hush#x")
+        == "https://models.example:8443/v1"
     )
     assert server_client.shown("http://[::1]:8121") == "http://[::1]:8121"
 
@@ -254,14 +308,19 @@ def test_no_proxy_of_the_environment_is_used(opens: Opens, stub: Stub, monkeypat
     assert opens().connect().dimensions == DIMENSIONS
 
 
-# -- again, and not again ----------------------------------------------------------------------------------------------
+# -- again, and not again
+# ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("status", [429, 500, 502, 503, 504])
-def test_passages_are_tried_again_where_that_may_help(opens: Opens, stub: Stub, status: int) -> None:
+def test_passages_are_tried_again_where_that_may_help(
+    opens: Opens, stub: Stub, status: int
+) -> None:
     embedder, failures = opens(), iter([1, 1, 1])
     embedder.connect()
-    stub.answer = lambda asked: Reply({"error": "busy"}, status) if next(failures, 0) else embeddings(asked)
+    stub.answer = lambda asked: (
+        Reply({"error": "busy"}, status) if next(failures, 0) else embeddings(asked)
+    )
     assert len(embedder.embed(["a"], "passage")) == 1
     assert len(stub.asked) == 1 + 4
 
@@ -271,7 +330,9 @@ def test_passages_are_given_up_after_some_tries(opens: Opens, stub: Stub) -> Non
     embedder.connect()
     stub.answer = lambda asked: Reply({"error": "busy"}, 503)
     error = error_of(lambda: embedder.embed(["a"], "passage"))
-    assert error.code == "EMBEDDER_UNAVAILABLE" and error.retryable and error.context["status"] == 503
+    assert (
+        error.code == "EMBEDDER_UNAVAILABLE" and error.retryable and error.context["status"] == 503
+    )
     assert len(stub.asked) == 1 + remote.PASSAGE_TRIES
 
 
@@ -279,7 +340,9 @@ def test_the_server_says_how_long_to_wait(opens: Opens, stub: Stub) -> None:
     embedder, failures = opens(), iter([1])
     embedder.connect()
     stub.answer = lambda asked: (
-        Reply({"error": "slow down"}, 429, {"Retry-After": "1"}) if next(failures, 0) else embeddings(asked)
+        Reply({"error": "slow down"}, 429, {"Retry-After": "1"})
+        if next(failures, 0)
+        else embeddings(asked)
     )
     started = time.monotonic()
     embedder.embed(["a"], "passage")
@@ -287,12 +350,17 @@ def test_the_server_says_how_long_to_wait(opens: Opens, stub: Stub) -> None:
 
 
 @pytest.mark.parametrize("after", ["3600", "Wed, 21 Oct 2099 07:28:00 GMT"])
-def test_a_server_that_wants_an_hour_is_not_waited_for(opens: Opens, stub: Stub, after: str) -> None:
+def test_a_server_that_wants_an_hour_is_not_waited_for(
+    opens: Opens, stub: Stub, after: str
+) -> None:
     embedder = opens()
     embedder.connect()
     stub.answer = lambda asked: Reply({"error": "slow down"}, 429, {"Retry-After": after})
     error = error_of(lambda: embedder.embed(["a"], "passage"))
-    assert error.code == "EMBEDDER_UNAVAILABLE" and int(str(error.context["retry_after_seconds"])) >= 3600
+    assert (
+        error.code == "EMBEDDER_UNAVAILABLE"
+        and int(str(error.context["retry_after_seconds"])) >= 3600
+    )
     assert len(stub.asked) == 2
 
 
@@ -322,7 +390,9 @@ def test_a_query_does_not_wait_for_passages(opens: Opens, stub: Stub, until) -> 
     embedder, slow, done = opens(batch=1, requests=2), Slow(), []
     embedder.connect()
     stub.answer = slow
-    thread = threading.Thread(target=lambda: done.append(embedder.embed(["passage"] * 8, "passage")))
+    thread = threading.Thread(
+        target=lambda: done.append(embedder.embed(["passage"] * 8, "passage"))
+    )
     thread.start()
     try:
         until(lambda: len(stub.asked) == 3)
@@ -347,7 +417,9 @@ def test_a_query_is_given_up_in_time_whatever_it_waits_for(
     stub.answer = lambda asked: embeddings(asked) if over.wait(10) else Reply()
     told: list[CortexError] = []
     threads = [
-        threading.Thread(target=lambda: told.append(error_of(lambda: embedder.embed(["where"], "query"))))
+        threading.Thread(
+            target=lambda: told.append(error_of(lambda: embedder.embed(["where"], "query")))
+        )
         for _ in range(5)
     ]
     started = time.monotonic()
@@ -372,7 +444,9 @@ def test_work_that_never_ends_is_left_at_its_deadline_and_so_is_the_wait_for_its
     assert time.monotonic() - started < 5
 
 
-def test_who_waits_before_the_next_try_lends_its_turn_to_queries(opens: Opens, stub: Stub, until) -> None:
+def test_who_waits_before_the_next_try_lends_its_turn_to_queries(
+    opens: Opens, stub: Stub, until
+) -> None:
     embedder, meet = opens(batch=1, requests=1), threading.Barrier(2)
     embedder.connect()
 
@@ -383,11 +457,14 @@ def test_who_waits_before_the_next_try_lends_its_turn_to_queries(opens: Opens, s
         return embeddings(asked)
 
     stub.answer = answer
-    passages = threading.Thread(target=lambda: error_of(lambda: embedder.embed(["passage"] * 2, "passage")))
+    passages = threading.Thread(
+        target=lambda: error_of(lambda: embedder.embed(["passage"] * 2, "passage"))
+    )
     passages.start()
     shapes: list[tuple[int, ...]] = []
     queries = [
-        threading.Thread(target=lambda: shapes.append(embedder.embed(["where"], "query").shape)) for _ in range(2)
+        threading.Thread(target=lambda: shapes.append(embedder.embed(["where"], "query").shape))
+        for _ in range(2)
     ]
     until(lambda: len(stub.asked) == 2)
     for thread in queries:
@@ -397,19 +474,28 @@ def test_who_waits_before_the_next_try_lends_its_turn_to_queries(opens: Opens, s
     embedder.close()
     passages.join(20)
     assert shapes == [(1, DIMENSIONS)] * 2 and not passages.is_alive()
-    assert sum("passage" in texts_of(asked) for asked in stub.asked) == 1  # the second isn't sent meanwhile
+    # The second isn't sent meanwhile
+    assert sum("passage" in texts_of(asked) for asked in stub.asked) == 1
 
 
 @pytest.mark.parametrize("status", [400, 404, 405, 422])
 def test_what_the_server_refuses_is_not_asked_again(opens: Opens, stub: Stub, status: int) -> None:
-    stub.answer = lambda asked: Reply({"error": 'model "small" not found, try pulling it first'}, status)
+    stub.answer = lambda asked: Reply(
+        {"error": 'model "small" not found, try pulling it first'}, status
+    )
     error = error_of(lambda: opens("ollama").embed(["a"], "passage"))
-    assert error.code == "EMBEDDER_REFUSED" and not error.retryable and "try pulling it" in error.message
+    assert (
+        error.code == "EMBEDDER_REFUSED"
+        and not error.retryable
+        and "try pulling it" in error.message
+    )
     assert len(stub.asked) == 1
 
 
 def test_a_spent_quota_is_not_waited_for(opens: Opens, stub: Stub) -> None:
-    stub.answer = lambda asked: Reply({"error": {"code": "insufficient_quota", "message": "You exceeded it"}}, 429)
+    stub.answer = lambda asked: Reply(
+        {"error": {"code": "insufficient_quota", "message": "You exceeded it"}}, 429
+    )
     assert error_of(lambda: opens().embed(["a"], "passage")).code == "EMBEDDER_REFUSED"
     assert len(stub.asked) == 1
 
@@ -417,10 +503,13 @@ def test_a_spent_quota_is_not_waited_for(opens: Opens, stub: Stub) -> None:
 def test_nobody_there_is_said_soon() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-    embedder = RemoteEmbedder(EmbeddingServer("ollama", f"http://127.0.0.1:{port}"), RemoteModel("small"))
+    embedder = RemoteEmbedder(
+        EmbeddingServer("ollama", f"http://127.0.0.1:{port}"), RemoteModel("small")
+    )
     error = error_of(embedder.connect)
     assert (
-        error.code == "EMBEDDER_UNAVAILABLE" and f"ollama at http://127.0.0.1:{port} can't be reached" in error.message
+        error.code == "EMBEDDER_UNAVAILABLE"
+        and f"ollama at http://127.0.0.1:{port} can't be reached" in error.message
     )
     embedder.close()
 
@@ -461,7 +550,9 @@ def test_closing_ends_every_wait_at_once(opens: Opens, stub: Stub, until) -> Non
     embedder.connect()
     stub.answer = lambda asked: embeddings(asked) if over.wait(20) else Reply()
     told: list[CortexError] = []
-    thread = threading.Thread(target=lambda: told.append(error_of(lambda: embedder.embed(["x"] * 9, "passage"))))
+    thread = threading.Thread(
+        target=lambda: told.append(error_of(lambda: embedder.embed(["x"] * 9, "passage")))
+    )
     thread.start()
     try:
         until(lambda: len(stub.asked) == 3)
@@ -473,7 +564,8 @@ def test_closing_ends_every_wait_at_once(opens: Opens, stub: Stub, until) -> Non
         over.set()
 
 
-# -- answers that can't be used ----------------------------------------------------------------------------------------
+# -- answers that can't be used
+# ----------------------------------------------------------------------------------------
 
 WRONG = {
     "no JSON": Reply(raw=b"<html>"),
@@ -495,7 +587,9 @@ WRONG = {
 
 
 @pytest.mark.parametrize("wrong", WRONG)
-def test_an_answer_that_is_wrong_is_an_error_and_never_a_vector(opens: Opens, stub: Stub, wrong: str) -> None:
+def test_an_answer_that_is_wrong_is_an_error_and_never_a_vector(
+    opens: Opens, stub: Stub, wrong: str
+) -> None:
     stub.answer = lambda asked: WRONG[wrong]
     error = error_of(lambda: opens("ollama").embed(["a"], "passage"))
     assert (error.code, error.context["provider"]) == ("EMBEDDER_ANSWER", "ollama")
@@ -515,11 +609,15 @@ def test_vectors_that_are_numbered_wrongly_are_an_error(
 ) -> None:
     embedder = opens()
     embedder.connect()
-    stub.answer = lambda asked: Reply({"data": [{"index": n, "embedding": [1.0] * DIMENSIONS} for n in numbers]})
+    stub.answer = lambda asked: Reply(
+        {"data": [{"index": n, "embedding": [1.0] * DIMENSIONS} for n in numbers]}
+    )
     assert error_of(lambda: embedder.embed(["a", "b"], "passage")).code == "EMBEDDER_ANSWER"
 
 
-def test_an_answer_without_end_is_not_read_to_its_end(opens: Opens, stub: Stub, monkeypatch) -> None:
+def test_an_answer_without_end_is_not_read_to_its_end(
+    opens: Opens, stub: Stub, monkeypatch
+) -> None:
     monkeypatch.setattr(server_client, "MAX_ANSWER_BYTES", 1_000_000)
     stub.answer = lambda asked: Reply(raw=b"[" + b"0," * 2_000_000 + b"0]")
     assert error_of(lambda: opens().embed(["a"], "passage")).code == "EMBEDDER_ANSWER"
@@ -539,7 +637,8 @@ def test_another_length_than_before_is_an_error(opens: Opens, stub: Stub) -> Non
 def test_another_model_than_before_is_an_error(opens: Opens, stub: Stub) -> None:
     embedder = opens("ollama")
     embedder.embed(["a"], "passage")
-    stub.answer = lambda asked: _embedded_as(asked, "library/small:latest", DIMENSIONS)  # the same by another name
+    # The same by another name
+    stub.answer = lambda asked: _embedded_as(asked, "library/small:latest", DIMENSIONS)
     embedder.embed(["a"], "passage")
     stub.answer = lambda asked: _embedded_as(asked, "large", DIMENSIONS)
     error = error_of(lambda: embedder.embed(["a"], "passage"))
@@ -579,7 +678,9 @@ def test_a_server_with_another_model_is_refused_until_it_has_the_earlier_one_aga
     assert embedder.embed(["a"], "passage").shape == (1, DIMENSIONS)
 
 
-def test_a_server_with_a_model_of_its_own_choice_is_stamped_with_it(opens: Opens, stub: Stub) -> None:
+def test_a_server_with_a_model_of_its_own_choice_is_stamped_with_it(
+    opens: Opens, stub: Stub
+) -> None:
     stub.answer = lambda asked: _embedded_as(asked, "/models/other.gguf", DIMENSIONS)
     assert opens("ollama").connect().model == "/models/other.gguf"
 
@@ -587,11 +688,18 @@ def test_a_server_with_a_model_of_its_own_choice_is_stamped_with_it(opens: Opens
 def _embedded_as(asked: Asked, model: str, dimensions: int) -> Reply:
     vectors = vectors_of(texts_of(asked), dimensions)
     if asked.path == "/v1/embeddings":
-        return Reply({"data": [{"index": i, "embedding": v} for i, v in enumerate(vectors)], "model": model})
-    return Reply({"embeddings": vectors, "model": model} if asked.path != "/embed" else {"embeddings": vectors})
+        return Reply(
+            {"data": [{"index": i, "embedding": v} for i, v in enumerate(vectors)], "model": model}
+        )
+    return Reply(
+        {"embeddings": vectors, "model": model}
+        if asked.path != "/embed"
+        else {"embeddings": vectors}
+    )
 
 
-# -- too long ----------------------------------------------------------------------------------------------------------
+# -- too long
+# ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -599,11 +707,20 @@ def _embedded_as(asked: Asked, model: str, dimensions: int) -> Reply:
     [
         Reply({"error": {"message": "This model's maximum context length is 8192 tokens"}}, 400),
         Reply({"error": "the input length exceeds the context length"}, 400),
-        Reply({"error": {"message": "input is too large to process. increase the physical batch size"}}, 500),
+        Reply(
+            {
+                "error": {
+                    "message": "input is too large to process. increase the physical batch size"
+                }
+            },
+            500,
+        ),
         Reply({"detail": "too much"}, 413),
     ],
 )
-def test_what_is_too_long_for_the_server_is_cut_until_it_fits(opens: Opens, stub: Stub, refusal: Reply) -> None:
+def test_what_is_too_long_for_the_server_is_cut_until_it_fits(
+    opens: Opens, stub: Stub, refusal: Reply
+) -> None:
     texts = ["short", "long " * 300, "other", "", "longer " * 1000]
 
     def answer(asked: Asked) -> Reply:
@@ -632,11 +749,14 @@ def test_lone_surrogates_are_sent_as_something_that_is_text(opens: Opens) -> Non
     assert opens().embed(["\ud800"], "passage").shape == (1, DIMENSIONS)
 
 
-# -- chosen by settings ------------------------------------------------------------------------------------------------
+# -- chosen by settings
+# ------------------------------------------------------------------------------------------------
 
 
 def chosen(tmp_path, **variables: str):
-    settings = load(None, environment={"CORTEX_HOME": str(tmp_path / "home"), **variables}, user_home=tmp_path)
+    settings = load(
+        None, environment={"CORTEX_HOME": str(tmp_path / "home"), **variables}, user_home=tmp_path
+    )
     return open_embedder(settings)
 
 
@@ -648,16 +768,22 @@ def test_one_setting_chooses_the_embedder(tmp_path, stub: Stub) -> None:
             CORTEX_PROVIDERS_OPENAI_BASE_URL=stub.url,  # /v1 is added
             CODEINDEX_OPENAI_API_KEY=KEY,
             CODEINDEX_OLLAMA_BASE_URL=f"{stub.url}/",
-            CORTEX_PROVIDERS_CORTEX_EMBED_BASE_URL=f"{stub.url}/embed",  # as other programs spell it
+            # As other programs spell it
+            CORTEX_PROVIDERS_CORTEX_EMBED_BASE_URL=f"{stub.url}/embed",
         )
         assert embedder is not None and (embedder.name, embedder.costly) == (provider, True)
         assert embedder.embed(["a"], "passage").shape == (1, DIMENSIONS)
         embedder.close()
-    assert [asked.headers.get("Authorization") for asked in stub.asked] == [f"Bearer {KEY}"] * 2 + [None] * 4
+    assert [asked.headers.get("Authorization") for asked in stub.asked] == [f"Bearer {KEY}"] * 2 + [
+        None
+    ] * 4
 
 
 def test_the_lower_of_two_limits_counts(tmp_path, stub: Stub) -> None:
-    variables = {"CODEINDEX_EMBEDDING_PROVIDER": "openai", "CORTEX_PROVIDERS_OPENAI_BASE_URL": f"{stub.url}/v1"}
+    variables = {
+        "CODEINDEX_EMBEDDING_PROVIDER": "openai",
+        "CORTEX_PROVIDERS_OPENAI_BASE_URL": f"{stub.url}/v1",
+    }
     for own, general in ((3, 5), (5, 3)):
         stub.asked.clear()
         embedder = chosen(
@@ -673,7 +799,9 @@ def test_the_lower_of_two_limits_counts(tmp_path, stub: Stub) -> None:
         embedder.close()
 
 
-@pytest.mark.parametrize(("provider", "own"), [("ollama", "100ms"), ("openai", "20s"), ("ollama", "20s")])
+@pytest.mark.parametrize(
+    ("provider", "own"), [("ollama", "100ms"), ("openai", "20s"), ("ollama", "20s")]
+)
 def test_the_time_for_a_request_is_limited(tmp_path, stub: Stub, provider: str, own: str) -> None:
     over = threading.Event()
     stub.answer = lambda asked: embeddings(asked) if over.wait(20) else Reply()
@@ -720,19 +848,33 @@ def test_the_number_of_requests_at_once_is_limited(tmp_path, stub: Stub) -> None
     assert most == 1
 
 
-def test_without_a_key_openai_is_not_contacted_and_what_to_set_is_said(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: pytest.fail("somebody was contacted"))
+def test_without_a_key_openai_is_not_contacted_and_what_to_set_is_said(
+    tmp_path, monkeypatch
+) -> None:
+    monkeypatch.setattr(
+        socket, "getaddrinfo", lambda *_, **__: pytest.fail("somebody was contacted")
+    )
     embedder = chosen(tmp_path, CODEINDEX_EMBEDDING_PROVIDER="openai")
     assert embedder is not None
-    for work in (embedder.connect, lambda: embedder.embed(["x"], "query"), lambda: embedder.embed(["x"], "passage")):
+    for work in (
+        embedder.connect,
+        lambda: embedder.embed(["x"], "query"),
+        lambda: embedder.embed(["x"], "passage"),
+    ):
         error = error_of(work)
         assert (error.code, error.retryable) == ("EMBEDDER_REFUSED", False)
-        assert "there is no key; set CODEINDEX_OPENAI_API_KEY, or providers.openai.apiKey" in error.message
+        assert (
+            "there is no key; set CODEINDEX_OPENAI_API_KEY, or providers.openai.apiKey"
+            in error.message
+        )
     embedder.close()
 
 
 def test_nothing_is_opened_where_meaning_is_not_wanted(tmp_path) -> None:
-    assert chosen(tmp_path, CORTEX_INDEXING_STRATEGIES="tfidf", CODEINDEX_EMBEDDING_PROVIDER="ollama") is None
+    assert (
+        chosen(tmp_path, CORTEX_INDEXING_STRATEGIES="tfidf", CODEINDEX_EMBEDDING_PROVIDER="ollama")
+        is None
+    )
     assert chosen(tmp_path, CODEINDEX_EMBEDDING_PROVIDER="none") is None
 
 

@@ -60,7 +60,12 @@ def test_the_stamp_names_the_model(embedder: StaticEmbedder):
     assert embedder.name == "static"
     assert embedder.stamp.provider == "local"
     assert embedder.stamp.model.startswith("cortex-static-")
-    assert embedder.stamp.dimensions == embedder.dimensions == embedder.embed(["a word"], "query").shape[1] == 256
+    assert (
+        embedder.stamp.dimensions
+        == embedder.dimensions
+        == embedder.embed(["a word"], "query").shape[1]
+        == 256
+    )
 
 
 @given(texts=st.lists(st.text(max_size=200), max_size=5))
@@ -84,7 +89,10 @@ def test_a_text_has_the_same_vector_alone_and_among_others(embedder: StaticEmbed
 def test_meaning_is_found_without_a_shared_word(embedder: StaticEmbedder):
     query = embedder.embed(["remove an entry from the dictionary"], "query")[0]
     right, wrong = embedder.embed(
-        ["def pop(self, key):\n    del self._map[key]", "def connect(host, port):\n    return socket(host, port)"],
+        [
+            "def pop(self, key):\n    del self._map[key]",
+            "def connect(host, port):\n    return socket(host, port)",
+        ],
         "passage",
     )
     assert query @ right > query @ wrong + 0.1
@@ -96,7 +104,8 @@ def test_the_file_is_small_enough_for_the_wheel():
 
 def test_a_chunk_costs_less_than_a_millisecond(embedder: StaticEmbedder):
     chunk = "\n".join(
-        f"    result_{number} = handler.process(value_{number}, timeout=settings.read_timeout)" for number in range(50)
+        f"    result_{number} = handler.process(value_{number}, timeout=settings.read_timeout)"
+        for number in range(50)
     )
     embedder.embed([chunk], "passage")
     start = time.process_time()

@@ -1,4 +1,6 @@
-"""Documents made by hand, each the least that its format allows, so that a test shows what is in them."""
+"""Documents made by hand, each the least that its format allows, so that a test shows what is in
+them.
+"""
 
 import hashlib
 import io
@@ -28,7 +30,8 @@ def zipped(parts: Mapping[str, str | bytes]) -> bytes:
 
 def relations(targets: Mapping[str, tuple[str, str]]) -> str:
     rows = "".join(
-        f'<Relationship Id="{key}" Type="{KINDS}/{kind}" Target="{to}"/>' for key, (kind, to) in targets.items()
+        f'<Relationship Id="{key}" Type="{KINDS}/{kind}" Target="{to}"/>'
+        for key, (kind, to) in targets.items()
     )
     return f'<Relationships xmlns="http://schemas.openxmlformats.org/package/2006/relationships">{rows}</Relationships>'
 
@@ -58,19 +61,25 @@ def pptx(*slides: str, notes: str = "") -> bytes:
     }  # fmt: skip
     for at, shapes in enumerate(slides):
         name = f"slide{len(slides) - at}.xml"
-        parts[f"ppt/slides/{name}"] = f"<p:sld {P} {A}><p:cSld><p:spTree>{shapes}</p:spTree></p:cSld></p:sld>"
+        parts[f"ppt/slides/{name}"] = (
+            f"<p:sld {P} {A}><p:cSld><p:spTree>{shapes}</p:spTree></p:cSld></p:sld>"
+        )
         if notes and at == len(slides) - 1:
-            shape = (
-                f'<p:sp><p:nvSpPr><p:nvPr><p:ph type="body"/></p:nvPr></p:nvSpPr><p:txBody>{notes}</p:txBody></p:sp>'
+            shape = f'<p:sp><p:nvSpPr><p:nvPr><p:ph type="body"/></p:nvPr></p:nvSpPr><p:txBody>{notes}</p:txBody></p:sp>'
+            parts["ppt/notesSlides/n.xml"] = (
+                f"<p:notes {P} {A}><p:cSld><p:spTree>{shape}</p:spTree></p:cSld></p:notes>"
             )
-            parts["ppt/notesSlides/n.xml"] = f"<p:notes {P} {A}><p:cSld><p:spTree>{shape}</p:spTree></p:cSld></p:notes>"
-            parts[f"ppt/slides/_rels/{name}.rels"] = relations({"n": ("notesSlide", "../notesSlides/n.xml")})
+            parts[f"ppt/slides/_rels/{name}.rels"] = relations(
+                {"n": ("notesSlide", "../notesSlides/n.xml")}
+            )
     return zipped(parts)
 
 
 def xlsx(sheets: Mapping[str, str], strings: Sequence[str] = (), styles: str = "") -> bytes:
     """A workbook; a sheet is its rows as XML."""
-    names = "".join(f'<sheet name="{escape(name)}" r:id="s{at}"/>' for at, name in enumerate(sheets))
+    names = "".join(
+        f'<sheet name="{escape(name)}" r:id="s{at}"/>' for at, name in enumerate(sheets)
+    )
     links = {f"s{at}": ("worksheet", f"worksheets/sheet{at}.xml") for at in range(len(sheets))}
     shared = "".join(f"<si><t>{escape(text)}</t></si>" for text in strings)
     return zipped({
@@ -88,7 +97,9 @@ def xlsx(sheets: Mapping[str, str], strings: Sequence[str] = (), styles: str = "
 
 def epub(chapters: Mapping[str, str], titles: Mapping[str, str] | None = None) -> bytes:
     """A book: chapters by file name as XHTML, `titles` as its table of contents calls them."""
-    entries = "".join(f'<item id="{name}" href="{name}" media-type="application/xhtml+xml"/>' for name in chapters)
+    entries = "".join(
+        f'<item id="{name}" href="{name}" media-type="application/xhtml+xml"/>' for name in chapters
+    )
     spine = "".join(f'<itemref idref="{name}"/>' for name in chapters)
     points = "".join(
         f'<navPoint><navLabel><text>{title}</text></navLabel><content src="{name}#top"/></navPoint>'
@@ -127,7 +138,10 @@ def pdf(
     password: str = "",
     visible: bool = True,
 ) -> bytes:
-    """A PDF; a line is 14 points below the one before, an empty one leaves a gap. Any script: glyphs have no shapes but a meaning."""
+    """A PDF; a line is 14 points below the one before, an empty one leaves a gap.
+
+    Any script: glyphs have no shapes but a meaning.
+    """
     characters = sorted({character for page in pages for line in page for character in _text(line)})
     codes = {character: at + 1 for at, character in enumerate(characters)}
     objects: list[bytes] = [b""] * 7
@@ -139,7 +153,9 @@ def pdf(
         objects.append(_stream(_drawn(page, codes) if visible else b""))
     kids = " ".join(f"{first + 2 * at + 1} 0 R" for at in range(len(pages)))
     outline = len(objects) + 1
-    objects[0] = f"<</Type/Catalog/Pages 2 0 R{f'/Outlines {outline} 0 R' if bookmarks else ''}>>".encode()
+    objects[0] = (
+        f"<</Type/Catalog/Pages 2 0 R{f'/Outlines {outline} 0 R' if bookmarks else ''}>>".encode()
+    )
     objects[1] = f"<</Type/Pages/Kids[{kids}]/Count {len(pages)}>>".encode()
     objects[2] = (
         b"<</Type/Font/Subtype/Type0/BaseFont/Made/Encoding/Identity-H/DescendantFonts[4 0 R]/ToUnicode 6 0 R>>"
@@ -151,13 +167,17 @@ def pdf(
     objects[4] = (
         b"<</Type/FontDescriptor/FontName/Made/Flags 4/FontBBox[0 -200 1000 800]/Ascent 800/Descent -200/CapHeight 700/StemV 80/ItalicAngle 0>>"
     )
-    rows = "\n".join(f"<{code:04x}> <{character.encode('utf-16-be').hex()}>" for character, code in codes.items())
+    rows = "\n".join(
+        f"<{code:04x}> <{character.encode('utf-16-be').hex()}>" for character, code in codes.items()
+    )
     objects[5] = _stream(
         f"/CIDInit /ProcSet findresource begin begincmap 1 begincodespacerange <0000> <ffff> endcodespacerange "
         f"{len(codes)} beginbfchar\n{rows}\nendbfchar endcmap end".encode()
     )
     if bookmarks:
-        objects.append(f"<</Type/Outlines/First {outline + 1} 0 R/Last {outline + len(bookmarks)} 0 R>>".encode())
+        objects.append(
+            f"<</Type/Outlines/First {outline + 1} 0 R/Last {outline + len(bookmarks)} 0 R>>".encode()
+        )
         for at, (title, page_number) in enumerate(bookmarks):
             after = f"/Next {outline + at + 2} 0 R" if at + 1 < len(bookmarks) else ""
             objects.append(
@@ -184,13 +204,17 @@ def _stream(content: bytes) -> bytes:
 
 
 def _file(objects: list[bytes], password: str) -> bytes:
-    """The objects with their table; with a password each stream is encrypted as the oldest standard has it."""
+    """The objects with their table; with a password each stream is encrypted as the oldest standard
+    has it.
+    """
     trailer, key = f"/Root 1 0 R/Size {len(objects) + 1}", b""
     if password:
         padded = (password.encode() + PASSWORD_PADDING)[:32]
         owner = rc4(hashlib.md5(padded).digest()[:5], padded)
         identity = bytes(16)
-        key = hashlib.md5(padded + owner + (0xFFFFFFFC).to_bytes(4, "little") + identity).digest()[:5]
+        key = hashlib.md5(padded + owner + (0xFFFFFFFC).to_bytes(4, "little") + identity).digest()[
+            :5
+        ]
         trailer += (
             f"/ID[<{identity.hex()}><{identity.hex()}>]/Encrypt<</Filter/Standard/V 1/R 2/O<{owner.hex()}>"
             f"/U<{rc4(key, PASSWORD_PADDING).hex()}>/P -4>>"
@@ -200,7 +224,9 @@ def _file(objects: list[bytes], password: str) -> bytes:
         if key and b"\nstream\n" in content:
             head, _, rest = content.partition(b"\nstream\n")
             own = hashlib.md5(key + number.to_bytes(3, "little") + bytes(2)).digest()[:10]
-            content = head + b"\nstream\n" + rc4(own, rest.removesuffix(b"\nendstream")) + b"\nendstream"
+            content = (
+                head + b"\nstream\n" + rc4(own, rest.removesuffix(b"\nendstream")) + b"\nendstream"
+            )
         places.append(len(out))
         out += b"%d 0 obj\n%s\nendobj\n" % (number, content)
     table = "".join(f"{place:010} 00000 n \n" for place in places)

@@ -1,4 +1,6 @@
-"""Texts in encodings older than UTF-8: prose that is dense in high bytes, and code with one comment."""
+"""Texts in encodings older than UTF-8: prose that is dense in high bytes, and code with one
+comment.
+"""
 
 from __future__ import annotations
 
@@ -56,9 +58,7 @@ JAPANESE = (
     "利用者には遅延が通知されます。設定はいつでも変更できます。"
 )
 CHINESE = "该函数返回队列中的下一条消息。如果连接中断，请求将在稍后重新发送，用户会收到延迟通知。可以随时更改此设置。"
-TAIWANESE = (
-    "這個函式會傳回佇列中的下一則訊息。如果連線中斷，要求會在稍後重新傳送，使用者會收到延遲通知。可以隨時變更這個設定。"
-)
+TAIWANESE = "這個函式會傳回佇列中的下一則訊息。如果連線中斷，要求會在稍後重新傳送，使用者會收到延遲通知。可以隨時變更這個設定。"
 KOREAN = (
     "이 함수는 대기열의 다음 메시지를 돌려줍니다. 연결이 끊어지면 요청은 나중에 다시 전송되고 "
     "사용자는 지연 알림을 받습니다. 이 설정은 언제든지 바꿀 수 있습니다."

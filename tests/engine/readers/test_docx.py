@@ -21,7 +21,10 @@ def level(depth: int, form: str, text: str, start: int = 1) -> str:
 
 
 NUMBERING = (
-    '<w:abstractNum w:abstractNumId="10">' + level(0, "bullet", "•") + level(1, "bullet", "o") + "</w:abstractNum>"
+    '<w:abstractNum w:abstractNumId="10">'
+    + level(0, "bullet", "•")
+    + level(1, "bullet", "o")
+    + "</w:abstractNum>"
     '<w:abstractNum w:abstractNumId="11">'
     + level(0, "decimal", "%1.")
     + level(1, "lowerLetter", "%2)")
@@ -43,9 +46,13 @@ def run(text: str, properties: str = "") -> str:
 
 
 def paragraph(text: str, style: str = "", number: int = 0, depth: int = 0) -> str:
-    listed = f'<w:numPr><w:ilvl w:val="{depth}"/><w:numId w:val="{number}"/></w:numPr>' if number else ""
+    listed = (
+        f'<w:numPr><w:ilvl w:val="{depth}"/><w:numId w:val="{number}"/></w:numPr>' if number else ""
+    )
     styled = f'<w:pStyle w:val="{style}"/>' if style else ""
-    return f"<w:p><w:pPr>{styled}{listed}</w:pPr>{text if text.startswith('<') else run(text)}</w:p>"
+    return (
+        f"<w:p><w:pPr>{styled}{listed}</w:pPr>{text if text.startswith('<') else run(text)}</w:p>"
+    )
 
 
 @pytest.fixture
@@ -105,7 +112,9 @@ def test_tables_keep_rows_and_merged_cells(text_of):
         f"<w:tr>{cell('', '<w:vMerge/>')}{cell('both', '<w:gridSpan w:val=&quot;2&quot;/>'.replace('&quot;', chr(34)))}</w:tr>"
         "</w:tbl>"
     )
-    assert text == "| Name | Age | City |\n| --- | --- | --- |\n| Ann\\|e | 3 | Rome |\n|  | both |  |"
+    assert (
+        text == "| Name | Age | City |\n| --- | --- | --- |\n| Ann\\|e | 3 | Rome |\n|  | both |  |"
+    )
 
 
 def test_changes_hidden_text_fields_and_contents_are_as_shown(text_of):
@@ -133,17 +142,23 @@ def test_notes_stand_at_the_end(text_of):
 def test_a_note_that_refers_to_itself_ends(text_of):
     inner = paragraph('<w:r><w:t>x</w:t><w:footnoteReference w:id="2"/></w:r>')
     notes = f'<w:footnote w:id="2">{inner}</w:footnote>'
-    assert text_of(paragraph('<w:r><w:footnoteReference w:id="2"/></w:r>'), footnotes=notes) == "[^1]\n\n[^1]: x"
+    assert (
+        text_of(paragraph('<w:r><w:footnoteReference w:id="2"/></w:r>'), footnotes=notes)
+        == "[^1]\n\n[^1]: x"
+    )
 
 
 def test_code_is_fenced_and_text_boxes_follow_their_paragraph(text_of):
     box = f"<w:r><w:pict><w:txbxContent>{paragraph('In a box')}</w:txbxContent></w:pict></w:r>"
-    text = text_of(paragraph("if x:", "Code"), paragraph("    y()", "Code"), paragraph(f"{run('Beside')}{box}"))
+    text = text_of(
+        paragraph("if x:", "Code"), paragraph("    y()", "Code"), paragraph(f"{run('Beside')}{box}")
+    )
     assert text == "```\nif x:\n    y()\n```\n\nBeside\n\nIn a box"
 
 
 @pytest.mark.parametrize(
-    "words", ["中文文档的内容", "日本語の文書", "한국어 문서", "שלום עולם", "مرحبا بالعالم", "naïve 😀"]
+    "words",
+    ["中文文档的内容", "日本語の文書", "한국어 문서", "שלום עולם", "مرحبا بالعالم", "naïve 😀"],
 )
 def test_text_of_any_script_comes_out(text_of, words):
     assert text_of(paragraph(words, "berschrift1"), paragraph(words)) == f"# {words}\n\n{words}"

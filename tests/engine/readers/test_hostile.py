@@ -1,4 +1,6 @@
-"""Documents that want to hurt: bombs, lies about sizes, broken archives; each costs only itself, in the worker too."""
+"""Documents that want to hurt: bombs, lies about sizes, broken archives; each costs only itself, in
+the worker too.
+"""
 
 import gzip
 import io
@@ -27,7 +29,10 @@ def test_a_zip_bomb_is_refused_by_what_it_declares(make_zip):
 
 
 def test_a_small_archive_with_a_huge_ratio_is_refused(make_zip):
-    assert reason_of(make_zip({"word/document.xml": b"<a/>", "x": b"0" * 20_000_000}), "a.docx") == "unpacks to 20 MB"
+    assert (
+        reason_of(make_zip({"word/document.xml": b"<a/>", "x": b"0" * 20_000_000}), "a.docx")
+        == "unpacks to 20 MB"
+    )
 
 
 def test_an_archive_that_lies_about_its_sizes_is_stopped_while_unpacking(make_zip, monkeypatch):
@@ -35,7 +40,8 @@ def test_an_archive_that_lies_about_its_sizes_is_stopped_while_unpacking(make_zi
     raw = bytearray(make_zip({"word/document.xml": b" " * 5_000_000}))
     with zipfile.ZipFile(io.BytesIO(raw)) as archive:
         central = archive.start_dir
-    raw[central + 24 : central + 28] = (100).to_bytes(4, "little")  # the size in the table of contents
+    # The size in the table of contents
+    raw[central + 24 : central + 28] = (100).to_bytes(4, "little")
     answer = reason_of(bytes(raw), "a.docx")
     assert answer.startswith(("damaged", "unpacks to more than"))
 
@@ -53,7 +59,9 @@ def test_a_text_that_gzip_packed_is_read_as_what_is_in_it():
     assert isinstance(page, DocumentText)
     assert (page.language, "# Title" in page.text) == ("markdown", True)
     # Several packed parts in a row are one text.
-    assert read_document(gzip.compress(b"one ") + gzip.compress(b"two"), "changelog.gz") == DocumentText("one two", "")
+    assert read_document(
+        gzip.compress(b"one ") + gzip.compress(b"two"), "changelog.gz"
+    ) == DocumentText("one two", "")
     with Pool(1) as pool:
         files = [(1, "doc/README.md.gz", gzip.compress(b"# Changes\n\nfixed\n"))]
         ((_, cut),) = pool.cut_all(files, documents=True)
@@ -80,9 +88,15 @@ def test_a_gzip_file_that_is_a_bomb_or_no_text_is_refused(name):
 def test_xml_entities_are_refused_in_any_encoding(make_zip, encoding):
     laughs = "".join(f'<!ENTITY l{at} "{f"&l{at - 1};" * 10 if at else "ha"}">' for at in range(10))
     document = f'<?xml version="1.0" encoding="{encoding}"?><!DOCTYPE d [{laughs}]><d>&l9;</d>'
-    assert reason_of(make_zip({"word/document.xml": document.encode(encoding)}), "a.docx") == "declares XML entities"
+    assert (
+        reason_of(make_zip({"word/document.xml": document.encode(encoding)}), "a.docx")
+        == "declares XML entities"
+    )
     for part in ("META-INF/container.xml", "META-INF/CONTAINER.XML"):
-        assert reason_of(make_zip({part: document.encode(encoding)}), "a.epub") == "declares XML entities"
+        assert (
+            reason_of(make_zip({part: document.encode(encoding)}), "a.epub")
+            == "declares XML entities"
+        )
 
 
 def test_an_outside_entity_is_not_fetched(make_zip, tmp_path):
@@ -92,7 +106,10 @@ def test_an_outside_entity_is_not_fetched(make_zip, tmp_path):
 
 
 def test_deeply_nested_xml_is_refused(make_docx):
-    assert reason_of(make_docx("<w:sdt>" * 50_000 + "</w:sdt>" * 50_000), "a.docx") == "nested too deeply"
+    assert (
+        reason_of(make_docx("<w:sdt>" * 50_000 + "</w:sdt>" * 50_000), "a.docx")
+        == "nested too deeply"
+    )
 
 
 def test_a_part_outside_of_the_archive_is_not_a_part(make_zip):
@@ -109,8 +126,15 @@ def test_broken_files_are_refused_with_a_reason(make_docx, make_zip, path):
     assert reason_of(b"just text", path).startswith("damaged")
     assert reason_of(whole[: len(whole) // 2], path) == "damaged: not a whole archive"
     assert reason_of(make_zip({"a.txt": "x"}), path) == "an archive without a document in it"
-    for main in ("word/document.xml", "ppt/presentation.xml", "xl/workbook.xml", "META-INF/container.xml"):
-        assert reason_of(make_zip({main: "<unfinished"}), path) == f"damaged: {main} is no whole XML"
+    for main in (
+        "word/document.xml",
+        "ppt/presentation.xml",
+        "xl/workbook.xml",
+        "META-INF/container.xml",
+    ):
+        assert (
+            reason_of(make_zip({main: "<unfinished"}), path) == f"damaged: {main} is no whole XML"
+        )
         assert isinstance(read_document(make_zip({main: "<x/>"}), path), UnreadableFile)
 
 
@@ -133,7 +157,9 @@ def test_the_form_is_told_by_the_content_not_by_the_name(make_docx):
     assert answer == DocumentText("fine words", "markdown")
 
 
-@pytest.mark.parametrize(("path", "language"), [("a.md", ""), ("a.txt", ""), ("a.rst", ""), ("NOTES", "")])
+@pytest.mark.parametrize(
+    ("path", "language"), [("a.md", ""), ("a.txt", ""), ("a.rst", ""), ("NOTES", "")]
+)
 def test_text_stays_as_it_is(path, language):
     text = "---\ntitle: x\n---\n# Heading\n\tcode  \n\n\n# @generated\nlast"
     assert read_document(text.encode(), path) == DocumentText(text, language)
@@ -145,7 +171,9 @@ def test_generated_and_minified_prose_is_still_a_document():
 
 
 def test_a_form_feed_within_a_line_ends_no_page():
-    assert read_document(b"one\ftwo\n\fthree\n\f\n", "a.txt") == DocumentText("one two\n\fthree\n\f\n", "")
+    assert read_document(b"one\ftwo\n\fthree\n\f\n", "a.txt") == DocumentText(
+        "one two\n\fthree\n\f\n", ""
+    )
 
 
 def test_in_the_worker_a_hostile_document_costs_only_itself(make_docx, make_zip, make_pdf):
@@ -162,14 +190,19 @@ def test_in_the_worker_a_hostile_document_costs_only_itself(make_docx, make_zip,
     with Pool(1) as pool:
         answers = dict(pool.cut_all(files, 250, 0, Cancel(), documents=True))
         plain = dict(pool.cut_all(files[:3], 250, 0, Cancel()))
-    assert {key: answer.reason for key, answer in answers.items() if isinstance(answer, UnreadableFile)} == {
+    assert {
+        key: answer.reason for key, answer in answers.items() if isinstance(answer, UnreadableFile)
+    } == {
         1: "unpacks to 250 MB",
         2: "encrypted",
     }
     book = answers[4]
     assert isinstance(book, Cut)
     assert [book.text.count("\f", 0, chunk.start) + 1 for chunk in book.chunks] == [1, 2]
-    assert [book.text[chunk.start : chunk.end] for chunk in book.chunks] == ["first page words", "second page words"]
+    assert [book.text[chunk.start : chunk.end] for chunk in book.chunks] == [
+        "first page words",
+        "second page words",
+    ]
     section, function = answers[5], answers[6]
     assert isinstance(section, Cut) and section.chunks[0].qualified == "One"
     assert isinstance(function, Cut) and function.chunks[0].kind == "function"

@@ -34,15 +34,22 @@ def test_boilerplate_is_left_out():
 def test_of_a_page_with_a_main_part_only_that_is_read():
     words = "<p>" + "words of the article " * 20 + "</p>"
     page = f"<body><div>Welcome to the site, log in</div><main><h1>News</h1>{words}</main><div>See also</div></body>"
-    assert read_html(page).startswith("# News\n\nwords of the article") and "log in" not in read_html(page)
+    assert read_html(page).startswith(
+        "# News\n\nwords of the article"
+    ) and "log in" not in read_html(page)
 
 
 def test_a_main_part_with_little_in_it_is_not_the_page():
-    assert "The real text" in read_html(f"<body><main>x</main><div>{'The real text. ' * 9}</div></body>")
+    assert "The real text" in read_html(
+        f"<body><main>x</main><div>{'The real text. ' * 9}</div></body>"
+    )
 
 
 def test_a_page_that_is_all_named_like_boilerplate_is_read_all_the_same():
-    assert read_html("<div class='menu'><h1>Lunch menu</h1><p>Soup</p></div>") == "# Lunch menu\n\nSoup"
+    assert (
+        read_html("<div class='menu'><h1>Lunch menu</h1><p>Soup</p></div>")
+        == "# Lunch menu\n\nSoup"
+    )
 
 
 @pytest.mark.parametrize(
@@ -80,7 +87,8 @@ def test_what_is_opened_again_and_again_costs_little(opened, end):
 
 
 @pytest.mark.parametrize(
-    "page", ["<", "<a", "<!DOCTYPE", "<![CDATA[x", "&#xFFFFFFFF; &bogus; &#55296; text", "<p <p>x", "<!--"]
+    "page",
+    ["<", "<a", "<!DOCTYPE", "<![CDATA[x", "&#xFFFFFFFF; &bogus; &#55296; text", "<p <p>x", "<!--"],
 )
 def test_broken_pages_do_not_fail(page):
     read_document(page.encode(), "a.html")

@@ -58,14 +58,19 @@ def test_rows_of_a_sheet_name_their_columns(make_xlsx):
     )
     styles = '<cellXfs><xf numFmtId="0"/><xf numFmtId="14"/></cellXfs>'
     other = '<row r="1"><c r="A1"><v>1</v></c><c r="B1"><v>2</v></c></row>'
-    raw = make_xlsx({"People & more": rows, "Numbers": other, "Empty": ""}, ["Name", "Since", "Ann"], styles)
+    raw = make_xlsx(
+        {"People & more": rows, "Numbers": other, "Empty": ""}, ["Name", "Since", "Ann"], styles
+    )
     assert text_of(raw, "a.xlsx") == (
         "# People & more\n\nName | Since | Paid\nName: Ann | Since: 2024-03-01 | Paid: TRUE\n\nName: Bob | Paid: 0.3\n\n# Numbers\n\n1 | 2"
     )
 
 
 def test_a_long_sheet_ends_at_a_bound_and_says_so(make_xlsx):
-    rows = "".join(f'<row><c t="str"><v>word {at}</v></c><c><v>{at}</v></c></row>' for at in range(MAX_CELLS // 2 + 10))
+    rows = "".join(
+        f'<row><c t="str"><v>word {at}</v></c><c><v>{at}</v></c></row>'
+        for at in range(MAX_CELLS // 2 + 10)
+    )
     text = text_of(make_xlsx({"S": rows}), "a.xlsx")
     assert text.endswith(f"[more rows follow; {MAX_CELLS:,} cells are read]")
     assert f"word {MAX_CELLS // 2 - 1} " in text and f"word {MAX_CELLS // 2 + 5} " not in text
@@ -86,7 +91,10 @@ def test_numbers_that_only_look_like_digits_cost_nothing(make_xlsx):
 @pytest.mark.parametrize("mark", [",", ";", "\t", "|"])
 def test_a_row_of_csv_is_one_line_whatever_parts_it(mark):
     raw = f'name{mark}city{mark}age\nAnn{mark}"Rome\nItaly"{mark}3\nBob{mark}{mark}4\n'.encode()
-    assert text_of(raw, "a.csv") == "name | city | age\nname: Ann | city: Rome Italy | age: 3\nname: Bob | age: 4"
+    assert (
+        text_of(raw, "a.csv")
+        == "name | city | age\nname: Ann | city: Rome Italy | age: 3\nname: Bob | age: 4"
+    )
 
 
 def test_csv_without_a_header_is_its_cells():
@@ -110,7 +118,10 @@ def test_a_notebook_is_its_text_its_code_and_the_beginning_of_its_outputs():
             "cell_type": "code",
             "source": "x = 1\nx",
             "outputs": [
-                {"output_type": "execute_result", "data": {"text/plain": ["1"], "image/png": "A" * 9}},
+                {
+                    "output_type": "execute_result",
+                    "data": {"text/plain": ["1"], "image/png": "A" * 9},
+                },
                 {"output_type": "stream", "text": [f"line {at}\n" for at in range(100)]},
                 {"output_type": "error", "ename": "ValueError", "evalue": "bad"},
                 {"output_type": "display_data", "data": {"image/png": "A" * 99}},
@@ -118,7 +129,10 @@ def test_a_notebook_is_its_text_its_code_and_the_beginning_of_its_outputs():
         },
         {"cell_type": "code", "source": [], "outputs": []},
     ]
-    text = text_of(json.dumps({"cells": cells, "metadata": {"language_info": {"name": "julia"}}}).encode(), "a.ipynb")
+    text = text_of(
+        json.dumps({"cells": cells, "metadata": {"language_info": {"name": "julia"}}}).encode(),
+        "a.ipynb",
+    )
     shown = "\n".join(f"line {at}" for at in range(12))
     assert text == (
         f"# Study\nwords\n\n```julia\nx = 1\nx\n```\n\n```text\n1\n```\n\n```text\n{shown}\n...\n```\n\n```text\nValueError: bad\n```"

@@ -24,9 +24,20 @@ def test_every_page_ends_with_a_form_feed(make_pdf):
 
 
 def test_large_type_becomes_headings_by_size_and_a_gap_a_paragraph(make_pdf):
-    body = ["ordinary words of the text that go on for a while", "and a second line of them", "", "", "after a gap"]
+    body = [
+        "ordinary words of the text that go on for a while",
+        "and a second line of them",
+        "",
+        "",
+        "after a gap",
+    ]
     text = text_of(
-        make_pdf([[(24, "The Title"), "", *body, "", (14, "A Part"), "", *body], [*body, (14, "Another Part"), *body]])
+        make_pdf(
+            [
+                [(24, "The Title"), "", *body, "", (14, "A Part"), "", *body],
+                [*body, (14, "Another Part"), *body],
+            ]
+        )
     )
     assert [line for line in text.split("\n") if line.startswith("#")] == [
         "# The Title",
@@ -54,7 +65,14 @@ def test_the_title_is_a_heading_where_bookmarks_begin_later(make_pdf):
 
 def test_running_headers_and_footers_stay_once(make_pdf):
     pages = [
-        ["Annual Report", f"text with number {at * at}", "words", "words of it", "more", f"Page {at} of 5"]
+        [
+            "Annual Report",
+            f"text with number {at * at}",
+            "words",
+            "words of it",
+            "more",
+            f"Page {at} of 5",
+        ]
         for at in range(1, 6)
     ]
     text = text_of(make_pdf(pages))
@@ -63,7 +81,15 @@ def test_running_headers_and_footers_stay_once(make_pdf):
 
 
 @pytest.mark.parametrize(
-    "words", ["中文文档的内容", "日本語の文書です", "한국어 문서", "Ünïcödé – naïve", "Κείμενο", "𝒜 𝐁 emoji 😀"]
+    "words",
+    [
+        "中文文档的内容",
+        "日本語の文書です",
+        "한국어 문서",
+        "Ünïcödé – naïve",
+        "Κείμενο",
+        "𝒜 𝐁 emoji 😀",
+    ],
 )
 def test_text_of_any_script_comes_out(make_pdf, words):
     assert words in text_of(make_pdf([[words]]))
@@ -80,7 +106,9 @@ def test_what_looks_like_a_mark_of_markdown_is_no_heading(make_pdf):
 
 
 def test_an_encrypted_file_is_refused_as_such(make_pdf):
-    assert read_document(make_pdf([["secret"]], password="hunter2"), "a.pdf") == UnreadableFile("encrypted")
+    assert read_document(make_pdf([["secret"]], password="hunter2"), "a.pdf") == UnreadableFile(
+        "encrypted"
+    )
 
 
 def test_scanned_pages_are_refused_with_the_reason(make_pdf):
@@ -92,7 +120,9 @@ def test_a_broken_file_is_refused(make_pdf):
     raw = make_pdf([["One"], ["Two"]])
     assert read_document(raw[:200], "a.pdf") == UnreadableFile("damaged: not a whole PDF")
     assert read_document(b"", "a.pdf") == UnreadableFile("damaged: not a whole PDF")
-    assert read_document(b"%PDF-1.7\n" + bytes(range(256)) * 20, "a.pdf") == UnreadableFile("damaged: not a whole PDF")
+    assert read_document(b"%PDF-1.7\n" + bytes(range(256)) * 20, "a.pdf") == UnreadableFile(
+        "damaged: not a whole PDF"
+    )
 
 
 def test_of_ten_thousand_pages_the_first_are_read_and_the_rest_is_named(make_pdf):

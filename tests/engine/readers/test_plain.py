@@ -100,12 +100,23 @@ def test_generated_files_are_refused(head: str) -> None:
 
 
 def test_a_program_that_speaks_of_generated_files_is_not_one() -> None:
-    for text in ('MARK = "@generated"\n', "x = 1\n" * 30 + "# @generated\n", "# me@generated.example\n"):
+    for text in (
+        'MARK = "@generated"\n',
+        "x = 1\n" * 30 + "# @generated\n",
+        "# me@generated.example\n",
+    ):
         assert read(text.encode(), "a.py") == text
 
 
 @pytest.mark.parametrize(
-    "kind", ["RSA PRIVATE KEY", "PRIVATE KEY", "OPENSSH PRIVATE KEY", "EC PRIVATE KEY", "PGP PRIVATE KEY BLOCK"]
+    "kind",
+    [
+        "RSA PRIVATE KEY",
+        "PRIVATE KEY",
+        "OPENSSH PRIVATE KEY",
+        "EC PRIVATE KEY",
+        "PGP PRIVATE KEY BLOCK",
+    ],
 )
 def test_a_private_key_in_any_file_is_a_secret(kind: str) -> None:
     body = base64.b64encode(bytes(range(200))).decode()
@@ -119,15 +130,24 @@ def test_a_private_key_in_a_narrow_column_or_in_a_kubernetes_configuration_is_a_
     lines = [("abcdefghij0123456789" * 40)[at : at + 30] for at in range(0, 600, 30)]
     narrow = "\n".join(["-----BEGIN PRIVATE KEY-----", *lines])
     encoded = base64.b64encode(b"-----BEGIN RSA PRIVATE KEY-----\n" + b"x" * 400).decode()
-    for text in (narrow, f"users:\n- user:\n    client-key-data: {encoded}\n", f'{{"client-key-data": "{encoded}"}}'):
+    for text in (
+        narrow,
+        f"users:\n- user:\n    client-key-data: {encoded}\n",
+        f'{{"client-key-data": "{encoded}"}}',
+    ):
         assert read(text.encode(), "config.txt") == UnreadableFile("private key")
-    assert not isinstance(read(b"client-key-data: a base64 text, LS0tLS1CRUdJTi and so on", "kube.txt"), UnreadableFile)
+    assert not isinstance(
+        read(b"client-key-data: a base64 text, LS0tLS1CRUdJTi and so on", "kube.txt"),
+        UnreadableFile,
+    )
 
 
 def test_keys_of_age_and_putty_in_any_file_are_secrets() -> None:
     age = "AGE-SECRET-KEY-1" + "QPZRY9X8GF2TVDW0S3JN54KHCE6MUA7L"[:29] * 2
     assert read(f"# created: today\n{age}\n".encode(), "keys.txt") == UnreadableFile("private key")
-    putty = f"PuTTY-User-Key-File-3: ssh-ed25519\nEncryption: none\nPrivate-Lines: 1\n{'AbC1' * 12}\n"
+    putty = (
+        f"PuTTY-User-Key-File-3: ssh-ed25519\nEncryption: none\nPrivate-Lines: 1\n{'AbC1' * 12}\n"
+    )
     assert read(putty.encode(), "notes.txt") == UnreadableFile("private key")
     assert read(f"KEY = {putty!r}\n".encode(), "settings.py") == UnreadableFile("private key")
 
@@ -146,11 +166,16 @@ def test_speaking_of_keys_of_age_and_putty_is_no_secret(text: str) -> None:
 def test_speaking_of_private_keys_is_no_secret() -> None:
     text = 'if "-----BEGIN PRIVATE KEY-----" in text:\n    raise ValueError\n'
     assert read(text.encode(), "check.py") == text
-    text = f'"-----BEGIN DSA PRIVATE KEY-----<the key>-----END DSA PRIVATE KEY-----", "{"a1" * 40}"\n'
+    text = (
+        f'"-----BEGIN DSA PRIVATE KEY-----<the key>-----END DSA PRIVATE KEY-----", "{"a1" * 40}"\n'
+    )
     assert read(text.encode(), "example.txt") == text
 
 
-@given(st.binary(max_size=300) | st.text(max_size=100).map(lambda text: text.encode("utf-16", "surrogatepass")))
+@given(
+    st.binary(max_size=300)
+    | st.text(max_size=100).map(lambda text: text.encode("utf-16", "surrogatepass"))
+)
 def test_whatever_is_read_can_be_stored_as_utf8(raw: bytes) -> None:
     got = read(raw, "a.txt")
     if isinstance(got, str):

@@ -21,7 +21,9 @@ PARSED = parse("how are leases taken over by another process")
 
 
 def make_candidate(score: float = 1.0, language: str = "python", **more: float) -> Candidate:
-    place = ChunkLocation(Doc(1, 1, "src/a.py", 1, 10, 0, language, ""), 1, Chunk(0, 0, 10, 1, 5, "function"))
+    place = ChunkLocation(
+        Doc(1, 1, "src/a.py", 1, 10, 0, language, ""), 1, Chunk(0, 0, 10, 1, 5, "function")
+    )
     return Candidate(place, 0.5, score=score, **more)  # type: ignore[arg-type]
 
 
@@ -52,7 +54,11 @@ candidates = st.builds(
 modes = st.sampled_from([Mode.WORDS, Mode.MEANING, Mode.HYBRID])
 
 
-@given(st.lists(candidates, max_size=8), st.sampled_from(["x", "take", "one two three four five six", "検索"]), modes)
+@given(
+    st.lists(candidates, max_size=8),
+    st.sampled_from(["x", "take", "one two three four five six", "検索"]),
+    modes,
+)
 def test_relevance_is_between_nothing_and_one(found: list[Candidate], query: str, mode: Mode):
     found.sort(key=lambda one: -one.score)
     assert all(0 <= relevance <= 1 for relevance in relevances(found, query, mode))
@@ -72,7 +78,9 @@ def test_more_of_the_query_or_nearer_to_it_is_never_less_relevant(
 
 @given(st.lists(st.floats(0.01, 8), min_size=2, max_size=10), shares)
 def test_with_the_same_evidence_relevance_falls_with_the_rank(scores: list[float], covers: float):
-    found = relevances([make_candidate(score, covers=covers) for score in sorted(scores, reverse=True)])
+    found = relevances(
+        [make_candidate(score, covers=covers) for score in sorted(scores, reverse=True)]
+    )
     assert found == sorted(found, reverse=True)
 
 
@@ -96,7 +104,10 @@ def test_the_best_hit_is_not_certain_because_it_is_the_best():
 
 
 def test_a_right_hit_far_down_in_a_good_answer_stays_above_the_cut():
-    found = [make_candidate(3.0, covers=1.0, defines=1.0), *(make_candidate(0.9, covers=0.6) for _ in range(9))]
+    found = [
+        make_candidate(3.0, covers=1.0, defines=1.0),
+        *(make_candidate(0.9, covers=0.6) for _ in range(9)),
+    ]
     assert relevances(found)[-1] > CUT
 
 
@@ -107,7 +118,9 @@ def test_each_kind_of_evidence_makes_a_hit_more_relevant(evidence: str):
 
 
 def test_by_meaning_alone_what_is_near_is_above_the_cut_and_what_is_far_below():
-    near, far = (relevances([make_candidate(near=cosine)], mode=Mode.MEANING)[0] for cosine in (0.5, 0.1))
+    near, far = (
+        relevances([make_candidate(near=cosine)], mode=Mode.MEANING)[0] for cosine in (0.5, 0.1)
+    )
     assert far < CUT < near
 
 

@@ -14,7 +14,8 @@ def make_candidates(*scores: float) -> list[Candidate]:
         for number in range(len(scores))
     ]
     return [
-        Candidate(place, score, score=score, relevance=score / 2) for place, score in zip(places, scores, strict=True)
+        Candidate(place, score, score=score, relevance=score / 2)
+        for place, score in zip(places, scores, strict=True)
     ]
 
 
@@ -41,7 +42,9 @@ def test_what_is_only_a_little_alike_stays():
 
 
 def test_what_went_back_says_so():
-    (_, _, last) = diversify(make_candidates(1.0, 0.9, 0.6), 0.7, lambda one, other: float((one, other) == (0, 1)), 0.9)
+    (_, _, last) = diversify(
+        make_candidates(1.0, 0.9, 0.6), 0.7, lambda one, other: float((one, other) == (0, 1)), 0.9
+    )
     assert (last.place.doc.id, last.score) == (1, 0.6)
     assert 0.6 < last.fresh < 0.7
 
@@ -57,7 +60,9 @@ def test_nothing_is_lost_scores_and_relevance_fall_and_those_behind_stay(scores,
     found = diversify(candidates, balance, likeness_of_words(words), 0.6)
     assert sorted(one.place.doc.id for one in found) == list(range(len(scores)))
     assert [one.score for one in found] == sorted((one.score for one in found), reverse=True)
-    assert [one.relevance for one in found] == sorted((one.relevance for one in found), reverse=True)
+    assert [one.relevance for one in found] == sorted(
+        (one.relevance for one in found), reverse=True
+    )
     assert found[DEPTH:] == behind
 
 

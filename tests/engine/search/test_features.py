@@ -8,9 +8,13 @@ from cortex.engine.search.features import ROLES, Candidate
 from cortex.engine.store import ChunkLocation
 
 
-def make_candidate(path: str = "src/a.py", doc: int = 1, *, score: float = 0.0, kind: str = "function") -> Candidate:
+def make_candidate(
+    path: str = "src/a.py", doc: int = 1, *, score: float = 0.0, kind: str = "function"
+) -> Candidate:
     place = ChunkLocation(
-        Doc(doc, 1, path, doc, 10, 0, "python", ""), doc, Chunk(0, 0, 10, 1, 5, kind, "take", "Lease.take")
+        Doc(doc, 1, path, doc, 10, 0, "python", ""),
+        doc,
+        Chunk(0, 0, 10, 1, 5, kind, "take", "Lease.take"),
     )
     return Candidate(place, 0.5, score=score)
 
@@ -33,18 +37,24 @@ def test_a_qualification_may_leave_out_what_is_further_outside_and_has_any_case(
 
 
 def test_a_name_that_begins_so_is_better_the_less_is_missing():
-    assert features.beginning("parse_it", "parse", 3, 9) > features.beginning("parse_everything_else", "parse", 3, 9)
+    assert features.beginning("parse_it", "parse", 3, 9) > features.beginning(
+        "parse_everything_else", "parse", 3, 9
+    )
 
 
 def test_a_name_that_begins_so_is_better_the_more_speak_of_it():
-    strengths = [features.beginning("parse_it", "parse", references, 40) for references in (0, 1, 10, 40)]
+    strengths = [
+        features.beginning("parse_it", "parse", references, 40) for references in (0, 1, 10, 40)
+    ]
     assert strengths == sorted(strengths)
     assert len(set(strengths)) == 4
     assert strengths[-1] < 0.5  # a name that only begins so is never as good as the name
 
 
 @given(st.text(min_size=1, max_size=30), st.integers(0, 10_000), st.integers(0, 10_000))
-def test_a_name_that_begins_so_is_worth_between_nothing_and_half(rest: str, references: int, more: int):
+def test_a_name_that_begins_so_is_worth_between_nothing_and_half(
+    rest: str, references: int, more: int
+):
     assert 0 <= features.beginning("take" + rest, "take", references, references + more) <= 0.5
 
 
@@ -76,7 +86,8 @@ def test_other_places_pass_nothing_on(path: str, kind: str, covers: float):
         ("src/store/lease.py", ["lease", "colour"], 0.5),
         ("src/store/lease.py", ["src"], 0.0),  # only the file's name and the folder it is in
         ("src/store/lease.py", ["leases"], 1.0),  # other forms of a word
-        ("src/routing/x.py", ["route"], 0.0),  # "rout" begins both, but neither is the beginning of the other
+        # "rout" begins both, but neither is the beginning of the other
+        ("src/routing/x.py", ["route"], 0.0),
         ("src/cat.py", ["cats"], 0.0),  # too short to be sure
         ("src/parseConfig.ts", ["config"], 1.0),
         ("src/lease.py", [], 0.0),
@@ -104,7 +115,10 @@ def test_a_file_whose_name_says_nothing_but_keywords(path: str, keywords: list[s
 
 
 def test_programs_and_packages_begin_in_files_of_known_names():
-    assert [features.entry(path) for path in ("src/main.rs", "app/__init__.py", "Index.tsx", "src/lease.py")] == [
+    assert [
+        features.entry(path)
+        for path in ("src/main.rs", "app/__init__.py", "Index.tsx", "src/lease.py")
+    ] == [
         1.0,
         1.0,
         1.0,
@@ -167,7 +181,11 @@ def test_code_never_steps_back():
 
 def make_named(name: str, score: float, doc: int = 1) -> Candidate:
     chunk = Chunk(0, 0, 10, 1, 5, "function", name, name)
-    return Candidate(ChunkLocation(Doc(doc, 1, f"{doc}.py", 1, 10, 0, "python"), 1, chunk), words=0.0, score=score)
+    return Candidate(
+        ChunkLocation(Doc(doc, 1, f"{doc}.py", 1, 10, 0, "python"), 1, chunk),
+        words=0.0,
+        score=score,
+    )
 
 
 def test_among_the_chunks_of_a_file_the_one_that_is_called_so_takes_the_best_score():
@@ -192,7 +210,10 @@ def test_of_two_names_the_one_with_the_rare_word_says_more():
 
 @given(
     st.lists(
-        st.tuples(st.sampled_from(["", "read", "read_file", "file"]), st.floats(0, 3), st.integers(1, 3)), max_size=12
+        st.tuples(
+            st.sampled_from(["", "read", "read_file", "file"]), st.floats(0, 3), st.integers(1, 3)
+        ),
+        max_size=12,
     )
 )
 def test_the_scores_of_a_file_are_the_same_in_another_order(drawn: list[tuple[str, float, int]]):

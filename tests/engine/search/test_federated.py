@@ -7,11 +7,15 @@ from cortex.base.types import Cancel, Hit, Mode, Page, Query
 from cortex.engine.search.federated import FederatedHit, SearchTarget, federated_search
 
 
-def make_hit(path: str, relevance: float, *, source: int = 1, score: float = 1.0, text: str = "text") -> Hit:
+def make_hit(
+    path: str, relevance: float, *, source: int = 1, score: float = 1.0, text: str = "text"
+) -> Hit:
     return Hit(source, 1, 1, path, 1, 2, text, score, relevance)
 
 
-def make_place(family: str, name: str, *hits: Hit, notes: tuple[str, ...] = (), **more: object) -> SearchTarget:
+def make_place(
+    family: str, name: str, *hits: Hit, notes: tuple[str, ...] = (), **more: object
+) -> SearchTarget:
     def ask(query: Query, cancel: Cancel) -> Page:
         shown = hits[query.offset : query.offset + query.limit]
         return Page(shown, len(hits), Mode.HYBRID, notes, docs=len(hits), chunks=2)
@@ -20,7 +24,11 @@ def make_place(family: str, name: str, *hits: Hit, notes: tuple[str, ...] = (), 
 
 
 CODE = make_place(
-    "code", "project", make_hit("a.py", 0.9, score=0.1), make_hit("b.py", 0.4, score=0.1), notes=("slow",)
+    "code",
+    "project",
+    make_hit("a.py", 0.9, score=0.1),
+    make_hit("b.py", 0.4, score=0.1),
+    notes=("slow",),
 )
 DOCUMENTS = make_place(
     "kb",
@@ -49,7 +57,9 @@ def test_hits_of_several_places_are_merged_by_relevance_whatever_their_scores():
 def test_a_family_that_may_know_nothing_leaves_room_for_the_next_one():
     sure = make_place("code", "project", *(make_hit(f"{name}.py", 0.8) for name in "abcd"))
     nearly = make_place("team", "records", make_hit("thread", 0.76), make_hit("task", 0.5))
-    assert [one.hit.path for one in federated_search([sure, nearly], Query("x"), Cancel())[0]][:4] == [
+    assert [one.hit.path for one in federated_search([sure, nearly], Query("x"), Cancel())[0]][
+        :4
+    ] == [
         "a.py",
         "b.py",
         "c.py",
@@ -58,13 +68,16 @@ def test_a_family_that_may_know_nothing_leaves_room_for_the_next_one():
     spread, _ = federated_search([sure, nearly], Query("x"), Cancel(), spread=0.03)
     assert [one.hit.path for one in spread] == ["a.py", "b.py", "thread", "c.py", "d.py", "task"]
     parts = [
-        federated_search([sure, nearly], Query("x", limit=2, offset=at), Cancel(), spread=0.03)[0] for at in (0, 2, 4)
+        federated_search([sure, nearly], Query("x", limit=2, offset=at), Cancel(), spread=0.03)[0]
+        for at in (0, 2, 4)
     ]
     assert [one for part in parts for one in part] == spread
 
 
 def test_a_file_and_its_copies_are_shown_once_in_the_better_place_of_both():
-    code = make_place("code", "project", make_hit("a.py", 0.9), make_hit("b.py", 0.5), make_hit("b.py", 0.3))
+    code = make_place(
+        "code", "project", make_hit("a.py", 0.9), make_hit("b.py", 0.5), make_hit("b.py", 0.3)
+    )
     copied = {"chunk-a": "a.py", "chunk-b": "b.py", "chunk-c": "c.py", "far": "a.py"}
     whole_file = replace(make_hit("chunk-b", 0.8), start_line=0, end_line=0)
     far = replace(make_hit("far", 0.6), start_line=50, end_line=60)
@@ -75,7 +88,10 @@ def test_a_file_and_its_copies_are_shown_once_in_the_better_place_of_both():
         ("a.py", 0.9), ("b.py", 0.5), ("chunk-c", 0.7), ("far", 0.6), ("b.py", 0.3),
     ]  # fmt: skip
     assert page.total == 5
-    parts = [federated_search([code, chunks], Query("x", limit=2, offset=at), Cancel())[0] for at in (0, 2, 4)]
+    parts = [
+        federated_search([code, chunks], Query("x", limit=2, offset=at), Cancel())[0]
+        for at in (0, 2, 4)
+    ]
     assert [one for part in parts for one in part] == located
     others = make_place("code", "other", make_hit("z.py", 0.1))
     assert len(federated_search([code, others, chunks], Query("x"), Cancel())[0]) == 8
@@ -83,30 +99,49 @@ def test_a_file_and_its_copies_are_shown_once_in_the_better_place_of_both():
 
 def test_the_order_of_the_places_makes_no_difference():
     forth, back = ([CODE, DOCUMENTS], [DOCUMENTS, CODE])
-    assert federated_search(forth, Query("x"), Cancel())[0] == federated_search(back, Query("x"), Cancel())[0]
+    assert (
+        federated_search(forth, Query("x"), Cancel())[0]
+        == federated_search(back, Query("x"), Cancel())[0]
+    )
 
 
 def test_pages_of_a_merged_answer_follow_one_another():
     whole, _ = federated_search([CODE, DOCUMENTS], Query("x"), Cancel())
-    parts = [federated_search([CODE, DOCUMENTS], Query("x", limit=1, offset=at), Cancel())[0] for at in range(5)]
+    parts = [
+        federated_search([CODE, DOCUMENTS], Query("x", limit=1, offset=at), Cancel())[0]
+        for at in range(5)
+    ]
     assert [one for part in parts for one in part] == whole
 
 
 @pytest.mark.parametrize("spread", [0.0, 0.03])
 @pytest.mark.parametrize("size", [1, 3, 10])
-def test_turning_pages_meets_every_hit_once_though_a_place_knows_better_ones_further_down(spread, size):
+def test_turning_pages_meets_every_hit_once_though_a_place_knows_better_ones_further_down(
+    spread, size
+):
     chance = random.Random(f"{spread} {size}")
     for number in range(20):
         places = [
-            make_place(family, name, *(make_hit(f"{chance.random()}", chance.randrange(11) / 10) for _ in range(count)))
-            for family, name, count in (("code", "a", 17), ("code", "b", number), ("kb", "c", 30), ("team", "d", 9))
+            make_place(
+                family,
+                name,
+                *(make_hit(f"{chance.random()}", chance.randrange(11) / 10) for _ in range(count)),
+            )
+            for family, name, count in (
+                ("code", "a", 17),
+                ("code", "b", number),
+                ("kb", "c", 30),
+                ("team", "d", 9),
+            )
         ]
         total = 56 + number
         whole = federated_search(places, Query("x", limit=total), Cancel(), spread=spread)[0]
         met = [
             one
             for at in range(0, total, size)
-            for one in federated_search(places, Query("x", limit=size, offset=at), Cancel(), spread=spread)[0]
+            for one in federated_search(
+                places, Query("x", limit=size, offset=at), Cancel(), spread=spread
+            )[0]
         ]
         assert met == whole and len({one.hit.path for one in met}) == total
         for place in places:  # each in the order that its place gave them

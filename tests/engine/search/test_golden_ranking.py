@@ -1,7 +1,9 @@
-"""Questions about this repository as it was at one commit, with the answers that are right: the ranking may become better, not worse.
+"""Questions about this repository as it was at one commit, with the answers that are right: the
+ranking may become better, not worse.
 
-tests/golden/ranking.json holds the questions, where each answer stood when the file was last written, and the figures over all. A change
-of the ranking renews it in the same commit: CORTEX_GOLDEN=write; then look at the difference.
+tests/golden/ranking.json holds the questions, where each answer stood when the file was last
+written, and the figures over all. A change of the ranking renews it in the same commit:
+CORTEX_GOLDEN=write; then look at the difference.
 """
 
 from __future__ import annotations
@@ -88,7 +90,11 @@ def test_the_ranking_is_not_worse_than_it_was(engine: Engine) -> None:
         for one, rank in zip(before["queries"], ranks, strict=True)
         if one["rank"] != rank
     ]
-    worse = {name: (before[name], value) for name, value in now.items() if value < before[name] - TOLERANCE}
+    worse = {
+        name: (before[name], value)
+        for name, value in now.items()
+        if value < before[name] - TOLERANCE
+    }
     assert not worse, f"{worse}\n" + "\n".join(changed)
 
 
@@ -99,7 +105,9 @@ def test_a_question_is_of_its_class(one: dict[str, Any]) -> None:
 
 def test_every_answer_is_in_the_tree(engine: Engine) -> None:
     for question in questions():
-        assert question.get("holds", "") in (engine.root / question["file"]).read_text(encoding="utf-8")
+        assert question.get("holds", "") in (engine.root / question["file"]).read_text(
+            encoding="utf-8"
+        )
 
 
 def test_every_class_is_asked_for() -> None:

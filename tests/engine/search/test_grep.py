@@ -25,7 +25,11 @@ def look(
     seconds: float = 10,
     cancel: Cancel | None = None,
 ) -> Matches:
-    files = [ScannedFile(str(p.relative_to(root)), p.stat().st_size, 0) for p in sorted(root.rglob("*")) if p.is_file()]
+    files = [
+        ScannedFile(str(p.relative_to(root)), p.stat().st_size, 0)
+        for p in sorted(root.rglob("*"))
+        if p.is_file()
+    ]
     return search_exact(
         Query(query, mode=Mode.EXACT, regex=regex, languages=languages),
         Source(1, "files", "x", str(root)),
@@ -117,7 +121,10 @@ def test_a_cancelled_search_stops(tmp_path: Path):
         search(tmp_path, "needle", cancel=cancel)
 
 
-@given(st.text(alphabet="ab\nc", min_size=1, max_size=60), st.text(alphabet="abc", min_size=1, max_size=3))
+@given(
+    st.text(alphabet="ab\nc", min_size=1, max_size=60),
+    st.text(alphabet="abc", min_size=1, max_size=3),
+)
 def test_every_line_with_the_text_is_in_a_hit(text: str, wanted: str):
     import tempfile
 
@@ -129,14 +136,20 @@ def test_every_line_with_the_text_is_in_a_hit(text: str, wanted: str):
         assert any(hit.start_line <= line <= hit.end_line for hit in hits)
 
 
-@pytest.mark.parametrize("expression", ["(?:(?:(?:a{9999}){9999}){9999})?zz", "(?a)(?u)x", "(?R)", "a{e<=2}"])
-def test_an_expression_that_asks_for_too_much_is_refused_before_it_is_compiled(tmp_path: Path, expression: str):
+@pytest.mark.parametrize(
+    "expression", ["(?:(?:(?:a{9999}){9999}){9999})?zz", "(?a)(?u)x", "(?R)", "a{e<=2}"]
+)
+def test_an_expression_that_asks_for_too_much_is_refused_before_it_is_compiled(
+    tmp_path: Path, expression: str
+):
     with pytest.raises(CortexError) as caught:
         search(tmp_path, expression, regex=True)
     assert caught.value.code == "REGEX_INVALID"
 
 
-def test_an_expression_that_explodes_in_one_file_is_stopped_long_before_the_search_is(tmp_path: Path, monkeypatch):
+def test_an_expression_that_explodes_in_one_file_is_stopped_long_before_the_search_is(
+    tmp_path: Path, monkeypatch
+):
     monkeypatch.setattr("cortex.engine.search.grep.FILE_SECONDS", 0.2)
     (tmp_path / "a.txt").write_text("a" * 100_000)
     started = time.monotonic()

@@ -1,4 +1,6 @@
-"""Memories: what stands beside one counts for it, who speaks counts, and nothing that may not be found has a say."""
+"""Memories: what stands beside one counts for it, who speaks counts, and nothing that may not be
+found has a say.
+"""
 
 from __future__ import annotations
 
@@ -36,12 +38,21 @@ def library(tmp_path: Path) -> Iterator[Library]:
         yield opened
 
 
-def tell(library: Library, *lines: str, session: str = "harbour", name: str = SHOWN, start: int = 1) -> None:
+def tell(
+    library: Library, *lines: str, session: str = "harbour", name: str = SHOWN, start: int = 1
+) -> None:
     """Remember these lines, one memory each, in this order."""
     state = MemoryState.APPROVED if name == SHOWN else MemoryState.STAGING
     new = [
         NewMemory(
-            Memory(f"{session}_{number}", line[:60], text=line, project="coast", session=session, created=number),
+            Memory(
+                f"{session}_{number}",
+                line[:60],
+                text=line,
+                project="coast",
+                session=session,
+                created=number,
+            ),
             name,
             state,
             scope="coast",
@@ -59,7 +70,9 @@ def sources(library: Library, *names: str) -> list[Source]:
 
 
 def ask(library: Library, text: str, *names: str, mode: Mode = Mode.WORDS, **more: object) -> Page:
-    return library.search(Query(text, mode=mode, limit=20, **more), sources=sources(library, *names))  # type: ignore[arg-type]
+    return library.search(
+        Query(text, mode=mode, limit=20, **more), sources=sources(library, *names)
+    )  # type: ignore[arg-type]
 
 
 def keys(page: Page) -> list[str]:
@@ -111,7 +124,11 @@ def test_a_memory_that_is_deleted_or_rejected_has_no_say_any_more(library):
 def test_those_who_are_asked_for_alone_answer_alone(library):
     tell(library, *TALK)
     (source,) = sources(library)
-    asked = frozenset(doc.id for doc in library.store.lookup.docs(source.id) if doc.path in ("harbour_1", "harbour_7"))
+    asked = frozenset(
+        doc.id
+        for doc in library.store.lookup.docs(source.id)
+        if doc.path in ("harbour_1", "harbour_7")
+    )
     query = Query("lighthouse lamp", mode=Mode.WORDS)
     assert keys(library.search(query, sources=[source], docs=asked)) == ["harbour_1"]
 
@@ -119,10 +136,19 @@ def test_those_who_are_asked_for_alone_answer_alone(library):
 def test_a_long_memory_has_less_to_say_to_its_neighbours(library):
     shares = []
     for number, more in enumerate(("", " and so it went on" * 100)):
-        tell(library, "The lighthouse needs a lamp" + more, "It came on Tuesday.", session=f"s{number}")
+        tell(
+            library,
+            "The lighthouse needs a lamp" + more,
+            "It came on Tuesday.",
+            session=f"s{number}",
+        )
         tell(library, "Somebody else speaks of a lighthouse.", session=f"o{number}")
         hits = ask(library, "lighthouse lamp", explain=True).hits
-        shares.append(dict(next(hit for hit in hits if hit.path == f"s{number}_2").evidence)["what stands beside it"])
+        shares.append(
+            dict(next(hit for hit in hits if hit.path == f"s{number}_2").evidence)[
+                "what stands beside it"
+            ]
+        )
     assert 0 < shares[1] < shares[0] / 2
 
 
@@ -146,7 +172,9 @@ def test_the_same_question_has_the_same_answer_and_relevance_falls(library):
         assert page == ask(library, "lamp on the ferry", mode=mode)
         values = [hit.relevance for hit in page.hits]
         assert values == sorted(values, reverse=True)
-        assert [hit.score for hit in page.hits] == sorted((hit.score for hit in page.hits), reverse=True)
+        assert [hit.score for hit in page.hits] == sorted(
+            (hit.score for hit in page.hits), reverse=True
+        )
 
 
 def test_memories_are_asked_with_weights_of_their_own():

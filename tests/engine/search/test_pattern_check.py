@@ -82,7 +82,14 @@ def test_a_bomb_is_refused_with_a_reason(expression):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="limits of Linux")
 def test_the_largest_that_are_taken_compile_in_little_memory_and_on_a_small_stack():
-    worst = ["a{9990}", "(?:a|bc){1600}", "(?:a?){2400}", "(?=a){1600}", "(?:(?:a|bc)*){1000}", r"(?:\R){2400}"]
+    worst = [
+        "a{9990}",
+        "(?:a|bc){1600}",
+        "(?:a?){2400}",
+        "(?=a){1600}",
+        "(?:(?:a|bc)*){1000}",
+        r"(?:\R){2400}",
+    ]
     worst += [
         "(?i)[" + "".join(chr(0x410 + 3 * n) for n in range(990)) + "]{10}",
         "|".join("ab" * 330),
@@ -90,7 +97,12 @@ def test_the_largest_that_are_taken_compile_in_little_memory_and_on_a_small_stac
     ]
     assert [why_not(pattern) for pattern in worst] == [""] * len(worst)
     ran = subprocess.run(
-        [sys.executable, "-c", COMPILE], input=repr(worst), capture_output=True, text=True, encoding="utf-8", timeout=30
+        [sys.executable, "-c", COMPILE],
+        input=repr(worst),
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        timeout=30,
     )
     assert ran.returncode == 0, ran.stderr
     said, megabytes = ran.stdout.split()
@@ -99,7 +111,18 @@ def test_the_largest_that_are_taken_compile_in_little_memory_and_on_a_small_stac
 
 
 pieces = st.sampled_from(
-    [*"ab(){}[]^-|?*+\\,:<", "(?:", "{3}", "{99}", "[:", "[:alpha:]", ":]", "\\p{Lu}", "(?i)", "{e}"]
+    [
+        *"ab(){}[]^-|?*+\\,:<",
+        "(?:",
+        "{3}",
+        "{99}",
+        "[:",
+        "[:alpha:]",
+        ":]",
+        "\\p{Lu}",
+        "(?i)",
+        "{e}",
+    ]
 )
 
 

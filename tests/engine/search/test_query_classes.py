@@ -7,9 +7,19 @@ from cortex.engine.search.query_parser import parse
 
 TRACE = 'Traceback (most recent call last):\n  File "src/app.py", line 7, in run\n    take()\nKeyError: 3'
 QUERIES: dict[QueryClass, tuple[str, ...]] = {
-    QueryClass.PHRASE: ("lease take over", "Request lifespan and shutdown hooks", "retry with backoff"),
+    QueryClass.PHRASE: (
+        "lease take over",
+        "Request lifespan and shutdown hooks",
+        "retry with backoff",
+    ),
     QueryClass.SYMBOL: ("parseConfig", "lease", "MAX_TERMS", "drop!", "__init__"),
-    QueryClass.QUALIFIED: ("Store.apply", "std::fs::read", "Store#apply", "App\\Models\\User", "this->run"),
+    QueryClass.QUALIFIED: (
+        "Store.apply",
+        "std::fs::read",
+        "Store#apply",
+        "App\\Models\\User",
+        "this->run",
+    ),
     QueryClass.PATH: ("src/app/main.py", "main.py:12", "src\\app\\main.ts", "the Cargo.toml"),
     QueryClass.QUOTED: ('"out of time"', "who says 'no such user' here", "“nothing to do”"),
     QueryClass.ERROR: (
@@ -39,7 +49,9 @@ QUERIES: dict[QueryClass, tuple[str, ...]] = {
 
 
 @pytest.mark.parametrize(
-    ("wanted", "text"), [(one, text) for one, texts in QUERIES.items() for text in texts], ids=lambda one: one[:30]
+    ("wanted", "text"),
+    [(one, text) for one, texts in QUERIES.items() for text in texts],
+    ids=lambda one: one[:30],
 )
 def test_a_class_is_recognised(wanted: QueryClass, text: str):
     assert wanted in parse(text).classes
@@ -59,7 +71,9 @@ def test_a_name_is_no_question_however_it_ends():
 
 
 def test_how_something_does_it_is_a_topic_and_how_does_it_is_a_question():
-    assert parse("How the server handles requests and how it does so in order").classes == (QueryClass.PHRASE,)
+    assert parse("How the server handles requests and how it does so in order").classes == (
+        QueryClass.PHRASE,
+    )
     assert parse("How does the server handle requests").classes == (QueryClass.QUESTION,)
 
 
@@ -78,7 +92,9 @@ def test_a_query_may_be_of_several_classes():
 def test_a_mixed_query_weighs_what_its_classes_weigh_on_average():
     one, two = WEIGHTS[QueryClass.QUOTED], WEIGHTS[QueryClass.ARCHITECTURE]
     mixed = weights_of((QueryClass.QUOTED, QueryClass.ARCHITECTURE))
-    assert astuple(mixed) == pytest.approx([(a + b) / 2 for a, b in zip(astuple(one), astuple(two), strict=True)])
+    assert astuple(mixed) == pytest.approx(
+        [(a + b) / 2 for a, b in zip(astuple(one), astuple(two), strict=True)]
+    )
 
 
 @pytest.mark.parametrize("one", list(QueryClass))

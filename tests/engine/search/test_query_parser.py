@@ -71,7 +71,9 @@ def test_files_are_places_with_the_line_where_there_is_one():
         "Main.java(12)": ("Main.java", 12),
         "notes.txt": ("notes.txt", 0),
     }
-    assert {text: parse(text).places for text in cases} == {text: (place,) for text, place in cases.items()}
+    assert {text: parse(text).places for text in cases} == {
+        text: (place,) for text, place in cases.items()
+    }
 
 
 def test_a_qualified_name_is_no_place():

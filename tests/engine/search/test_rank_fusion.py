@@ -11,18 +11,28 @@ from cortex.engine.store import ChunkLocation
 def make_candidate(number: int, *, words: float = 0.0, near: float = 0.0) -> Candidate:
     chunk = Chunk(0, 0, 10, 1, 5, "section", "", "")
     return Candidate(
-        ChunkLocation(Doc(number, 1, f"{number}.md", number, 10, 0, "markdown"), number, chunk), words, near=near
+        ChunkLocation(Doc(number, 1, f"{number}.md", number, 10, 0, "markdown"), number, chunk),
+        words,
+        near=near,
     )
 
 
 def order(candidates: list[Candidate], weight: float = 1.0) -> list[int]:
-    by_words = sorted((candidate for candidate in candidates if candidate.words), key=lambda one: -one.words)
+    by_words = sorted(
+        (candidate for candidate in candidates if candidate.words), key=lambda one: -one.words
+    )
     return [one.place.doc.id for one in fuse(by_words, candidates, weight, {})]
 
 
 def test_what_is_second_in_both_orders_comes_before_what_is_first_in_one_only():
     assert (
-        order([make_candidate(1, words=1.0), make_candidate(2, words=0.1, near=0.3), make_candidate(3, near=0.9)])[0]
+        order(
+            [
+                make_candidate(1, words=1.0),
+                make_candidate(2, words=0.1, near=0.3),
+                make_candidate(3, near=0.9),
+            ]
+        )[0]
         == 2
     )
 
@@ -54,4 +64,7 @@ def test_equal_scores_fall_by_path_whatever_order_they_come_in():
 def test_a_fused_candidate_is_explained_by_its_ranks():
     one = make_candidate(1, words=1.0, near=0.9)
     fuse([one], [one], 1.0, {})
-    assert explain(one, parse("anything at all")) == (("rank by words", 0.5), ("rank by meaning", 0.5))
+    assert explain(one, parse("anything at all")) == (
+        ("rank by words", 0.5),
+        ("rank by meaning", 0.5),
+    )

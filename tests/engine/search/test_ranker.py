@@ -18,7 +18,9 @@ def make_candidate(
 ) -> Candidate:
     chunk = Chunk(0, 0, 10, line, line + 5, "function", "take", "Lease.take")
     number = next(ids)
-    place = ChunkLocation(Doc(doc or number, 1, file, number, 10, mtime_ns, "python", role_of(file)), number, chunk)
+    place = ChunkLocation(
+        Doc(doc or number, 1, file, number, 10, mtime_ns, "python", role_of(file)), number, chunk
+    )
     return Candidate(place, words, **more)  # type: ignore[arg-type]
 
 
@@ -31,40 +33,60 @@ def order(candidates: list[Candidate], query: str) -> list[str]:
 
 
 def test_a_definition_comes_before_a_better_word_match():
-    found = order([make_candidate("a.py", words=1.0), make_candidate("b.py", words=0.3, defines=1.0)], "take")
+    found = order(
+        [make_candidate("a.py", words=1.0), make_candidate("b.py", words=0.3, defines=1.0)], "take"
+    )
     assert found == ["b.py", "a.py"]
 
 
 def test_the_code_comes_before_its_test():
     assert (
-        order([make_candidate("tests/test_x.py", words=0.6), make_candidate("src/y.py", words=0.5)], "the thing")[0]
+        order(
+            [make_candidate("tests/test_x.py", words=0.6), make_candidate("src/y.py", words=0.5)],
+            "the thing",
+        )[0]
         == "src/y.py"
     )
 
 
 def test_a_query_for_tests_lifts_their_demotion():
-    candidates = [make_candidate("tests/test_x.py", words=0.9), make_candidate("src/y.py", words=0.5)]
+    candidates = [
+        make_candidate("tests/test_x.py", words=0.9),
+        make_candidate("src/y.py", words=0.5),
+    ]
     assert order(candidates, "tests of the thing")[0] == "tests/test_x.py"
 
 
 def test_a_file_named_like_the_question_is_preferred():
-    candidates = [make_candidate("src/other.py", words=0.6), make_candidate("src/lease.py", words=0.5)]
+    candidates = [
+        make_candidate("src/other.py", words=0.6),
+        make_candidate("src/lease.py", words=0.5),
+    ]
     assert order(candidates, "where is the lease")[0] == "src/lease.py"
 
 
 def test_the_whole_query_in_one_place_is_more_than_half_of_it():
-    candidates = [make_candidate("a.py", words=0.6, covers=0.5), make_candidate("b.py", words=0.5, covers=1.0)]
+    candidates = [
+        make_candidate("a.py", words=0.6, covers=0.5),
+        make_candidate("b.py", words=0.5, covers=1.0),
+    ]
     assert order(candidates, "some thing else")[0] == "b.py"
 
 
 def test_a_place_that_the_query_names_comes_before_everything():
-    candidates = [make_candidate("a.py", words=1.0, covers=1.0), make_candidate("b.py", words=0.0, located=1.0)]
+    candidates = [
+        make_candidate("a.py", words=1.0, covers=1.0),
+        make_candidate("b.py", words=0.0, located=1.0),
+    ]
     assert order(candidates, "what fails in b.py:3")[0] == "b.py"
 
 
 def test_a_program_begins_where_it_is_asked_how_its_parts_play_together():
     for query, first in (("architecture", "lib/main.py"), ("something about it", "lib/store.py")):
-        candidates = [make_candidate("lib/store.py", words=0.52), make_candidate("lib/main.py", words=0.5)]
+        candidates = [
+            make_candidate("lib/store.py", words=0.52),
+            make_candidate("lib/main.py", words=0.5),
+        ]
         assert order(candidates, query)[0] == first
 
 
@@ -97,7 +119,9 @@ def test_where_there_is_no_phrase_no_text_is_read():
 
 
 def test_repeats_of_a_file_fall_behind_but_stay():
-    candidates = [make_candidate("a.py", doc=1, words=1 - n / 100, line=n * 10 + 1) for n in range(4)]
+    candidates = [
+        make_candidate("a.py", doc=1, words=1 - n / 100, line=n * 10 + 1) for n in range(4)
+    ]
     candidates.append(make_candidate("b.py", words=0.8))
     found = order(candidates, "anything else")
     assert found[:2] == ["a.py", "b.py"]
@@ -105,7 +129,9 @@ def test_repeats_of_a_file_fall_behind_but_stay():
 
 
 def test_for_a_question_a_file_may_answer_several_times():
-    candidates = [make_candidate("a.py", doc=1, words=1 - n / 100, line=n * 10 + 1) for n in range(4)]
+    candidates = [
+        make_candidate("a.py", doc=1, words=1 - n / 100, line=n * 10 + 1) for n in range(4)
+    ]
     candidates.append(make_candidate("b.py", words=0.8))
     assert order(candidates, "where is anything done?")[:4] == ["a.py"] * 4
 
@@ -113,7 +139,9 @@ def test_for_a_question_a_file_may_answer_several_times():
 def test_ties_are_broken_by_path_and_line_whatever_the_input_order():
     make = [("b.py", 1), ("a.py", 30), ("a.py", 3)]
     for some in (make, make[::-1]):
-        candidates = [make_candidate(path, doc=ord(path[0]) + 20_000, line=line) for path, line in some]
+        candidates = [
+            make_candidate(path, doc=ord(path[0]) + 20_000, line=line) for path, line in some
+        ]
         ranked = rank(candidates, parse("zzz"), no_words, {})
         assert [(one.place.doc.path, one.place.chunk.start_line) for one in ranked] == [
             ("a.py", 3),
@@ -123,28 +151,43 @@ def test_ties_are_broken_by_path_and_line_whatever_the_input_order():
 
 
 def test_of_equal_hits_that_comes_first_which_a_later_commit_changed():
-    candidates = [make_candidate("a.py", mtime_ns=5 * DAY_NS), make_candidate("n.py"), make_candidate("z.py")]
+    candidates = [
+        make_candidate("a.py", mtime_ns=5 * DAY_NS),
+        make_candidate("n.py"),
+        make_candidate("z.py"),
+    ]
     ranked = rank(candidates, parse("anything else"), no_words, {"z.py": 0, "n.py": 1})
     assert [one.place.doc.path for one in ranked] == ["z.py", "n.py", "a.py"]
 
 
 def test_of_equal_hits_that_comes_first_which_was_changed_on_a_later_day():
-    old, new = make_candidate("a.py", mtime_ns=3 * DAY_NS), make_candidate("z.py", mtime_ns=5 * DAY_NS)
+    old, new = (
+        make_candidate("a.py", mtime_ns=3 * DAY_NS),
+        make_candidate("z.py", mtime_ns=5 * DAY_NS),
+    )
     assert order([old, new], "anything else") == ["z.py", "a.py"]
 
 
 def test_of_equal_hits_of_one_day_the_path_decides():
-    early, late = make_candidate("z.py", mtime_ns=5 * DAY_NS + 7), make_candidate("a.py", mtime_ns=5 * DAY_NS)
+    early, late = (
+        make_candidate("z.py", mtime_ns=5 * DAY_NS + 7),
+        make_candidate("a.py", mtime_ns=5 * DAY_NS),
+    )
     assert order([early, late], "anything else") == ["a.py", "z.py"]
 
 
 def test_a_later_day_never_outweighs_evidence():
-    candidates = [make_candidate("old.py", words=0.51), make_candidate("new.py", words=0.5, mtime_ns=900 * DAY_NS)]
+    candidates = [
+        make_candidate("old.py", words=0.51),
+        make_candidate("new.py", words=0.5, mtime_ns=900 * DAY_NS),
+    ]
     assert order(candidates, "anything else")[0] == "old.py"
 
 
 shares = st.floats(0, 1)
-paths = st.sampled_from(["src/a.py", "src/lease.py", "tests/test_a.py", "docs/a.md", "vendor/x.c", "main.py"])
+paths = st.sampled_from(
+    ["src/a.py", "src/lease.py", "tests/test_a.py", "docs/a.md", "vendor/x.c", "main.py"]
+)
 candidates = st.builds(
     lambda file, doc, **more: make_candidate(file, doc=doc, **more),
     paths,
@@ -156,7 +199,9 @@ candidates = st.builds(
     joins=shares,
     located=shares,
 )
-queries = st.sampled_from(["Lease", "a.b", "take the lease", "where is it?", '"no such user"', "test architecture"])
+queries = st.sampled_from(
+    ["Lease", "a.b", "take the lease", "where is it?", '"no such user"', "test architecture"]
+)
 
 
 @given(st.lists(candidates, max_size=12), queries)
@@ -196,9 +241,14 @@ def test_why_is_the_strongest_evidence_in_a_phrase(evidence: dict[str, float], p
 
 
 def test_the_parts_of_a_chunk_that_stands_for_its_file_are_its_score():
-    candidates = [make_candidate("a.py", words=0.4, doc=1), make_candidate("a.py", words=0.5, doc=1, line=9)]
+    candidates = [
+        make_candidate("a.py", words=0.4, doc=1),
+        make_candidate("a.py", words=0.5, doc=1, line=9),
+    ]
     masses = {"take": 1.0, "lease": 1.0}
-    candidates[1].place = replace(candidates[1].place, chunk=replace(candidates[1].place.chunk, qualified="other"))
+    candidates[1].place = replace(
+        candidates[1].place, chunk=replace(candidates[1].place.chunk, qualified="other")
+    )
     parsed = parse("take the lease away")
     first = rank(candidates, parsed, no_words, {}, masses)[0]
     assert first is candidates[0]
@@ -217,6 +267,14 @@ def test_the_parts_of_a_chunk_that_stands_for_its_file_are_its_score():
     ],
 )
 def test_a_name_or_a_place_or_a_quote_is_not_outdone_by_what_a_chunk_is_called(query: str):
-    candidates = [make_candidate("a.py", words=0.4, doc=1), make_candidate("a.py", words=0.5, doc=1, line=9)]
-    candidates[1].place = replace(candidates[1].place, chunk=replace(candidates[1].place.chunk, qualified="other"))
-    assert rank(candidates, parse(query), no_words, {}, {"take": 1.0, "lease": 1.0})[0] is candidates[1]
+    candidates = [
+        make_candidate("a.py", words=0.4, doc=1),
+        make_candidate("a.py", words=0.5, doc=1, line=9),
+    ]
+    candidates[1].place = replace(
+        candidates[1].place, chunk=replace(candidates[1].place.chunk, qualified="other")
+    )
+    assert (
+        rank(candidates, parse(query), no_words, {}, {"take": 1.0, "lease": 1.0})[0]
+        is candidates[1]
+    )

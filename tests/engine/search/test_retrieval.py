@@ -13,7 +13,9 @@ from cortex.engine.store import SearchFilter, Store
 
 def make_function(name: str, lines: int) -> str:
     """Long enough to be a chunk of its own."""
-    body = "".join(f"    value_{name}_{number} = {number} + compute(1)\n" for number in range(lines - 2))
+    body = "".join(
+        f"    value_{name}_{number} = {number} + compute(1)\n" for number in range(lines - 2)
+    )
     return f"def {name}():\n{body}    return value\n"
 
 
@@ -50,13 +52,19 @@ def find(store: tuple[Store, int]) -> Find:
         parsed, words = parse(text), opened.indexes.words()
         narrow = SearchFilter((source,), **more)  # type: ignore[arg-type]
         with opened.reading():
-            return list(find_by_words(opened, words, narrow, parsed, masses_of(words, parsed)).values())
+            return list(
+                find_by_words(opened, words, narrow, parsed, masses_of(words, parsed)).values()
+            )
 
     return ask
 
 
 def located(found: list[Candidate]) -> dict[tuple[str, int], float]:
-    return {(one.place.doc.path, one.place.chunk.start_line): one.located for one in found if one.located}
+    return {
+        (one.place.doc.path, one.place.chunk.start_line): one.located
+        for one in found
+        if one.located
+    }
 
 
 def test_a_path_finds_the_first_chunk_of_its_file(find: Find):
@@ -72,14 +80,15 @@ def test_a_line_that_is_not_there_finds_the_file_still(find: Find):
 
 
 def test_the_end_of_a_path_finds_every_file_that_ends_so(find: Find):
-    assert {path for path, _ in located(find("app/main.py"))} == {"src/app/main.py", "tests/app/main.py"}
+    assert {path for path, _ in located(find("app/main.py"))} == {
+        "src/app/main.py",
+        "tests/app/main.py",
+    }
     assert located(find("in.py")) == {}  # whole names only
 
 
 def test_the_absolute_path_of_a_stack_trace_finds_its_file(find: Find):
-    trace = (
-        'Traceback (most recent call last):\n  File "/home/me/project/src/app/main.py", line 66, in second\nKeyError: 3'
-    )
+    trace = 'Traceback (most recent call last):\n  File "/home/me/project/src/app/main.py", line 66, in second\nKeyError: 3'
     assert located(find(trace)) == {("src/app/main.py", 61): 1.0}
 
 
@@ -89,7 +98,11 @@ def test_a_path_of_windows_finds_its_file(find: Find):
 
 
 def test_neighbouring_words_find_the_name_that_they_make(find: Find):
-    joined = {one.place.doc.path: (one.named, one.joins) for one in find("size of a json array") if one.joins}
+    joined = {
+        one.place.doc.path: (one.named, one.joins)
+        for one in find("size of a json array")
+        if one.joins
+    }
     assert joined == {
         "src/json/JsonArray.java": ("JsonArray", 1.0),
         "src/json/array_of.py": ("json_array", 1.0),
@@ -140,7 +153,11 @@ def test_every_way_in_keeps_to_the_folder(find: Find, store: tuple[Store, int], 
     opened, source = store
     with opened.reading():
         docs = frozenset(doc.id for doc in opened.lookup.docs(source, "lib"))
-    assert {one.place.doc.path for one in find(query, docs=docs)} <= {"lib/parser.py", "lib/every.py", "lib/user.py"}
+    assert {one.place.doc.path for one in find(query, docs=docs)} <= {
+        "lib/parser.py",
+        "lib/every.py",
+        "lib/user.py",
+    }
 
 
 def test_each_way_in_finds_something_here(find: Find):
@@ -168,11 +185,15 @@ def test_a_rare_word_is_worth_more_than_a_common_one(store: tuple[Store, int]):
     assert masses["tested"] > masses["return"] > 0
 
 
-def test_words_that_are_worth_nothing_when_rounded_still_find_their_places(store: tuple[Store, int]):
+def test_words_that_are_worth_nothing_when_rounded_still_find_their_places(
+    store: tuple[Store, int],
+):
     """As one is that stands in every row of twenty thousand."""
     opened, source = store
     words, parsed = opened.indexes.words(), replace(parse("json"), weights={"json": 1e-9})
     with opened.reading():
-        found = find_by_words(opened, words, SearchFilter((source,)), parsed, masses_of(words, parsed))
+        found = find_by_words(
+            opened, words, SearchFilter((source,)), parsed, masses_of(words, parsed)
+        )
     assert "docs/json.md" in {one.place.doc.path for one in found.values()}
     assert not any(one.words for one in found.values())

@@ -28,7 +28,9 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         (root / path).write_text(text, encoding="utf-8")
     home = str(tmp_path_factory.mktemp("home"))
-    with Engine(root, load(root, environment={"CORTEX_HOME": home}), embedder=HashingEmbedder()) as opened:
+    with Engine(
+        root, load(root, environment={"CORTEX_HOME": home}), embedder=HashingEmbedder()
+    ) as opened:
         opened.index()
         yield opened
 
@@ -55,7 +57,9 @@ def test_tests_come_behind_unless_they_are_asked_for(engine: Engine):
 
 def test_filters_narrow_the_candidates(engine: Engine):
     assert set(paths(engine, "lease", extensions=("md",))) == {"docs/lease.md"}
-    assert set(paths(engine, "lease take", languages=("python",))) <= {p for p in FILES if p.endswith(".py")}
+    assert set(paths(engine, "lease take", languages=("python",))) <= {
+        p for p in FILES if p.endswith(".py")
+    }
     assert set(paths(engine, "lease", path="src")) == {"src/lease.py", "src/engine.py"}
 
 
@@ -70,12 +74,16 @@ def test_a_language_without_spaces_is_found(engine: Engine):
 
 def test_relevance_falls_with_the_rank_and_is_a_share(engine: Engine):
     for mode in (Mode.WORDS, Mode.HYBRID, Mode.MEANING):
-        relevances = [hit.relevance for hit in engine.search(Query("who may take the lease", mode=mode)).hits]
+        relevances = [
+            hit.relevance for hit in engine.search(Query("who may take the lease", mode=mode)).hits
+        ]
         assert relevances == sorted(relevances, reverse=True)
         assert all(0 <= relevance <= 1 for relevance in relevances)
 
 
-def test_by_meaning_what_is_near_is_found_although_it_shares_no_word_and_what_is_far_is_not(tmp_path: Path):
+def test_by_meaning_what_is_near_is_found_although_it_shares_no_word_and_what_is_far_is_not(
+    tmp_path: Path,
+):
     files = {
         "session.py": "def login(username, password):\n    return check_hash(password, load_user(username))\n",
         "chart.py": "def draw_axis(canvas, ticks):\n    for tick in ticks:\n        canvas.line(tick)\n",
@@ -94,7 +102,9 @@ def test_by_meaning_what_is_near_is_found_although_it_shares_no_word_and_what_is
 
 
 @pytest.mark.parametrize("name", ["Lease", "mixCol"])
-def test_a_name_or_its_beginning_is_answered_by_definitions_and_not_by_what_is_near(engine: Engine, name: str):
+def test_a_name_or_its_beginning_is_answered_by_definitions_and_not_by_what_is_near(
+    engine: Engine, name: str
+):
     hits = engine.search(Query(name, mode=Mode.HYBRID, explain=True)).hits
     assert hits[0].why.startswith("defines ")
     assert not any("meaning" in dict(hit.evidence) for hit in hits)
@@ -140,7 +150,9 @@ def test_what_is_no_question_is_refused(engine: Engine, text: str, code: str):
     assert caught.value.code == code
 
 
-def test_of_two_equal_files_in_a_fresh_clone_the_one_that_was_committed_last_comes_first(tmp_path: Path):
+def test_of_two_equal_files_in_a_fresh_clone_the_one_that_was_committed_last_comes_first(
+    tmp_path: Path,
+):
     first, root = tmp_path / "first", tmp_path / "clone"
     first.mkdir()
     run = partial(subprocess.run, check=True, capture_output=True)
@@ -160,11 +172,15 @@ def test_of_two_equal_files_in_a_fresh_clone_the_one_that_was_committed_last_com
 
 
 def test_a_name_may_begin_like_the_title_of_a_test(tmp_path: Path):
-    title = "generates a clause for each primary key of every schema that was loaded before the query"
+    title = (
+        "generates a clause for each primary key of every schema that was loaded before the query"
+    )
     (tmp_path / "query_test.exs").write_text(
         f'defmodule QueryTest do\n  test "{title}" do\n    1\n  end\nend\n', encoding="utf-8"
     )
-    with Engine(tmp_path, load(tmp_path, environment={"CORTEX_HOME": str(tmp_path / "home")})) as opened:
+    with Engine(
+        tmp_path, load(tmp_path, environment={"CORTEX_HOME": str(tmp_path / "home")})
+    ) as opened:
         opened.index()
         assert paths(opened, "generates") == ["query_test.exs"]
 
@@ -190,7 +206,9 @@ def test_filters_by_language_extension_and_path_narrow_what_is_found_by_meaning(
         return {hit.path for hit in engine.search(query).hits}
 
     assert {path.rpartition(".")[2] for path in found(extensions=("md",))} == {"md"}
-    assert found(languages=("python",)) and all(path.endswith(".py") for path in found(languages=("python",)))
+    assert found(languages=("python",)) and all(
+        path.endswith(".py") for path in found(languages=("python",))
+    )
     assert found(path="src") and all(path.startswith("src/") for path in found(path="src"))
     assert not found(path="src", languages=("markdown",))
 
@@ -200,9 +218,15 @@ def test_without_an_embedder_meaning_is_answered_by_words_and_says_so(tmp_path: 
     root = tmp_path / "root"
     root.mkdir()
     (root / "lease.py").write_text(FILES["src/lease.py"], encoding="utf-8")
-    settings = load(root, environment={"CORTEX_HOME": str(tmp_path / "home"), "CODEINDEX_EMBEDDING_PROVIDER": "none"})
+    settings = load(
+        root,
+        environment={"CORTEX_HOME": str(tmp_path / "home"), "CODEINDEX_EMBEDDING_PROVIDER": "none"},
+    )
     with Engine(root, settings) as opened:
         opened.index()
         page = opened.search(Query("take the lease", mode=mode))
         assert [hit.path for hit in page.hits] == ["lease.py"]
-        assert (page.mode, page.notes) == (Mode.WORDS, ("answered by words: no embedder is configured",))
+        assert (page.mode, page.notes) == (
+            Mode.WORDS,
+            ("answered by words: no embedder is configured",),
+        )

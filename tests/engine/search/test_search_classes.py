@@ -85,7 +85,10 @@ QUERIES = {
     "stack trace of Python": (PYTHON_TRACE, "shop/orders/order.py"),
     "stack trace of JavaScript": (JS_TRACE, "web/basket.js"),
     "question": ("how is a request routed to its page?", "shop/server.py"),
-    "architecture question": ("overview: where does the program begin and open the database", "shop/main.py"),
+    "architecture question": (
+        "overview: where does the program begin and open the database",
+        "shop/main.py",
+    ),
     "test-seeking": ("tests of refunding an order", "tests/test_order.py"),
     "doc-seeking": ("documentation of refunds", "docs/orders.md"),
     "guide": ("installation guide", "docs/install.md"),
@@ -103,7 +106,10 @@ def test_each_kind_of_query_finds_its_answer_first(engine: Engine, text: str, pa
 
 
 def test_a_snippet_of_code_finds_what_looks_like_it(engine: Engine):
-    assert first(engine, "return cost * (1 - RATES.get(sort, 0))", code=True).path == "shop/discount.py"
+    assert (
+        first(engine, "return cost * (1 - RATES.get(sort, 0))", code=True).path
+        == "shop/discount.py"
+    )
 
 
 def test_why_names_the_strongest_evidence(engine: Engine):
@@ -117,7 +123,9 @@ def test_a_test_comes_behind_the_code_unless_it_is_asked_for(engine: Engine):
     assert found.index("shop/orders/order.py") < found.index("tests/test_order.py")
 
 
-@pytest.mark.parametrize("text", [*(text for text, _ in QUERIES.values()), "order refund book request price"])
+@pytest.mark.parametrize(
+    "text", [*(text for text, _ in QUERIES.values()), "order refund book request price"]
+)
 def test_the_first_hits_do_not_depend_on_how_many_are_asked_for(engine: Engine, text: str):
     assert ask(engine, text, limit=3).hits == ask(engine, text, limit=50).hits[:3]
 
@@ -138,11 +146,17 @@ def test_without_being_asked_for_there_is_no_explanation(engine: Engine):
 def test_what_is_there_is_above_the_cut_and_what_is_not_is_left_out_with_a_note(engine: Engine):
     known = ask(engine, "RefundError", threshold=0.65)
     assert known.hits[0].path == "shop/errors.py"
-    absent = ask(engine, "how does the scheduler distribute kubernetes pods over requests of nodes?", threshold=0.65)
+    absent = ask(
+        engine,
+        "how does the scheduler distribute kubernetes pods over requests of nodes?",
+        threshold=0.65,
+    )
     assert absent.hits == ()
     assert absent.total == 0
     assert any("threshold 0.65" in note for note in absent.notes)
-    assert ask(engine, "how does the scheduler distribute kubernetes pods over requests of nodes?").hits
+    assert ask(
+        engine, "how does the scheduler distribute kubernetes pods over requests of nodes?"
+    ).hits
 
 
 def test_nothing_in_common_is_no_matter_of_the_threshold(engine: Engine):
@@ -170,15 +184,20 @@ def test_a_short_text_is_shown_whole_without_marks(engine: Engine):
     assert hit.text.strip() == FILES["shop/errors.py"].strip()
 
 
-def test_a_definition_is_above_the_cut_although_more_places_speak_of_it_than_are_looked_at(tmp_path: Path):
+def test_a_definition_is_above_the_cut_although_more_places_speak_of_it_than_are_looked_at(
+    tmp_path: Path,
+):
     root = tmp_path / "workspace"
-    small = "".join(f"def small_{number}():\n    return {number}\n\n\n" for number in range(5))  # one chunk, no name
+    # One chunk, no name
+    small = "".join(f"def small_{number}():\n    return {number}\n\n\n" for number in range(5))
     users = {f"a{number:03}.py": "take()\n" for number in range(300)}
     write(root, users | {"z.py": f"{small}def take():\n    return 9\n"})
     with Engine(root, load(root, environment={"CORTEX_HOME": str(tmp_path / "home")})) as opened:
         opened.index()
         hit = first(opened, "take", threshold=0.65)
-        assert dict(first(opened, "take", explain=True).evidence)["coverage"] == pytest.approx(0.3, abs=1e-3)
+        assert dict(first(opened, "take", explain=True).evidence)["coverage"] == pytest.approx(
+            0.3, abs=1e-3
+        )
     assert (hit.path, hit.why) == ("z.py", "defines take")
 
 

@@ -30,7 +30,10 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
     for path, text in FILES.items():
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         (root / path).write_text(text, encoding="utf-8")
-    environment = {"CORTEX_HOME": str(tmp_path_factory.mktemp("home")), "CORTEX_SEARCH_ENABLE_CACHING": "false"}
+    environment = {
+        "CORTEX_HOME": str(tmp_path_factory.mktemp("home")),
+        "CORTEX_SEARCH_ENABLE_CACHING": "false",
+    }
     with Engine(root, load(root, environment=environment), embedder=HashingEmbedder()) as opened:
         opened.index()
         yield opened
@@ -47,7 +50,9 @@ def paths(page: Page) -> list[str]:
 @pytest.mark.parametrize("fusion", ["auto", "rrf"])
 @pytest.mark.parametrize("mode", [Mode.HYBRID, Mode.WORDS, Mode.MEANING])
 @pytest.mark.parametrize("diversity", [None, 0.7, 0.0])
-def test_scores_and_relevance_fall_and_the_same_question_has_the_same_answer(engine, fusion, mode, diversity):
+def test_scores_and_relevance_fall_and_the_same_question_has_the_same_answer(
+    engine, fusion, mode, diversity
+):
     first = ask(engine, fusion=fusion, mode=mode, diversity=diversity)
     assert first.mode is mode
     for values in ([hit.score for hit in first.hits], [hit.relevance for hit in first.hits]):

@@ -44,11 +44,17 @@ def test_neighbours_are_one_hit_led_by_the_best():
 
 
 def test_what_is_further_away_stays_a_hit_of_its_own():
-    assert ranges(merge([make_candidate(1, 10), make_candidate(14, 20)], 100)[0]) == [(1, 1, 10), (1, 14, 20)]
+    assert ranges(merge([make_candidate(1, 10), make_candidate(14, 20)], 100)[0]) == [
+        (1, 1, 10),
+        (1, 14, 20),
+    ]
 
 
 def test_nothing_is_joined_across_files():
-    assert ranges(merge([make_candidate(1, 10, 1), make_candidate(11, 20, 2)], 100)[0]) == [(1, 1, 10), (2, 11, 20)]
+    assert ranges(merge([make_candidate(1, 10, 1), make_candidate(11, 20, 2)], 100)[0]) == [
+        (1, 1, 10),
+        (2, 11, 20),
+    ]
 
 
 def test_what_was_joined_is_as_long_as_a_screen_at_most():
@@ -57,11 +63,19 @@ def test_what_was_joined_is_as_long_as_a_screen_at_most():
 
 
 def test_a_long_chunk_alone_stays_whole():
-    assert ranges(merge([make_candidate(1, 500), make_candidate(501, 502)], 100)[0]) == [(1, 1, 500), (1, 501, 502)]
+    assert ranges(merge([make_candidate(1, 500), make_candidate(501, 502)], 100)[0]) == [
+        (1, 1, 500),
+        (1, 501, 502),
+    ]
 
 
 def test_the_order_is_that_of_the_best():
-    order = [make_candidate(50, 55), make_candidate(1, 5, 2), make_candidate(56, 60), make_candidate(1, 5)]
+    order = [
+        make_candidate(50, 55),
+        make_candidate(1, 5, 2),
+        make_candidate(56, 60),
+        make_candidate(1, 5),
+    ]
     assert ranges(merge(order, 100)[0]) == [(1, 50, 60), (2, 1, 5), (1, 1, 5)]
 
 
@@ -73,7 +87,9 @@ def test_every_candidate_is_in_exactly_one_hit(found: list[tuple[int, int, int]]
     candidates = [make_candidate(start, start + length, doc) for doc, start, length in found]
     groups, total = merge(candidates, 1000)
     assert total == len(groups)
-    assert sorted(id(chunk) for group in groups for chunk in group.chunks) == sorted(map(id, candidates))
+    assert sorted(id(chunk) for group in groups for chunk in group.chunks) == sorted(
+        map(id, candidates)
+    )
     for group in groups:
         assert {one.place.doc.id for one in group.chunks} == {group.best.place.doc.id}
         assert group.start_line == min(one.place.chunk.start_line for one in group.chunks)
@@ -113,7 +129,9 @@ def test_of_one_very_long_line_the_part_with_the_word_is_shown():
 
 
 def test_of_a_long_line_below_the_declaration_the_part_with_the_word_is_shown():
-    text, numbers = cut_snippet(["def f():", "x" * 900 + " needle " + "y" * 900], 1, {"needle": 1.0}, 1, 200)
+    text, numbers = cut_snippet(
+        ["def f():", "x" * 900 + " needle " + "y" * 900], 1, {"needle": 1.0}, 1, 200
+    )
     assert text.startswith("def f():\n")
     assert "needle" in text
     assert len(text) <= 200
@@ -127,13 +145,17 @@ def test_a_snippet_ends_with_words_not_with_brackets():
 
 
 texts = st.lists(
-    st.text(st.characters(codec="utf-8", exclude_characters="\n\r…"), max_size=90), min_size=1, max_size=40
+    st.text(st.characters(codec="utf-8", exclude_characters="\n\r…"), max_size=90),
+    min_size=1,
+    max_size=40,
 )
 
 
 @given(texts, st.integers(1, 100_000), st.integers(0, 45), st.integers(20, 600))
 @example(["def f():", "needle " + "x" * 900], 1, 0, 200)
-def test_a_snippet_keeps_to_its_size_and_its_lines_are_the_files(lines: list[str], first: int, at: int, size: int):
+def test_a_snippet_keeps_to_its_size_and_its_lines_are_the_files(
+    lines: list[str], first: int, at: int, size: int
+):
     text, numbers = cut_snippet(lines, first, {"needle": 1.0, "a": 0.5, "0": 0.2}, first + at, size)
     shown = text.split("\n")
     marks = [line for line in shown if MARK.fullmatch(line)]
@@ -156,7 +178,8 @@ def test_a_snippet_keeps_to_its_size_and_its_lines_are_the_files(lines: list[str
     ("signature", "start_line", "opening"),
     [
         ("def take(self, name: str) -> bool", 101, 103),
-        ("def take(\n    self, name: str\n) -> bool", 101, 103),  # the first line of the declaration
+        # The first line of the declaration
+        ("def take(\n    self, name: str\n) -> bool", 101, 103),
         ("", 101, 101),
         ("def gone()", 104, 104),
     ],

@@ -58,7 +58,23 @@ def test_a_hostile_pattern_costs_no_time() -> None:
 
 
 _words = st.sampled_from(
-    ["a", "b", "ab", "a.py", "b.log", "*", "?", "**", "*.py", "*.log", "a*", "[ab]", "[!a]*", "*b*", "\\a"]
+    [
+        "a",
+        "b",
+        "ab",
+        "a.py",
+        "b.log",
+        "*",
+        "?",
+        "**",
+        "*.py",
+        "*.log",
+        "a*",
+        "[ab]",
+        "[!a]*",
+        "*b*",
+        "\\a",
+    ]
 )
 _patterns = st.builds(
     lambda mark, start, words, end: mark + start + "/".join(words) + end,
@@ -68,7 +84,10 @@ _patterns = st.builds(
     st.sampled_from(["", "", "/", " "]),
 )
 _ignore_files = st.dictionaries(
-    st.sampled_from(["", "a", "b", "a/b", "ab"]), st.lists(_patterns, min_size=1, max_size=5), min_size=1, max_size=3
+    st.sampled_from(["", "a", "b", "a/b", "ab"]),
+    st.lists(_patterns, min_size=1, max_size=5),
+    min_size=1,
+    max_size=3,
 )
 _NAMES = ["a.py", "b.log", "ab.py", "x.txt"]
 _FOLDERS = ["", "a", "b", "ab", "a/b", "a/a", "b/a", "a/b/ab", "ab/b"]
@@ -95,7 +114,9 @@ def test_the_walk_finds_what_git_lists(
     walked = [file.path for file in scan(root, Rules()).files]
     subprocess.run(["git", "init", "-q", str(root)], check=True)
     listed = subprocess.run(
-        ["git", "-C", str(root), "ls-files", "-z", "-c", "-o", "--exclude-standard"], check=True, capture_output=True
+        ["git", "-C", str(root), "ls-files", "-z", "-c", "-o", "--exclude-standard"],
+        check=True,
+        capture_output=True,
     )
     assert walked == sorted(filter(None, listed.stdout.decode().split("\0")))
     assert walked == [file.path for file in scan(root, Rules()).files]

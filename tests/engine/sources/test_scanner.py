@@ -68,7 +68,9 @@ def root(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 
 def test_nested_and_negated_ignore_files_count(root: Path) -> None:
-    write(root, "a.py", "a.log", "keep.log", "sub/b.log", "sub/c.py", "sub/gen/d.py", "sub/gen/e.txt")
+    write(
+        root, "a.py", "a.log", "keep.log", "sub/b.log", "sub/c.py", "sub/gen/d.py", "sub/gen/e.txt"
+    )
     (root / ".gitignore").write_text("*.log\n!keep.log\n", encoding="utf-8")
     (root / "sub" / ".gitignore").write_text("!b.log\ngen/*.py\n", encoding="utf-8")
     assert found(scan(root, Rules())) == [
@@ -80,7 +82,13 @@ def test_cortexignore_counts_also_for_tracked_files(root: Path) -> None:
     write(root, "a.py", "data/x.csv", "data/keep.csv", "deep/data/y.csv", "b.py")
     (root / ".cortexignore").write_text("data/*\n!data/keep.csv\n", encoding="utf-8")
     (root / "deep" / ".cortexignore").write_text("data/\n", encoding="utf-8")
-    assert found(scan(root, Rules())) == [".cortexignore", "a.py", "b.py", "data/keep.csv", "deep/.cortexignore"]
+    assert found(scan(root, Rules())) == [
+        ".cortexignore",
+        "a.py",
+        "b.py",
+        "data/keep.csv",
+        "deep/.cortexignore",
+    ]
 
 
 def test_include_and_exclude_patterns(root: Path) -> None:
@@ -96,14 +104,32 @@ def test_include_and_exclude_patterns(root: Path) -> None:
     )
     exclude = ("node_modules/**", ".git/**", "dist/**", "build/**", "*.log")
     assert found(scan(root, Rules(exclude=exclude))) == ["docs/b.md", "src/a.py", "src/build/x.py"]
-    assert found(scan(root, Rules(include=("src/**",)))) == ["src/a.log", "src/a.py", "src/build/x.py"]
-    assert found(scan(root, Rules(include=("./src",), exclude=("**/build/**",)))) == ["src/a.log", "src/a.py"]
+    assert found(scan(root, Rules(include=("src/**",)))) == [
+        "src/a.log",
+        "src/a.py",
+        "src/build/x.py",
+    ]
+    assert found(scan(root, Rules(include=("./src",), exclude=("**/build/**",)))) == [
+        "src/a.log",
+        "src/a.py",
+    ]
     assert found(scan(root, Rules(include=("*.md", "/build/")))) == ["build/y.py", "docs/b.md"]
-    assert found(scan(root, Rules(include=("*.py",), exclude=("src/**", "!src/a.py")))) == ["build/y.py", "src/a.py"]
+    assert found(scan(root, Rules(include=("*.py",), exclude=("src/**", "!src/a.py")))) == [
+        "build/y.py",
+        "src/a.py",
+    ]
 
 
 def test_what_tools_put_there_is_never_indexed(root: Path) -> None:
-    write(root, "a.py", ".cortex/notes.md", "__pycache__/a.py", "env/pyvenv.cfg", "env/lib/b.py", "sub/.venv/c.py")
+    write(
+        root,
+        "a.py",
+        ".cortex/notes.md",
+        "__pycache__/a.py",
+        "env/pyvenv.cfg",
+        "env/lib/b.py",
+        "sub/.venv/c.py",
+    )
     assert found(scan(root, Rules())) == ["a.py"]
 
 
@@ -146,7 +172,17 @@ def test_what_only_may_hold_secrets_is_read() -> None:
 
 
 def test_binary_lock_and_minified_files_are_known_by_name(root: Path) -> None:
-    write(root, "a.PNG", "b.zip", "package-lock.json", "Cargo.lock", "app.min.js", "app.js.map", "png", "package.json")
+    write(
+        root,
+        "a.PNG",
+        "b.zip",
+        "package-lock.json",
+        "Cargo.lock",
+        "app.min.js",
+        "app.js.map",
+        "png",
+        "package.json",
+    )
     answer = scan(root, Rules())
     assert found(answer) == ["package.json", "png"]
     assert skipped(answer) == {
@@ -188,7 +224,12 @@ def test_links_and_pipes_are_never_followed_or_opened(root: Path, tmp_path: Path
     assert found(answer) == ["a/real.py"]
     links = {"a/loop": "symlink", "out": "symlink", "alias.py": "symlink", "dangling.py": "symlink"}
     assert {path: reason for path, reason in skipped(answer).items() if path != "pipe.py"} == links
-    assert found(scan_paths(root, Rules(), ["out/secret.py", "a/loop/a/real.py", "../outside/secret.py"])) == []
+    assert (
+        found(
+            scan_paths(root, Rules(), ["out/secret.py", "a/loop/a/real.py", "../outside/secret.py"])
+        )
+        == []
+    )
 
 
 @pytest.mark.skipif(os.name == "nt", reason="such names can't be made there")
@@ -223,7 +264,9 @@ def test_a_tree_of_any_depth_is_scanned(root: Path, monkeypatch: pytest.MonkeyPa
     answer = scan(root, Rules(include=("*.py", ".cortexignore")))
     assert found(answer) == [".cortexignore", "a.py", f"{deep}low.py"]
     assert set(skipped(answer).values()) <= {"path too long"}
-    assert found(scan_paths(root, Rules(), [f"{deep}low.py", f"{deep}low.log"])) == [f"{deep}low.py"]
+    assert found(scan_paths(root, Rules(), [f"{deep}low.py", f"{deep}low.log"])) == [
+        f"{deep}low.py"
+    ]
     assert explain(root, Rules(), f"{deep}low.py") == "belongs in the index by its name and size"
     subprocess.run(["rm", "-rf", str(root)], check=True)  # pytest can't: it goes down by recursion
 
@@ -237,9 +280,15 @@ def test_a_cancelled_scan_stops(root: Path) -> None:
 
 
 def test_a_part_of_the_tree_is_judged_as_in_a_full_scan(root: Path) -> None:
-    write(root, "a.py", "x.log", "sub/b.py", "sub/c.py", "sub/.env", "ign/d.py", "node_modules/e.js")
+    write(
+        root, "a.py", "x.log", "sub/b.py", "sub/c.py", "sub/.env", "ign/d.py", "node_modules/e.js"
+    )
     (root / ".gitignore").write_text("*.log\nign/\n", encoding="utf-8")
-    part = scan_paths(root, Rules(), ["sub", "sub/b.py", "x.log", "ign/d.py", "gone.py", "node_modules/e.js", "a.py"])
+    part = scan_paths(
+        root,
+        Rules(),
+        ["sub", "sub/b.py", "x.log", "ign/d.py", "gone.py", "node_modules/e.js", "a.py"],
+    )
     assert found(part) == ["a.py", "sub/b.py", "sub/c.py"]
     assert skipped(part) == {"sub/.env": "secret"}
     assert scan_paths(root, Rules(), [""]) == scan(root, Rules())
@@ -251,13 +300,27 @@ def test_a_part_of_the_tree_is_judged_as_in_a_full_scan(root: Path) -> None:
 @given(
     st.sets(
         st.sampled_from(
-            ["a.py", "n/b.py", "n/ign.py", "n/m/c.py", "s", "n", "n/m", "ign.py", "s/d.py", "gone", "n/gone.py"]
+            [
+                "a.py",
+                "n/b.py",
+                "n/ign.py",
+                "n/m/c.py",
+                "s",
+                "n",
+                "n/m",
+                "ign.py",
+                "s/d.py",
+                "gone",
+                "n/gone.py",
+            ]
         )
     )
 )
 def test_any_part_equals_that_part_of_the_whole(nested: Path, paths: set[str]) -> None:
     whole = found(scan(nested, Rules()))
-    expected = [path for path in whole if any(path == part or path.startswith(part + "/") for part in paths)]
+    expected = [
+        path for path in whole if any(path == part or path.startswith(part + "/") for part in paths)
+    ]
     assert found(scan_paths(nested, Rules(), paths)) == expected
 
 
@@ -273,7 +336,14 @@ def nested(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_repositories_within_are_listed_by_their_own_rules(nested: Path) -> None:
-    assert found(scan(nested, Rules())) == [".gitignore", "a.py", "n/b.py", "n/ign.py", "n/m/c.py", "s/d.py"]
+    assert found(scan(nested, Rules())) == [
+        ".gitignore",
+        "a.py",
+        "n/b.py",
+        "n/ign.py",
+        "n/m/c.py",
+        "s/d.py",
+    ]
 
 
 def test_repositories_in_a_plain_folder_are_listed_by_git(tmp_path: Path) -> None:
@@ -283,7 +353,9 @@ def test_repositories_in_a_plain_folder_are_listed_by_git(tmp_path: Path) -> Non
         git(tmp_path / name, "init", "-q")
     write(tmp_path / "one" / ".git" / "info", "exclude", text="*.log\n")
     assert found(scan(tmp_path, Rules())) == [".gitignore", "notes.md", "one/a.py", "two/b.py"]
-    assert found(scan_paths(tmp_path, Rules(), ["one/out.log", "one/a.py", "three/c.py"])) == ["one/a.py"]
+    assert found(scan_paths(tmp_path, Rules(), ["one/out.log", "one/a.py", "three/c.py"])) == [
+        "one/a.py"
+    ]
 
 
 def test_submodules_are_listed(tmp_path: Path) -> None:
@@ -311,7 +383,8 @@ def test_worktrees_and_folders_of_a_repository_are_listed_by_git(tmp_path: Path)
     assert found(scan(tmp_path / "linked", Rules())) == [".gitignore", "a.py", "new.py", "sub/b.py"]
     write(main, "sub/x.log", "sub/c.py")
     assert found(scan(main / "sub", Rules())) == ["b.py", "c.py"]
-    assert found(scan(main / "out", Rules())) == ["gen.py"]  # ignored by its repository: a plain folder
+    # Ignored by its repository: a plain folder
+    assert found(scan(main / "out", Rules())) == ["gen.py"]
 
 
 def test_tracked_files_count_although_ignored_and_deleted_ones_do_not(tmp_path: Path) -> None:
@@ -345,7 +418,9 @@ def test_a_strangers_repository_starts_no_program_and_stays_untouched(tmp_path: 
     assert (root / ".git" / "index").stat().st_mtime_ns == before
 
 
-def test_variables_of_a_git_hook_do_not_mislead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_variables_of_a_git_hook_do_not_mislead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("one", "two"):
         write(tmp_path, f"{name}/{name}.py")
         git(tmp_path / name, "init", "-q")
@@ -354,7 +429,9 @@ def test_variables_of_a_git_hook_do_not_mislead(tmp_path: Path, monkeypatch: pyt
     assert found(scan(tmp_path / "one", Rules())) == ["one.py"]
 
 
-def test_without_git_the_repository_is_walked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_git_the_repository_is_walked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write(tmp_path, "a.py", "x.log")
     write(tmp_path, ".gitignore", text="*.log\n")
     git(tmp_path, "init", "-q")
@@ -383,7 +460,11 @@ def test_a_repository_of_another_user_is_walked_and_said_once(
     write(root, "a.py", "x.log", "sub/b.py")
     write(root, ".gitignore", text="*.log\n")
     git(root, "init", "-q")
-    put_first(tmp_path, f'GIT_TEST_ASSUME_DIFFERENT_OWNER=1 exec "{shutil.which("git")}" "$@"', monkeypatch)
+    put_first(
+        tmp_path,
+        f'GIT_TEST_ASSUME_DIFFERENT_OWNER=1 exec "{shutil.which("git")}" "$@"',
+        monkeypatch,
+    )
     caplog.set_level("INFO")
     for _ in range(2):
         assert found(scan(root, Rules())) == [".gitignore", "a.py", "sub/b.py"]
@@ -412,7 +493,9 @@ def test_git_that_waits_is_given_up_and_not_asked_again(
 
 
 @pytest.mark.parametrize("worktree", ["/", "../sub", "../../elsewhere"])
-def test_a_configured_worktree_elsewhere_is_not_listed_in_place_of_the_folder(tmp_path: Path, worktree: str) -> None:
+def test_a_configured_worktree_elsewhere_is_not_listed_in_place_of_the_folder(
+    tmp_path: Path, worktree: str
+) -> None:
     write(tmp_path, "root/a.py", "root/b.py", "root/sub/a.py", "elsewhere/a.py")
     root = tmp_path / "root"
     git(root, "init", "-q")
@@ -420,7 +503,9 @@ def test_a_configured_worktree_elsewhere_is_not_listed_in_place_of_the_folder(tm
     assert found(scan(root, Rules())) == ["a.py", "b.py", "sub/a.py"]
 
 
-def test_explain_names_the_rule_that_ignores(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_explain_names_the_rule_that_ignores(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     write(tmp_path, "x.log", "sub/y.tmp")
     write(tmp_path, ".gitignore", text="# logs\n*.log\n")
     write(tmp_path, "sub/.gitignore", text="y.*\n")
@@ -442,7 +527,9 @@ def test_explain_says_why(root: Path) -> None:
     assert "node_modules" in explain(root, rules, "node_modules/m.js")
     assert explain(root, rules, "dist/d.js") == "left out: excluded by a pattern in the settings"
     assert explain(root, rules, "c/i.py") == "left out: ignored by a .cortexignore"
-    assert explain(root, rules, "sub/s.txt") == "left out: no include pattern in the settings matches"
+    assert (
+        explain(root, rules, "sub/s.txt") == "left out: no include pattern in the settings matches"
+    )
     assert explain(root, rules, "nowhere.py") == "there is no such file"
     assert explain(root, rules, "sub").startswith("a folder: 0 files")
 
@@ -492,7 +579,9 @@ def test_git_tells_which_files_changed_lately_newest_first(tmp_path: Path) -> No
     assert len(git_module.head(tmp_path)) == 40
 
 
-def test_of_a_very_long_history_only_the_beginning_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_a_very_long_history_only_the_beginning_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     git(tmp_path, "init", "-q")
     for name in ("older.py", "newer.py"):
         write(tmp_path, name, text=f"# {name}\n")
@@ -518,19 +607,27 @@ def test_a_name_in_the_history_that_is_no_text_is_left_out(tmp_path: Path) -> No
     assert git_module.recent_files(tmp_path) == ["a.py"]
 
 
-def test_a_folder_of_documents_is_taken_for_itself_whatever_the_repository_around_it_ignores(root: Path) -> None:
+def test_a_folder_of_documents_is_taken_for_itself_whatever_the_repository_around_it_ignores(
+    root: Path,
+) -> None:
     git(root, "init", "-q")
     (root / ".gitignore").write_text("*.pdf\n/notes/deep/\n", encoding="utf-8")
-    write(root, "notes/a.md", "notes/b.pdf", "notes/deep/c.md", "notes/drafts/d.md", "notes/tmp/e.md")
+    write(
+        root, "notes/a.md", "notes/b.pdf", "notes/deep/c.md", "notes/drafts/d.md", "notes/tmp/e.md"
+    )
     (root / "notes" / ".gitignore").write_text("tmp/\n", encoding="utf-8")
     (root / "notes" / ".cortexignore").write_text("drafts/\n", encoding="utf-8")
     notes, rules = root / "notes", Rules(documents=True)
     expected = [".cortexignore", ".gitignore", "a.md", "b.pdf", "deep/c.md"]
     assert found(scan(notes, rules)) == expected
-    assert found(scan_paths(notes, rules, ["a.md", "b.pdf", "deep", "drafts/d.md", "tmp/e.md"])) == expected[2:]
+    assert (
+        found(scan_paths(notes, rules, ["a.md", "b.pdf", "deep", "drafts/d.md", "tmp/e.md"]))
+        == expected[2:]
+    )
     (root / ".gitignore").write_text("notes/\n*.pdf\n", encoding="utf-8")
     assert found(scan(notes, rules)) == expected
-    assert found(scan(root, rules)) == [".gitignore"]  # what is added is the repository: its own rules count
+    # What is added is the repository: its own rules count
+    assert found(scan(root, rules)) == [".gitignore"]
 
 
 def test_of_documents_packed_by_gzip_what_is_inside_counts(tmp_path):
@@ -546,6 +643,10 @@ def test_of_documents_packed_by_gzip_what_is_inside_counts(tmp_path):
     for name in names:
         (tmp_path / name).write_bytes(b"\x1f\x8b")
     documents = scan(tmp_path, Rules(documents=True))
-    assert {file.path for file in documents.files} == {"changelog.gz", "notes.txt.gz", "paper.pdf.gz"}
+    assert {file.path for file in documents.files} == {
+        "changelog.gz",
+        "notes.txt.gz",
+        "paper.pdf.gz",
+    }
     assert {skip.path: skip.reason for skip in documents.skipped}["id_rsa.gz"] == "secret"
     assert scan(tmp_path, Rules()).files == ()

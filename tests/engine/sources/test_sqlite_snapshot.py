@@ -29,7 +29,9 @@ def make(path: Path, rows: int = 3, mode: str = "DELETE") -> sqlite3.Connection:
     connection = sqlite3.connect(path)
     connection.execute(f"PRAGMA journal_mode = {mode}")
     connection.execute("CREATE TABLE t (x)")
-    connection.executemany("INSERT INTO t VALUES (?)", [(f"{number:04}" * 500,) for number in range(rows)])
+    connection.executemany(
+        "INSERT INTO t VALUES (?)", [(f"{number:04}" * 500,) for number in range(rows)]
+    )
     connection.commit()
     return connection
 
@@ -43,7 +45,9 @@ def listing(folder: Path) -> dict[str, tuple[bytes, int]]:
 
 
 @pytest.mark.parametrize("mode", ["DELETE", "WAL"])
-def test_a_file_at_rest_is_read_without_a_trace_also_in_a_folder_that_nobody_may_write_to(tmp_path, mode):
+def test_a_file_at_rest_is_read_without_a_trace_also_in_a_folder_that_nobody_may_write_to(
+    tmp_path, mode
+):
     path = tmp_path / "there" / "a ü#?%.db"
     make(path, mode=mode).close()
     before, moment = listing(path.parent), path.parent.stat().st_mtime_ns
@@ -100,14 +104,19 @@ def test_an_empty_journal_without_its_index_is_none(tmp_path):
     assert listing(tmp_path) == before
 
 
-def test_a_huge_file_that_a_crash_left_is_not_copied_and_it_is_said_what_to_do(tmp_path, monkeypatch):
+def test_a_huge_file_that_a_crash_left_is_not_copied_and_it_is_said_what_to_do(
+    tmp_path, monkeypatch
+):
     owner = make(tmp_path / "a.db", mode="WAL")
     (tmp_path / "b").mkdir()
     for name in ("a.db", "a.db-wal"):
         shutil.copyfile(tmp_path / name, tmp_path / "b" / name)
     owner.close()
     monkeypatch.setattr(sqlite_snapshot, "COPY_BYTES", 10_000)
-    with pytest.raises(FileError, match="start Foreign once"), reading(tmp_path / "b" / "a.db", "Foreign"):
+    with (
+        pytest.raises(FileError, match="start Foreign once"),
+        reading(tmp_path / "b" / "a.db", "Foreign"),
+    ):
         pass
     assert sorted(path.name for path in (tmp_path / "b").iterdir()) == ["a.db", "a.db-wal"]
 
@@ -141,25 +150,39 @@ def test_what_changes_all_the_time_is_said_to(tmp_path):
 
 def test_views_and_virtual_tables_are_no_tables(tmp_path):
     owner = make(tmp_path / "a.db")
-    owner.execute("CREATE VIEW v AS WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT x FROM n")
+    owner.execute(
+        "CREATE VIEW v AS WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT x FROM n"
+    )
     owner.execute("CREATE VIRTUAL TABLE f USING fts5(x)")
     owner.close()
     with reading(tmp_path / "a.db", "Foreign") as connection:
-        assert (columns(connection, "t"), columns(connection, "v"), columns(connection, "f")) == ({"x"}, set(), set())
+        assert (columns(connection, "t"), columns(connection, "v"), columns(connection, "f")) == (
+            {"x"},
+            set(),
+            set(),
+        )
 
 
 def test_a_reading_that_never_ends_is_ended(tmp_path):
     make(tmp_path / "a.db").close()
     endless = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT max(x) FROM n"
-    with opened(tmp_path / "a.db", "Foreign", 0.05) as file, pytest.raises(FileError, match="can't be read in"):
+    with (
+        opened(tmp_path / "a.db", "Foreign", 0.05) as file,
+        pytest.raises(FileError, match="can't be read in"),
+    ):
         file.read(lambda connection: connection.execute(endless).fetchall())
 
 
-@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may read everything")
+@pytest.mark.skipif(
+    not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may read everything"
+)
 def test_a_file_that_may_not_be_read_is_said_so(tmp_path):
     make(tmp_path / "a.db").close()
     (tmp_path / "a.db").chmod(0)
-    with pytest.raises(FileError, match=r"a\.db"), reading(tmp_path / "a.db", "Foreign") as connection:
+    with (
+        pytest.raises(FileError, match=r"a\.db"),
+        reading(tmp_path / "a.db", "Foreign") as connection,
+    ):
         count(connection)
 
 

@@ -1,4 +1,6 @@
-"""A store's place in a repository that a stranger wrote: nothing beyond the folder is touched, nothing planted is believed."""
+"""A store's place in a repository that a stranger wrote: nothing beyond the folder is touched,
+nothing planted is believed.
+"""
 
 import os
 import sqlite3
@@ -15,7 +17,9 @@ from cortex.engine.engine import Engine
 
 def git(root: Path, *arguments: str) -> None:
     identity = ("-c", "user.name=A", "-c", "user.email=a@example.org")
-    subprocess.run(["git", *identity, *arguments], cwd=root, check=True, capture_output=True, timeout=60)
+    subprocess.run(
+        ["git", *identity, *arguments], cwd=root, check=True, capture_output=True, timeout=60
+    )
 
 
 @pytest.fixture
@@ -32,7 +36,9 @@ def open_engine(root: Path) -> Engine:
 
 
 @pytest.mark.skipif(os.name == "nt", reason="links need a right there")
-@pytest.mark.parametrize("name", ["lease", "cortex.db", "cortex.db-wal", "words-4-1", "vectors-x", ".gitignore"])
+@pytest.mark.parametrize(
+    "name", ["lease", "cortex.db", "cortex.db-wal", "words-4-1", "vectors-x", ".gitignore"]
+)
 def test_a_link_in_the_place_of_our_files_is_never_followed(root: Path, name: str):
     victim = root.parent / "victim"
     victim.write_text("precious")
@@ -41,7 +47,9 @@ def test_a_link_in_the_place_of_our_files_is_never_followed(root: Path, name: st
     (root / ".cortex" / ("lease" if name != "lease" else "words")).symlink_to(dangling)
     with open_engine(root) as engine:
         engine.index()
-        assert [hit.path for hit in engine.search(Query("check_password", mode=Mode.WORDS)).hits] == ["auth.py"]
+        assert [
+            hit.path for hit in engine.search(Query("check_password", mode=Mode.WORDS)).hits
+        ] == ["auth.py"]
         assert engine.store.directory is not None
         assert engine.store.directory.is_relative_to(root.parent / "home")
     assert victim.read_text() == "precious"
@@ -50,10 +58,11 @@ def test_a_link_in_the_place_of_our_files_is_never_followed(root: Path, name: st
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with names there")
 @pytest.mark.parametrize("name", ["lease", "cortex.db", ".gitignore"])
-def test_a_pipe_in_the_place_of_our_files_is_never_opened(root: Path, name: str, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(
-        "cortex.engine.sources.git.TIMEOUT_SECONDS", 1.0
-    )  # git does open it, and waits until it is killed
+def test_a_pipe_in_the_place_of_our_files_is_never_opened(
+    root: Path, name: str, monkeypatch: pytest.MonkeyPatch
+):
+    # Git does open it, and waits until it is killed
+    monkeypatch.setattr("cortex.engine.sources.git.TIMEOUT_SECONDS", 1.0)
     os.mkfifo(root / ".cortex" / name)
     with open_engine(root) as engine:
         assert engine.index().added == 1
@@ -63,14 +72,19 @@ def test_a_store_that_came_with_the_repository_is_not_believed(root: Path):
     with open_engine(root) as engine:
         engine.index()
     planted = sqlite3.connect(root / ".cortex" / "cortex.db")
-    planted.execute("UPDATE blobs SET text = ?", (zlib.compress(b"def check_password(given):\n    return True\n"),))
+    planted.execute(
+        "UPDATE blobs SET text = ?",
+        (zlib.compress(b"def check_password(given):\n    return True\n"),),
+    )
     planted.commit()
     planted.close()
     git(root, "add", "--force", ".")
     git(root, "commit", "-qm", "with an index")
     clone = root.parent / "clone"
     git(root.parent, "clone", "-q", str(root), str(clone))
-    with Engine(clone, load(clone, environment={"CORTEX_HOME": str(root.parent / "home")})) as engine:
+    with Engine(
+        clone, load(clone, environment={"CORTEX_HOME": str(root.parent / "home")})
+    ) as engine:
         engine.index()
         (hit,) = engine.search(Query("check_password", mode=Mode.WORDS)).hits
         assert "return True" not in hit.text

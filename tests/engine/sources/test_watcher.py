@@ -87,7 +87,9 @@ def test_a_folder_made_later_is_watched_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.name == "nt", reason="makes links")
-def test_folders_behind_a_link_and_those_of_package_managers_are_not_watched(tmp_path: Path) -> None:
+def test_folders_behind_a_link_and_those_of_package_managers_are_not_watched(
+    tmp_path: Path,
+) -> None:
     for name in ("outside", "root/node_modules"):
         (tmp_path / name).mkdir(parents=True)
     (tmp_path / "root" / "link").symlink_to(tmp_path / "outside")
@@ -214,5 +216,7 @@ def test_a_folder_that_cannot_be_watched_is_said_at_once(tmp_path: Path) -> None
         (3, ".", {""}),
     ],
 )
-def test_events_that_do_not_matter_are_dropped(tmp_path: Path, change: int, path: str, expected: set[str]) -> None:
+def test_events_that_do_not_matter_are_dropped(
+    tmp_path: Path, change: int, path: str, expected: set[str]
+) -> None:
     assert relevant_paths(str(tmp_path), [(change, str(tmp_path / path))]) == expected

@@ -1,4 +1,6 @@
-"""What the store's tests have in common: stores that are closed again, and changes made of plain text."""
+"""What the store's tests have in common: stores that are closed again, and changes made of plain
+text.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ class Folder:
     def link(self, path: str, like: str) -> int:
         """Give the content of one path to another."""
         blob = self.store.truth.known(self.source.id)[like].blob
-        return self.store.truth.apply(self.source.id, ContentChange(links=[(ScannedFile(path, 1, 1), blob)]))
+        return self.store.truth.apply(
+            self.source.id, ContentChange(links=[(ScannedFile(path, 1, 1), blob)])
+        )
 
     def catch_up(self) -> None:
         self.store.indexes.catch_up()
@@ -57,7 +61,11 @@ class Folder:
 def _cut(path: str, text: str):
     language = chunkers.language_of(path, text)
     raw = text.encode("utf-8")
-    return ScannedFile(path, len(raw), 1), hash_bytes(language.encode(), raw), chunkers.cut(text, path, language)
+    return (
+        ScannedFile(path, len(raw), 1),
+        hash_bytes(language.encode(), raw),
+        chunkers.cut(text, path, language),
+    )
 
 
 @pytest.fixture
@@ -90,7 +98,11 @@ def folder_of() -> type[Folder]:
 @pytest.fixture(params=["sqlite", "postgresql"])
 def ledger_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """Where a new ledger is to be, in each database."""
-    return f"sqlite:///{tmp_path}/ledger" if request.param == "sqlite" else request.getfixturevalue("database")
+    return (
+        f"sqlite:///{tmp_path}/ledger"
+        if request.param == "sqlite"
+        else request.getfixturevalue("database")
+    )
 
 
 @pytest.fixture

@@ -1,4 +1,6 @@
-"""Who follows what is written misses nothing, on both databases; who may not see something isn't shown it in a step."""
+"""Who follows what is written misses nothing, on both databases; who may not see something isn't
+shown it in a step.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,12 @@ keys = count()
 
 
 def do(ledger: Ledger | Store, work: Callable[[RecordTransaction], object], **more: Any) -> str:
-    common: dict[str, Any] = {"actor": PERSON, "action": "write", "payload": "", "wording": lambda record, get: None}
+    common: dict[str, Any] = {
+        "actor": PERSON,
+        "action": "write",
+        "payload": "",
+        "wording": lambda record, get: None,
+    }
     return ledger.records.perform(
         lambda step: str(work(step) or ""), **{**common, "key": f"k{next(keys)}", **more}
     ).result
@@ -92,15 +99,22 @@ def refused(work: Callable[[], object]) -> CortexError:
     return caught.value
 
 
-# -- the feed ----------------------------------------------------------------------------------------------------------
+# -- the feed
+# ----------------------------------------------------------------------------------------------------------
 
 
-def test_every_record_comes_once_as_it_is_now_in_the_order_of_its_last_change(ledger: Ledger) -> None:
+def test_every_record_comes_once_as_it_is_now_in_the_order_of_its_last_change(
+    ledger: Ledger,
+) -> None:
     assert (ledger.recorded.changes(0, 10), ledger.recorded.last_change()) == ([], 0)
     first, second, third = (make(ledger, Task(title)) for title in ("one", "two", "three"))
     change(ledger, first.id, title="one again")
     found = ledger.recorded.changes(0, 10)
-    assert [(kept.record.body.title, kept.change) for kept in found] == [("two", 2), ("three", 3), ("one again", 4)]
+    assert [(kept.record.body.title, kept.change) for kept in found] == [
+        ("two", 2),
+        ("three", 3),
+        ("one again", 4),
+    ]
     assert [kept.record for kept in found] == [second, third, one(ledger, first.id)]
     assert ledger.recorded.changes(4, 10) == [] and ledger.recorded.last_change() == 4
 
@@ -170,22 +184,35 @@ def test_who_follows_while_many_write_sees_every_record_and_never_a_lower_number
     assert cursor == ledger.recorded.last_change() == 2 * each * writers
 
 
-# -- scopes ------------------------------------------------------------------------------------------------------------
+# -- scopes
+# ------------------------------------------------------------------------------------------------------------
 
 
 def test_scopes_are_what_the_rule_says_whatever_moves(ledger: Ledger) -> None:
     chance = random.Random(7)
     topics = [make(ledger, Subcortex(slug, slug)).id for slug in ("billing", "search")]
     places = ("", *topics)
-    threads = [make(ledger, Thread(f"t{number}", subcortex=chance.choice(places))).id for number in range(3)]
+    threads = [
+        make(ledger, Thread(f"t{number}", subcortex=chance.choice(places))).id
+        for number in range(3)
+    ]
     task = make(ledger, Task("task", subcortex=topics[0])).id
     ends = [*threads, task]
     for number in range(4):
-        make(ledger, Draft("comment", "d", "b", target=chance.choice([*ends, "billing", "", "nothing"])))
+        make(
+            ledger,
+            Draft("comment", "d", "b", target=chance.choice([*ends, "billing", "", "nothing"])),
+        )
         make(ledger, Notification("mention", "lena", chance.choice(ends), "t", "r"))
         make(ledger, Link(chance.choice(ends), "supports", chance.choice(ends)))
         make(
-            ledger, Observation(f"o{number}", thread=chance.choice(threads), task=task, subcortex=chance.choice(places))
+            ledger,
+            Observation(
+                f"o{number}",
+                thread=chance.choice(threads),
+                task=task,
+                subcortex=chance.choice(places),
+            ),
         )
         make(ledger, Observation(f"p{number}", task=task))
 
@@ -194,7 +221,10 @@ def test_scopes_are_what_the_rule_says_whatever_moves(ledger: Ledger) -> None:
         return ledger.recorded.one(ref) or (by_slug[0] if by_slug else None)
 
     for _ in range(8):
-        before, versions = scopes(ledger), {k.record.id: k.record.version for k in ledger.recorded.changes(0, 1_000)}
+        before, versions = (
+            scopes(ledger),
+            {k.record.id: k.record.version for k in ledger.recorded.changes(0, 1_000)},
+        )
         last = ledger.recorded.last_change()
         moved = chance.choice(ends)
         change(ledger, moved, subcortex=chance.choice(places))
@@ -204,7 +234,11 @@ def test_scopes_are_what_the_rule_says_whatever_moves(ledger: Ledger) -> None:
         assert {number for number in after if after[number] != before[number]} <= {
             kept.record.id for kept in found if kept.change > last
         }
-        assert all(kept.record.version == versions[kept.record.id] for kept in found if kept.record.id != moved)
+        assert all(
+            kept.record.version == versions[kept.record.id]
+            for kept in found
+            if kept.record.id != moved
+        )
 
 
 def test_what_goes_in_a_circle_is_filed_nowhere_and_seen_by_nobody(ledger: Ledger) -> None:
@@ -218,10 +252,14 @@ def test_what_goes_in_a_circle_is_filed_nowhere_and_seen_by_nobody(ledger: Ledge
     change(ledger, first, sensitivity=SENSITIVE)
     change(ledger, first, sensitivity="normal")
     assert scopes(ledger) == {first: "", second: ""}
-    assert not sees(Viewer("ada", 4, True, frozenset({"*"})), one(ledger, first), ledger.recorded.one)
+    assert not sees(
+        Viewer("ada", 4, True, frozenset({"*"})), one(ledger, first), ledger.recorded.one
+    )
 
 
-def test_links_are_news_when_an_end_moves_or_becomes_sensitive_and_others_are_not(ledger: Ledger) -> None:
+def test_links_are_news_when_an_end_moves_or_becomes_sensitive_and_others_are_not(
+    ledger: Ledger,
+) -> None:
     source, target, other = (make(ledger, Thread(title)) for title in ("source", "target", "other"))
     link = make(ledger, Link(source.id, "supports", target.id))
     make(ledger, Link(source.id, "supports", other.id))
@@ -229,7 +267,10 @@ def test_links_are_news_when_an_end_moves_or_becomes_sensitive_and_others_are_no
     for fields in ({"subcortex": topic.id}, {"sensitivity": SENSITIVE}):
         last = ledger.recorded.last_change()
         change(ledger, target.id, **fields)
-        assert [kept.record.id for kept in ledger.recorded.changes(last, 10)] == [target.id, link.id]
+        assert [kept.record.id for kept in ledger.recorded.changes(last, 10)] == [
+            target.id,
+            link.id,
+        ]
     last = ledger.recorded.last_change()
     change(ledger, target.id, title="the same place")
     assert [kept.record.id for kept in ledger.recorded.changes(last, 10)] == [target.id]
@@ -248,14 +289,17 @@ def test_all_of_a_topic_is_news_when_others_may_see_it_or_no_more(ledger: Ledger
     assert len({kept.change for kept in news}) == 4
 
 
-# -- confined steps ----------------------------------------------------------------------------------------------------
+# -- confined steps
+# ----------------------------------------------------------------------------------------------------
 
 
 def is_public(record: Record[Any], get: Callable[[str], Record[Any] | None]) -> bool:
     return record.body.sensitivity != SENSITIVE
 
 
-def test_a_step_shows_what_may_be_seen_and_goes_on_until_there_is_enough_of_it(ledger: Ledger) -> None:
+def test_a_step_shows_what_may_be_seen_and_goes_on_until_there_is_enough_of_it(
+    ledger: Ledger,
+) -> None:
     def fill(step: RecordTransaction) -> None:
         for number in range(90):
             hidden = SENSITIVE if number % 45 else "normal"
@@ -269,7 +313,10 @@ def test_a_step_shows_what_may_be_seen_and_goes_on_until_there_is_enough_of_it(l
         assert step.get(hidden.id) is None and step.get(told.id) is None
         with step.unconfined():
             assert step.get(told.id) == told
-        assert [one.body.title for one in step.select(RecordFilter(kinds=("task",)), 2)] == ["45", "0"]
+        assert [one.body.title for one in step.select(RecordFilter(kinds=("task",)), 2)] == [
+            "45",
+            "0",
+        ]
         assert [one.body.title for one in step.select(RecordFilter(kinds=("task",)), 1)] == ["45"]
         assert [one.body.title for one in step.starting("task_", 5)] == ["0", "45"]
         assert step.select(RecordFilter(kinds=("task",), sensitivity=SENSITIVE)) == []
@@ -281,7 +328,9 @@ def test_a_guard_is_asked_before_each_write_and_sees_everything(ledger: Ledger) 
     topic = make(ledger, Subcortex("billing", "Billing", sensitivity=SENSITIVE))
     asked: list[tuple[str, str]] = []
 
-    def guard(before: Record[Any] | None, after: Record[Any], get: Callable[[str], Record[Any] | None]) -> None:
+    def guard(
+        before: Record[Any] | None, after: Record[Any], get: Callable[[str], Record[Any] | None]
+    ) -> None:
         asked.append((before.body.title if before else "", after.body.title))
         assert get(topic.id) == get("billing") == topic and get("nothing") is None
         if after.body.title == "three":
@@ -293,7 +342,11 @@ def test_a_guard_is_asked_before_each_write_and_sees_everything(ledger: Ledger) 
         step.put(replace(made, body=Task("three")))
 
     error = refused(lambda: do(ledger, work, sees=is_public, guard=guard))
-    assert error.code == "RIGHTS_MISSING" and asked == [("", "one"), ("one", "two"), ("two", "three")]
+    assert error.code == "RIGHTS_MISSING" and asked == [
+        ("", "one"),
+        ("one", "two"),
+        ("two", "three"),
+    ]
     assert ledger.recorded.count(RecordFilter(kinds=("task",))) == 0
 
 
@@ -306,7 +359,9 @@ def test_what_follows_from_a_write_reaches_what_its_writer_can_t_see(ledger: Led
     def is_seen(record: Record[Any], get: Callable[[str], Record[Any] | None]) -> bool:
         return record.id not in (hidden.id, draft.id)
 
-    def guard(before: Record[Any] | None, after: Record[Any], get: Callable[[str], Record[Any] | None]) -> None:
+    def guard(
+        before: Record[Any] | None, after: Record[Any], get: Callable[[str], Record[Any] | None]
+    ) -> None:
         assert is_seen(after, get)
 
     def work(step: RecordTransaction) -> None:
@@ -316,7 +371,10 @@ def test_what_follows_from_a_write_reaches_what_its_writer_can_t_see(ledger: Led
         assert step.get(hidden.id) is None
 
     do(ledger, work, sees=is_seen, guard=guard)
-    assert one(ledger, hidden.id).body.subcortex == topic.id and one(ledger, draft.id).body.sensitivity == SENSITIVE
+    assert (
+        one(ledger, hidden.id).body.subcortex == topic.id
+        and one(ledger, draft.id).body.sensitivity == SENSITIVE
+    )
     assert set(scopes(ledger).values()) == {topic.id}
 
 
@@ -327,7 +385,8 @@ def test_a_slug_stays_one_topic_s_own_also_for_who_can_t_see_it(ledger: Ledger) 
     assert change(ledger, hidden.id, name="Still billing").version == 2
 
 
-# -- two writers that meet, in PostgreSQL ------------------------------------------------------------------------------
+# -- two writers that meet, in PostgreSQL
+# ------------------------------------------------------------------------------
 
 TROUBLE = """
 CREATE SEQUENCE trouble;
@@ -359,7 +418,9 @@ def test_a_step_that_met_another_one_is_done_again_some_times(
         error = refused(lambda: do(ledger, work))
         assert error.code == "STORE_LOCKED" and error.retryable
     assert len(runs) == ATTEMPTS
-    assert [one.body.title for one in ledger.recorded.select(RecordFilter())] == (["once"] if times < ATTEMPTS else [])
+    assert [one.body.title for one in ledger.recorded.select(RecordFilter())] == (
+        ["once"] if times < ATTEMPTS else []
+    )
     assert ledger.recorded.last_change() == (times < ATTEMPTS) == len(ledger.recorded.deeds())
 
 
@@ -397,28 +458,37 @@ def test_a_step_that_the_database_ends_to_solve_a_deadlock_is_done_again(
     assert [one.body.title for one in ledger.recorded.select(RecordFilter())] == ["once"]
 
 
-def test_a_usual_isolation_that_is_stricter_fails_no_writer(database: str, open_one: Callable[[str], Ledger]) -> None:
+def test_a_usual_isolation_that_is_stricter_fails_no_writer(
+    database: str, open_one: Callable[[str], Ledger]
+) -> None:
     import psycopg
 
     with psycopg.connect(database, autocommit=True) as raw:
-        raw.execute(f"ALTER DATABASE {raw.info.dbname} SET default_transaction_isolation = 'serializable'")  # type: ignore[arg-type]
+        raw.execute(
+            f"ALTER DATABASE {raw.info.dbname} SET default_transaction_isolation = 'serializable'"
+        )  # type: ignore[arg-type]
     ledger = open_one(database)
     with ThreadPoolExecutor(8) as threads:
         list(threads.map(lambda number: make(ledger, Task(f"{number}")), range(24)))
     assert ledger.recorded.last_change() == 24
 
 
-def test_an_address_that_is_none_is_refused_without_being_told(open_one: Callable[[str], Ledger]) -> None:
+def test_an_address_that_is_none_is_refused_without_being_told(
+    open_one: Callable[[str], Ledger],
+) -> None:
     error = refused(lambda: open_one("postgresql://ada:secret@localhost/x?nothing=1"))
     assert error.code == "ARGUMENT_INVALID" and "secret" not in error.message
 
 
-def test_a_database_that_isn_t_there_is_said_at_once(database: str, open_one: Callable[[str], Ledger]) -> None:
+def test_a_database_that_isn_t_there_is_said_at_once(
+    database: str, open_one: Callable[[str], Ledger]
+) -> None:
     error = refused(lambda: open_one(database.replace("/test_", "/other_")))
     assert error.code == "STORE_IO" and "does not exist" in error.message
 
 
-# -- ledgers -----------------------------------------------------------------------------------------------------------
+# -- ledgers
+# -----------------------------------------------------------------------------------------------------------
 
 
 def test_a_ledger_has_an_epoch_that_stays_until_it_is_renewed(
@@ -427,11 +497,17 @@ def test_a_ledger_has_an_epoch_that_stays_until_it_is_renewed(
     ledger.ping()
     epoch = ledger.epoch()
     assert len(epoch) == 32 and open_one(ledger_url).epoch() == epoch
-    assert (renewed := ledger.renew_epoch()) != epoch and open_one(ledger_url).epoch() == renewed == ledger.epoch()
-    assert (ledger.url, ledger.kind) == (ledger_url, ledger_url.partition(":")[0]) and ledger_url not in repr(ledger)
+    assert (renewed := ledger.renew_epoch()) != epoch and open_one(
+        ledger_url
+    ).epoch() == renewed == ledger.epoch()
+    assert (ledger.url, ledger.kind) == (
+        ledger_url,
+        ledger_url.partition(":")[0],
+    ) and ledger_url not in repr(ledger)
 
 
-# -- migrations --------------------------------------------------------------------------------------------------------
+# -- migrations
+# --------------------------------------------------------------------------------------------------------
 
 
 def _fill(ledger: Ledger) -> None:
@@ -445,7 +521,14 @@ def _fill(ledger: Ledger) -> None:
     link = make(ledger, Link(thread.id, "supports", loose.id))
     make(ledger, Notification("mention", "lena", link.id, "t", "r"))
     make(
-        ledger, Notification("mention", "lena", make(ledger, Draft("comment", "d", "b", target=thread.id)).id, "t", "r")
+        ledger,
+        Notification(
+            "mention",
+            "lena",
+            make(ledger, Draft("comment", "d", "b", target=thread.id)).id,
+            "t",
+            "r",
+        ),
     )
     make(ledger, Link(loose.id, "supports", thread.id))
     make(ledger, Observation("o", thread=loose.id, task=task.id))
@@ -457,7 +540,10 @@ _OLD = "id, kind, version, state, sensitivity, body, author, created, updated, m
 
 
 def test_a_database_of_the_version_before_gets_what_is_new_and_keeps_its_rows(
-    database: str, open_one: Callable[[str], Ledger], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    database: str,
+    open_one: Callable[[str], Ledger],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> None:
     import psycopg
 
@@ -474,10 +560,17 @@ def test_a_database_of_the_version_before_gets_what_is_new_and_keeps_its_rows(
             f"INSERT INTO records ({_OLD}, change) VALUES ({marks})",  # type: ignore[arg-type]
             rows(model, f"SELECT {_OLD}, change FROM records"),
         )
-        raw.cursor().executemany("INSERT INTO refs VALUES (%s, %s, %s)", rows(model, "SELECT * FROM refs"))
+        raw.cursor().executemany(
+            "INSERT INTO refs VALUES (%s, %s, %s)", rows(model, "SELECT * FROM refs")
+        )
         raw.execute("UPDATE counters SET value = 50 WHERE name = 'change'")
     ledger = open_one(database)
-    assert rows(ledger, "SELECT version FROM schema_version ORDER BY version") == [(1,), (2,), (3,), (4,)]
+    assert rows(ledger, "SELECT version FROM schema_version ORDER BY version") == [
+        (1,),
+        (2,),
+        (3,),
+        (4,),
+    ]
     assert scopes(ledger) == scopes(model) and numbers(ledger) == numbers(model)
     assert len(ledger.epoch()) == 32 and make(ledger, Task("new")).version == 1
     assert ledger.recorded.last_change() == 51
@@ -494,9 +587,8 @@ def test_a_store_of_the_version_before_gets_what_is_new_and_keeps_its_rows(
             migrate(raw)
             raw.execute(f"PRAGMA user_version = {number + 1}")
         marks = ", ".join("?" * 10)
-        found = rows(
-            model, f"SELECT {_OLD} FROM records ORDER BY id"
-        )  # another order than the one in which they were made
+        # Another order than the one in which they were made
+        found = rows(model, f"SELECT {_OLD} FROM records ORDER BY id")
         raw.executemany(f"INSERT INTO records ({_OLD}) VALUES ({marks})", found)
         raw.executemany("INSERT INTO refs VALUES (?, ?, ?)", rows(model, "SELECT * FROM refs"))
         raw.commit()

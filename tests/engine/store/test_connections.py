@@ -20,7 +20,9 @@ from cortex.engine.store import connections as connect
 from cortex.engine.store.operation_log import OperationLog
 
 DEADLINE = 20.0
-posix = pytest.mark.skipif(os.name == "nt", reason="Windows has other rights and keeps files that are open")
+posix = pytest.mark.skipif(
+    os.name == "nt", reason="Windows has other rights and keeps files that are open"
+)
 
 
 def code_of(work) -> str:
@@ -67,7 +69,9 @@ def test_a_newer_store_is_refused_and_left_alone(tmp_path, open_store):
 @pytest.mark.parametrize("damage", ["garbage", "cut", "foreign"])
 def test_a_damaged_file_is_said_to_be_damaged_and_can_be_set_aside(tmp_path, folder_of, damage):
     store = Store(tmp_path)
-    folder_of(store).write_all({f"f{number}.py": f"x{number} = {number}\n" * 50 for number in range(60)})
+    folder_of(store).write_all(
+        {f"f{number}.py": f"x{number} = {number}\n" * 50 for number in range(60)}
+    )
     store.close()
     path = tmp_path / "cortex.db"
     raw = path.read_bytes()
@@ -107,10 +111,14 @@ def test_what_is_set_aside_is_complete_and_nothing_of_it_stays(tmp_path):
         "import os, sys\nfrom pathlib import Path\nfrom cortex.engine.store import Store\n"
         "Store(Path(sys.argv[1])).log.record('note', {'kept': True})\nos._exit(0)\n"
     )
-    subprocess.run([sys.executable, "-c", crashing, str(tmp_path / ".cortex")], check=True, timeout=DEADLINE)
+    subprocess.run(
+        [sys.executable, "-c", crashing, str(tmp_path / ".cortex")], check=True, timeout=DEADLINE
+    )
     assert (tmp_path / ".cortex" / "cortex.db-wal").stat().st_size
     kept = set_aside(tmp_path / ".cortex")
-    assert list((tmp_path / ".cortex").glob("cortex.db*")) == list((tmp_path / ".cortex").glob(f"{kept.name}*"))
+    assert list((tmp_path / ".cortex").glob("cortex.db*")) == list(
+        (tmp_path / ".cortex").glob(f"{kept.name}*")
+    )
     connections = connect.Connections(kept)
     assert OperationLog(connections).recent()[0].detail == {"kept": True}
     connections.close()
@@ -165,7 +173,11 @@ def test_git_does_not_see_what_was_set_aside(tmp_path):
     for suffix in ("", "-wal", "-shm"):
         (directory / f"cortex.db.damaged-1{suffix}").touch()
     told = subprocess.run(
-        ["git", "status", "--porcelain"], cwd=tmp_path, capture_output=True, check=True, timeout=DEADLINE
+        ["git", "status", "--porcelain"],
+        cwd=tmp_path,
+        capture_output=True,
+        check=True,
+        timeout=DEADLINE,
     )
     assert told.stdout == b""
 
@@ -205,7 +217,9 @@ def test_a_store_knows_that_its_files_were_removed_or_replaced(tmp_path, open_st
     assert [doc.path for doc in open_store().lookup.docs(1)] == ["b.py"]
 
 
-def test_a_locked_database_is_told_after_the_wait_and_works_again(tmp_path, open_store, folder_of, monkeypatch):
+def test_a_locked_database_is_told_after_the_wait_and_works_again(
+    tmp_path, open_store, folder_of, monkeypatch
+):
     monkeypatch.setattr(connect, "BUSY_TIMEOUT_MS", 50)
     folder = folder_of(open_store())
     other = sqlite3.connect(tmp_path / "cortex.db", isolation_level=None)
@@ -260,7 +274,9 @@ def test_words_on_a_full_disk_fail_clearly_and_catch_up_when_there_is_space(smal
     folder = folder_of(store)
     folder.write(a_py="first = 1\n")
     folder.catch_up()
-    folder.write_all({f"f{number}.py": f"name_{number} = {os.urandom(500).hex()!r}\n" for number in range(150)})
+    folder.write_all(
+        {f"f{number}.py": f"name_{number} = {os.urandom(500).hex()!r}\n" for number in range(150)}
+    )
     filler = fill(small_disk, leave=0)
     with pytest.raises(FileError) as caught:
         folder.catch_up()
@@ -285,9 +301,13 @@ def test_a_transaction_that_could_not_be_taken_back_is_ended_by_the_next_use(fol
     connections._writer.execute("BEGIN")  # as a rollback without memory leaves it
     assert folder.write(a_py="x = 1\n") == 1
     with pytest.raises(CortexError), connections.read() as reader:
-        reader.set_authorizer(lambda action, *_: sqlite3.SQLITE_DENY if action == sqlite3.SQLITE_TRANSACTION else 0)
+        reader.set_authorizer(
+            lambda action, *_: sqlite3.SQLITE_DENY if action == sqlite3.SQLITE_TRANSACTION else 0
+        )
     with connections.read() as another:
-        assert another is not reader and another.execute("SELECT count(*) FROM docs").fetchone() == (1,)
+        assert another is not reader and another.execute(
+            "SELECT count(*) FROM docs"
+        ).fetchone() == (1,)
 
 
 def test_threads_that_come_and_go_leave_no_connections_behind(folder):
@@ -351,7 +371,10 @@ def test_a_store_in_memory_works_like_one_on_disk(folder_of):
 def test_processes_that_open_a_new_store_at_once_all_succeed(tmp_path):
     script = "import sys\nfrom pathlib import Path\nfrom cortex.engine.store import Store\ninput()\nStore(Path(sys.argv[1])).close()\nprint('ok')"
     command = [sys.executable, "-c", script, str(tmp_path)]
-    started = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(6)]
+    started = [
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        for _ in range(6)
+    ]
     for process in started:
         assert process.stdin
         process.stdin.write("\n")
@@ -361,7 +384,9 @@ def test_processes_that_open_a_new_store_at_once_all_succeed(tmp_path):
 
 def test_a_long_log_is_cut_after_a_checkpoint(tmp_path, open_store, folder_of):
     folder = folder_of(open_store())
-    folder.write_all({f"f{number}.py": f"x{number} = {os.urandom(200).hex()!r}\n" for number in range(200)})
+    folder.write_all(
+        {f"f{number}.py": f"x{number} = {os.urandom(200).hex()!r}\n" for number in range(200)}
+    )
     assert (tmp_path / "cortex.db-wal").stat().st_size > 0
     folder.store.checkpoint()
     assert (tmp_path / "cortex.db-wal").stat().st_size == 0
@@ -372,8 +397,14 @@ def test_a_store_that_is_opened_twice_in_a_process_keeps_its_locks(tmp_path):
     ask = "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]); print(c.execute('SELECT count(*) FROM t').fetchone()[0]); c.close()"
 
     def count_elsewhere() -> int:
-        """In a process that opens and closes the store: were it the last one, it would remove the log below our feet."""
-        return int(subprocess.run([sys.executable, "-c", ask, str(path)], check=True, capture_output=True).stdout)
+        """In a process that opens and closes the store: were it the last one, it would remove the
+        log below our feet.
+        """
+        return int(
+            subprocess.run(
+                [sys.executable, "-c", ask, str(path)], check=True, capture_output=True
+            ).stdout
+        )
 
     first = connect.Connections(path)
     with first.write() as connection:
@@ -409,7 +440,10 @@ def test_a_copy_of_a_read_only_store_is_private_and_goes_also_after_a_kill(tmp_p
     with closing(connect.Connections(frozen / "cortex.db", read_only=True)) as first:
         (copy,) = temporary.iterdir()
         assert copy != killed and copy.stat().st_mode & 0o777 == 0o700
-        with closing(connect.Connections(frozen / "cortex.db", read_only=True)), first.read() as connection:
+        with (
+            closing(connect.Connections(frozen / "cortex.db", read_only=True)),
+            first.read() as connection,
+        ):
             assert len(list(temporary.iterdir())) == 2
             assert connection.execute("SELECT count(*) FROM lamps").fetchone() == (0,)
     assert list(temporary.iterdir()) == []

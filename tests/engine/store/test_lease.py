@@ -18,7 +18,10 @@ HOLD = (
 def hold(directory) -> subprocess.Popen[str]:
     """Another process that tries to take the lease and lives on until its stdin ends."""
     return subprocess.Popen(
-        [sys.executable, "-c", HOLD, str(directory)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", HOLD, str(directory)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     )
 
 
@@ -72,7 +75,9 @@ def test_a_killed_holder_leaves_the_lease_free(tmp_path):
 def test_a_program_that_the_holder_starts_does_not_keep_the_lease(tmp_path):
     lease = Lease(tmp_path)
     lease.take()
-    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, close_fds=False) as child:
+    with subprocess.Popen(
+        [sys.executable, "-c", "input()"], stdin=subprocess.PIPE, close_fds=False
+    ) as child:
         lease.release()
         assert lease.take()
         child.communicate(b"\n", timeout=10)

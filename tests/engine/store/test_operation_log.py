@@ -35,7 +35,9 @@ def test_a_request_is_seen_until_it_is_answered_or_withdrawn(folder):
     log, now = folder.store.log, int(time.time())
     first = log.ask(folder.source.id, True, False, ["src"])
     second = log.ask(folder.source.id + 1, False, True, None)
-    assert [(one.id, one.source, one.force, one.limited, one.paths) for one in log.asked(now - 1)] == [
+    assert [
+        (one.id, one.source, one.force, one.limited, one.paths) for one in log.asked(now - 1)
+    ] == [
         (first, folder.source.id, True, False, ("src",)),
         (second, folder.source.id + 1, False, True, None),
     ]

@@ -1,4 +1,6 @@
-"""A row of a record that can't be read any more: it is left out and named in the log, and all others are found as ever."""
+"""A row of a record that can't be read any more: it is left out and named in the log, and all
+others are found as ever.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ DAMAGES = (
 
 
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda text: text[:30])
-def test_what_can_not_be_read_is_left_out_and_named(tmp_path: Path, caplog: pytest.LogCaptureFixture, damage: str):
+def test_what_can_not_be_read_is_left_out_and_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, damage: str
+):
     with closing(Store(tmp_path)) as store:
         ids = [new_id(Thread) for _ in range(4)]
 
@@ -35,14 +39,17 @@ def test_what_can_not_be_read_is_left_out_and_named(tmp_path: Path, caplog: pyte
                 step.make(number, Thread(f"Thread {number}", tags=("red",)))
             return ""
 
-        store.records.perform(work, actor=Actor("person", 4), key="k", action="x", payload="", wording=lambda *_: None)
+        store.records.perform(
+            work, actor=Actor("person", 4), key="k", action="x", payload="", wording=lambda *_: None
+        )
     with closing(sqlite3.connect(tmp_path / "cortex.db")) as connection, connection:
         connection.execute("UPDATE records SET body = ? WHERE id = ?", (damage, ids[2]))
     with closing(Store(tmp_path)) as store:
         lookup = store.recorded
         wanted = RecordFilter(kinds=("thread",), refs=(("tag", "red"),))
         assert [one.id for one in lookup.select(wanted)] == [ids[3], ids[1], ids[0]]
-        assert [one.id for one in lookup.select(wanted, 2)] == [ids[3], ids[1]]  # as many as were asked for
+        # As many as were asked for
+        assert [one.id for one in lookup.select(wanted, 2)] == [ids[3], ids[1]]
         assert lookup.one(ids[2]) is None and lookup.get(ids).keys() == {ids[0], ids[1], ids[3]}
         assert len(lookup.starting("thread_")) == 3 and len(lookup.pointing(["red"])) == 3
     assert ids[2] in caplog.text

@@ -1,4 +1,6 @@
-"""What a confined store shows is what `seeing.sees` allows, whatever is asked, whoever asked before."""
+"""What a confined store shows is what `seeing.sees` allows, whatever is asked, whoever asked
+before.
+"""
 
 from __future__ import annotations
 
@@ -74,12 +76,19 @@ def write(store: Store, work: Callable[[RecordTransaction], object]) -> None:
         work(step)
         return ""
 
-    store.records.perform(wrapped, actor=PERSON, key=fresh_key(), action="test", payload="", wording=word)
+    store.records.perform(
+        wrapped, actor=PERSON, key=fresh_key(), action="test", payload="", wording=word
+    )
 
 
 def make(store: Store, *bodies: Body, author: str = "ada") -> list[Record[Any]]:
     made: list[Record[Any]] = []
-    write(store, lambda step: made.extend(step.put(Record(new_id(type(body)), body, author=author)) for body in bodies))
+    write(
+        store,
+        lambda step: made.extend(
+            step.put(Record(new_id(type(body)), body, author=author)) for body in bodies
+        ),
+    )
     return made
 
 
@@ -96,7 +105,10 @@ def get_of(store: Store) -> Get:
     def get(ref: str) -> Record[Any] | None:
         if "_" in ref:
             return store.recorded.one(ref)
-        return next(iter(store.recorded.select(RecordFilter(kinds=("subcortex",), refs=(("slug", ref),)))), None)
+        return next(
+            iter(store.recorded.select(RecordFilter(kinds=("subcortex",), refs=(("slug", ref),)))),
+            None,
+        )
 
     return get
 
@@ -115,7 +127,8 @@ def opened(directory: Path) -> Store:
 EVERYBODY = Viewer("ada", 4, True, frozenset({"*"}))
 
 
-# -- the rule ----------------------------------------------------------------------------------------------------------
+# -- the rule
+# ----------------------------------------------------------------------------------------------------------
 
 
 def bodies(draw: st.DrawFn, known: Sequence[Record[Any]]) -> Body:
@@ -133,25 +146,50 @@ def bodies(draw: st.DrawFn, known: Sequence[Record[Any]]) -> Body:
             return Subcortex(f"topic-{len(known)}", f"Topic {len(known)}", sensitivity=sensitivity)
         case "thread":
             links = (CodeLink("src/a.py"),)
-            return Thread(f"T{len(known)}", subcortex=scope, sensitivity=sensitivity, code_links=links)
+            return Thread(
+                f"T{len(known)}", subcortex=scope, sensitivity=sensitivity, code_links=links
+            )
         case "comment":
-            return Comment(some("thread"), f"C{len(known)}", subcortex=scope, sensitivity=sensitivity)
+            return Comment(
+                some("thread"), f"C{len(known)}", subcortex=scope, sensitivity=sensitivity
+            )
         case "observation":
-            return Observation(f"O{len(known)}", "", subcortex=scope, thread=some("thread"), sensitivity=sensitivity)
+            return Observation(
+                f"O{len(known)}",
+                "",
+                subcortex=scope,
+                thread=some("thread"),
+                sensitivity=sensitivity,
+            )
         case "artifact":
             return Artifact(f"A{len(known)}", subcortex=scope, sensitivity=sensitivity)
         case "task":
-            return Task(f"K{len(known)}", subcortex=scope, thread=some("thread"), sensitivity=sensitivity)
+            return Task(
+                f"K{len(known)}", subcortex=scope, thread=some("thread"), sensitivity=sensitivity
+            )
         case "draft":
             slugs = [one.body.slug for one in known if one.kind == "subcortex"]
             target = draw(st.sampled_from(["", some("thread", "task", "subcortex"), *slugs]))
-            return Draft("comment", f"D{len(known)}", "said", target=target, sensitivity=sensitivity)
+            return Draft(
+                "comment", f"D{len(known)}", "said", target=target, sensitivity=sensitivity
+            )
         case "notification":
             about = some("thread", "task", "artifact", "subcortex", "draft")
             return Notification(
-                "mention", draw(st.sampled_from(NAMES)), about, f"N{len(known)}", "why", sensitivity=sensitivity
+                "mention",
+                draw(st.sampled_from(NAMES)),
+                about,
+                f"N{len(known)}",
+                "why",
+                sensitivity=sensitivity,
             )
-    return Link(some(*FOUND_KINDS), "supports", some(*FOUND_KINDS), f"L{len(known)}", sensitivity=sensitivity)
+    return Link(
+        some(*FOUND_KINDS),
+        "supports",
+        some(*FOUND_KINDS),
+        f"L{len(known)}",
+        sensitivity=sensitivity,
+    )
 
 
 @st.composite
@@ -201,7 +239,11 @@ def test_the_views_show_what_the_rule_allows_also_after_things_moved(world, tmp_
                 if field == "sensitivity":
                     kept = store.recorded.one(known[place].id)
                     assert kept is not None
-                    change(store, kept, sensitivity="normal" if kept.body.sensitivity == SENSITIVE else SENSITIVE)
+                    change(
+                        store,
+                        kept,
+                        sensitivity="normal" if kept.body.sensitivity == SENSITIVE else SENSITIVE,
+                    )
                 elif known[place].kind in ("thread", "comment", "observation", "artifact", "task"):
                     change(store, known[place], subcortex=value)
             for viewer in viewers:
@@ -225,9 +267,13 @@ def assert_shows(store: Store, confined: Store, viewer: Viewer) -> None:
             assert {one.id for one in look.select(wanted, 1_000)} == ids
             assert look.count(wanted) == len(ids)
         for role in ROLES:
-            assert look.targets(role) == {to for one in seen.values() for at, to in refs_of(one.body) if at == role}
+            assert look.targets(role) == {
+                to for one in seen.values() for at, to in refs_of(one.body) if at == role
+            }
         targets = [one.id for one in all_of_them]
-        pointing = {one.id for one in seen.values() if any(to in targets for _, to in refs_of(one.body))}
+        pointing = {
+            one.id for one in seen.values() if any(to in targets for _, to in refs_of(one.body))
+        }
         assert {one.id for one in look.pointing(targets, limit=1_000)} == pointing
         assert {one.id for one in look.by_path("src")} == {
             number for number, one in seen.items() if one.kind == "thread"
@@ -248,12 +294,19 @@ def assert_shows(store: Store, confined: Store, viewer: Viewer) -> None:
             assert hidden in seen or not look.versions(hidden)
     holding = {
         RecordPartition(
-            one.kind, one.body.sensitivity != SENSITIVE, scope_of(one, get), one.body.sensitivity == SENSITIVE
+            one.kind,
+            one.body.sensitivity != SENSITIVE,
+            scope_of(one, get),
+            one.body.sensitivity == SENSITIVE,
         )
         for one in all_of_them
         if one.kind in FOUND_KINDS
     }
-    allowed = {one for one in holding if viewer.may_read(one.scope or "") and (viewer.sensitive or not one.sensitive)}
+    allowed = {
+        one
+        for one in holding
+        if viewer.may_read(one.scope or "") and (viewer.sensitive or not one.sensitive)
+    }
     assert shelves & holding == allowed  # those that are empty now are as those that hold something
 
 
@@ -268,14 +321,17 @@ def _versions(store: Store, viewer: Viewer, number: str) -> dict[int, Record[Any
     last = max(every)
 
     def could_be_seen(one: Record[Any]) -> bool:
-        filed = one.kind in ("thread", "comment", "artifact", "task") or getattr(one.body, "subcortex", "")
+        filed = one.kind in ("thread", "comment", "artifact", "task") or getattr(
+            one.body, "subcortex", ""
+        )
         there = not filed or viewer.may_read(one.body.subcortex)
         return there and (viewer.sensitive or one.body.sensitivity != SENSITIVE)
 
     return {version: one for version, one in every.items() if version == last or could_be_seen(one)}
 
 
-# -- who looks ---------------------------------------------------------------------------------------------------------
+# -- who looks
+# ---------------------------------------------------------------------------------------------------------
 
 
 def test_nobody_sees_nothing(pair):
@@ -284,7 +340,13 @@ def test_nobody_sees_nothing(pair):
     look = confined.recorded
     assert look.one(thread.id) is None
     assert not look.has()
-    assert look.select(RecordFilter()) == look.changes(0, 10) == look.deeds() == look.sources(FOUND_KINDS) == []
+    assert (
+        look.select(RecordFilter())
+        == look.changes(0, 10)
+        == look.deeds()
+        == look.sources(FOUND_KINDS)
+        == []
+    )
     assert look.versions(thread.id) == {}
     assert look.count(RecordFilter()) == 0
     assert look.targets("type") == frozenset()
@@ -295,19 +357,29 @@ def test_nobody_sees_nothing(pair):
 def test_a_connection_forgets_who_had_it_before(pair):
     store, confined = pair
     topic, other = make(store, Subcortex("one-topic", "One"), Subcortex("two-topic", "Two"))
-    open_one, secret = make(store, Thread("Open", subcortex=topic.id), Thread("Secret", subcortex=other.id))
+    open_one, secret = make(
+        store, Thread("Open", subcortex=topic.id), Thread("Secret", subcortex=other.id)
+    )
     both = Viewer("ada", 4, True, frozenset({topic.id, other.id}))
     one = Viewer("bob", 2, False, frozenset({topic.id}))
     for _ in range(3):
         with confined.viewed_by(both):
-            assert {each.id for each in confined.recorded.select(RecordFilter(kinds=("thread",)))} == {
+            assert {
+                each.id for each in confined.recorded.select(RecordFilter(kinds=("thread",)))
+            } == {
                 open_one.id,
                 secret.id,
             }
-            assert len(confined.recorded.narrow(RecordFilter(kinds=("thread",), since=1), 100)[0]) == 2
+            assert (
+                len(confined.recorded.narrow(RecordFilter(kinds=("thread",), since=1), 100)[0]) == 2
+            )
         with confined.viewed_by(one):
-            assert [each.id for each in confined.recorded.select(RecordFilter(kinds=("thread",)))] == [open_one.id]
-            assert len(confined.recorded.narrow(RecordFilter(kinds=("thread",), since=1), 100)[0]) == 1
+            assert [
+                each.id for each in confined.recorded.select(RecordFilter(kinds=("thread",)))
+            ] == [open_one.id]
+            assert (
+                len(confined.recorded.narrow(RecordFilter(kinds=("thread",), since=1), 100)[0]) == 1
+            )
         assert confined.recorded.select(RecordFilter(kinds=("thread",))) == []
     assert len(confined._connections._idle) == 1
 
@@ -316,7 +388,10 @@ def test_threads_see_each_what_is_theirs(pair):
     store, confined = pair
     topics = make(store, *(Subcortex(f"topic-{number}", f"Topic {number}") for number in range(4)))
     for topic in topics:
-        make(store, *(Thread(f"{topic.body.name} {number}", subcortex=topic.id) for number in range(5)))
+        make(
+            store,
+            *(Thread(f"{topic.body.name} {number}", subcortex=topic.id) for number in range(5)),
+        )
     together = threading.Barrier(4, timeout=20)
 
     def look(place: int) -> set[str]:
@@ -325,7 +400,10 @@ def test_threads_see_each_what_is_theirs(pair):
         for _ in range(30):
             with confined.viewed_by(viewer), confined.reading():
                 together.wait()
-                found |= {one.body.subcortex for one in confined.recorded.select(RecordFilter(kinds=("thread",)))}
+                found |= {
+                    one.body.subcortex
+                    for one in confined.recorded.select(RecordFilter(kinds=("thread",)))
+                }
                 assert confined.recorded.count(RecordFilter(kinds=("thread",))) == 5
             assert confined.viewer is None
         return found
@@ -398,7 +476,8 @@ def test_a_store_that_was_written_without_shelves_can_be_confined(tmp_path):
         assert confined.recorded.sources(FOUND_KINDS) == []  # whose they are isn't known
 
 
-# -- by the same indexes -----------------------------------------------------------------------------------------------
+# -- by the same indexes
+# -----------------------------------------------------------------------------------------------
 
 
 def test_questions_are_answered_by_the_same_indexes(pair):
@@ -417,15 +496,27 @@ def test_questions_are_answered_by_the_same_indexes(pair):
         for question, index in questions.items():
             plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {question}")]
             assert index in plan[0], plan
-            assert not [line for line in plan if "SCAN" in line and "viewer" not in line and line != "SCAN kept"], plan
-            assert not [line for line in plan if "MATERIALIZE" in line or "CO-ROUTINE" in line or "TEMP B-TREE" in line]
+            assert not [
+                line
+                for line in plan
+                if "SCAN" in line and "viewer" not in line and line != "SCAN kept"
+            ], plan
+            assert not [
+                line
+                for line in plan
+                if "MATERIALIZE" in line or "CO-ROUTINE" in line or "TEMP B-TREE" in line
+            ]
 
 
-# -- names of shelves --------------------------------------------------------------------------------------------------
+# -- names of shelves
+# --------------------------------------------------------------------------------------------------
 
 
 @given(
-    st.sampled_from(sorted(KINDS)), st.booleans(), st.one_of(st.none(), st.text("ab_!%@21", max_size=9)), st.booleans()
+    st.sampled_from(sorted(KINDS)),
+    st.booleans(),
+    st.one_of(st.none(), st.text("ab_!%@21", max_size=9)),
+    st.booleans(),
 )
 def test_the_name_of_a_shelf_says_what_it_is(kind, meaning, scope, sensitive):
     shelf = RecordPartition(kind, meaning, scope, sensitive and scope is not None)
@@ -443,6 +534,9 @@ def test_sql_reads_the_names_of_shelves_alike(scope, sensitive):
 
 
 def test_names_without_a_scope_are_as_they_were():
-    assert [RecordPartition("thread").name, RecordPartition("thread", False).name] == ["thread", "thread!"]
+    assert [RecordPartition("thread").name, RecordPartition("thread", False).name] == [
+        "thread",
+        "thread!",
+    ]
     assert RecordPartition("thread", False, "subcortex_X", True).name == "thread!@subcortex_X!"
     assert RecordPartition("thread", True, "").name == "thread@"

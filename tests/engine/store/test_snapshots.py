@@ -58,7 +58,9 @@ def test_a_snapshot_has_what_a_person_wrote_and_no_text_of_documents(home, tmp_p
 
 def test_every_table_is_either_kept_or_made_again(home):
     with closing(sqlite3.connect(home / STORE_NAME)) as connection:
-        tables = connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'")
+        tables = connection.execute(
+            "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
+        )
         assert sorted(name for (name,) in tables) == sorted([*snapshots.KEPT, *snapshots.LEFT_OUT])
 
 
@@ -143,14 +145,19 @@ def test_what_a_killed_process_left_is_swept(home):
     assert (left.exists(), young.exists()) == (False, True)
 
 
-@pytest.mark.parametrize("damage", [lambda raw: raw[: len(raw) // 2], lambda raw: raw[:100] + b"\xff" + raw[101:]])
+@pytest.mark.parametrize(
+    "damage", [lambda raw: raw[: len(raw) // 2], lambda raw: raw[:100] + b"\xff" + raw[101:]]
+)
 def test_a_snapshot_that_is_cut_or_changed_is_noticed(home, damage: Callable[[bytes], bytes]):
     made = make_snapshot(home / STORE_NAME, ASKED)
     assert made is not None
     made.file.write_bytes(damage(made.file.read_bytes()))
     with pytest.raises(CortexError) as caught:
         verify_snapshot(made)
-    assert caught.value.code == "IMPORT_UNREADABLE" and "cortex backup list" in caught.value.suggestions[0]
+    assert (
+        caught.value.code == "IMPORT_UNREADABLE"
+        and "cortex backup list" in caught.value.suggestions[0]
+    )
 
 
 def test_there_is_one_before_every_migration(tmp_path, monkeypatch):
@@ -189,7 +196,9 @@ def test_a_database_that_is_gone_beside_its_indexes_is_no_fresh_start(tmp_path, 
         with pytest.raises(CortexError) as caught:
             open_it()
         assert caught.value.code == "STORE_LOST" and left in caught.value.message
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([left, *([STORE_NAME] if empty else [])])
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
+        [left, *([STORE_NAME] if empty else [])]
+    )
 
 
 def test_a_new_home_is_silent_and_one_with_snapshots_only_is_not(home, tmp_path):
@@ -219,7 +228,9 @@ def test_one_that_was_cut_is_tried_again_after_an_hour(home, monkeypatch):
 @pytest.mark.parametrize(
     ("said", "code"), [("database or disk is full", "DISK_FULL"), ("out of memory", "MEMORY_SHORT")]
 )
-def test_a_snapshot_is_not_called_damaged_where_there_is_no_room_to_read_it(home, monkeypatch, said, code):
+def test_a_snapshot_is_not_called_damaged_where_there_is_no_room_to_read_it(
+    home, monkeypatch, said, code
+):
     made = make_snapshot(home / STORE_NAME, ASKED)
     assert made is not None
 

@@ -1,4 +1,6 @@
-"""Several writes as one transaction, on both databases: whoever writes sees each at once, everybody else all of them at the end."""
+"""Several writes as one transaction, on both databases: whoever writes sees each at once, everybody
+else all of them at the end.
+"""
 
 from __future__ import annotations
 
@@ -25,12 +27,19 @@ def write(ledger: Ledger, title: str, *, fail: bool = False) -> str:
 
     key = f"k{next(KEYS)}"
     return ledger.records.perform(
-        work, actor=Actor("ada", 4), key=key, action="write", payload=key, wording=lambda record, get: None
+        work,
+        actor=Actor("ada", 4),
+        key=key,
+        action="write",
+        payload=key,
+        wording=lambda record, get: None,
     ).result
 
 
 def titles(ledger: Ledger) -> list[str]:
-    return sorted(one.body.title for one in ledger.recorded.select(RecordFilter(kinds=("observation",))))
+    return sorted(
+        one.body.title for one in ledger.recorded.select(RecordFilter(kinds=("observation",)))
+    )
 
 
 def test_what_is_written_together_is_seen_by_others_when_all_of_it_is_there(

@@ -1,4 +1,6 @@
-"""A worker process whose cutter does what a file's name says: the real protocol with real accidents."""
+"""A worker process whose cutter does what a file's name says: the real protocol with real
+accidents.
+"""
 
 import ctypes
 import os

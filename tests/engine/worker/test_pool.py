@@ -36,18 +36,28 @@ def run(pool: Pool, files: list[tuple[int, str, bytes]]) -> dict[int, Cut | Unre
     return dict(answers)
 
 
-def refused(files: list[tuple[int, str, bytes]], answers: dict[int, Cut | UnreadableFile]) -> dict[str, str]:
+def refused(
+    files: list[tuple[int, str, bytes]], answers: dict[int, Cut | UnreadableFile]
+) -> dict[str, str]:
     assert set(answers) == {key for key, _, _ in files}
     for key, _, raw in files:
         answer = answers[key]
         assert isinstance(answer, UnreadableFile) or answer.text == raw.decode()
     paths = {key: path for key, path, _ in files}
-    return {paths[key]: answer.reason for key, answer in answers.items() if isinstance(answer, UnreadableFile)}
+    return {
+        paths[key]: answer.reason
+        for key, answer in answers.items()
+        if isinstance(answer, UnreadableFile)
+    }
 
 
 def children_of(pid: int) -> list[psutil.Process]:
     try:
-        return [child for child in psutil.Process(pid).children(recursive=True) if CHILD in child.cmdline()]
+        return [
+            child
+            for child in psutil.Process(pid).children(recursive=True)
+            if CHILD in child.cmdline()
+        ]
     except (psutil.NoSuchProcess, psutil.ZombieProcess):
         return []
 
@@ -66,7 +76,10 @@ def test_a_worker_that_dies_costs_one_file(pool):
 @pytest.mark.skipif(sys.platform == "win32", reason="reading address 0 is an exception there")
 def test_a_crash_in_native_code_costs_one_file(pool):
     files = files_with("crashes", "dies")
-    assert refused(files, run(pool, files)) == {"crashes.txt": "worker died", "dies.txt": "worker died"}
+    assert refused(files, run(pool, files)) == {
+        "crashes.txt": "worker died",
+        "dies.txt": "worker died",
+    }
 
 
 def test_a_worker_that_hangs_costs_one_file():
@@ -119,7 +132,9 @@ def test_a_program_that_can_not_be_started_is_named_in_each_refusal(tmp_path):
     files = files_with(count=3)
     with Pool(1, command=[str(tmp_path / "missing")]) as pool:
         reasons = set(refused(files, run(pool, files)).values())
-    assert all(reason.startswith(pool_module.NOT_STARTED) and "missing" in reason for reason in reasons)
+    assert all(
+        reason.startswith(pool_module.NOT_STARTED) and "missing" in reason for reason in reasons
+    )
     assert reasons
 
 
@@ -158,7 +173,11 @@ def test_a_worker_killed_from_outside_is_replaced(pool):
 
 def test_500_files_come_back_as_they_were_cut():
     files = [
-        (n, f"pkg/m{n}.py", f"def f{n}(x):\n    '''Does {n}. More.'''\n    return 'é{n}'\n".encode())
+        (
+            n,
+            f"pkg/m{n}.py",
+            f"def f{n}(x):\n    '''Does {n}. More.'''\n    return 'é{n}'\n".encode(),
+        )
         for n in range(500)
     ]
     with Pool(2) as pool:
@@ -167,8 +186,12 @@ def test_500_files_come_back_as_they_were_cut():
         answer = answers[key]
         assert isinstance(answer, Cut)
         assert (answer.language, answer.text) == ("python", raw.decode())
-        assert [(s.name, s.kind, s.start_line, s.end_line) for s in answer.symbols] == [(f"f{key}", "function", 1, 3)]
-        assert [(c.name, c.signature, c.doc) for c in answer.chunks] == [(f"f{key}", f"def f{key}(x)", f"Does {key}.")]
+        assert [(s.name, s.kind, s.start_line, s.end_line) for s in answer.symbols] == [
+            (f"f{key}", "function", 1, 3)
+        ]
+        assert [(c.name, c.signature, c.doc) for c in answer.chunks] == [
+            (f"f{key}", f"def f{key}(x)", f"Does {key}.")
+        ]
 
 
 def test_no_files_give_no_answers(pool):
@@ -187,7 +210,9 @@ def test_nothing_is_left_after_close(pool):
 
 
 def test_close_while_a_file_hangs_ends_the_run_early(pool, until):
-    closer = threading.Thread(target=lambda: (until(lambda: bool(children_of(os.getpid()))), pool.close()))
+    closer = threading.Thread(
+        target=lambda: (until(lambda: bool(children_of(os.getpid()))), pool.close())
+    )
     closer.start()
     answers = list(pool.cut_all([(1, "hangs.txt", b"x")], 250, 0, Cancel()))
     closer.join(10)
@@ -255,7 +280,9 @@ def test_a_killed_parent_leaves_no_worker(until):
         sys.stdin.read()
         """
     )
-    parent = subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    parent = subprocess.Popen(
+        [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
     with parent:
         assert parent.stdout is not None
         assert parent.stdout.readline() == b"ready\n"
@@ -263,15 +290,26 @@ def test_a_killed_parent_leaves_no_worker(until):
         assert workers
         os.kill(parent.pid, signal.SIGKILL)
         parent.wait(10)
-        until(lambda: not any(worker.is_running() and worker.status() != psutil.STATUS_ZOMBIE for worker in workers))
+        until(
+            lambda: (
+                not any(
+                    worker.is_running() and worker.status() != psutil.STATUS_ZOMBIE
+                    for worker in workers
+                )
+            )
+        )
 
 
 def test_a_worker_that_hangs_without_a_parent_ends_itself(tmp_path):
     from cortex.engine.worker.frames import write_frame
 
-    patience = "from cortex.engine.worker import child; child.GRACE_SECONDS = 0.1; import runpy, sys; "
+    patience = (
+        "from cortex.engine.worker import child; child.GRACE_SECONDS = 0.1; import runpy, sys; "
+    )
     code = patience + f"sys.argv = ['child', '0']; runpy.run_path({CHILD!r}, run_name='__main__')"
-    process = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
     with process:
         assert process.stdin is not None
         write_frame(process.stdin, (250, 0, 0.2, [("hangs.txt", b"x")]))

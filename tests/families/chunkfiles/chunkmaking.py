@@ -29,7 +29,9 @@ def make_chunk(
     }
 
 
-def write_chunks(path: Path, *chunks: dict, model: str = "stub", dimensions: int = DIMENSIONS) -> None:
+def write_chunks(
+    path: Path, *chunks: dict, model: str = "stub", dimensions: int = DIMENSIONS
+) -> None:
     """Write a chunk file as indexers do: aside, then renamed."""
     content = {"_metadata": {"model": model, "dimensions": dimensions}, "chunks": list(chunks)}
     fresh = path.with_name(path.name + ".tmp")

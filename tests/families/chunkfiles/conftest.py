@@ -1,4 +1,6 @@
-"""Chunk files made on the spot, shelves that are closed at the end, and a stand-in for an embedding server."""
+"""Chunk files made on the spot, shelves that are closed at the end, and a stand-in for an embedding
+server.
+"""
 
 import pytest
 

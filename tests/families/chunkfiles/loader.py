@@ -1,4 +1,6 @@
-"""A process that serves chunk files until it is killed: python loader.py FOLDER HOME [VARIABLE=VALUE ...]"""
+"""A process that serves chunk files until it is killed: python loader.py FOLDER HOME
+[VARIABLE=VALUE ...]
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ from cortex.families.chunkfiles.index import ChunkIndex, ChunkQuery
 
 def main() -> None:
     variables = dict(given.split("=", 1) for given in sys.argv[3:])
-    shelf = ChunkIndex(Path(sys.argv[1]), load(None, environment={"CORTEX_HOME": sys.argv[2], **variables}))
+    shelf = ChunkIndex(
+        Path(sys.argv[1]), load(None, environment={"CORTEX_HOME": sys.argv[2], **variables})
+    )
     shelf.start()
     shelf.search(ChunkQuery("anything"))
     print(shelf.state().generation, flush=True)

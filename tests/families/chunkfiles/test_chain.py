@@ -1,4 +1,6 @@
-"""Index, export, hot reload and search as one chain: a change of a file is found by whoever searches the chunk files."""
+"""Index, export, hot reload and search as one chain: a change of a file is found by whoever
+searches the chunk files.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +19,15 @@ from cortex.interfaces.cli import run
 def root(tmp_path: Path, strangers_environment: object) -> Path:
     root = tmp_path / "shop"
     (root / ".git").mkdir(parents=True)
-    (root / "lamp.py").write_text('def switch_lamp():\n    """Turn the lamp on."""\n', encoding="utf-8")
+    (root / "lamp.py").write_text(
+        'def switch_lamp():\n    """Turn the lamp on."""\n', encoding="utf-8"
+    )
     return root
 
 
-def test_a_change_goes_through_index_export_and_reload_into_an_answer(root: Path, until: Callable[..., float]) -> None:
+def test_a_change_goes_through_index_export_and_reload_into_an_answer(
+    root: Path, until: Callable[..., float]
+) -> None:
     assert run(["index", str(root), "--chunks"]) == 0
     watching = subprocess.Popen(
         [sys.executable, "-m", "cortex", "index", str(root), "--chunks", "--watch"],
@@ -38,8 +44,12 @@ def test_a_change_goes_through_index_export_and_reload_into_an_answer(root: Path
                 return [one.chunk.id for one in chunks.search(query, **options)]  # type: ignore[arg-type]
 
             assert ids("switch lamp")[0] in ("code-definitions-lamp.py", "code-symbols-lamp.py")
-            (root / "desk.md").write_text("# Desk\n\nIts drawers are opened with a key. #furniture\n", encoding="utf-8")
-            until(lambda: ids("drawers opened with a key", tags=["furniture"]) == ["doc-desk.md-s0"])
+            (root / "desk.md").write_text(
+                "# Desk\n\nIts drawers are opened with a key. #furniture\n", encoding="utf-8"
+            )
+            until(
+                lambda: ids("drawers opened with a key", tags=["furniture"]) == ["doc-desk.md-s0"]
+            )
             (root / "lamp.py").unlink()
             until(lambda: ids("switch lamp", chunk_types=["definitions", "symbols"]) == [])
             assert ids("drawers", tags=["documentation", "markdown"]) == ["doc-desk.md-s0"]

@@ -1,4 +1,6 @@
-"""What goes into an entry: tags as people write them, declarations as they stand, and no text that could stop it."""
+"""What goes into an entry: tags as people write them, declarations as they stand, and no text that
+could stop it.
+"""
 
 from __future__ import annotations
 
@@ -50,14 +52,22 @@ def test_hashtags_count_outside_of_code_addresses_colours_and_headings():
 
 
 def test_folders_are_tags_unless_they_pretend_to_be_something_else():
-    assert tags.of_path("docs/Internal/.github/code/python/data/x.md") == ("docs", "internal", "github")
+    assert tags.of_path("docs/Internal/.github/code/python/data/x.md") == (
+        "docs",
+        "internal",
+        "github",
+    )
     assert tags.of_path("x.md") == ()
 
 
 @pytest.mark.parametrize(
     ("path", "text", "wanted"),
     [
-        ("a.ts", "export const f = async (x: number): Promise<void> => {\n  g(x)\n}\n", "f(x: number): Promise<void>"),
+        (
+            "a.ts",
+            "export const f = async (x: number): Promise<void> => {\n  g(x)\n}\n",
+            "f(x: number): Promise<void>",
+        ),
         ("a.ts", "function g<T>(a: T, b = '{'): T {\n  return a\n}\n", "g<T>(a: T, b = '{'): T"),
         (
             "a.py",
@@ -80,7 +90,12 @@ def test_a_function_is_listed_as_it_is_declared(path, text, wanted):
         ("a.go", 'package a\nimport "fmt"\nimport (\n\tx "y"\n\t// no\n\t"z"\n)\n', 3, "a"),
         ("a.py", "import os\nfrom a import b\nx = 'import'\n", 2, ""),
         ("A.java", "package com.x;\nimport java.util.List;\nimport static a.B.c;\n", 2, "com.x"),
-        ("a.ts", "import a from 'a'\nimport 'b'\nconst c = require('c')\nconst d = import('d')\n", 3, ""),
+        (
+            "a.ts",
+            "import a from 'a'\nimport 'b'\nconst c = require('c')\nconst d = import('d')\n",
+            3,
+            "",
+        ),
         ("a.c", '#include <a.h>\n# include "b.h"\n', 2, ""),
         ("a.rs", "use a::b;\npub use c;\n", 2, ""),
         ("a.cs", "using System;\nusing var x = y;\nnamespace A.B;\n", 1, "A.B"),
@@ -100,9 +115,17 @@ LINES = st.text(alphabet="ab(){}[]'\"`\\:;=>#/*@ \n\tdefclassconst", max_size=40
     places=st.lists(st.tuples(st.integers(-1, 12), st.integers(-1, 12), st.sampled_from("class function constant field enum".split())), max_size=5),
     size=st.integers(0, 40),
 )  # fmt: skip
-def test_any_text_with_any_symbols_gives_entries_with_ids_of_their_own(text, language, places, size):
-    symbols = [Symbol(name, name, kind, first, last) for first, last, kind in places for name in ("a", "")]
-    made = list(entries_of(Doc(1, 1, "x/y", 1, 1, 1, language), text, symbols, Sizes(16, 4, size, size // 3)))
+def test_any_text_with_any_symbols_gives_entries_with_ids_of_their_own(
+    text, language, places, size
+):
+    symbols = [
+        Symbol(name, name, kind, first, last) for first, last, kind in places for name in ("a", "")
+    ]
+    made = list(
+        entries_of(
+            Doc(1, 1, "x/y", 1, 1, 1, language), text, symbols, Sizes(16, 4, size, size // 3)
+        )
+    )
     assert len({one.id for one in made}) == len(made)
     for one in made:
         assert one.text.strip()

@@ -1,4 +1,6 @@
-"""Chunk files from an index: another reader reads them, they follow the index, and nothing that isn't ours is touched."""
+"""Chunk files from an index: another reader reads them, they follow the index, and nothing that
+isn't ours is touched.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,17 @@ from cortex.families.chunkfiles.format import Reading, list_chunk_files
 
 Open = Callable[..., Engine]
 RFC3339 = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d)")
-KEYS = ["id", "chunk_type", "title", "text", "embedding", "tags", "metadata", "created_at", "updated_at"]
+KEYS = [
+    "id",
+    "chunk_type",
+    "title",
+    "text",
+    "embedding",
+    "tags",
+    "metadata",
+    "created_at",
+    "updated_at",
+]
 FILES = ["code-data.json", "code-definitions.json", "code-symbols.json", "doc-chunks.json"]
 GO = """package auth
 
@@ -111,7 +123,9 @@ def project(tmp_path: Path) -> Iterator[Project]:
                 flags={"indexing.workers": 1, **named},
                 user_home=tmp_path,
             )
-            return opened.enter_context(Engine(root, settings, embedder=embedder or HashingEmbedder()))
+            return opened.enter_context(
+                Engine(root, settings, embedder=embedder or HashingEmbedder())
+            )
 
         project = Project(root, open_one)
         project.write("pyproject.toml", "[project]\nname = 'x'\n")
@@ -127,13 +141,21 @@ def out(tmp_path: Path) -> Path:
 
 
 def strict_load(folder: Path) -> dict[str, dict]:
-    """Chunks by id, as the loader of another program takes them: what is wrong with one chunk costs its file, and here the test."""
+    """Chunks by id, as the loader of another program takes them: what is wrong with one chunk costs
+    its file, and here the test.
+    """
     chunks: dict[str, dict] = {}
     for path in sorted(folder.glob("*.json")):
         content = json.loads(path.read_bytes().decode("utf-8"), parse_constant=pytest.fail)
         for one in content.get("chunks") or ():
             assert list(content) == ["_metadata", "chunks"]
-            assert list(content["_metadata"]) == ["model", "dimensions", "chunk_type", "generated", "version"]
+            assert list(content["_metadata"]) == [
+                "model",
+                "dimensions",
+                "chunk_type",
+                "generated",
+                "version",
+            ]
             assert list(one) == KEYS
             assert one["id"] and one["id"] not in chunks
             assert one["text"]
@@ -141,7 +163,9 @@ def strict_load(folder: Path) -> dict[str, dict]:
             assert math.isclose(float(np.linalg.norm(one["embedding"])), 1.0, abs_tol=1e-5)
             assert one["chunk_type"] == content["_metadata"]["chunk_type"]
             assert all(RFC3339.fullmatch(one[name]) for name in ("created_at", "updated_at"))
-            assert [one["metadata"][f"tag_{number}"] for number in range(len(one["tags"]))] == one["tags"]
+            assert [one["metadata"][f"tag_{number}"] for number in range(len(one["tags"]))] == one[
+                "tags"
+            ]
             assert list(one["metadata"]) == sorted(one["metadata"])
             chunks[one["id"]] = one
     return chunks
@@ -158,7 +182,8 @@ def content_of(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.glob("*.json")}
 
 
-# -- what is in them ---------------------------------------------------------------------------------------------------
+# -- what is in them
+# ---------------------------------------------------------------------------------------------------
 
 
 def test_a_file_of_code_has_its_symbols_definitions_and_values(project, out):
@@ -185,7 +210,9 @@ def test_a_file_of_code_has_its_symbols_definitions_and_values(project, out):
     )
     assert definitions["title"] == "Definitions: internal/auth/session.go"
     data = chunks["code-data-internal/auth/session.go"]
-    assert data["text"] == "// (line 9)\n// DefaultPort is where it listens.\nconst DefaultPort = 8080"
+    assert (
+        data["text"] == "// (line 9)\n// DefaultPort is where it listens.\nconst DefaultPort = 8080"
+    )
     assert data["title"] == "Data: internal/auth/session.go"
 
 
@@ -213,9 +240,21 @@ def test_documents_are_cut_by_section_and_tagged_by_what_they_say(project, out):
     first = chunks["doc-docs/guide.md-s1"]
     assert first["title"] == "Documentation: docs/guide.md (section 1)"
     assert first["tags"] == [
-        *("documentation", "markdown", "docs", "architecture", "design-notes", "lamps", "how-to", "beginner"),
+        *(
+            "documentation",
+            "markdown",
+            "docs",
+            "architecture",
+            "design-notes",
+            "lamps",
+            "how-to",
+            "beginner",
+        ),
     ]
-    numbers = {name: first["metadata"][name] for name in ("section_index", "chunk_index", "start_line", "end_line")}
+    numbers = {
+        name: first["metadata"][name]
+        for name in ("section_index", "chunk_index", "start_line", "end_line")
+    }
     assert numbers == {"section_index": 1, "chunk_index": 0, "start_line": 5, "end_line": 8}
     assert first["metadata"]["source"] == "markdown"
     second = chunks["doc-docs/guide.md-s2"]
@@ -225,7 +264,8 @@ def test_documents_are_cut_by_section_and_tagged_by_what_they_say(project, out):
 
 def test_a_long_section_is_cut_into_numbered_parts(project, out):
     project.write(
-        "docs/long.md", "# Long\n\n" + "\n\n".join(f"Paragraph {n} about lamps and desks." for n in range(60))
+        "docs/long.md",
+        "# Long\n\n" + "\n\n".join(f"Paragraph {n} about lamps and desks." for n in range(60)),
     )
     chunks = export(project, out, chunking__doc_chunk_size=100)
     parts = [name for name in chunks if name.startswith("doc-docs/long.md")]
@@ -247,7 +287,9 @@ def test_only_the_kinds_and_paths_that_are_wanted_are_there(project, out):
 
 
 def test_code_chunks_keep_to_a_size_where_one_is_given(project, out):
-    project.write("many.py", "\n\n".join(f"def f{n}(value):\n    return value + {n}" for n in range(40)))
+    project.write(
+        "many.py", "\n\n".join(f"def f{n}(value):\n    return value + {n}" for n in range(40))
+    )
     chunks = export(project, out, chunking__code_chunk_size=100, chunking__overlap=20)
     parts = [one for name, one in chunks.items() if name.startswith("code-definitions-many.py")]
     assert len(parts) > 3
@@ -256,7 +298,8 @@ def test_code_chunks_keep_to_a_size_where_one_is_given(project, out):
     assert following[0] in last and following[-1] not in last
 
 
-# -- how they are kept current -----------------------------------------------------------------------------------------
+# -- how they are kept current
+# -----------------------------------------------------------------------------------------
 
 
 def test_our_own_reader_reads_the_same(project, out):
@@ -271,9 +314,14 @@ def test_our_own_reader_reads_the_same(project, out):
         assert reading.warnings == []
     assert list(read) and set(read) == set(chunks)
     for name, one in read.items():
-        assert (one.entry.text, list(one.entry.tags or ())) == (chunks[name]["text"], chunks[name]["tags"])
+        assert (one.entry.text, list(one.entry.tags or ())) == (
+            chunks[name]["text"],
+            chunks[name]["tags"],
+        )
         assert one.embedding is not None
-        assert np.array_equal(one.embedding, HashingEmbedder().embed([one.entry.text], "passage")[0])
+        assert np.array_equal(
+            one.embedding, HashingEmbedder().embed([one.entry.text], "passage")[0]
+        )
 
 
 def test_nothing_is_written_where_nothing_changed_also_by_another_process(project, out):
@@ -289,7 +337,9 @@ def test_nothing_is_written_where_nothing_changed_also_by_another_process(projec
     assert not exporter.is_due()
 
 
-def test_a_change_rewrites_the_files_that_it_changes_and_the_other_chunks_keep_their_times(project, out):
+def test_a_change_rewrites_the_files_that_it_changes_and_the_other_chunks_keep_their_times(
+    project, out
+):
     engine = project.open()
     engine.index()
     exporter = Exporter(engine, out)
@@ -339,7 +389,14 @@ def test_the_notes_of_the_generator_name_every_file(project, out):
     chunks = export(project, out)
     raw = (out / "generator-output.json").read_text(encoding="utf-8")
     notes = json.loads(raw)
-    assert list(notes)[:6] == ["version", "dimensions", "generated_at", "file_checksums", "file_mtimes", "stats"]
+    assert list(notes)[:6] == [
+        "version",
+        "dimensions",
+        "generated_at",
+        "file_checksums",
+        "file_mtimes",
+        "stats",
+    ]
     assert set(notes["file_checksums"]) == {
         "pyproject.toml",
         "internal/auth/session.go",
@@ -354,7 +411,8 @@ def test_the_notes_of_the_generator_name_every_file(project, out):
     assert raw.startswith('{\n  "version"')
 
 
-# -- what may go wrong -------------------------------------------------------------------------------------------------
+# -- what may go wrong
+# -------------------------------------------------------------------------------------------------
 
 
 def test_files_of_another_program_are_not_replaced_unasked(project, out):
@@ -379,7 +437,8 @@ def test_an_export_that_was_cut_short_is_still_ours(project, out):
     stop.cancel()
     with pytest.raises(Cancelled):
         Exporter(engine, out).export(cancel=stop)
-    (out / "code-data.json").write_text("{", encoding="utf-8")  # as a disk that lost power may leave it
+    # As a disk that lost power may leave it
+    (out / "code-data.json").write_text("{", encoding="utf-8")
     assert len(Exporter(engine, out).export().written) == 4
     assert strict_load(out)
 

@@ -1,4 +1,6 @@
-"""Chunk files as indexers write them, and as they must not be: what is malformed costs itself and is named."""
+"""Chunk files as indexers write them, and as they must not be: what is malformed costs itself and
+is named.
+"""
 
 import json
 import os
@@ -30,7 +32,10 @@ def chunk(number: int = 1, **changes: object) -> dict:
 
 
 def wrapped(*chunks: object, **about: object) -> dict:
-    return {"_metadata": {"model": "BAAI/bge-small-en-v1.5", "dimensions": 3} | about, "chunks": list(chunks)}
+    return {
+        "_metadata": {"model": "BAAI/bge-small-en-v1.5", "dimensions": 3} | about,
+        "chunks": list(chunks),
+    }
 
 
 def write(path: Path, content: object) -> Path:
@@ -51,7 +56,11 @@ def file(tmp_path):
 def test_a_wrapped_file_gives_its_chunks_with_model_and_dimensions(file):
     found, reading = read(write(file, wrapped(chunk(1), chunk(2))))
     assert [one.entry.id for one in found] == ["doc-1", "doc-2"]
-    assert (reading.model, reading.dimensions, reading.warnings) == ("BAAI/bge-small-en-v1.5", 3, [])
+    assert (reading.model, reading.dimensions, reading.warnings) == (
+        "BAAI/bge-small-en-v1.5",
+        3,
+        [],
+    )
     assert found[0].embedding.dtype == np.float32
     assert found[1].embedding.tolist() == pytest.approx([0.2, 0.2, 0.3])
 
@@ -72,7 +81,13 @@ def test_what_is_said_about_a_file_may_stand_after_its_chunks(file):
 
 
 def test_fields_are_kept_as_they_are_written(file):
-    metadata = {"n": 1, "f": 1.5, "big": 2**70, "null": None, "deep": {"list": [1, "two", None, True]}}
+    metadata = {
+        "n": 1,
+        "f": 1.5,
+        "big": 2**70,
+        "null": None,
+        "deep": {"list": [1, "two", None, True]},
+    }
     written = chunk(metadata=metadata, tags=None, title=None)
     del written["chunk_type"]
     ((one,), _) = read(write(file, wrapped(written)))
@@ -146,7 +161,9 @@ def test_what_is_no_object_is_no_chunk(file, value):
 
 
 def test_a_number_beyond_all_reason_costs_its_chunk(file):
-    text = json.dumps(wrapped(chunk(1), chunk(2))).replace('"start_line": 1', '"start_line": ' + "9" * 100_000)
+    text = json.dumps(wrapped(chunk(1), chunk(2))).replace(
+        '"start_line": 1', '"start_line": ' + "9" * 100_000
+    )
     text = text.replace("doc-2", "doc-two")
     found, reading = read(write(file, text))
     assert [one.entry.id for one in found] == ["doc-two"]
@@ -215,7 +232,11 @@ def test_dimensions_that_are_none_are_ignored(file, dimensions):
 
 
 def test_half_characters_are_replaced(file):
-    text = json.dumps(wrapped(chunk(id="a\ud800", text="\udfffx", tags=["\ud800"], metadata={"k\ud800": "\udc00"})))
+    text = json.dumps(
+        wrapped(
+            chunk(id="a\ud800", text="\udfffx", tags=["\ud800"], metadata={"k\ud800": "\udc00"})
+        )
+    )
     ((one,), _) = read(write(file, text))
     assert (one.entry.id, one.entry.text) == ("a�", "�x")
     assert (one.entry.tags, one.entry.metadata) == (("�",), {"k�": "�"})
@@ -228,17 +249,25 @@ def test_half_characters_are_replaced(file):
     order=st.booleans(),
 )
 def test_a_file_reads_the_same_in_pieces_of_any_size(tmp_path_factory, texts, block, indent, order):
-    chunks = [chunk(number, text=text, id=f"{number}-{text[:5]}") for number, text in enumerate(texts)]
+    chunks = [
+        chunk(number, text=text, id=f"{number}-{text[:5]}") for number, text in enumerate(texts)
+    ]
     if order:
         chunks = [dict(reversed(one.items())) for one in chunks]
     file = tmp_path_factory.mktemp("pieces") / "a.json"
-    file.write_text(json.dumps(wrapped(*chunks), indent=indent, ensure_ascii=False).encode("utf-8", "replace").decode())
+    file.write_text(
+        json.dumps(wrapped(*chunks), indent=indent, ensure_ascii=False)
+        .encode("utf-8", "replace")
+        .decode()
+    )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(format, "BLOCK", block)
         found, reading = read(file)
     assert reading.warnings == []
     expected = json.loads(file.read_text(encoding="utf-8"))["chunks"]
-    assert [(one.entry.id, one.entry.text) for one in found] == [(one["id"], one["text"]) for one in expected]
+    assert [(one.entry.id, one.entry.text) for one in found] == [
+        (one["id"], one["text"]) for one in expected
+    ]
     assert [one.embedding.tolist() for one in found] == [
         np.asarray(one["embedding"], dtype=np.float32).tolist() for one in expected
     ]

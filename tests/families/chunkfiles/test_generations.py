@@ -1,4 +1,6 @@
-"""Generations on disk: taken over after a kill, copied from a living process, rebuilt where damaged, removed when nobody has them."""
+"""Generations on disk: taken over after a kill, copied from a living process, rebuilt where
+damaged, removed when nobody has them.
+"""
 
 import os
 import sqlite3
@@ -66,10 +68,15 @@ def test_what_changed_while_nobody_watched_is_taken_up(folder, opened, until):
     write_chunks(folder / "c.json", make_chunk("c", "quince"), make_chunk("d", "plum"))
     shelf = opened()
     wait_until_loaded(shelf, until, 3)
-    assert (ids(shelf.search(ChunkQuery("quince"))), ids(shelf.search(ChunkQuery("pear")))) == (["c"], [])
+    assert (ids(shelf.search(ChunkQuery("quince"))), ids(shelf.search(ChunkQuery("pear")))) == (
+        ["c"],
+        [],
+    )
 
 
-def test_a_generation_of_a_living_process_is_copied_and_left_alone(folder, home, place, opened, until):
+def test_a_generation_of_a_living_process_is_copied_and_left_alone(
+    folder, home, place, opened, until
+):
     write_chunks(folder / "a.json", make_chunk("a", "apple"))
     with another_process(folder, home) as (process, generation):
         shelf = opened()
@@ -124,12 +131,18 @@ def test_a_damaged_generation_is_built_anew(folder, place, opened, until, damage
     shelf = opened()
     wait_until_loaded(shelf, until, 300)
     until(lambda: "n7" in ids(shelf.search(ChunkQuery("apple number 7"))))
-    (current,) = [path for path in generations.newest_first(place) if generations.is_published(path)]
-    assert sum(log.stat().st_size for log in current.glob("store/vectors-*/*/rows-*.log")) == 300 * (8 + 2 * 16)
+    (current,) = [
+        path for path in generations.newest_first(place) if generations.is_published(path)
+    ]
+    assert sum(
+        log.stat().st_size for log in current.glob("store/vectors-*/*/rows-*.log")
+    ) == 300 * (8 + 2 * 16)
 
 
 @pytest.mark.parametrize("harm", ["words", "database"])
-def test_a_generation_that_is_damaged_while_it_answers_is_built_anew(folder, place, opened, until, harm):
+def test_a_generation_that_is_damaged_while_it_answers_is_built_anew(
+    folder, place, opened, until, harm
+):
     write_chunks(folder / "a.json", *[make_chunk(f"n{n}", f"apple number {n}") for n in range(20)])
     shelf = opened()
     wait_until_loaded(shelf, until, 20)
@@ -137,7 +150,10 @@ def test_a_generation_that_is_damaged_while_it_answers_is_built_anew(folder, pla
     if harm == "words":
         (words,) = (place / str(before)).glob("store/words-*")
         (words / "damaged").touch()  # as another process says that it failed there
-        assert any("word index is damaged" in note for note in shelf.search(ChunkQuery("apple number 7")).notes)
+        assert any(
+            "word index is damaged" in note
+            for note in shelf.search(ChunkQuery("apple number 7")).notes
+        )
     else:
         with sqlite3.connect(place / str(before) / "store" / "cortex.db") as connection:
             connection.execute("DROP TABLE entries")
@@ -148,7 +164,9 @@ def test_a_generation_that_is_damaged_while_it_answers_is_built_anew(folder, pla
     assert "n7" in ids(found) and not any("damaged" in note for note in found.notes)
 
 
-def test_what_is_kept_of_folders_that_nobody_asks_about_goes_after_a_month(folder, place, opened, until):
+def test_what_is_kept_of_folders_that_nobody_asks_about_goes_after_a_month(
+    folder, place, opened, until
+):
     write_chunks(folder / "a.json", make_chunk("a", "apple"))
     for name, days in (("old", 40), ("young", 20), ("held", 40)):
         other = generations.begin(place.parent / name, None)

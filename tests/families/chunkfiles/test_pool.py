@@ -71,7 +71,10 @@ def test_many_windows_at_once_open_one_shelf(folder, settings, shelves):
     write_chunks(folder / "a.json", make_chunk("a", "apple"))
     lender = shelves()
     lent = []
-    windows = [threading.Thread(target=lambda: lent.append(lender.borrow(folder, settings()))) for _ in range(8)]
+    windows = [
+        threading.Thread(target=lambda: lent.append(lender.borrow(folder, settings())))
+        for _ in range(8)
+    ]
     for window in windows:
         window.start()
     for window in windows:

@@ -1,4 +1,6 @@
-"""Who embeds questions about chunks: an endpoint, a model of our own, or nobody; and what is said about it."""
+"""Who embeds questions about chunks: an endpoint, a model of our own, or nobody; and what is said
+about it.
+"""
 
 import json
 import socket
@@ -28,7 +30,9 @@ def from_file(folder, home):
 
     def write(embedding: dict, *, allowed: bool = True) -> Path:
         root = folder.parent.parent
-        (root / ".cortex" / "config.yml").write_text(json.dumps({"embedding": embedding}), encoding="utf-8")
+        (root / ".cortex" / "config.yml").write_text(
+            json.dumps({"embedding": embedding}), encoding="utf-8"
+        )
         if allowed:
             home.mkdir(exist_ok=True)
             own = {"embedding": {"allowed_projects": [str(root)]}}
@@ -55,7 +59,11 @@ def test_an_endpoint_with_the_files_model_embeds_questions(opened, stub):
 
 def test_what_shares_no_word_is_found_by_meaning(folder, opened, stub):
     vector = embeddings(stub_question("quince")).body["embeddings"][0]
-    write_chunks(folder / "a.json", make_chunk("near", "something else", embedding=vector), make_chunk("far", "pear"))
+    write_chunks(
+        folder / "a.json",
+        make_chunk("near", "something else", embedding=vector),
+        make_chunk("far", "pear"),
+    )
     shelf = opened(CORTEX_EMBEDDING_ENDPOINT=stub.url)
     assert ids(shelf.search(ChunkQuery("quince"))) == ["near"]
 
@@ -71,8 +79,12 @@ def test_a_projects_loopback_endpoint_is_asked(opened, stub, from_file):
     assert shelf.search(ChunkQuery("apple")).mode is Mode.HYBRID
 
 
-def test_a_project_that_nobody_allowed_has_its_endpoint_left_alone_and_says_how_to_allow_it(opened, stub, from_file):
-    found = opened(root=from_file({"endpoint": f"{stub.url}/embed"}, allowed=False)).search(ChunkQuery("apple"))
+def test_a_project_that_nobody_allowed_has_its_endpoint_left_alone_and_says_how_to_allow_it(
+    opened, stub, from_file
+):
+    found = opened(root=from_file({"endpoint": f"{stub.url}/embed"}, allowed=False)).search(
+        ChunkQuery("apple")
+    )
     assert (found.mode, stub.asked) == (Mode.WORDS, [])
     assert "`cortex chunks allow`" in found.notes[0]
 
@@ -119,13 +131,20 @@ def test_a_server_with_another_model_is_not_asked(opened, stub, from_file, greet
     with pytest.raises(NetworkError, match="questions can't be embedded") as caught:
         opened(CORTEX_EMBEDDING_ENDPOINT=stub.url)
     assert (caught.value.code, caught.value.retryable) == (code, code == "EMBEDDER_UNAVAILABLE")
-    assert "tfidf" not in str(caught.value.suggestions) and "CORTEX_EMBEDDING_ENDPOINT" in caught.value.suggestions[0]
+    assert (
+        "tfidf" not in str(caught.value.suggestions)
+        and "CORTEX_EMBEDDING_ENDPOINT" in caught.value.suggestions[0]
+    )
 
 
 def test_a_failure_while_serving_is_an_error_only_where_it_is_required(opened, stub, from_file):
     required = opened(CORTEX_EMBEDDING_ENDPOINT=stub.url)
     optional = opened(root=from_file({"endpoint": stub.url}))
-    assert optional.search(ChunkQuery("apple")).mode is required.search(ChunkQuery("apple")).mode is Mode.HYBRID
+    assert (
+        optional.search(ChunkQuery("apple")).mode
+        is required.search(ChunkQuery("apple")).mode
+        is Mode.HYBRID
+    )
     stub.answer = lambda asked: Reply({"error": "broken"}, 500)
     with pytest.raises(NetworkError):
         required.search(ChunkQuery("pear"))
@@ -133,7 +152,8 @@ def test_a_failure_while_serving_is_an_error_only_where_it_is_required(opened, s
     assert (found.mode, ids(found)) == (Mode.WORDS, ["b"])
     assert "answered by words" in found.notes[0]
     stub.answer = embeddings
-    assert required.search(ChunkQuery("pear")).mode is Mode.HYBRID  # it doesn't rest: each question is a try
+    # It doesn't rest: each question is a try
+    assert required.search(ChunkQuery("pear")).mode is Mode.HYBRID
 
 
 def test_a_question_that_the_model_makes_nothing_of_is_answered_by_words(opened, stub):
@@ -167,7 +187,9 @@ def test_a_model_that_nobody_has_is_named_with_the_way_out(opened):
     assert "cortex chunks reembed" in note
 
 
-def test_of_two_models_the_one_that_can_be_asked_answers_and_the_other_is_named(folder, opened, stub):
+def test_of_two_models_the_one_that_can_be_asked_answers_and_the_other_is_named(
+    folder, opened, stub
+):
     write_chunks(
         folder / "b.json",
         *[make_chunk(f"n{n}", "apple", embedding=[1.0] * 8) for n in range(3)],
@@ -209,11 +231,16 @@ def test_names_of_models_are_compared_without_what_indexers_add(first, second, s
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="psutil's children of a child")
-def test_a_server_of_our_own_is_started_where_that_is_wanted_and_ends_with_the_shelf(folder, home, opened, until):
+def test_a_server_of_our_own_is_started_where_that_is_wanted_and_ends_with_the_shelf(
+    folder, home, opened, until
+):
     stamp = open_local().connect()
     row = open_local().embed(["apple tree"], "passage").tolist()[0]
     write_chunks(
-        folder / "a.json", make_chunk("a", "apple tree", embedding=row), model=stamp.model, dimensions=stamp.dimensions
+        folder / "a.json",
+        make_chunk("a", "apple tree", embedding=row),
+        model=stamp.model,
+        dimensions=stamp.dimensions,
     )
     address = f"http://127.0.0.1:{unused_port()}/embed"
     shelf = opened(CORTEX_EMBEDDING_ENDPOINT=address, CORTEX_EMBEDDING_AUTOSTART="true")
@@ -232,20 +259,30 @@ def test_a_server_of_our_own_ends_with_a_killed_owner(folder, home, until):
     stamp = open_local().connect()
     row = open_local().embed(["apple tree"], "passage").tolist()[0]
     write_chunks(
-        folder / "a.json", make_chunk("a", "apple tree", embedding=row), model=stamp.model, dimensions=stamp.dimensions
+        folder / "a.json",
+        make_chunk("a", "apple tree", embedding=row),
+        model=stamp.model,
+        dimensions=stamp.dimensions,
     )
     with another_process(folder, home, *variables) as (process, _):
-        (child,) = [one for one in psutil.Process(process.pid).children() if "embed" in one.cmdline()]
+        (child,) = [
+            one for one in psutil.Process(process.pid).children() if "embed" in one.cmdline()
+        ]
         process.kill()
         process.wait(10)
         until(lambda: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE)
 
 
-def test_files_with_vectors_of_our_own_are_served_whatever_length_their_indexer_had(folder, opened, from_file):
+def test_files_with_vectors_of_our_own_are_served_whatever_length_their_indexer_had(
+    folder, opened, from_file
+):
     stamp = open_local().connect()
     row = open_local().embed(["apple tree"], "passage").tolist()[0]
     write_chunks(
-        folder / "a.json", make_chunk("a", "apple tree", embedding=row), model=stamp.model, dimensions=stamp.dimensions
+        folder / "a.json",
+        make_chunk("a", "apple tree", embedding=row),
+        model=stamp.model,
+        dimensions=stamp.dimensions,
     )
     shelf = opened(root=from_file({"dimensions": 384}))
     assert shelf.search(ChunkQuery("apple")).mode is Mode.HYBRID

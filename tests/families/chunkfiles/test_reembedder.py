@@ -15,7 +15,13 @@ from cortex.engine.embedders.hashing import HashingEmbedder
 from cortex.families.chunkfiles.export_files import is_ours
 from cortex.families.chunkfiles.exporter import reembed
 
-HEAD = {"model": "BAAI/bge-small-en-v1.5", "dimensions": 3, "chunk_type": "data", "generated": "x", "version": "2.0.0"}
+HEAD = {
+    "model": "BAAI/bge-small-en-v1.5",
+    "dimensions": 3,
+    "chunk_type": "data",
+    "generated": "x",
+    "version": "2.0.0",
+}
 
 
 def chunk(number: int, **more: object) -> dict[str, object]:
@@ -41,7 +47,9 @@ def chunk(number: int, **more: object) -> dict[str, object]:
 
 def put(folder: Path, name: str, content: object) -> None:
     folder.mkdir(exist_ok=True)
-    (folder / name).write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
+    (folder / name).write_text(
+        content if isinstance(content, str) else json.dumps(content), encoding="utf-8"
+    )
 
 
 def run(folder: Path, dimensions: int = 16) -> dict[str, tuple[int, str, str]]:
@@ -55,7 +63,11 @@ def test_model_dimensions_and_vectors_change_and_nothing_else(tmp_path):
         "chunks": [chunk(1), chunk(2, extra={"kept": [1, 2.50, True], "embedding": [1, 2]})],
         "later": 1e400,
     }
-    put(tmp_path, "code-data.json", json.dumps(before).replace("0.1,", "0.100,").replace("Infinity", "1e400"))
+    put(
+        tmp_path,
+        "code-data.json",
+        json.dumps(before).replace("0.1,", "0.100,").replace("Infinity", "1e400"),
+    )
     assert run(tmp_path) == {"code-data.json": (2, "BAAI/bge-small-en-v1.5", "")}
     raw = (tmp_path / "code-data.json").read_text(encoding="utf-8")
     assert '"later":1e400' in raw and "2.5," in raw  # numbers as they were written
@@ -81,7 +93,14 @@ def test_a_bare_list_gets_a_wrapper_that_says_whose_vectors_it_has(tmp_path):
 
 @pytest.mark.parametrize(
     "content",
-    ['{"chunks": [', '{"chunks": [{"id": "a"}]}', '{"graph": 1}', '"text"', '{"chunks": [NaN]}', "[" * 50_000],
+    [
+        '{"chunks": [',
+        '{"chunks": [{"id": "a"}]}',
+        '{"graph": 1}',
+        '"text"',
+        '{"chunks": [NaN]}',
+        "[" * 50_000,
+    ],
 )
 def test_what_is_no_chunk_file_is_left_alone_and_named(tmp_path, content):
     put(tmp_path, "bad.json", content)
@@ -92,7 +111,9 @@ def test_what_is_no_chunk_file_is_left_alone_and_named(tmp_path, content):
     assert done["bad.json"][0] == 0 and "chunk file" in done["bad.json"][2]
     assert done["good.json"][0] == 1
     assert (tmp_path / "bad.json").read_text(encoding="utf-8") == content
-    assert (tmp_path / "generator-output.json").read_text(encoding="utf-8") == '{"version": "2.0.0"}'
+    assert (tmp_path / "generator-output.json").read_text(
+        encoding="utf-8"
+    ) == '{"version": "2.0.0"}'
 
 
 def test_a_folder_that_isn_t_there_is_an_error(tmp_path):

@@ -18,12 +18,19 @@ GROWTH_BYTES = 48 << 20
 
 
 def state(folder, rng, number):
-    """Write a state: every chunk says which one it is of; some chunks come and go, and one file in three stays as it was."""
+    """Write a state: every chunk says which one it is of; some chunks come and go, and one file in
+    three stays as it was.
+    """
     for name in ("a", "b"):
         write_chunks(
             folder / f"{name}.json",
             *[
-                make_chunk(f"{name}{n}", f"basket state{number} part {n}", tags=(f"state{number}",), kind=name)
+                make_chunk(
+                    f"{name}{n}",
+                    f"basket state{number} part {n}",
+                    tags=(f"state{number}",),
+                    kind=name,
+                )
                 for n in range(CHUNKS + rng.randrange(5))
             ],
         )
@@ -48,13 +55,16 @@ class Asking(threading.Thread):
         while not self.stop.is_set():
             kinds = self._rng.choice([(), ("a",), ("a", "b")])
             try:
-                found = self._shelf.search(ChunkQuery("basket", limit=self._rng.choice([5, 100]), chunk_types=kinds))
+                found = self._shelf.search(
+                    ChunkQuery("basket", limit=self._rng.choice([5, 100]), chunk_types=kinds)
+                )
             except Exception as error:
                 self.wrong.append(repr(error))
                 return
             self.asked += 1
             states = states_of(found)
-            if len({name for name, _ in states}) != len(states) or found.notes[1:]:  # two states of one file
+            # Two states of one file
+            if len({name for name, _ in states}) != len(states) or found.notes[1:]:
                 self.wrong.append(f"{states} {found.notes}")
 
 
@@ -76,8 +86,14 @@ def test_reloads_under_load_never_fail_nor_mix_nor_pile_up(folder, home, opened,
     process, sizes = psutil.Process(), []
     for number in range(1, rounds + 1):
         state(folder, rng, number)
-        until(lambda number=number: f"state{number}" in shelf.search(ChunkQuery("basket")).results[0][0].text)
-        sizes.append((process.memory_info().rss, process.num_fds() if hasattr(process, "num_fds") else 0))
+        until(
+            lambda number=number: (
+                f"state{number}" in shelf.search(ChunkQuery("basket")).results[0][0].text
+            )
+        )
+        sizes.append(
+            (process.memory_info().rss, process.num_fds() if hasattr(process, "num_fds") else 0)
+        )
     asked = [client.asked for client in clients]
     for client in clients:
         client.stop.set()
@@ -89,12 +105,16 @@ def test_reloads_under_load_never_fail_nor_mix_nor_pile_up(folder, home, opened,
     until(lambda: len(generations.newest_first(place)) == 1)
     assert stores() - before <= 2
     half = len(sizes) // 2
-    assert max(size for size, _ in sizes[half:]) - max(size for size, _ in sizes[:half]) < GROWTH_BYTES
+    assert (
+        max(size for size, _ in sizes[half:]) - max(size for size, _ in sizes[:half]) < GROWTH_BYTES
+    )
     assert max(files for _, files in sizes[half:]) - max(files for _, files in sizes[:half]) < 60
 
 
 @pytest.mark.soak
-def test_a_process_that_is_killed_while_it_loads_leaves_nothing_that_counts(folder, home, opened, until, campaign):
+def test_a_process_that_is_killed_while_it_loads_leaves_nothing_that_counts(
+    folder, home, opened, until, campaign
+):
     """Killed at any moment of a build, the next start serves the files as they are."""
     from families.chunkfiles.test_generations import another_process
 
@@ -109,8 +129,13 @@ def test_a_process_that_is_killed_while_it_loads_leaves_nothing_that_counts(fold
         shelf = opened()
         expected = {(name, f"state{number + 1000}") for name in ("a", "b")}
         until(
-            lambda shelf=shelf, expected=expected: states_of(shelf.search(ChunkQuery("basket", limit=100))) == expected
+            lambda shelf=shelf, expected=expected: (
+                states_of(shelf.search(ChunkQuery("basket", limit=100))) == expected
+            )
         )
         shelf.close()
     place = generations.home_of(folder.resolve(), home)
-    assert len([path for path in generations.newest_first(place) if generations.is_published(path)]) == 1
+    assert (
+        len([path for path in generations.newest_first(place) if generations.is_published(path)])
+        == 1
+    )

@@ -1,4 +1,6 @@
-"""A shelf answers from chunk files: filters, duplicates, changes, broken files, and what it says about them."""
+"""A shelf answers from chunk files: filters, duplicates, changes, broken files, and what it says
+about them.
+"""
 
 import json
 import os
@@ -24,9 +26,16 @@ def settled(shelf, until, chunks):
 
 
 def test_an_entry_comes_back_as_it_was_written(folder, opened):
-    metadata = {"file_path": "docs/a.md", "n": 1, "f": 1.5, "none": None, "deep": {"list": [1, "two"]}}
+    metadata = {
+        "file_path": "docs/a.md",
+        "n": 1,
+        "f": 1.5,
+        "none": None,
+        "deep": {"list": [1, "two"]},
+    }
     write_chunks(
-        folder / "doc-chunks.json", make_chunk("one", "the basket holds articles", metadata=metadata, tags=("a", "b"))
+        folder / "doc-chunks.json",
+        make_chunk("one", "the basket holds articles", metadata=metadata, tags=("a", "b")),
     )
     ((entry, score),) = ask(opened(), "basket").results
     assert (entry.id, entry.text, entry.tags) == ("one", "the basket holds articles", ("a", "b"))
@@ -36,19 +45,27 @@ def test_an_entry_comes_back_as_it_was_written(folder, opened):
 
 def test_a_secret_in_a_chunk_file_is_redacted_and_told(folder, opened):
     key = "AKIA" + "QWERTYUIOP234567"
-    write_chunks(folder / "doc-chunks.json", make_chunk("one", f"the basket\nopens with {key}", metadata={"by": key}))
+    write_chunks(
+        folder / "doc-chunks.json",
+        make_chunk("one", f"the basket\nopens with {key}", metadata={"by": key}),
+    )
     shelf = opened()
     found = ask(shelf, "basket")
     ((entry, _),) = found.results
     assert entry.text == "the basket\nopens with [redacted: AWS key]"
     assert entry.metadata == {"by": "[redacted: AWS key]"}
-    assert any(note.endswith("don't copy these lines into a file: one:2 (AWS key)") for note in found.notes)
+    assert any(
+        note.endswith("don't copy these lines into a file: one:2 (AWS key)") for note in found.notes
+    )
     alone = shelf.entry("one")
     assert alone is not None and key not in repr(alone)
 
 
 def test_scores_descend_and_the_limit_holds(folder, opened):
-    write_chunks(folder / "a.json", *[make_chunk(f"n{n}", "basket " * n + "words " * 9) for n in range(1, 30)])
+    write_chunks(
+        folder / "a.json",
+        *[make_chunk(f"n{n}", "basket " * n + "words " * 9) for n in range(1, 30)],
+    )
     found = ask(opened(), "basket", limit=7)
     scores = [score for _, score in found.results]
     assert len(scores) == 7
@@ -56,7 +73,9 @@ def test_scores_descend_and_the_limit_holds(folder, opened):
 
 
 def test_types_are_any_of_and_tags_all_of_and_both_count_before_the_cut(folder, opened):
-    noise = [make_chunk(f"doc{n}", "token token token", tags=("documentation",)) for n in range(300)]
+    noise = [
+        make_chunk(f"doc{n}", "token token token", tags=("documentation",)) for n in range(300)
+    ]
     write_chunks(folder / "doc-chunks.json", *noise)
     rest = " and many other words that make it a worse match"
     write_chunks(
@@ -65,11 +84,16 @@ def test_types_are_any_of_and_tags_all_of_and_both_count_before_the_cut(folder, 
         make_chunk("s-py", "token" + rest, kind="symbols", tags=("code", "python")),
     )
     write_chunks(
-        folder / "code-definitions.json", make_chunk("d-go", "token" + rest, kind="definitions", tags=("code", "go"))
+        folder / "code-definitions.json",
+        make_chunk("d-go", "token" + rest, kind="definitions", tags=("code", "go")),
     )
     shelf = opened()
     assert set(ids(ask(shelf, "token", tags=("go",)))) == {"s-go", "d-go"}
-    assert set(ids(ask(shelf, "token", chunk_types=("symbols", "definitions")))) == {"s-go", "s-py", "d-go"}
+    assert set(ids(ask(shelf, "token", chunk_types=("symbols", "definitions")))) == {
+        "s-go",
+        "s-py",
+        "d-go",
+    }
     assert ids(ask(shelf, "token", chunk_types=("symbols",), tags=("go", "code"))) == ["s-go"]
     assert ids(ask(shelf, "token", tags=("go", "python"))) == []
     assert ids(ask(shelf, "token", chunk_types=("data",))) == []
@@ -79,7 +103,10 @@ def test_types_are_any_of_and_tags_all_of_and_both_count_before_the_cut(folder, 
 def test_a_definition_is_found_by_its_name(folder, opened):
     write_chunks(
         folder / "a.json",
-        *[make_chunk(f"n{n}", "uses LocalProvider and LocalProvider again", kind="symbols") for n in range(20)],
+        *[
+            make_chunk(f"n{n}", "uses LocalProvider and LocalProvider again", kind="symbols")
+            for n in range(20)
+        ],
         make_chunk(
             "defines",
             "// (line 5)\ntype LocalProvider struct { ... }\nfunc (p *LocalProvider) Start() error",
@@ -104,9 +131,13 @@ def test_of_two_chunks_with_one_id_the_last_counts(folder, opened, caplog):
     assert "the id same is there twice" in shelf.state().files["a.json"].warnings[0]
 
 
-def test_of_two_files_with_one_id_the_later_counts_and_the_earlier_comes_back(folder, opened, until):
+def test_of_two_files_with_one_id_the_later_counts_and_the_earlier_comes_back(
+    folder, opened, until
+):
     write_chunks(
-        folder / "a.json", make_chunk("same", "apple", metadata={"file_path": "x.md"}), make_chunk("other", "plum")
+        folder / "a.json",
+        make_chunk("same", "apple", metadata={"file_path": "x.md"}),
+        make_chunk("other", "plum"),
     )
     write_chunks(folder / "b.json", make_chunk("same", "pear"))
     shelf = opened()
@@ -142,7 +173,10 @@ def test_what_no_index_looks_at_is_taken_up_too(folder, opened, until):
     write_chunks(folder / "a.json", make_chunk("one", "basket"))
     shelf = opened()
     ask(shelf, "basket")
-    write_chunks(folder / "a.json", make_chunk("one", "basket", updated_at="2026-01-01T00:00:00Z", metadata=None))
+    write_chunks(
+        folder / "a.json",
+        make_chunk("one", "basket", updated_at="2026-01-01T00:00:00Z", metadata=None),
+    )
     until(lambda: ask(shelf, "basket").results[0][0].updated_at == "2026-01-01T00:00:00Z")
     assert ask(shelf, "basket").results[0][0].metadata is None
 
@@ -152,7 +186,9 @@ def test_a_broken_file_keeps_its_old_state_and_is_told_until_it_is_whole(folder,
     write_chunks(folder / "b.json", make_chunk("b", "pear"))
     shelf = opened()
     settled(shelf, until, 2)
-    (folder / "a.json").write_text('{"chunks": [{"id": "a", "text": "quince"}, {"id', encoding="utf-8")
+    (folder / "a.json").write_text(
+        '{"chunks": [{"id": "a", "text": "quince"}, {"id', encoding="utf-8"
+    )
     write_chunks(folder / "b.json", make_chunk("b", "cherry"))
     until(lambda: ids(ask(shelf, "cherry")) == ["b"])
     found = ask(shelf, "apple")
@@ -178,7 +214,9 @@ def test_a_broken_file_alone_makes_no_new_generation(folder, opened, until):
     assert ids(ask(shelf, "apple")) == ["a"]
 
 
-def test_a_missing_file_keeps_its_chunks_with_a_note_until_another_file_is_written(folder, opened, until):
+def test_a_missing_file_keeps_its_chunks_with_a_note_until_another_file_is_written(
+    folder, opened, until
+):
     write_chunks(folder / "a.json", make_chunk("a", "apple"))
     write_chunks(folder / "b.json", make_chunk("b", "pear"), make_chunk("moved", "medlar"))
     shelf = opened()
@@ -187,7 +225,9 @@ def test_a_missing_file_keeps_its_chunks_with_a_note_until_another_file_is_writt
     (folder / "b.json").rename(folder / "b.aside")
     until(lambda: ids(ask(shelf, "quince")) == ["a"])
     found = ask(shelf, "pear")
-    assert ids(found) == ["b"] and [note for note in found.notes if note.startswith("b.json is gone")]
+    assert ids(found) == ["b"] and [
+        note for note in found.notes if note.startswith("b.json is gone")
+    ]
     assert (ids(ask(shelf, "rowan")), ids(ask(shelf, "medlar"))) == (["moved"], [])
     (folder / "b.aside").rename(folder / "b.json")
     until(lambda: not shelf.state().problems)
@@ -198,7 +238,9 @@ def test_a_missing_file_keeps_its_chunks_with_a_note_until_another_file_is_writt
     assert ids(ask(shelf, "pear")) == [] and shelf.state().problems == ()
 
 
-def test_a_renamed_file_has_its_chunks_once_and_a_start_takes_the_files_as_they_are(folder, opened, until):
+def test_a_renamed_file_has_its_chunks_once_and_a_start_takes_the_files_as_they_are(
+    folder, opened, until
+):
     write_chunks(folder / "a.json", make_chunk("a", "apple"))
     write_chunks(folder / "c.json", make_chunk("c", "pear"))
     shelf = opened()
@@ -211,7 +253,9 @@ def test_a_renamed_file_has_its_chunks_once_and_a_start_takes_the_files_as_they_
     settled(opened(), until, 1)
 
 
-def test_a_directory_that_vanishes_keeps_answering_and_is_followed_when_it_is_back(folder, opened, until):
+def test_a_directory_that_vanishes_keeps_answering_and_is_followed_when_it_is_back(
+    folder, opened, until
+):
     write_chunks(folder / "a.json", make_chunk("a", "apple"))
     shelf = opened()
     settled(shelf, until, 1)
@@ -235,7 +279,9 @@ def test_without_any_file_left_the_last_state_answers(folder, opened, until):
     assert ids(ask(shelf, "apple")) == ["a"]
 
 
-def test_several_files_written_shortly_after_one_another_are_one_reload(folder, opened, until, patient):
+def test_several_files_written_shortly_after_one_another_are_one_reload(
+    folder, opened, until, patient
+):
     for name in "abcd":
         write_chunks(folder / f"{name}.json", make_chunk(name, f"apple {name}"))
     shelf = opened()
@@ -278,11 +324,15 @@ def test_a_start_needs_a_folder_a_chunk_and_the_configured_length(folder, opened
     shutil.rmtree(folder)
     with pytest.raises(FileError, match="there is no folder of chunk files") as caught:
         opened()
-    assert [advice for advice in caught.value.suggestions if "cortex chunks export" not in advice] == []
+    assert [
+        advice for advice in caught.value.suggestions if "cortex chunks export" not in advice
+    ] == []
     folder.mkdir()
     with pytest.raises(FileError, match="no chunk in the files") as caught:
         opened()
-    assert [advice for advice in caught.value.suggestions if "cortex chunks export" not in advice] == []
+    assert [
+        advice for advice in caught.value.suggestions if "cortex chunks export" not in advice
+    ] == []
     (folder / "a.json").write_text('{"chunks": [{"id": "x"}]}', encoding="utf-8")
     with pytest.raises(FileError, match=r"chunk 1 \(x\) has no text"):
         opened()
@@ -292,13 +342,20 @@ def test_a_start_needs_a_folder_a_chunk_and_the_configured_length(folder, opened
     assert ids(ask(opened(CORTEX_EMBEDDING_DIMENSIONS="16"), "apple")) == ["b"]
 
 
-def test_a_folder_outside_of_the_project_that_its_file_names_is_told_where_none_is_found(folder, opened, tmp_path):
+def test_a_folder_outside_of_the_project_that_its_file_names_is_told_where_none_is_found(
+    folder, opened, tmp_path
+):
     root = folder.parent.parent
     shutil.rmtree(folder)
-    (root / ".cortex" / "config.yml").write_text(f"server:\n  chunks_dir: {tmp_path.parent}\n", encoding="utf-8")
+    (root / ".cortex" / "config.yml").write_text(
+        f"server:\n  chunks_dir: {tmp_path.parent}\n", encoding="utf-8"
+    )
     with pytest.raises(FileError, match="there is no folder of chunk files") as caught:
         opened(root=root)
-    assert "server.chunksDir" in caught.value.suggestions[0] and "outside the project" in caught.value.suggestions[0]
+    assert (
+        "server.chunksDir" in caught.value.suggestions[0]
+        and "outside the project" in caught.value.suggestions[0]
+    )
 
 
 def test_chunks_without_vectors_are_found_by_words(folder, opened):
@@ -308,7 +365,9 @@ def test_chunks_without_vectors_are_found_by_words(folder, opened):
     assert found.notes == ("answered by words: no chunk has a vector",)
 
 
-def test_the_same_chunks_give_the_same_answer_however_they_came_about(folder, opened, until, tmp_path):
+def test_the_same_chunks_give_the_same_answer_however_they_came_about(
+    folder, opened, until, tmp_path
+):
     chunks = [make_chunk(f"n{n}", f"basket number {n} of {n % 7} articles") for n in range(60)]
     write_chunks(folder / "a.json", *chunks[:20])
     shelf = opened()
@@ -319,7 +378,9 @@ def test_the_same_chunks_give_the_same_answer_however_they_came_about(folder, op
     settled(shelf, until, 60)
     stepwise = ask(shelf, "basket of 3 articles", limit=10).results
     shelf.close()
-    afresh = ask(opened(CORTEX_HOME=str(tmp_path / "another")), "basket of 3 articles", limit=10).results
+    afresh = ask(
+        opened(CORTEX_HOME=str(tmp_path / "another")), "basket of 3 articles", limit=10
+    ).results
     assert stepwise == afresh
 
 

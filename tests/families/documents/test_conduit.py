@@ -31,7 +31,9 @@ def make(tmp_path: Path) -> Iterator[Callable[..., Made]]:
 
 
 def fill(made: Made, version: int) -> None:
-    made.source("0b1e-uuid", "/home/me/notes", "notes", '["*.md", "*.txt"]', '["drafts/**"]', "manual")
+    made.source(
+        "0b1e-uuid", "/home/me/notes", "notes", '["*.md", "*.txt"]', '["drafts/**"]', "manual"
+    )
     made.source("b", "/gone", "Old ö", None, "null")
     vectors = [[3.0, 4.0], [0.0, 1.0]] if version == 2 else []
     made.document("doc_1", "0b1e-uuid", "/home/me/notes/a.md", ["lamps", "desks"], vectors)
@@ -59,7 +61,9 @@ def test_both_generations_give_their_sources_documents_and_chunks(make, version)
     with open_base(made.path) as base:
         assert base.version == version
         assert base.folders() == [
-            ConduitFolder("0b1e-uuid", "notes", "/home/me/notes", ("*.md", "*.txt"), ("drafts/**",), "manual"),
+            ConduitFolder(
+                "0b1e-uuid", "notes", "/home/me/notes", ("*.md", "*.txt"), ("drafts/**",), "manual"
+            ),
             ConduitFolder("b", "Old ö", "/gone", (), (), "watch"),
         ]
         assert [folder.watch for folder in base.folders()] == [False, True]
@@ -126,7 +130,13 @@ def test_damaged_vectors_are_left_out(make):
     made = make()
     made.source("a", "/x", "x")
     nan = float("nan")
-    made.document("d", "a", "/x/d.md", ["one", "two", "three", "four"], [[1.0, 0.0], [1.0], [nan, 1.0], [0.0, 0.0]])
+    made.document(
+        "d",
+        "a",
+        "/x/d.md",
+        ["one", "two", "three", "four"],
+        [[1.0, 0.0], [1.0], [nan, 1.0], [0.0, 0.0]],
+    )
     made.stamp("ollama", "m", 2)
     with open_base(made.path) as base:
         assert [text for text, _ in base.vectors()] == ["one"]

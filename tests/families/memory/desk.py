@@ -19,7 +19,12 @@ from families.memory.adapters.claude_bases import Made, make_claude_mem
 def settings_of(home: Path, flags: dict[str, object] | None = None, **variables: str) -> Settings:
     """The settings of a person whose library is there."""
     environment = {"CORTEX_HOME": str(home), **variables}
-    return load(None, environment=environment, flags={"indexing.workers": 1, **(flags or {})}, user_home=Path.home())
+    return load(
+        None,
+        environment=environment,
+        flags={"indexing.workers": 1, **(flags or {})},
+        user_home=Path.home(),
+    )
 
 
 @contextmanager
@@ -60,7 +65,10 @@ def one_of(library: Library, key: str) -> Remembered:
 def listing(folder: Path) -> list[tuple[str, int, int]]:
     """Every file below a folder, with its size and when it was written."""
     files = [file for file in sorted(folder.rglob("*")) if file.is_file()]
-    return [(str(file.relative_to(folder)), os.stat(file).st_mtime_ns, os.stat(file).st_size) for file in files]
+    return [
+        (str(file.relative_to(folder)), os.stat(file).st_mtime_ns, os.stat(file).st_size)
+        for file in files
+    ]
 
 
 def database(folder: Path, *titles: str, generation: str = "13", close: bool = False) -> Made:

@@ -1,4 +1,6 @@
-"""Keeps a library as a server does: holds its lease, copies, and follows what others write, until its stdin says otherwise."""
+"""Keeps a library as a server does: holds its lease, copies, and follows what others write, until
+its stdin says otherwise.
+"""
 
 import sys
 import time

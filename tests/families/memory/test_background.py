@@ -33,7 +33,14 @@ def shop(tmp_path: Path) -> Path:
 def test_a_round_takes_in_what_hooks_brought_and_copies(library, isolated, shop):
     database(isolated.user / ".claude-mem", "Apples").close()
     candidates = [{"title": SAID, "kind": "decision"}]
-    note = {"format": 1, "at": 1_700_000_000.25, "event": "stop", "client": "codex", "session": "s1", "cwd": str(shop)}
+    note = {
+        "format": 1,
+        "at": 1_700_000_000.25,
+        "event": "stop",
+        "client": "codex",
+        "session": "s1",
+        "cwd": str(shop),
+    }
     keep(str(isolated.cortex), {**note, "candidates": candidates})
     assert is_waiting(isolated.cortex)
     hold(library)
@@ -46,7 +53,11 @@ def test_a_round_takes_in_what_hooks_brought_and_copies(library, isolated, shop)
         "decision",
         "s1",
     )
-    assert (one.state, one.judgement.actor, one.memory.provenance) == (MemoryState.STAGING, "hook", "hook codex")
+    assert (one.state, one.judgement.actor, one.memory.provenance) == (
+        MemoryState.STAGING,
+        "hook",
+        "hook codex",
+    )
     assert titles(ask(library)) == ["Apples"] and titles(ask(library, status="staging")) == [SAID]
 
 

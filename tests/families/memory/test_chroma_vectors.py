@@ -47,7 +47,12 @@ def open_library(tmp_path: Path) -> Iterator[Callable[[HashingEmbedder], Library
                 user_home=tmp_path,
             )
             library = opened.enter_context(Library(settings, embedder=embedder))
-            library.put([Note("person", "obs_1", "Lamps are switched by a relay."), Note("person", "obs_2", "A desk.")])
+            library.put(
+                [
+                    Note("person", "obs_1", "Lamps are switched by a relay."),
+                    Note("person", "obs_2", "A desk."),
+                ]
+            )
             return library
 
         yield one
@@ -67,7 +72,10 @@ def texts_of(library: Library) -> list[tuple[str, list[str]]]:
     """Every memory, by key, with the texts of its chunks as they are stored."""
     lookup = library.store.lookup
     return [
-        (doc.path, [lookup.text(doc.blob)[one.start : one.end] for _, one in lookup.chunks(doc.blob)])
+        (
+            doc.path,
+            [lookup.text(doc.blob)[one.start : one.end] for _, one in lookup.chunks(doc.blob)],
+        )
         for doc in lookup.docs(library.source.id)
     ]
 
@@ -109,7 +117,9 @@ def test_a_memory_of_several_chunks_is_embedded_here(open_library, chroma):
     assert reuse(library, chroma, [("obs_1", ["first half", "second half"]), ("obs_2", [])]) == 0
 
 
-def test_a_store_that_is_missing_or_damaged_costs_nothing_but_its_vectors(open_library, chroma, tmp_path, caplog):
+def test_a_store_that_is_missing_or_damaged_costs_nothing_but_its_vectors(
+    open_library, chroma, tmp_path, caplog
+):
     library = open_library(Costly())
     assert reuse(library, tmp_path / "nowhere", texts_of(library)) == 0
     (chroma / "chroma.sqlite3").write_bytes(b"no database" * 500)

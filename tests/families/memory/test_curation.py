@@ -23,7 +23,16 @@ from cortex.families.memory.curation import delete, edit, judge, supersede, undo
 from cortex.families.memory.file_import import Brought
 from cortex.families.memory.ids import find_memory
 from cortex.families.memory.writer import add, add_all
-from families.memory.desk import ask, copy, database, memories, one_of, open_library, settings_of, titles
+from families.memory.desk import (
+    ask,
+    copy,
+    database,
+    memories,
+    one_of,
+    open_library,
+    settings_of,
+    titles,
+)
 from families.memory.test_mirror import HOLDER
 
 QUAGGA = "The quagga is striped in front only"
@@ -46,13 +55,17 @@ def keep(library: Library, title: str, **parts: object) -> str:
     return add(library, Memory("", title, **parts)).key  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(("action", "found"), [("approve", ["Apples"]), ("promote", ["Apples"]), ("reject", [])])
+@pytest.mark.parametrize(
+    ("action", "found"), [("approve", ["Apples"]), ("promote", ["Apples"]), ("reject", [])]
+)
 def test_a_row_of_another_product_is_judged_here(foreign, action, found):
     assert judge(foreign, [one_of(foreign, "obs_1")], action, reason="so") == 1
     assert titles(ask(foreign, "apples"))[:1] == found
     assert judge(foreign, [one_of(foreign, "obs_1")], action) == 0  # it is so already
     assert undo(foreign) == 1
-    assert one_of(foreign, "obs_1").judgement is None and titles(ask(foreign, "apples"))[0] == "Apples"
+    assert (
+        one_of(foreign, "obs_1").judgement is None and titles(ask(foreign, "apples"))[0] == "Apples"
+    )
     assert undo(foreign) == 0
 
 
@@ -74,9 +87,9 @@ def test_an_edit_is_found_by_its_new_words_and_taken_back(library):
         and titles(ask(library, "blue")) == []
     )
     undo(library)
-    assert titles(ask(library, "blue lamps")) == ["Lamps are blue"] and one_of(library, key).memory.concepts == (
-        "lamp",
-    )
+    assert titles(ask(library, "blue lamps")) == ["Lamps are blue"] and one_of(
+        library, key
+    ).memory.concepts == ("lamp",)
 
 
 def test_an_edited_row_becomes_our_own_and_takes_its_place(foreign):
@@ -101,7 +114,9 @@ def test_an_edit_that_says_what_another_says_is_refused(library):
     first, second = keep(library, "Lamps are blue"), keep(library, "Doors are red")
     with pytest.raises(InputError, match=first):
         edit(library, one_of(library, second), Memory("", "LAMPS are blue"))
-    assert edit(library, one_of(library, second), Memory("", "doors are red", subtitle="mostly")).created
+    assert edit(
+        library, one_of(library, second), Memory("", "doors are red", subtitle="mostly")
+    ).created
 
 
 def test_what_takes_anothers_place_is_approved_by_that(foreign):
@@ -112,7 +127,10 @@ def test_what_takes_anothers_place_is_approved_by_that(foreign):
         MemoryState.APPROVED,
     )
     assert undo(foreign) == 2
-    assert (one_of(foreign, "obs_1").state, one_of(foreign, key).state) == (None, MemoryState.STAGING)
+    assert (one_of(foreign, "obs_1").state, one_of(foreign, key).state) == (
+        None,
+        MemoryState.STAGING,
+    )
 
 
 def test_memories_do_not_supersede_each_other_in_a_circle(library):
@@ -143,14 +161,18 @@ def test_a_decision_about_both_a_deleted_and_a_living_memory_is_taken_back_for_t
 
 def all_bytes(home: Path) -> bytes:
     return b"".join(
-        file.read_bytes() for file in sorted(home.rglob("*")) if file.is_file() and file.name != "lease"
+        file.read_bytes()
+        for file in sorted(home.rglob("*"))
+        if file.is_file() and file.name != "lease"
     ).lower()
 
 
 def test_what_was_deleted_is_gone_from_every_file(isolated):
     with Library(settings_of(isolated.cortex), embedder=HashingEmbedder()) as library:
         keep(library, "Lamps are blue")
-        key = keep(library, QUAGGA, text="quagga " * 900, concepts=("quaggatag",), files=("quagga.py",))
+        key = keep(
+            library, QUAGGA, text="quagga " * 900, concepts=("quaggatag",), files=("quagga.py",)
+        )
         edit(library, one_of(library, key), Memory("", "A quagga once more"))
         judge(library, [one_of(library, key)], "reject", reason="the quagga is extinct")
         ask(library, "quagga")
@@ -164,7 +186,10 @@ def test_what_was_deleted_here_is_gone_though_another_process_holds_the_lease(li
     key = keep(library, QUAGGA)
     library.close()
     holder = subprocess.Popen(
-        [sys.executable, str(HOLDER), str(isolated.cortex)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, str(HOLDER), str(isolated.cortex)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     )
     try:
         assert holder.stdout.readline().strip() == "holds"
@@ -209,7 +234,10 @@ def test_what_the_index_cannot_follow_yet_is_kept_and_what_was_deleted_is_not_sa
     assert add_all(library, [Brought(Memory("", "Chairs are brown"))]).added
     assert "what was written isn't found yet" in caplog.text
     deleted = delete(library, [one_of(library, gone)])
-    assert (deleted.own, deleted.complete) == (1, False) and "what was deleted isn't gone" in caplog.text
+    assert (deleted.own, deleted.complete) == (
+        1,
+        False,
+    ) and "what was deleted isn't gone" in caplog.text
     others.close()
     assert library.follow(forget=True)
     found = titles(ask(library, "lamps red curtains green chairs brown quagga blue", status="all"))

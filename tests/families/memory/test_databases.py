@@ -30,7 +30,10 @@ def file(path: Path) -> Path:
 def found(isolated, **variables: str) -> list[tuple[str, str]]:
     """Each database, relative to the person's home, with its scope."""
     ones = databases(settings_of(isolated.cortex, **variables))
-    return [(one.path.relative_to(os.path.realpath(isolated.user)).as_posix(), one.scope) for one in ones]
+    return [
+        (one.path.relative_to(os.path.realpath(isolated.user)).as_posix(), one.scope)
+        for one in ones
+    ]
 
 
 @pytest.fixture
@@ -59,18 +62,26 @@ ACK, CLAUDE = (".ack-mem/claude-mem.db", ""), (".claude-mem/claude-mem.db", "")
     [
         ({}, [ACK, *SCOPES, CLAUDE]),
         ({"ACK_MEM_DB": "~/one.db"}, [("one.db", "")]),
-        ({"ACK_MEM_PATH": "~/given"}, [("given/claude-mem.db", ""), ("given/scopes/own/memory.db", "own")]),
+        (
+            {"ACK_MEM_PATH": "~/given"},
+            [("given/claude-mem.db", ""), ("given/scopes/own/memory.db", "own")],
+        ),
         (
             {"ACK_MEM_PATH": "~/given", "ACK_MEM_DB": "~/one.db"},
             [("one.db", ""), ("given/scopes/own/memory.db", "own")],
         ),
         ({"CLAUDE_MEM_DATA_DIR": "~/other"}, [ACK, *SCOPES, ("other/claude-mem.db", "")]),
-        ({"ACK_MEM_DB": "~/one.db", "CLAUDE_MEM_DATA_DIR": "~/other"}, [("one.db", ""), ("other/claude-mem.db", "")]),
+        (
+            {"ACK_MEM_DB": "~/one.db", "CLAUDE_MEM_DATA_DIR": "~/other"},
+            [("one.db", ""), ("other/claude-mem.db", "")],
+        ),
         ({"ACK_MEM_DB": "~/nowhere.db"}, []),
         ({"ACK_MEM_PATH": "~nobody-at-all/x"}, []),
     ],
 )
-def test_a_path_that_somebody_gave_takes_the_place_of_the_defaults_after_it(isolated, everywhere, variables, expected):
+def test_a_path_that_somebody_gave_takes_the_place_of_the_defaults_after_it(
+    isolated, everywhere, variables, expected
+):
     assert found(isolated, **variables) == expected
 
 
@@ -90,11 +101,15 @@ def test_every_place_where_a_database_is_looked_for_is_known_the_likeliest_first
         user / ".ack-mem" / "claude-mem.db",
     ]
     assert searched_places(settings_of(isolated.cortex)) == tuple(default)
-    assert searched_places(settings_of(isolated.cortex, ACK_MEM_PATH="~/x")) == (user / "x" / "claude-mem.db",)
+    assert searched_places(settings_of(isolated.cortex, ACK_MEM_PATH="~/x")) == (
+        user / "x" / "claude-mem.db",
+    )
     assert searched_places(settings_of(isolated.cortex, ACK_MEM_DB="~/x.db")) == (user / "x.db",)
 
 
-@pytest.mark.parametrize("said", [{"CLAUDE_MEM_DATA_DIR": "~/moved"}, {"env": {"CLAUDE_MEM_DATA_DIR": " ~/moved "}}])
+@pytest.mark.parametrize(
+    "said", [{"CLAUDE_MEM_DATA_DIR": "~/moved"}, {"env": {"CLAUDE_MEM_DATA_DIR": " ~/moved "}}]
+)
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig"])
 def test_the_folder_that_claude_mems_own_settings_name_is_followed(isolated, user, said, encoding):
     file(user / "moved" / "claude-mem.db")
@@ -104,7 +119,16 @@ def test_the_folder_that_claude_mems_own_settings_name_is_followed(isolated, use
 
 
 @pytest.mark.parametrize(
-    "said", ["{", "[]", '{"env": 3}', '{"CLAUDE_MEM_DATA_DIR": ""}', "[" * 100_000, "\0", '{"CLAUDE_MEM_DATA_DIR": 7}']
+    "said",
+    [
+        "{",
+        "[]",
+        '{"env": 3}',
+        '{"CLAUDE_MEM_DATA_DIR": ""}',
+        "[" * 100_000,
+        "\0",
+        '{"CLAUDE_MEM_DATA_DIR": 7}',
+    ],
 )
 def test_settings_that_say_nothing_leave_the_default(isolated, user, said):
     file(user / ".claude-mem" / "claude-mem.db")
@@ -133,7 +157,8 @@ def test_there_are_memories_where_there_is_a_database_or_one_of_our_own(isolated
     assert has_memories(settings_of(isolated.user / "other"))
 
 
-# -- projects ----------------------------------------------------------------------------------------------------------
+# -- projects
+# ----------------------------------------------------------------------------------------------------------
 
 
 def git(folder: Path, *arguments: str) -> None:
@@ -183,7 +208,9 @@ def test_a_folder_without_a_project_is_known_by_its_own_name(isolated, tmp_path)
     assert project_at(Path("/")).names == ("/",)
 
 
-def test_the_scope_is_the_one_that_was_named_else_the_first_of_the_projects_names_that_is_one(isolated, tmp_path):
+def test_the_scope_is_the_one_that_was_named_else_the_first_of_the_projects_names_that_is_one(
+    isolated, tmp_path
+):
     project = project_at(repository(tmp_path / "checkout", "git@example.com:team/Shop.git"))
     assert current_scope("dev", project, ["shop"]) == "dev"
     assert current_scope("", project, ["lamps", "SHOP"]) == "SHOP"

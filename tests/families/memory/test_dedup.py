@@ -1,4 +1,6 @@
-"""What says the same is the same, however it is written; what was served or instructed isn't learnt again."""
+"""What says the same is the same, however it is written; what was served or instructed isn't learnt
+again.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cortex.base.types import Memory
-from cortex.families.memory.dedup import ALIKE, canonical, fingerprint, is_recalled, likeness, parts_of, restates
+from cortex.families.memory.dedup import (
+    ALIKE,
+    canonical,
+    fingerprint,
+    is_recalled,
+    likeness,
+    parts_of,
+    restates,
+)
 
 RAILWAY = Memory(
     "mem_1",
@@ -50,7 +60,14 @@ def test_shape_capitals_and_punctuation_make_no_difference(title: str) -> None:
 
 def test_scope_project_date_and_tags_make_no_difference() -> None:
     other = Memory(
-        "k", RAILWAY.title, RAILWAY.subtitle, RAILWAY.facts, ("railway",), ("a.py",), RAILWAY.text, project="p"
+        "k",
+        RAILWAY.title,
+        RAILWAY.subtitle,
+        RAILWAY.facts,
+        ("railway",),
+        ("a.py",),
+        RAILWAY.text,
+        project="p",
     )
     assert fingerprint(other) == fingerprint(RAILWAY)
 
@@ -60,8 +77,12 @@ def test_what_is_said_twice_counts_once() -> None:
     assert fingerprint(
         memory("Hooks may fire twice", "# Hooks may fire twice\n\nSo they must be idempotent.")
     ) == fingerprint(once)
-    assert fingerprint(memory("Hooks may fire", "Hooks may fire twice.")) == fingerprint(memory("Hooks may fire twice"))
-    assert fingerprint(memory("Use uv", "Use uvicorn for it")) != fingerprint(memory("Use uvicorn for it"))
+    assert fingerprint(memory("Hooks may fire", "Hooks may fire twice.")) == fingerprint(
+        memory("Hooks may fire twice")
+    )
+    assert fingerprint(memory("Use uv", "Use uvicorn for it")) != fingerprint(
+        memory("Use uvicorn for it")
+    )
 
 
 def test_other_words_numbers_and_names_make_a_difference() -> None:
@@ -85,7 +106,11 @@ def test_a_served_memory_is_known_again_as_a_whole_and_in_parts() -> None:
     assert is_recalled(memory("Railway env vars need `NIXPACKS_` prefix."), known)
     assert is_recalled(memory(RAILWAY.title, "It took an hour to find out."), known)
     assert is_recalled(
-        memory("runtime vars work without prefix", "The docs don't say it. It took an hour to find out."), known
+        memory(
+            "runtime vars work without prefix",
+            "The docs don't say it. It took an hour to find out.",
+        ),
+        known,
     )
     assert is_recalled(memory(RAILWAY.title, f"{RAILWAY.facts[0]}; {RAILWAY.facts[1]}."), known)
 
@@ -138,7 +163,9 @@ def test_dots_and_bars_of_its_own_stay_part_of_a_memory() -> None:
 
 
 def test_brackets_of_its_own_stay_part_of_a_memory() -> None:
-    assert not is_recalled(memory("Runtime vars work without prefix (since May only)"), served(RAILWAY))
+    assert not is_recalled(
+        memory("Runtime vars work without prefix (since May only)"), served(RAILWAY)
+    )
     one = memory("Use pnpm everywhere (not npm)")
     assert is_recalled(memory("- mem_1a2b3c 2026-11-02 Use pnpm everywhere (not npm)"), served(one))
     assert not is_recalled(memory("Use pnpm everywhere (not yarn)"), served(one))
@@ -179,7 +206,13 @@ def test_different_memories_of_one_topic_are_not_alike(one: str, other: str) -> 
 
 def test_the_order_of_facts_hardly_counts() -> None:
     facts = ("One file to back up", "No server process is wanted", "Readers never block the writer")
-    assert likeness(memory("SQLite over Postgres", "", *facts), memory("SQLite over Postgres", "", *facts[::-1])) > 0.9
+    assert (
+        likeness(
+            memory("SQLite over Postgres", "", *facts),
+            memory("SQLite over Postgres", "", *facts[::-1]),
+        )
+        > 0.9
+    )
 
 
 TEXTS = st.text(max_size=80)
@@ -187,7 +220,9 @@ MEMORIES = st.builds(memory, TEXTS, TEXTS, TEXTS, subtitle=TEXTS)
 
 
 @given(MEMORIES, MEMORIES)
-def test_likeness_is_a_share_the_same_both_ways_and_whole_for_the_same(one: Memory, other: Memory) -> None:
+def test_likeness_is_a_share_the_same_both_ways_and_whole_for_the_same(
+    one: Memory, other: Memory
+) -> None:
     assert 0 <= likeness(one, other) <= 1
     assert likeness(one, other) == likeness(other, one)
     assert likeness(one, one) == 1
@@ -240,7 +275,22 @@ def test_what_an_instruction_file_does_not_say_is_not_restated(title: str, text:
 
 @pytest.mark.timeout(30)
 @pytest.mark.parametrize(
-    "unit", [" ", "\n", "\t", "note: ", "note: a b. ", "- ", "_", "* _a", "\n ", "> - 1. ", "mem_1 · ", "ab. ", "a·"]
+    "unit",
+    [
+        " ",
+        "\n",
+        "\t",
+        "note: ",
+        "note: a b. ",
+        "- ",
+        "_",
+        "* _a",
+        "\n ",
+        "> - 1. ",
+        "mem_1 · ",
+        "ab. ",
+        "a·",
+    ],
 )
 def test_a_text_made_to_slow_it_down_is_read_to_the_end(unit: str) -> None:
     one = memory("something", unit * (50_000 // len(unit)) + "x")

@@ -15,7 +15,14 @@ from cortex.base.errors import FileError
 from cortex.base.types import Citation, Memory, MemoryState, Skipped
 from cortex.families.memory.adapters.claude_mem import open_database
 from cortex.families.memory.export import ExportedMemory, export_of
-from cortex.families.memory.file_import import MAX_NOTE_BYTES, Brought, natural, read, read_export, read_markdown
+from cortex.families.memory.file_import import (
+    MAX_NOTE_BYTES,
+    Brought,
+    natural,
+    read,
+    read_export,
+    read_markdown,
+)
 
 NOW = 1_767_000_000_000
 ROW = {
@@ -55,11 +62,17 @@ def fill(folder: Path, files: dict[str, str]) -> Path:
     return folder
 
 
-# -- exports -----------------------------------------------------------------------------------------------------------
+# -- exports
+# -----------------------------------------------------------------------------------------------------------
 
 
 def test_an_observation_of_an_export_is_a_memory_of_its_session(tmp_path):
-    said = {"observations": [ROW], "sessions": [SESSION], "summaries": [{"learned": "x"}], "prompts": [{}]}
+    said = {
+        "observations": [ROW],
+        "sessions": [SESSION],
+        "summaries": [{"learned": "x"}],
+        "prompts": [{}],
+    }
     (brought,) = read_export(write(tmp_path / "export.json", said))
     assert brought == Brought(
         Memory(
@@ -81,27 +94,43 @@ def test_an_observation_of_an_export_is_a_memory_of_its_session(tmp_path):
 
 
 def test_lists_may_be_lists_and_columns_may_be_missing(tmp_path):
-    rows = [{"title": "a", "facts": ["one", 2, None, {}]}, {"narrative": "First line.\nSecond.", "facts": "null"}]
+    rows = [
+        {"title": "a", "facts": ["one", 2, None, {}]},
+        {"narrative": "First line.\nSecond.", "facts": "null"},
+    ]
     first, second = read_export(write(tmp_path / "export.json", {"observations": rows}))
     assert (first.memory.facts, first.memory.session, first.memory.created) == (("one", "2"), "", 0)
-    assert (second.memory.title, second.memory.text, second.memory.facts) == ("First line.", "First line.\nSecond.", ())
+    assert (second.memory.title, second.memory.text, second.memory.facts) == (
+        "First line.",
+        "First line.\nSecond.",
+        (),
+    )
 
 
 def test_a_project_that_was_merged_into_another_and_one_that_is_given_count(tmp_path):
-    path = write(tmp_path / "export.json", {"observations": [{**ROW, "merged_into_project": "mall"}]})
+    path = write(
+        tmp_path / "export.json", {"observations": [{**ROW, "merged_into_project": "mall"}]}
+    )
     assert [one.memory.project for one in read_export(path)] == ["mall"]
     assert [one.memory.project for one in read_export(path, project="mine")] == ["mine"]
 
 
 def test_rows_that_say_nothing_are_told(tmp_path):
     told: list[Skipped] = []
-    path = write(tmp_path / "export.json", {"observations": [{"id": 1}, 7, ROW], "sessions": [None, {"x": 1}]})
+    path = write(
+        tmp_path / "export.json",
+        {"observations": [{"id": 1}, 7, ROW], "sessions": [None, {"x": 1}]},
+    )
     assert len(list(read_export(path, tell=told.append))) == 1
-    assert told == [Skipped("observations[0]", "it says nothing"), Skipped("observations[1]", "it is no object")]
+    assert told == [
+        Skipped("observations[0]", "it says nothing"),
+        Skipped("observations[1]", "it is no object"),
+    ]
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"{", b"[]", b"{}", b'{"observations": 3}', b"[" * 100_000, b"\xff\xfe{}", b"\x00" * 50]
+    "content",
+    [b"", b"{", b"[]", b"{}", b'{"observations": 3}', b"[" * 100_000, b"\xff\xfe{}", b"\x00" * 50],
 )
 def test_a_file_that_is_no_export_is_told(tmp_path, content):
     path = tmp_path / "export.json"
@@ -126,10 +155,13 @@ def test_a_file_that_is_gone_is_told(tmp_path, name):
     assert caught.value.code == "FILE_NOT_FOUND"
 
 
-# -- our own -----------------------------------------------------------------------------------------------------------
+# -- our own
+# -----------------------------------------------------------------------------------------------------------
 
 CITED = Citation("/home/kim/shop", "lamp.py", "Lamp.switch", b"\1\2", b"\3", "abc123")
-LINES = strategies.text(strategies.characters(codec="utf-8", categories=("L", "N", "P", "S")), min_size=1, max_size=20)
+LINES = strategies.text(
+    strategies.characters(codec="utf-8", categories=("L", "N", "P", "S")), min_size=1, max_size=20
+)
 PARTS = strategies.lists(LINES, max_size=3, unique=True).map(tuple)
 MEMORIES = strategies.builds(
     Memory,
@@ -168,7 +200,12 @@ def test_what_is_exported_comes_back_as_it_was(tmp_path_factory, kept):
 def test_a_citation_without_a_hash_or_path_is_left_out(tmp_path):
     said = export_of([ExportedMemory(Memory("k", "title"), citations=(CITED,))], at=NOW)
     (row,) = said["observations"]  # pyright: ignore[reportGeneralTypeIssues]
-    row["cortex"]["citations"] += [7, {}, {"path": "x", "file_hash": "no hash"}, {"file_hash": "0a"}]
+    row["cortex"]["citations"] += [
+        7,
+        {},
+        {"path": "x", "file_hash": "no hash"},
+        {"file_hash": "0a"},
+    ]
     (brought,) = read(write(tmp_path / "export.json", said))
     assert brought.citations == (CITED,)
 
@@ -190,7 +227,9 @@ def test_claude_mem_can_import_what_is_exported(tmp_path):
         Memory("b", "No session", created=NOW + 1, kind="gotcha"),
         Memory("c", "Same session", session="s1", project="mall", created=NOW - 5),
     ]  # fmt: skip
-    said = json.loads(json.dumps(export_of([ExportedMemory(memory) for memory in memories], at=NOW)))
+    said = json.loads(
+        json.dumps(export_of([ExportedMemory(memory) for memory in memories], at=NOW))
+    )
     connection = sqlite3.connect(tmp_path / "claude-mem.db")
     connection.execute("PRAGMA foreign_keys = ON")
     connection.executescript(CLAUDE_MEM)
@@ -198,26 +237,41 @@ def test_claude_mem_can_import_what_is_exported(tmp_path):
         for row in rows:
             row.pop("cortex", None)
             marks = ", ".join("?" * len(row))
-            connection.execute(f"INSERT INTO {table} ({', '.join(row)}) VALUES ({marks})", tuple(row.values()))
+            connection.execute(
+                f"INSERT INTO {table} ({', '.join(row)}) VALUES ({marks})", tuple(row.values())
+            )
     connection.commit()
     connection.close()
     with open_database(tmp_path / "claude-mem.db") as database:
         read_back = [row.memory for row in database.rows(limit=9, ascending=True)]
-    assert [(one.title, one.facts, one.files, one.text, one.session, one.kind) for one in read_back] == [
+    assert [
+        (one.title, one.facts, one.files, one.text, one.session, one.kind) for one in read_back
+    ] == [
         ("Lamps", ("f",), ("lamp.py",), "story", "s1", "decision"),
         ("No session", (), (), "", "cortex", "discovery"),
         ("Same session", (), (), "", "s1", "discovery"),
     ]
-    assert (said["totalObservations"], said["totalSessions"], said["exportedAtEpoch"]) == (3, 2, NOW)
+    assert (said["totalObservations"], said["totalSessions"], said["exportedAtEpoch"]) == (
+        3,
+        2,
+        NOW,
+    )
 
 
-# -- notes -------------------------------------------------------------------------------------------------------------
+# -- notes
+# -------------------------------------------------------------------------------------------------------------
 
 
 def test_a_folder_gives_one_memory_for_each_file_in_natural_order(tmp_path):
     notes = fill(
         tmp_path / "notes",
-        {"D1_10.md": "ten", "D1_2.md": "two", "D1_1.txt": "# One\n\nbody", "deep/er/x.MD": "deep", "no.py": "x = 1"},
+        {
+            "D1_10.md": "ten",
+            "D1_2.md": "two",
+            "D1_1.txt": "# One\n\nbody",
+            "deep/er/x.MD": "deep",
+            "no.py": "x = 1",
+        },
     )
     memories = [one.memory for one in read(notes)]
     assert [memory.title for memory in memories] == ["One", "two", "ten", "deep"]
@@ -276,7 +330,9 @@ def test_at_most_so_many_files_are_taken_and_the_others_told(tmp_path, monkeypat
 
     monkeypatch.setattr(file_import, "_RULES", replace(file_import._RULES, max_files=2))
     told: list[Skipped] = []
-    assert len(list(read(fill(tmp_path, {f"{n}.md": "x" for n in range(5)}), tell=told.append))) == 2
+    assert (
+        len(list(read(fill(tmp_path, {f"{n}.md": "x" for n in range(5)}), tell=told.append))) == 2
+    )
     assert len(told) == 3
 
 

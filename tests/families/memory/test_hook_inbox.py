@@ -14,7 +14,14 @@ from cortex.base.errors import InputError, StoreError
 from cortex.families.memory.hook_inbox import HookNote, is_waiting, take_in
 from cortex.interfaces.daemon.hook import keep
 
-NOTE = {"format": 1, "at": 1_700_000_000.25, "event": "stop", "client": "codex", "session": "s1", "cwd": "/work/shop"}
+NOTE = {
+    "format": 1,
+    "at": 1_700_000_000.25,
+    "event": "stop",
+    "client": "codex",
+    "session": "s1",
+    "cwd": "/work/shop",
+}
 
 
 class Memory:
@@ -40,15 +47,27 @@ def memory() -> Memory:
 
 
 def bring(home: Path, *titles: str) -> Path:
-    return home / "inbox" / keep(str(home), {**NOTE, "candidates": [{"title": title} for title in titles]})
+    return (
+        home
+        / "inbox"
+        / keep(str(home), {**NOTE, "candidates": [{"title": title} for title in titles]})
+    )
 
 
 def files(home: Path) -> list[str]:
-    return sorted(os.path.relpath(one, home / "inbox") for one in (home / "inbox").rglob("*") if one.is_file())
+    return sorted(
+        os.path.relpath(one, home / "inbox") for one in (home / "inbox").rglob("*") if one.is_file()
+    )
 
 
 def test_what_a_hook_wrote_is_read_with_all_its_parts(tmp_path, memory):
-    parts = {"title": " Use  uv ", "text": "because", "facts": ["a", "", 3], "concepts": ["b"], "files": ["c.py"]}
+    parts = {
+        "title": " Use  uv ",
+        "text": "because",
+        "facts": ["a", "", 3],
+        "concepts": ["b"],
+        "files": ["c.py"],
+    }
     keep(str(tmp_path), {**NOTE, "candidates": [{**parts, "kind": "decision"}]})
     assert is_waiting(tmp_path)
     assert take_in(tmp_path, memory) == 1
@@ -70,7 +89,11 @@ def test_what_a_hook_wrote_is_read_with_all_its_parts(tmp_path, memory):
 
 
 def test_files_are_taken_in_the_order_in_which_they_were_written(tmp_path, memory):
-    names = [bring(tmp_path, "one", "two").name, bring(tmp_path, "three").name, bring(tmp_path, "four").name]
+    names = [
+        bring(tmp_path, "one", "two").name,
+        bring(tmp_path, "three").name,
+        bring(tmp_path, "four").name,
+    ]
     assert names == sorted(names)
     assert take_in(tmp_path, memory) == 4
     assert memory.titles == ["one", "two", "three", "four"]
@@ -91,7 +114,9 @@ def test_there_may_be_no_inbox_and_no_home(tmp_path, memory):
     assert not is_waiting(tmp_path / "nowhere")
 
 
-@pytest.mark.parametrize("error", [StoreError("STORE_LOCKED", "locked"), OSError(28, "No space left on device")])
+@pytest.mark.parametrize(
+    "error", [StoreError("STORE_LOCKED", "locked"), OSError(28, "No space left on device")]
+)
 def test_a_file_stays_until_its_last_candidate_was_remembered(tmp_path, memory, error):
     first, second = bring(tmp_path, "one", "two"), bring(tmp_path, "three")
     memory.error = error
@@ -99,7 +124,8 @@ def test_a_file_stays_until_its_last_candidate_was_remembered(tmp_path, memory, 
     assert files(tmp_path) == [first.name, second.name]
     memory.error = None
     assert take_in(tmp_path, memory) == 3
-    assert memory.titles == ["one", "one", "two", "three"]  # that the first is one memory is the store's work
+    # That the first is one memory is the store's work
+    assert memory.titles == ["one", "one", "two", "three"]
     assert files(tmp_path) == []
 
 
@@ -131,7 +157,9 @@ def test_what_makes_remembering_fail_is_not_tried_for_ever(tmp_path, memory, cap
         (b" " * (3 << 20), "too large"),
     ],
 )
-def test_what_cannot_be_understood_is_put_aside_with_a_reason(tmp_path, memory, caplog, raw, reason):
+def test_what_cannot_be_understood_is_put_aside_with_a_reason(
+    tmp_path, memory, caplog, raw, reason
+):
     path = bring(tmp_path, "one")
     bring(tmp_path, "two")
     path.write_bytes(raw)
@@ -149,7 +177,9 @@ def test_nothing_of_anybody_else_is_read_or_removed(tmp_path, memory):
     (inbox / "00000000000000000001-1-00000000.json.bak").write_text("{}", encoding="utf-8")
     (inbox / "00000000000000000002-1-00000000.json").mkdir()
     elsewhere = tmp_path / "secret.json"
-    elsewhere.write_text(json.dumps({**NOTE, "candidates": [{"title": "stolen"}]}), encoding="utf-8")
+    elsewhere.write_text(
+        json.dumps({**NOTE, "candidates": [{"title": "stolen"}]}), encoding="utf-8"
+    )
     if sys.platform != "win32":
         (inbox / "00000000000000000003-1-00000000.json").symlink_to(elsewhere)
         os.mkfifo(inbox / "00000000000000000004-1-00000000.json")
@@ -188,11 +218,22 @@ def test_a_time_that_is_none_is_taken_from_the_name(tmp_path, memory, at):
 
 
 def test_texts_can_be_stored_whatever_they_hold(tmp_path, memory):
-    listed = [{"title": "a\0b\nc", "text": "half \ud800", "facts": "no", "kind": 7}, {"title": "   "}, "text", None]
+    listed = [
+        {"title": "a\0b\nc", "text": "half \ud800", "facts": "no", "kind": 7},
+        {"title": "   "},
+        "text",
+        None,
+    ]
     keep(str(tmp_path), {**NOTE, "session": 5, "candidates": listed})
     assert take_in(tmp_path, memory) == 1
     (told,) = memory.told
-    assert (told.title, told.text, told.facts, told.kind, told.session) == ("ab c", "half ?", (), "", "")
+    assert (told.title, told.text, told.facts, told.kind, told.session) == (
+        "ab c",
+        "half ?",
+        (),
+        "",
+        "",
+    )
 
 
 def test_a_call_takes_a_bounded_number_of_files(tmp_path, memory, monkeypatch):

@@ -24,7 +24,9 @@ def library(isolated) -> Iterator[Library]:
         yield opened
 
 
-def scoped(user: Path, scope: str, *titles: str, generation: str = "13", project: str = "ack") -> None:
+def scoped(
+    user: Path, scope: str, *titles: str, generation: str = "13", project: str = "ack"
+) -> None:
     made = make_claude_mem(user / ".ack-mem" / "scopes" / scope / "memory.db", generation)
     for title in titles:
         made.observation(made.session(f"s-{scope}", project), title, project)
@@ -46,7 +48,11 @@ def test_with_one_database_a_row_is_known_by_its_number(library, isolated):
     database(isolated.user / ".claude-mem", "Apples").close()
     copy(library)
     assert ids(library) == {"Apples": "obs_1"}
-    assert find_memory(library, " obs_1 ").memory.title == find_memory(library, "ack:obs_1").memory.title == "Apples"
+    assert (
+        find_memory(library, " obs_1 ").memory.title
+        == find_memory(library, "ack:obs_1").memory.title
+        == "Apples"
+    )
 
 
 def test_with_several_databases_a_row_is_known_by_its_scope_too(library, isolated):
@@ -64,7 +70,10 @@ def test_an_id_that_may_be_several_is_refused_with_their_names(library, isolated
     database(isolated.user / ".claude-mem", "Pears").close()
     copy(library)
     error = refusal(library, "obs_1")
-    assert error.code == "MEMORY_AMBIGUOUS" and error.context["candidates"] == ["dev:obs_1", "ack:obs_1"]
+    assert error.code == "MEMORY_AMBIGUOUS" and error.context["candidates"] == [
+        "dev:obs_1",
+        "ack:obs_1",
+    ]
     assert "Apples" in error.message and "Pears" in error.message
     assert find_memory(library, "obs_1", "DEV").memory.title == "Apples"
     assert refusal(library, "obs_1", "nowhere").code == "MEMORY_UNKNOWN"
@@ -117,7 +126,19 @@ def test_rows_of_a_database_that_was_carried_along_are_told_apart_too(library, i
 
 
 @pytest.mark.parametrize(
-    "told", ["", "obs_99", "nowhere:obs_1", ":", "obs_1:", "x" * 5_000, "obs_99999999999999999999", "🦓", "a\0b", "%"]
+    "told",
+    [
+        "",
+        "obs_99",
+        "nowhere:obs_1",
+        ":",
+        "obs_1:",
+        "x" * 5_000,
+        "obs_99999999999999999999",
+        "🦓",
+        "a\0b",
+        "%",
+    ],
 )
 def test_an_unknown_id_is_refused(library, isolated, told):
     database(isolated.user / ".claude-mem", "Apples").close()
@@ -145,10 +166,14 @@ def test_a_database_that_can_not_be_read_does_not_keep_others_from_opening(libra
     assert find_memory(library, "obs_1").memory.title == "Apples"
 
 
-@pytest.mark.parametrize("key", ["ack_1_2026-01-04_001", "a:b", "mem_x:obs_3", "::", "obs_1:", "with a blank"])
+@pytest.mark.parametrize(
+    "key", ["ack_1_2026-01-04_001", "a:b", "mem_x:obs_3", "::", "obs_1:", "with a blank"]
+)
 def test_a_name_that_two_databases_gave_a_row_is_told_with_its_scope(library, isolated, key):
     for scope in ("dev", "personal"):
-        made = make_claude_mem(isolated.user / ".ack-mem" / "scopes" / scope / "memory.db", "patched")
+        made = make_claude_mem(
+            isolated.user / ".ack-mem" / "scopes" / scope / "memory.db", "patched"
+        )
         made.memory(key, f"Of {scope}")
         made.memory(f"{key}.{scope}", f"Only of {scope}")
         made.close()

@@ -73,7 +73,9 @@ def test_what_has_facts_or_several_pieces_is_no_turn():
 
 
 def test_every_piece_of_a_long_memory_has_its_title_and_date():
-    story = "\n\n".join(f"# Part {number}\n\n" + "They went on and on. " * 200 for number in range(4))
+    story = "\n\n".join(
+        f"# Part {number}\n\n" + "They went on and on. " * 200 for number in range(4)
+    )
     _, cut = word(replace(OBSERVATION, text=story))
     assert len(cut.chunks) > 3
     assert all(chunk.qualified.startswith(OBSERVATION.title) for chunk in cut.chunks)
@@ -87,7 +89,9 @@ def test_a_date_is_written_as_people_say_it_too():
 
 
 def test_what_is_indexed_differs_where_a_memory_does_and_nowhere_else():
-    assert word(OBSERVATION) == word(replace(OBSERVATION, key="other", project="elsewhere", session="s"))
+    assert word(OBSERVATION) == word(
+        replace(OBSERVATION, key="other", project="elsewhere", session="s")
+    )
     changed = [
         replace(OBSERVATION, title="T"),
         replace(OBSERVATION, date=""),
@@ -97,7 +101,12 @@ def test_what_is_indexed_differs_where_a_memory_does_and_nowhere_else():
     assert len({word(one)[0] for one in (OBSERVATION, *changed)}) == 5
 
 
-@given(st.text(max_size=60), st.text(max_size=300), st.lists(st.text(max_size=40), max_size=3), st.text(max_size=12))
+@given(
+    st.text(max_size=60),
+    st.text(max_size=300),
+    st.lists(st.text(max_size=40), max_size=3),
+    st.text(max_size=12),
+)
 def test_any_memory_can_be_worded(title, text, facts, day):
     _, cut = word(Memory("m", title, text=text, facts=tuple(facts), date=day))
     for chunk in cut.chunks:

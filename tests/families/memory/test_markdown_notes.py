@@ -8,7 +8,13 @@ import hypothesis
 import pytest
 from hypothesis import strategies
 
-from cortex.families.memory.markdown_notes import TITLE_CHARACTERS, MarkdownNote, cut_title, find_moment, read_note
+from cortex.families.memory.markdown_notes import (
+    TITLE_CHARACTERS,
+    MarkdownNote,
+    cut_title,
+    find_moment,
+    read_note,
+)
 
 
 def note_of(text: str, path: str = "note.md") -> MarkdownNote:
@@ -26,18 +32,32 @@ def test_front_matter_gives_title_tags_kind_and_date():
         "---\ntitle: \"Why we cache\"\ndescription: It was slow.\ntags: [cache, 'speed']\ntype: decision\ndate: 2026-01-05\n---\n\nBecause.\n"
     )
     assert note == MarkdownNote(
-        "Why we cache", "It was slow.", ("cache", "speed"), "decision", moment(2026, 1, 5), "Because."
+        "Why we cache",
+        "It was slow.",
+        ("cache", "speed"),
+        "decision",
+        moment(2026, 1, 5),
+        "Because.",
     )
 
 
 def test_a_list_of_tags_may_have_a_line_for_each():
-    note = note_of("---\ntags:\n  - cache\n  - '#speed'\ntitle: A # not a comment in a text would be\n---\nBody\n")
+    note = note_of(
+        "---\ntags:\n  - cache\n  - '#speed'\ntitle: A # not a comment in a text would be\n---\nBody\n"
+    )
     assert (note.tags, note.title) == (("cache", "speed"), "A")
 
 
 def test_toml_front_matter_is_read_too():
-    note = note_of('+++\ntitle = "Lamps"\ntags = ["a", "b"]\ndate = 2026-01-05T10:00:00Z\n+++\nBody\n')
-    assert (note.title, note.tags, note.created, note.text) == ("Lamps", ("a", "b"), moment(2026, 1, 5, 10), "Body")
+    note = note_of(
+        '+++\ntitle = "Lamps"\ntags = ["a", "b"]\ndate = 2026-01-05T10:00:00Z\n+++\nBody\n'
+    )
+    assert (note.title, note.tags, note.created, note.text) == (
+        "Lamps",
+        ("a", "b"),
+        moment(2026, 1, 5, 10),
+        "Body",
+    )
 
 
 @pytest.mark.parametrize(
@@ -95,7 +115,11 @@ def test_a_file_that_says_nothing_is_none(text: str):
         ("hello", "2026-01-05-standup.md", moment(2026, 1, 5)),
         ("hello", "daily/2026/01/05.md", moment(2026, 1, 5)),
         ("hello", "20260105_notes.md", moment(2026, 1, 5)),
-        ("---\ncreated: 2026-01-05T10:00:00+02:00\n---\n[2020-01-01] x", "2021-01-01.md", moment(2026, 1, 5, 8)),
+        (
+            "---\ncreated: 2026-01-05T10:00:00+02:00\n---\n[2020-01-01] x",
+            "2021-01-01.md",
+            moment(2026, 1, 5, 8),
+        ),
         ("---\ndate: 20260105\n---\nx", "a.md", moment(2026, 1, 5)),
         ("---\ndate: 2026\n---\nx", "a.md", 0),
         ("---\ndate: someday\n---\nx", "a.md", 0),
@@ -104,14 +128,18 @@ def test_a_file_that_says_nothing_is_none(text: str):
         ("[see](https://example.com)", "D1_10.md", 0),
     ],
 )
-def test_a_date_is_told_by_the_front_matter_the_first_line_or_the_name(text: str, path: str, created: int):
+def test_a_date_is_told_by_the_front_matter_the_first_line_or_the_name(
+    text: str, path: str, created: int
+):
     assert note_of(text, path).created == created
 
 
 @hypothesis.given(strategies.text())
 def test_any_text_is_a_note_or_none(text: str):
     note = read_note(text, "note.md")
-    assert note is None or (note.title and len(note.title) <= TITLE_CHARACTERS and "\n" not in note.title)
+    assert note is None or (
+        note.title and len(note.title) <= TITLE_CHARACTERS and "\n" not in note.title
+    )
 
 
 @hypothesis.given(strategies.text())

@@ -1,4 +1,6 @@
-"""Copies of other products' databases: they follow them, can be stopped anywhere, and never touch them."""
+"""Copies of other products' databases: they follow them, can be stopped anywhere, and never touch
+them.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,18 @@ from cortex.families.memory.curation import delete, judge
 from cortex.families.memory.index_text import word
 from cortex.families.memory.mirror import copied, is_due, is_work, sync
 from families.memory.adapters.claude_bases import make_claude_mem
-from families.memory.desk import ask, copy, database, hold, listing, memories, one_of, open_library, settings_of, titles
+from families.memory.desk import (
+    ask,
+    copy,
+    database,
+    hold,
+    listing,
+    memories,
+    one_of,
+    open_library,
+    settings_of,
+    titles,
+)
 
 HOLDER = Path(__file__).with_name("holder.py")
 TOKEN = "ghp_" + "aB3dE5fG7hJ9kL1mN3pQ5rS7tU9vW1xY3z5A"
@@ -60,7 +73,8 @@ class Impatient(Cancel):
         return self.looks < 0
 
 
-# -- the first copy ----------------------------------------------------------------------------------------------------
+# -- the first copy
+# ----------------------------------------------------------------------------------------------------
 
 
 def test_the_newest_rows_are_copied_first(library, place, monkeypatch):
@@ -102,17 +116,26 @@ def test_databases_of_every_generation_are_copied(library, place, generation):
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=8)
-@given(batch=st.integers(1, 7), stops=st.lists(st.integers(0, 3), max_size=6), changes=st.booleans())
-def test_a_copy_that_was_stopped_anywhere_ends_like_one_that_was_not(tmp_path_factory, batch, stops, changes):
+@given(
+    batch=st.integers(1, 7), stops=st.lists(st.integers(0, 3), max_size=6), changes=st.booleans()
+)
+def test_a_copy_that_was_stopped_anywhere_ends_like_one_that_was_not(
+    tmp_path_factory, batch, stops, changes
+):
     folder = tmp_path_factory.mktemp("stopped")
     made = database(folder / "mem", *(f"Row {number}" for number in range(12)))
     variables = {"ACK_MEM_DB": str(folder / "mem" / "claude-mem.db")}
-    with pytest.MonkeyPatch.context() as patch, open_library(settings_of(folder / "one", **variables)) as library:
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        open_library(settings_of(folder / "one", **variables)) as library,
+    ):
         patch.setattr(mirror, "BATCH", batch)
         for number, looks in enumerate(stops):
             sync(library, cancel=Impatient(looks))
             if changes:  # above and below of wherever the copy is
-                made.connection.execute(f"UPDATE observations SET title = 'Changed {number}' WHERE id = {12 - number}")
+                made.connection.execute(
+                    f"UPDATE observations SET title = 'Changed {number}' WHERE id = {12 - number}"
+                )
                 made.connection.execute(f"DELETE FROM observations WHERE id = {number + 1}")
                 made.connection.commit()
                 made.observation("own-s1", f"New {number}")
@@ -122,12 +145,15 @@ def test_a_copy_that_was_stopped_anywhere_ends_like_one_that_was_not(tmp_path_fa
         ones = memories(library)
         assert sorted((one.number, one.memory) for one in ones) == sorted(there)
         (source,) = library.store.remembered.sources({the_mirror(library).origin}, ("shown",))
-        assert {doc.path for doc in library.store.lookup.docs(source.id)} == {one.memory.key for one in ones}
+        assert {doc.path for doc in library.store.lookup.docs(source.id)} == {
+            one.memory.key for one in ones
+        }
         assert {one.source for one in ones} == {source.id}
     made.close()
 
 
-# -- what changes ------------------------------------------------------------------------------------------------------
+# -- what changes
+# ------------------------------------------------------------------------------------------------------
 
 
 def test_new_changed_and_deleted_rows_are_followed(library, place):
@@ -139,7 +165,10 @@ def test_new_changed_and_deleted_rows_are_followed(library, place):
     made.connection.commit()
     assert is_due(library) and copy(library)
     assert sorted(titles(memories(library))) == ["Cherries", "Plums", "Red apples"]
-    assert titles(ask(library, "pears")) == [] and titles(ask(library, "red apples"))[0] == "Red apples"
+    assert (
+        titles(ask(library, "pears")) == []
+        and titles(ask(library, "red apples"))[0] == "Red apples"
+    )
     made.close()
 
 
@@ -154,7 +183,8 @@ def test_a_write_that_was_under_way_when_the_files_were_seen_is_read_later(libra
     files = ",".join(map(str, state_of(made.path)))  # as they were before the disk had confirmed it
     early = replace(the_mirror(library), seen=f"{files}@{int(written)}")
     library.store.memories.copy(early, (), (), word, lambda state: None)
-    assert not is_due(library) and is_work(library)  # nobody waits for it; whoever keeps the library looks again
+    # Nobody waits for it; whoever keeps the library looks again
+    assert not is_due(library) and is_work(library)
     assert copy(library)
     assert sorted(titles(memories(library))) == ["Apples", "Pears"]
     assert not is_work(library)
@@ -168,13 +198,17 @@ def test_a_copy_that_was_killed_while_its_vectors_were_made_has_them_in_the_end(
         state = the_mirror(library)
         library.store.memories.copy(replace(state, seen=""), (), (), word, lambda state: None)
     (manifest,) = isolated.cortex.glob("vectors-*/*/watermark.json")
-    manifest.unlink()  # as a kill leaves it: all is copied, the words have it, and the vectors are not said to be complete
+    # As a kill leaves it: all is copied, the words have it, and the vectors are not said to be
+    # complete
+    manifest.unlink()
     with Library(settings_of(isolated.cortex)) as library:
         assert copy(library)
         assert library.store.check() == [] and ask(library, "lamps").mode is Mode.HYBRID
 
 
-def test_what_was_decided_about_a_row_says_nothing_about_another_one_that_gets_its_key(library, place):
+def test_what_was_decided_about_a_row_says_nothing_about_another_one_that_gets_its_key(
+    library, place
+):
     database(place, "Shown", "Hidden", "Forgotten").close()
     assert copy(library)
     judge(library, [one_of(library, "obs_2")], "reject")
@@ -222,14 +256,18 @@ def test_a_row_that_moves_to_another_project_is_found_in_both(library, place):
     made.connection.execute("UPDATE observations SET merged_into_project = 'orchard'")
     made.connection.commit()
     copy(library)
-    assert [(memory.memory.project, memory.other_project, memory.scope) for memory in memories(library)] == [
-        ("orchard", "ack", "orchard")
-    ]
-    assert titles(ask(library, project="ack")) == titles(ask(library, project="Orchard")) == ["Apples"]
+    assert [
+        (memory.memory.project, memory.other_project, memory.scope) for memory in memories(library)
+    ] == [("orchard", "ack", "orchard")]
+    assert (
+        titles(ask(library, project="ack")) == titles(ask(library, project="Orchard")) == ["Apples"]
+    )
     made.close()
 
 
-def test_a_large_database_is_compared_seldom_but_its_new_rows_come_at_once(library, place, monkeypatch):
+def test_a_large_database_is_compared_seldom_but_its_new_rows_come_at_once(
+    library, place, monkeypatch
+):
     monkeypatch.setattr(mirror, "SMALL", 2)
     made = database(place, "Apples", "Pears", "Plums")
     copy(library)
@@ -238,7 +276,9 @@ def test_a_large_database_is_compared_seldom_but_its_new_rows_come_at_once(libra
     made.observation("own-s1", "Cherries")
     assert copy(library) and not is_due(library)
     assert sorted(titles(memories(library))) == ["Apples", "Cherries", "Pears", "Plums"]
-    made.connection.execute("UPDATE observations SET title = 'Black cherries' WHERE title = 'Cherries'")
+    made.connection.execute(
+        "UPDATE observations SET title = 'Black cherries' WHERE title = 'Cherries'"
+    )
     made.connection.commit()
     assert copy(library) and copied(library).complete
     monkeypatch.setattr(mirror, "COMPARE_SECONDS", -1)
@@ -269,13 +309,16 @@ def test_the_setting_for_what_nobody_judged_counts_for_what_is_copied_already(pl
             assert titles(ask(other, query)) == ["Apples"]
         copy(other)
         assert not mirror.is_work(other)
-        assert titles(ask(other)) == ["Apples"] and titles(ask(other, status="staging")) == ["Pears"]
+        assert titles(ask(other)) == ["Apples"] and titles(ask(other, status="staging")) == [
+            "Pears"
+        ]
     with open_library(settings_of(isolated.cortex)) as library:
         copy(library)
         assert titles(ask(library)) == ["Pears", "Apples"]
 
 
-# -- what a person decided ---------------------------------------------------------------------------------------------
+# -- what a person decided
+# ---------------------------------------------------------------------------------------------
 
 
 def test_what_was_judged_stays_judged_when_the_row_changes(library, place):
@@ -348,10 +391,14 @@ def test_what_is_decided_while_a_row_is_being_copied_counts(library, place, monk
 
     monkeypatch.setattr(type(library.store.memories), "copy", late)
     copy(library)
-    assert titles(ask(library)) == ["Plums"] and sorted(titles(memories(library))) == ["Apples", "Plums"]
+    assert titles(ask(library)) == ["Plums"] and sorted(titles(memories(library))) == [
+        "Apples",
+        "Plums",
+    ]
 
 
-# -- secrets -----------------------------------------------------------------------------------------------------------
+# -- secrets
+# -----------------------------------------------------------------------------------------------------------
 
 
 def test_secrets_are_in_no_index_and_in_no_answer(library, place, isolated):
@@ -364,7 +411,9 @@ def test_secrets_are_in_no_index_and_in_no_answer(library, place, isolated):
     }
     made.observation("own-s1", f"The token is {TOKEN}", narrative=f"say {TOKEN}", **parts)
     copy(library)
-    assert TOKEN not in repr(memories(library)) and "The token is" in memories(library)[0].memory.title
+    assert (
+        TOKEN not in repr(memories(library)) and "The token is" in memories(library)[0].memory.title
+    )
     library.store.checkpoint()
     files = [file for file in isolated.cortex.rglob("*") if file.is_file() and file.name != "lease"]
     assert not any(TOKEN.encode() in file.read_bytes() for file in files)
@@ -374,7 +423,8 @@ def test_secrets_are_in_no_index_and_in_no_answer(library, place, isolated):
     made.close()
 
 
-# -- databases that can't be read --------------------------------------------------------------------------------------
+# -- databases that can't be read
+# --------------------------------------------------------------------------------------
 
 
 def corrupt(file: Path) -> None:
@@ -382,9 +432,16 @@ def corrupt(file: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "damage", [corrupt, lambda file: file.write_bytes(b"no database at all" * 100), lambda file: file.write_bytes(b"")]
+    "damage",
+    [
+        corrupt,
+        lambda file: file.write_bytes(b"no database at all" * 100),
+        lambda file: file.write_bytes(b""),
+    ],
 )
-def test_a_database_that_can_not_be_read_is_told_and_the_others_answer(place, isolated, monkeypatch, damage):
+def test_a_database_that_can_not_be_read_is_told_and_the_others_answer(
+    place, isolated, monkeypatch, damage
+):
     monkeypatch.setattr(mirror, "RETRY_SECONDS", -1)
     database(isolated.user / ".ack-mem", "Apples").close()
     database(place, "Pears").close()
@@ -400,7 +457,9 @@ def test_a_database_that_can_not_be_read_is_told_and_the_others_answer(place, is
         assert sorted(titles(ask(library))) == ["Apples", "Pears"] and not ask(library).notes
 
 
-def test_a_copied_database_that_breaks_answers_with_its_copy_and_recovers(library, place, monkeypatch):
+def test_a_copied_database_that_breaks_answers_with_its_copy_and_recovers(
+    library, place, monkeypatch
+):
     monkeypatch.setattr(mirror, "RETRY_SECONDS", -1)
     database(place, "Pears").close()
     copy(library)
@@ -436,7 +495,9 @@ def test_a_locked_database_is_a_problem_until_it_is_free(library, place, monkeyp
     assert copy(library) and titles(ask(library)) == ["Pears"]
 
 
-def test_a_database_that_is_gone_is_not_answered_with_and_forgotten_after_a_while(library, place, monkeypatch):
+def test_a_database_that_is_gone_is_not_answered_with_and_forgotten_after_a_while(
+    library, place, monkeypatch
+):
     database(place, "Pears").close()
     copy(library)
     judge(library, [one_of(library, "obs_1")], "promote")
@@ -453,7 +514,8 @@ def test_a_database_that_is_gone_is_not_answered_with_and_forgotten_after_a_whil
     assert one_of(library, "obs_1").state is MemoryState.PROMOTED
 
 
-# -- nothing is touched ------------------------------------------------------------------------------------------------
+# -- nothing is touched
+# ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("writing", [False, True])
@@ -467,7 +529,9 @@ def test_the_folder_of_the_database_stays_as_it_is(library, place, writing):
     judge(library, [one_of(library, "obs_1")], "reject")
     delete(library, [one_of(library, "obs_2")])
     copy(library)
-    assert listing(place) == before or (writing and [one[0] for one in listing(place)] == [one[0] for one in before])
+    assert listing(place) == before or (
+        writing and [one[0] for one in listing(place)] == [one[0] for one in before]
+    )
     if writing:
         made.close()
 
@@ -482,13 +546,17 @@ def test_a_folder_that_can_only_be_read_is_copied(library, place):
         os.chmod(place, 0o700)
 
 
-# -- several processes -------------------------------------------------------------------------------------------------
+# -- several processes
+# -------------------------------------------------------------------------------------------------
 
 
 def test_the_one_that_holds_the_lease_copies_and_the_other_waits(library, place, isolated, until):
     made = database(place, "Apples")
     holder = subprocess.Popen(
-        [sys.executable, str(HOLDER), str(isolated.cortex)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, str(HOLDER), str(isolated.cortex)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     )
     try:
         assert holder.stdout.readline().strip() == "holds"
@@ -563,9 +631,18 @@ def test_errors_of_our_own_store_are_not_taken_for_theirs(library, place, monkey
 
 def test_the_lines_of_a_private_key_and_the_name_of_a_project_are_no_hiding_place(library, place):
     made = database(place)
-    lines = [f"MIIEpAIBAAKCAQEA{number}u5bXkq9Zt3Vw7Rm2Lc8Yp4Nd6Hf1Jg0Ts{number}KzQe" for number in range(8)]
+    lines = [
+        f"MIIEpAIBAAKCAQEA{number}u5bXkq9Zt3Vw7Rm2Lc8Yp4Nd6Hf1Jg0Ts{number}KzQe"
+        for number in range(8)
+    ]
     key = ["-----BEGIN RSA PRIVATE KEY-----", *lines, "-----END RSA PRIVATE KEY-----"]
-    made.observation("own-s1", "A key in lines", f"of {TOKEN}", facts=["before", *key, "after"], type=f"kind {TOKEN}")
+    made.observation(
+        "own-s1",
+        "A key in lines",
+        f"of {TOKEN}",
+        facts=["before", *key, "after"],
+        type=f"kind {TOKEN}",
+    )
     copy(library)
     (one,) = memories(library)
     assert one.memory.facts == ("before", "[redacted: private key]", "after")

@@ -1,4 +1,6 @@
-"""Questions to the memories: what may answer, in which order, and what is said while not everything is copied."""
+"""Questions to the memories: what may answer, in which order, and what is said while not everything
+is copied.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,16 @@ from cortex.families.memory.curation import judge, supersede
 from cortex.families.memory.file_import import Brought
 from cortex.families.memory.writer import add, add_all
 from families.memory.adapters.claude_bases import make_claude_mem
-from families.memory.desk import ask, copy, database, hold, one_of, open_library, settings_of, titles
+from families.memory.desk import (
+    ask,
+    copy,
+    database,
+    hold,
+    one_of,
+    open_library,
+    settings_of,
+    titles,
+)
 
 DAY = 86_400_000
 NOW = int(time.time() * 1000)
@@ -30,21 +41,48 @@ def library(isolated) -> Iterator[Library]:
         yield opened
 
 
-def keep(library: Library, title: str, state: MemoryState = MemoryState.APPROVED, **parts: object) -> str:
+def keep(
+    library: Library, title: str, state: MemoryState = MemoryState.APPROVED, **parts: object
+) -> str:
     return add(library, Memory("", title, **parts), state=state).key  # type: ignore[arg-type]
 
 
 @pytest.fixture
 def fruit(library) -> Library:
-    keep(library, "Apples keep in the cellar", project="orchard", concepts=("storage", "Apple"), created=NOW - 3 * DAY)
-    keep(library, "Pears bruise in the cart", project="market", concepts=("storage",), created=NOW - 2 * DAY)
-    keep(library, "Plums are dried in August", MemoryState.STAGING, project="orchard", created=NOW - DAY)
-    key = keep(library, "Cherries go first to the birds", project="hedge", concepts=("birds",), created=NOW - 4 * DAY)
+    keep(
+        library,
+        "Apples keep in the cellar",
+        project="orchard",
+        concepts=("storage", "Apple"),
+        created=NOW - 3 * DAY,
+    )
+    keep(
+        library,
+        "Pears bruise in the cart",
+        project="market",
+        concepts=("storage",),
+        created=NOW - 2 * DAY,
+    )
+    keep(
+        library,
+        "Plums are dried in August",
+        MemoryState.STAGING,
+        project="orchard",
+        created=NOW - DAY,
+    )
+    key = keep(
+        library,
+        "Cherries go first to the birds",
+        project="hedge",
+        concepts=("birds",),
+        created=NOW - 4 * DAY,
+    )
     judge(library, [one_of(library, key)], "promote")
     return library
 
 
-# -- what may answer ---------------------------------------------------------------------------------------------------
+# -- what may answer
+# ---------------------------------------------------------------------------------------------------
 
 
 def test_without_a_query_the_newest_come_first_with_how_many_there_are(fruit):
@@ -56,12 +94,18 @@ def test_without_a_query_the_newest_come_first_with_how_many_there_are(fruit):
 
 @pytest.mark.parametrize(
     ("status", "expected"),
-    [("approved", "Pears Apples Cherries"), ("staging", "Plums"), ("all", "Plums Pears Apples Cherries")],
+    [
+        ("approved", "Pears Apples Cherries"),
+        ("staging", "Plums"),
+        ("all", "Plums Pears Apples Cherries"),
+    ],
 )
 def test_a_status_chooses_what_is_answered_with(fruit, status, expected):
     found = ask(fruit, status=status)
     assert " ".join(title.split()[0] for title in titles(found)) == expected
-    assert [hit.shown for hit in found.hits] == [not title.startswith("Plums") for title in titles(found)]
+    assert [hit.shown for hit in found.hits] == [
+        not title.startswith("Plums") for title in titles(found)
+    ]
 
 
 @pytest.mark.parametrize("query", ["", "plums dried in August"])
@@ -92,7 +136,9 @@ def test_what_was_rejected_or_superseded_never_answers(library, query, status):
 )
 def test_filters_narrow_with_and_without_a_query(fruit, query, narrow, expected):
     found = ask(fruit, query, **narrow)
-    assert {title.split()[0] for title in titles(found)} == expected and found.total == len(expected)
+    assert {title.split()[0] for title in titles(found)} == expected and found.total == len(
+        expected
+    )
 
 
 def test_the_words_that_were_asked_for_rank_what_may_answer(fruit):
@@ -111,7 +157,8 @@ def test_a_query_that_is_too_long_is_refused(fruit):
     assert error.value.code.startswith("QUERY_")
 
 
-# -- the order ---------------------------------------------------------------------------------------------------------
+# -- the order
+# ---------------------------------------------------------------------------------------------------------
 
 
 def test_of_what_says_nearly_the_same_the_newer_and_that_of_ones_own_project_is_first(library):
@@ -139,7 +186,9 @@ def test_approved_comes_before_staging_where_both_say_the_same(library):
 
 def test_a_long_memory_is_one_answer(library):
     keep(
-        library, "A long story", text="\n\n".join(f"## Part {n}\n\n" + "The zebra walked on. " * 60 for n in range(12))
+        library,
+        "A long story",
+        text="\n\n".join(f"## Part {n}\n\n" + "The zebra walked on. " * 60 for n in range(12)),
     )
     keep(library, "A short one", text="The zebra stood.")
     found = ask(library, "zebra")
@@ -153,20 +202,31 @@ def test_the_same_question_gives_the_same_answer_page_by_page(library):
         state=MemoryState.APPROVED,
     )
     whole = titles(ask(library, "blue lamp", limit=40))
-    pages = [title for offset in range(0, 40, 7) for title in titles(ask(library, "blue lamp", limit=7, offset=offset))]
+    pages = [
+        title
+        for offset in range(0, 40, 7)
+        for title in titles(ask(library, "blue lamp", limit=7, offset=offset))
+    ]
     assert pages == whole == titles(ask(library, "blue lamp", limit=40)) and len(set(whole)) == 40
 
 
-# -- what is not copied yet --------------------------------------------------------------------------------------------
+# -- what is not copied yet
+# --------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def large(library, isolated, monkeypatch) -> Library:
-    """A library whose database isn't copied: another process holds the lease, and doesn't get to it."""
+    """A library whose database isn't copied: another process holds the lease, and doesn't get to
+    it.
+    """
     made = make_claude_mem(isolated.user / ".claude-mem" / "claude-mem.db")
     made.many(2_000)
     made.observation(
-        made.session("last", "shop"), "Zebras count coins", "shop", concepts=["zebra", "coin"], created_at_epoch=NOW
+        made.session("last", "shop"),
+        "Zebras count coins",
+        "shop",
+        concepts=["zebra", "coin"],
+        created_at_epoch=NOW,
     )
     made.close()
     monkeypatch.setattr(search, "GLANCE_SECONDS", 10.0)  # a busy machine reads fewer rows in less
@@ -177,27 +237,43 @@ def large(library, isolated, monkeypatch) -> Library:
 
 def test_rows_that_are_not_copied_answer_by_plain_words_and_the_answer_says_so(large):
     found = ask(large, "count the zebras")
-    assert titles(found)[0] == "Zebras count coins" and found.hits[0].one.state is None and found.hits[0].shown
+    assert (
+        titles(found)[0] == "Zebras count coins"
+        and found.hits[0].one.state is None
+        and found.hits[0].shown
+    )
     assert "are being indexed" in found.notes[-1] and "2,001 rows" in found.notes[-1]
 
 
 def test_rows_that_are_not_copied_are_narrowed_too(large):
     assert titles(ask(large, tags=("ZEBRA", "coin"))) == ["Zebras count coins"]
-    assert titles(ask(large, "zebra", project="ack")) == titles(ask(large, "zebra", status="staging")) == []
+    assert (
+        titles(ask(large, "zebra", project="ack"))
+        == titles(ask(large, "zebra", status="staging"))
+        == []
+    )
     assert titles(ask(large, limit=1)) == ["Zebras count coins"]
     assert len(ask(large, "login", scope="Shop", limit=50).hits) == 50
 
 
 def test_what_is_copied_and_what_is_not_answer_together(library, isolated, monkeypatch):
     monkeypatch.setattr(mirror, "BATCH", 2)
-    database(isolated.user / ".claude-mem", "Zebra one", "Zebra two", "Zebra three", "Zebra four").close()
+    database(
+        isolated.user / ".claude-mem", "Zebra one", "Zebra two", "Zebra three", "Zebra four"
+    ).close()
     keep(library, "Zebra of our own", created=NOW)
     from families.memory.test_mirror import Impatient
 
     mirror.sync(library, cancel=Impatient(0))
     assert len(library.store.remembered.mirrors()) == 1 and mirror.copied(library).left == 2
     found = ask(library, "zebra")
-    assert sorted(titles(found)) == ["Zebra four", "Zebra of our own", "Zebra one", "Zebra three", "Zebra two"]
+    assert sorted(titles(found)) == [
+        "Zebra four",
+        "Zebra of our own",
+        "Zebra one",
+        "Zebra three",
+        "Zebra two",
+    ]
     assert len({hit.one.ref for hit in found.hits}) == 5
     copy(library)
     found = ask(library, "zebra")
@@ -211,7 +287,9 @@ def test_how_rows_count_that_nobody_judged_is_a_setting_also_before_they_are_cop
         open_library(library.settings) as other,
     ):
         hold(other)
-        assert titles(ask(library, "zebra")) == [] and titles(ask(library, "zebra", status="all")) == ["Zebra one"]
+        assert titles(ask(library, "zebra")) == [] and titles(
+            ask(library, "zebra", status="all")
+        ) == ["Zebra one"]
         assert [hit.shown for hit in ask(library, status="staging").hits] == [False]
 
 

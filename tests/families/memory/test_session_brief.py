@@ -1,4 +1,6 @@
-"""What is known of a project as a text: whole lines within the room, and nothing that could pass for a line of ours."""
+"""What is known of a project as a text: whole lines within the room, and nothing that could pass
+for a line of ours.
+"""
 
 from __future__ import annotations
 
@@ -23,13 +25,20 @@ def one(title: str, key: str = "mem_1", **more: str) -> Remembered:
 
 
 def context(memories=(), sessions=(), others=(), stale=()) -> SessionContext:
-    return SessionContext(PROJECT, tuple(memories), tuple(sessions), tuple(others), (), (), dict(stale))
+    return SessionContext(
+        PROJECT, tuple(memories), tuple(sessions), tuple(others), (), (), dict(stale)
+    )
 
 
 def test_each_memory_is_a_line_with_its_id_date_and_kind():
     session = Session("s", "shop", "A day", "Much was\ndone", 0, "2026-10-31")
     text = tell(
-        context([one("Use uv", kind="decision")], [session], [one("Blue lamps", "mem_2", project="lamps")]), 10_000
+        context(
+            [one("Use uv", kind="decision")],
+            [session],
+            [one("Blue lamps", "mem_2", project="lamps")],
+        ),
+        10_000,
     )
     assert text.splitlines() == [
         HEAD,
@@ -58,12 +67,17 @@ def test_what_has_no_room_is_left_out_by_whole_lines_with_its_title():
 
 @given(st.lists(st.text(min_size=1), max_size=8), st.integers(0, 1_500))
 def test_no_title_ends_the_fence_or_its_line(titles, room):
-    text = tell(context([one(title) for title in titles], others=[one(title) for title in titles]), room)
+    text = tell(
+        context([one(title) for title in titles], others=[one(title) for title in titles]), room
+    )
     assert len(text) <= room
     if text:
         lines = text.splitlines()
         assert lines[0] == HEAD and set(lines[-1]) == {"`"} and lines[2] == f"{lines[-1]}text"
-        assert all(line[:2] == "- " or line in ("Project: shop", "From other projects:") for line in lines[3:-1])
+        assert all(
+            line[:2] == "- " or line in ("Project: shop", "From other projects:")
+            for line in lines[3:-1]
+        )
         assert not any(lines[-1] in line for line in lines[3:-1])
 
 

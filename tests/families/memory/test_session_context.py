@@ -34,7 +34,9 @@ def shop(tmp_path: Path) -> Path:
     return tmp_path / "shop"
 
 
-def keep(library: Library, title: str, state: MemoryState = MemoryState.APPROVED, **parts: object) -> str:
+def keep(
+    library: Library, title: str, state: MemoryState = MemoryState.APPROVED, **parts: object
+) -> str:
     return add(library, Memory("", title, **parts), state=state).key  # type: ignore[arg-type]
 
 
@@ -50,7 +52,10 @@ def test_the_newest_of_the_project_and_what_others_learnt_about_the_same(library
     found = context_of(library, shop, most=5)
     assert told(found) == (["Carts are emptied at night"], ["Carts squeak"])
     assert (found.project.name, found.project.path) == ("shop", shop)
-    assert told(context_of(library, shop, most=5, others=False)) == (["Carts are emptied at night"], [])
+    assert told(context_of(library, shop, most=5, others=False)) == (
+        ["Carts are emptied at night"],
+        [],
+    )
 
 
 def test_half_of_the_places_are_for_what_lasts(library, shop):
@@ -68,7 +73,10 @@ def test_what_was_promoted_counts_in_every_project(library, shop):
     key = keep(library, "Rotate the keys in May", project="mill", created=1)
     keep(library, "Wheat is dry", project="mill", kind="decision", created=NOW)
     judge(library, [one_of(library, key)], "promote")
-    assert told(context_of(library, shop, most=5)) == ([], ["Rotate the keys in May", "Wheat is dry"])
+    assert told(context_of(library, shop, most=5)) == (
+        [],
+        ["Rotate the keys in May", "Wheat is dry"],
+    )
     assert told(context_of(library, shop, most=1))[1] == ["Rotate the keys in May"]
 
 
@@ -85,7 +93,13 @@ def test_the_last_sessions_of_the_project_are_told_from_every_database(library, 
         made = make_claude_mem(isolated.user / folder / "claude-mem.db")
         for number in range(first, first + 2):
             session = made.session(f"s{number}", "shop", moment=START + number)
-            made.summary(session, f"Day {number} with {TOKEN}", "shop", learned="much", created_at_epoch=START + number)
+            made.summary(
+                session,
+                f"Day {number} with {TOKEN}",
+                "shop",
+                learned="much",
+                created_at_epoch=START + number,
+            )
         made.summary(made.session(f"other{first}", "mill"), "Milling", "mill")
         made.close()
     copy(library)
@@ -102,7 +116,9 @@ def test_a_session_that_two_databases_have_is_told_once(library, shop, isolated)
         made = make_claude_mem(isolated.user / folder / "claude-mem.db")
         for number in range(2):
             session = made.session(f"s{number}", "shop", moment=START + number)
-            made.summary(session, f"Day {number}", "shop", learned="much", created_at_epoch=START + number)
+            made.summary(
+                session, f"Day {number}", "shop", learned="much", created_at_epoch=START + number
+            )
         made.close()
     assert [one.title for one in context_of(library, shop, most=5).sessions] == ["Day 1", "Day 0"]
 
@@ -116,7 +132,9 @@ def test_a_database_that_can_not_be_read_is_told_and_harms_nothing(library, shop
     assert len(found.notes) == 1 and "claude-mem.db" in found.notes[0]
 
 
-def test_before_anything_is_copied_the_newest_rows_are_told_with_a_note(library, isolated, tmp_path):
+def test_before_anything_is_copied_the_newest_rows_are_told_with_a_note(
+    library, isolated, tmp_path
+):
     (tmp_path / "ack").mkdir()
     database(isolated.user / ".claude-mem", "Apples", "Pears").close()
     with open_library(library.settings) as other:
@@ -133,14 +151,24 @@ def test_where_nothing_is_known_it_is_empty(library, shop):
 
 
 def test_what_is_known_says_that_the_code_it_speaks_of_has_changed(library, shop):
-    (shop / "till.py").write_text("def jam():\n    return 1\n\n\ndef other():\n    return 2\n", encoding="utf-8")
+    (shop / "till.py").write_text(
+        "def jam():\n    return 1\n\n\ndef other():\n    return 2\n", encoding="utf-8"
+    )
     citation = cite(shop, "till.py#jam", library.view_in(shop))
     key = add(library, Memory("", "The till jams once", project="shop"), citations=[citation]).key
     assert context_of(library, shop, most=5).stale == {}
-    (shop / "till.py").write_text("def jam():\n    return 1\n\n\ndef other():\n    return 3\n", encoding="utf-8")
+    (shop / "till.py").write_text(
+        "def jam():\n    return 1\n\n\ndef other():\n    return 3\n", encoding="utf-8"
+    )
     assert context_of(library, shop, most=5).stale == {}  # another symbol's change
     (shop / "till.py").write_text("def jam():\n    return 7\n", encoding="utf-8")
-    assert context_of(library, shop, most=5).stale == {(OWN, key): ("the body of jam in till.py changed",)}
-    assert context_of(library, shop, most=5, looking=0.0).stale == {(OWN, key): ("till.py changed",)}
+    assert context_of(library, shop, most=5).stale == {
+        (OWN, key): ("the body of jam in till.py changed",)
+    }
+    assert context_of(library, shop, most=5, looking=0.0).stale == {
+        (OWN, key): ("till.py changed",)
+    }
     (shop / "till.py").unlink()
-    assert context_of(library, shop, most=5, looking=0.0).stale == {(OWN, key): ("till.py is gone",)}
+    assert context_of(library, shop, most=5, looking=0.0).stale == {
+        (OWN, key): ("till.py is gone",)
+    }

@@ -1,4 +1,6 @@
-"""Other products' databases are looked into for a moment only: an answer doesn't wait for whoever locks them."""
+"""Other products' databases are looked into for a moment only: an answer doesn't wait for whoever
+locks them.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ def test_what_is_seen_in_each_comes_with_what_could_not_be_read(isolated):
     there = MemoryDatabase(isolated.user / ".ack-mem" / "scopes" / "dev" / "memory.db", "dev")
     problems: list[str] = []
     missing = MemoryDatabase(isolated.user / "nowhere.db", "")
-    seen = glimpse([missing, there], lambda place, opened: (place.scope, opened.count()), tell=problems.append)
+    seen = glimpse(
+        [missing, there], lambda place, opened: (place.scope, opened.count()), tell=problems.append
+    )
     assert list(seen) == [("dev", 1)]
     assert len(problems) == 1 and "nowhere.db" in problems[0]
 
@@ -46,7 +50,9 @@ def test_where_time_is_over_the_rest_is_not_opened(isolated):
     database(isolated.user / ".claude-mem", "Pears", close=True)
     problems: list[str] = []
     there = MemoryDatabase(isolated.user / ".claude-mem" / "claude-mem.db", "")
-    assert not list(glimpse([there], lambda _, opened: opened.count(), tell=problems.append, seconds=0.0))
+    assert not list(
+        glimpse([there], lambda _, opened: opened.count(), tell=problems.append, seconds=0.0)
+    )
     assert "ask again" in problems[0]
 
 

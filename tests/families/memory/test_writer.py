@@ -15,7 +15,16 @@ from cortex.families.memory import writer
 from cortex.families.memory.curation import judge
 from cortex.families.memory.file_import import Brought
 from cortex.families.memory.writer import HOOK, IMPORT, add, add_all
-from families.memory.desk import ask, copy, database, memories, one_of, open_library, settings_of, titles
+from families.memory.desk import (
+    ask,
+    copy,
+    database,
+    memories,
+    one_of,
+    open_library,
+    settings_of,
+    titles,
+)
 
 TOKEN = "ghp_" + "aB3dE5fG7hJ9kL1mN3pQ5rS7tU9vW1xY3z5A"
 LONG = "The release is cut on Thursday evening after the last train has left the station"
@@ -40,7 +49,12 @@ def test_what_a_person_adds_is_approved_and_found_at_once(library):
         "Lamps are blue",
         "shop",
     )
-    assert one.judgement is not None and one.judgement.actor == "person" and one.memory.date and one.memory.created
+    assert (
+        one.judgement is not None
+        and one.judgement.actor == "person"
+        and one.memory.date
+        and one.memory.created
+    )
     assert titles(ask(library, "blue lamp")) == ["Lamps are blue"]
     assert library.store.remembered.citations(one.id)[0].path == "a.py"
 
@@ -48,7 +62,11 @@ def test_what_a_person_adds_is_approved_and_found_at_once(library):
 def test_what_a_hook_or_an_import_brings_is_in_staging(library):
     add(library, Memory("", "Lamps are blue"), state=MemoryState.STAGING, actor=HOOK)
     add_all(
-        library, [Brought(Memory("", "Doors are red")), Brought(Memory("", "Roofs are flat"), MemoryState.APPROVED)]
+        library,
+        [
+            Brought(Memory("", "Doors are red")),
+            Brought(Memory("", "Roofs are flat"), MemoryState.APPROVED),
+        ],
     )
     assert sorted(titles(ask(library, status="staging"))) == ["Doors are red", "Lamps are blue"]
     assert titles(ask(library)) == ["Roofs are flat"]
@@ -70,14 +88,25 @@ def test_what_a_hook_or_an_import_brings_is_in_staging(library):
 def test_what_can_not_be_kept_is_refused_whoever_brings_it(library, memory, why, actor):
     with pytest.raises(InputError) as error:
         add(library, memory, actor=actor)
-    assert error.value.code == "MEMORY_REFUSED" and why in error.value.message and TOKEN not in error.value.message
+    assert (
+        error.value.code == "MEMORY_REFUSED"
+        and why in error.value.message
+        and TOKEN not in error.value.message
+    )
     taken = add_all(library, [Brought(memory)])
     assert taken.added == () and len(taken.refused) == 1 and memories(library) == []
 
 
 def test_what_says_the_same_in_another_scope_is_not_written_again(library):
-    first = add(library, Memory("", LONG, project="shop"), state=MemoryState.STAGING, actor=HOOK).key
-    again = add(library, Memory("", f"**{LONG.upper()}**.", project="mill"), state=MemoryState.STAGING, actor=HOOK)
+    first = add(
+        library, Memory("", LONG, project="shop"), state=MemoryState.STAGING, actor=HOOK
+    ).key
+    again = add(
+        library,
+        Memory("", f"**{LONG.upper()}**.", project="mill"),
+        state=MemoryState.STAGING,
+        actor=HOOK,
+    )
     assert (again.created, again.key) == (False, first) and again.duplicate_of is not None
     assert one_of(library, first).state is MemoryState.STAGING
     said = add(library, Memory("", LONG))  # a person who says it means it
@@ -89,7 +118,9 @@ def test_what_a_foreign_row_says_is_approved_when_a_person_says_it(library, isol
     database(isolated.user / ".claude-mem", LONG).close()
     copy(library)
     written = add(library, Memory("", LONG))
-    assert (written.created, written.key) == (False, "obs_1") and one_of(library, "obs_1").state is MemoryState.APPROVED
+    assert (written.created, written.key) == (False, "obs_1") and one_of(
+        library, "obs_1"
+    ).state is MemoryState.APPROVED
 
 
 def test_what_only_a_database_said_that_is_gone_is_written(library, isolated):
@@ -101,7 +132,9 @@ def test_what_only_a_database_said_that_is_gone_is_written(library, isolated):
     assert add_all(library, [Brought(Memory("", LONG))]).duplicates == 1
 
 
-def test_what_was_rejected_is_approved_when_a_person_says_it_again_and_not_when_a_hook_does(library):
+def test_what_was_rejected_is_approved_when_a_person_says_it_again_and_not_when_a_hook_does(
+    library,
+):
     key = add(library, Memory("", LONG)).key
     judge(library, [one_of(library, key)], "reject")
     assert add(library, Memory("", LONG), state=MemoryState.STAGING, actor=HOOK).key == key
@@ -127,7 +160,9 @@ def test_what_was_served_is_not_learnt_again_from_a_hook(library):
 
 def test_what_an_instruction_file_says_is_not_learnt_from_a_hook(library):
     said = f"# Rules\n\n- {LONG}.\n"
-    written = add(library, Memory("", LONG), state=MemoryState.STAGING, actor=HOOK, instructions=said)
+    written = add(
+        library, Memory("", LONG), state=MemoryState.STAGING, actor=HOOK, instructions=said
+    )
     assert not written.created and "instruction file" in written.refused and memories(library) == []
 
 
@@ -135,7 +170,9 @@ def test_a_memory_takes_the_place_of_others_in_one_step(library, isolated):
     database(isolated.user / ".claude-mem", "Cut on Monday").close()
     copy(library)
     own = add(library, Memory("", "Cut on Tuesday")).key
-    written = add(library, Memory("", LONG), supersedes=[one_of(library, own), one_of(library, "obs_1")])
+    written = add(
+        library, Memory("", LONG), supersedes=[one_of(library, own), one_of(library, "obs_1")]
+    )
     for key in (own, "obs_1"):
         one = one_of(library, key)
         assert one.state is MemoryState.SUPERSEDED and one.judgement.successor == written.key
@@ -145,7 +182,11 @@ def test_a_memory_takes_the_place_of_others_in_one_step(library, isolated):
 def test_a_memory_that_says_what_it_supersedes_says_is_written(library):
     key = add(library, Memory("", LONG, project="shop")).key
     written = add(library, Memory("", LONG, project="mill"), supersedes=[one_of(library, key)])
-    assert written.created and written.key != key and one_of(library, key).state is MemoryState.SUPERSEDED
+    assert (
+        written.created
+        and written.key != key
+        and one_of(library, key).state is MemoryState.SUPERSEDED
+    )
 
 
 def test_many_are_one_step_however_many_transactions_they_take(library, monkeypatch):
@@ -163,8 +204,11 @@ def test_many_are_one_step_however_many_transactions_they_take(library, monkeypa
     assert {one.actor for one in library.store.remembered.decisions(99)} == {IMPORT}
 
 
-def test_what_another_process_writes_at_the_same_moment_is_one_memory(library, isolated, monkeypatch):
-    monkeypatch.setattr(libraries, "FOLLOW_SECONDS", 0.1)  # whoever holds the lease is the one who waits
+def test_what_another_process_writes_at_the_same_moment_is_one_memory(
+    library, isolated, monkeypatch
+):
+    # Whoever holds the lease is the one who waits
+    monkeypatch.setattr(libraries, "FOLLOW_SECONDS", 0.1)
     with open_library(settings_of(isolated.cortex)) as other:
         looked = writer.similar_to
 

@@ -1,4 +1,6 @@
-"""What holds of what a team keeps at any moment, whoever was killed before: looked up in the database itself, statement by statement."""
+"""What holds of what a team keeps at any moment, whoever was killed before: looked up in the
+database itself, statement by statement.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,17 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from cortex.base.record_model import FOUND_KINDS, SENSITIVE, Comment, Draft, Link, Notification, Record, Thread, refs_of
+from cortex.base.record_model import (
+    FOUND_KINDS,
+    SENSITIVE,
+    Comment,
+    Draft,
+    Link,
+    Notification,
+    Record,
+    Thread,
+    refs_of,
+)
 from cortex.base.settings import Settings
 from cortex.engine.store import STORE_NAME, kind_of_id
 from cortex.engine.store.records.json_codec import from_json
@@ -23,7 +35,9 @@ _CITED = re.compile(r"\[(comment_\w+|thread_\w+)\]")
 
 def check_records(home: Path, settings: Settings) -> dict[str, Record[Any]]:
     """Everything that must hold of a store; gives its records by id."""
-    with closing(sqlite3.connect(f"{(home / STORE_NAME).absolute().as_uri()}?mode=ro", uri=True)) as database:
+    with closing(
+        sqlite3.connect(f"{(home / STORE_NAME).absolute().as_uri()}?mode=ro", uri=True)
+    ) as database:
         database.execute("BEGIN")  # one view for all questions
         assert database.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
         assert database.execute("PRAGMA foreign_key_check").fetchall() == []
@@ -33,7 +47,9 @@ def check_records(home: Path, settings: Settings) -> dict[str, Record[Any]]:
 
 
 def check_replica(database: sqlite3.Connection, settings: Settings) -> None:
-    """What must hold of records that were taken over from another store: they are found by what they say, and by what they point to."""
+    """What must hold of records that were taken over from another store: they are found by what
+    they say, and by what they point to.
+    """
     assert database.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
     assert database.execute("PRAGMA foreign_key_check").fetchall() == []
     records = _records(database)
@@ -42,7 +58,9 @@ def check_replica(database: sqlite3.Connection, settings: Settings) -> None:
 
 
 def check_ledger(database: Any) -> dict[str, Record[Any]]:
-    """What must hold of records wherever they are kept, in SQLite or in PostgreSQL; gives them by id."""
+    """What must hold of records wherever they are kept, in SQLite or in PostgreSQL; gives them by
+    id.
+    """
     records = _records(database)
     _check_versions(database, records)
     _check_keys(database, records)
@@ -54,11 +72,19 @@ def check_ledger(database: Any) -> dict[str, Record[Any]]:
 
 
 def _records(database: Any) -> dict[str, Record[Any]]:
-    rows = database.execute("SELECT id, kind, body, author, created, updated, version, state, sensitivity FROM records")
+    rows = database.execute(
+        "SELECT id, kind, body, author, created, updated, version, state, sensitivity FROM records"
+    )
     found: dict[str, Record[Any]] = {}
     for number, kind, body, author, created, updated, version, state, sensitivity in rows:
-        record = found[number] = Record(number, from_json(kind, body), author, created, updated, version)
-        assert (record.kind, record.body.state, record.body.sensitivity) == (kind, state, sensitivity)
+        record = found[number] = Record(
+            number, from_json(kind, body), author, created, updated, version
+        )
+        assert (record.kind, record.body.state, record.body.sensitivity) == (
+            kind,
+            state,
+            sensitivity,
+        )
         assert kind_of_id(number) == kind and author and 0 < created <= updated
     return found
 
@@ -66,10 +92,14 @@ def _records(database: Any) -> dict[str, Record[Any]]:
 def _check_versions(database: Any, records: dict[str, Record[Any]]) -> None:
     """Versions 1 to the last, each once, and one line of the audit log for each."""
     kept: dict[str, list[int]] = defaultdict(list)
-    for number, version in database.execute("SELECT record, version FROM versions ORDER BY record, version"):
+    for number, version in database.execute(
+        "SELECT record, version FROM versions ORDER BY record, version"
+    ):
         kept[number].append(version)
     audit: dict[str, list[int]] = defaultdict(list)
-    for number, version in database.execute("SELECT record, version FROM audit WHERE version > 0 ORDER BY id"):
+    for number, version in database.execute(
+        "SELECT record, version FROM audit WHERE version > 0 ORDER BY id"
+    ):
         audit[number].append(version)
     assert set(kept) <= set(records) and set(audit) == set(records)
     for number, record in records.items():
@@ -79,12 +109,17 @@ def _check_versions(database: Any, records: dict[str, Record[Any]]) -> None:
 
 def _check_keys(database: Any, records: dict[str, Record[Any]]) -> None:
     """Every deed was done under a key that is kept, and what a key gave is there."""
-    keys = {(actor, key): result for actor, key, result in database.execute("SELECT actor, key, result FROM keys")}
+    keys = {
+        (actor, key): result
+        for actor, key, result in database.execute("SELECT actor, key, result FROM keys")
+    }
     deeds = database.execute(
         "SELECT actor, key, count(DISTINCT at) FROM audit WHERE version > 0 GROUP BY actor, key"
     ).fetchall()
     assert {(actor, key) for actor, key, _ in deeds} <= set(keys)
-    assert all(moments == 1 for _, _, moments in deeds), "one step has one moment: a key was used for two"
+    assert all(moments == 1 for _, _, moments in deeds), (
+        "one step has one moment: a key was used for two"
+    )
     for result in keys.values():
         told = json.loads(result) if result.startswith("[") else [result]
         ids = [one if isinstance(one, str) else one["id"] for one in told]
@@ -92,7 +127,9 @@ def _check_keys(database: Any, records: dict[str, Record[Any]]) -> None:
 
 
 def _check_refs(database: Any, records: dict[str, Record[Any]]) -> None:
-    """Who points to what is what the bodies say, and nothing points nowhere, but citations and drafts, which may."""
+    """Who points to what is what the bodies say, and nothing points nowhere, but citations and
+    drafts, which may.
+    """
     rows = _refs(database)
     assert rows == _refs_of(records)
     for number, role, target in rows:
@@ -108,8 +145,12 @@ def _refs_of(records: dict[str, Record[Any]]) -> set[tuple[str, str, str]]:
     return {(number, *ref) for number, record in records.items() for ref in refs_of(record.body)}
 
 
-def _check_docs(database: sqlite3.Connection, records: dict[str, Record[Any]], settings: Settings) -> None:
-    """What may be found has one doc, in the source of its kind, with the words that it says now; nothing else has one."""
+def _check_docs(
+    database: sqlite3.Connection, records: dict[str, Record[Any]], settings: Settings
+) -> None:
+    """What may be found has one doc, in the source of its kind, with the words that it says now;
+    nothing else has one.
+    """
     word = wording(settings)
     expected: set[tuple[str, str, bytes]] = set()
     for number, record in records.items():
@@ -122,7 +163,9 @@ def _check_docs(database: sqlite3.Connection, records: dict[str, Record[Any]], s
         "JOIN blobs ON blobs.id = docs.blob WHERE sources.kind = 'records' AND sources.name != 'person'"
     ).fetchall()
     assert len(docs) == len(expected) and set(docs) == expected
-    named = database.execute("SELECT sources.name, records.id FROM records JOIN sources ON sources.id = records.source")
+    named = database.execute(
+        "SELECT sources.name, records.id FROM records JOIN sources ON sources.id = records.source"
+    )
     assert set(named) == {(name, number) for name, number, _ in expected}
 
 
@@ -140,14 +183,18 @@ def _check_threads(records: dict[str, Record[Any]]) -> None:
             supplied = bool(body.summary_by)
             if supplied and body.sensitivity != SENSITIVE:
                 assert records[body.summary_sources[0]].body.sensitivity != SENSITIVE, number
-            assert not comments[number] or _summarized(record, comments[number], supplied) == body, (
-                "the summary is of another day"
-            )
+            assert (
+                not comments[number] or _summarized(record, comments[number], supplied) == body
+            ), "the summary is of another day"
 
 
 def _check_drafts_and_notices(records: dict[str, Record[Any]]) -> None:
-    """What was published is there, once and by who drafted it; of what somebody should hear of, one is open at a time."""
-    became = Counter(record.body.published for record in records.values() if isinstance(record.body, Draft))
+    """What was published is there, once and by who drafted it; of what somebody should hear of, one
+    is open at a time.
+    """
+    became = Counter(
+        record.body.published for record in records.values() if isinstance(record.body, Draft)
+    )
     del became[""]
     assert set(became) <= set(records) and all(
         times == 1 or kind_of_id(number) == "task" for number, times in became.items()
@@ -157,7 +204,10 @@ def _check_drafts_and_notices(records: dict[str, Record[Any]]) -> None:
         body = record.body
         if isinstance(body, Draft):
             assert bool(body.published) == (body.state == "published"), record.id
-            assert kind_of_id(body.published) in ("", "task") or records[body.published].author == record.author
+            assert (
+                kind_of_id(body.published) in ("", "task")
+                or records[body.published].author == record.author
+            )
         if isinstance(body, Notification) and body.state in OPEN:
             opened[body.type, body.recipient, body.about] += 1
             about = records[body.about]
@@ -167,14 +217,20 @@ def _check_drafts_and_notices(records: dict[str, Record[Any]]) -> None:
 
 
 def _check_superseded(database: Any, records: dict[str, Record[Any]]) -> None:
-    """Who supersedes and who is superseded say so of each other, and a link says it, too; whoever supersedes several names the last."""
+    """Who supersedes and who is superseded say so of each other, and a link says it, too; whoever
+    supersedes several names the last.
+    """
     links = {
         (record.body.source, record.body.target)
         for record in records.values()
         if isinstance(record.body, Link) and record.body.relation == "supersedes"
     }
-    earlier = database.execute("SELECT record, body FROM versions WHERE kind = 'artifact'").fetchall()
-    said = {(number, getattr(from_json("artifact", body), "supersedes", "")) for number, body in earlier}
+    earlier = database.execute(
+        "SELECT record, body FROM versions WHERE kind = 'artifact'"
+    ).fetchall()
+    said = {
+        (number, getattr(from_json("artifact", body), "supersedes", "")) for number, body in earlier
+    }
     said |= {(number, getattr(record.body, "supersedes", "")) for number, record in records.items()}
     for number, record in records.items():
         if by := getattr(record.body, "superseded_by", ""):

@@ -24,14 +24,22 @@ def root(tmp_path: Path) -> Path:
 
 
 def test_a_link_gets_what_the_file_and_the_symbol_are_now(library, root):
-    whole, part = cited(library, root, [CodeLink("src/sums.py"), CodeLink("./src/sums.py", symbol="total")])
+    whole, part = cited(
+        library, root, [CodeLink("src/sums.py"), CodeLink("./src/sums.py", symbol="total")]
+    )
     assert whole.root == part.root == str(root) and whole.file_hash == part.file_hash != ""
-    assert (part.path, part.symbol) == ("src/sums.py", "Sum.total") and part.body_hash and not whole.body_hash
+    assert (
+        (part.path, part.symbol) == ("src/sums.py", "Sum.total")
+        and part.body_hash
+        and not whole.body_hash
+    )
     assert changes_in(library)(whole) == changes_in(library)(part) == ""
 
 
 def test_a_change_is_told_of_the_symbol_that_it_is_in(library, root):
-    links = [CodeLink("src/sums.py", symbol=name) for name in ("add", "Sum.total")] + [CodeLink("src/sums.py")]
+    links = [CodeLink("src/sums.py", symbol=name) for name in ("add", "Sum.total")] + [
+        CodeLink("src/sums.py")
+    ]
     add, total, whole = cited(library, root, links)
     (root / "src" / "sums.py").write_text(PLAIN.replace("a + b", "a - b"), encoding="utf-8")
     assert changes_in(library)(add) == "the body of add in src/sums.py changed"
@@ -66,13 +74,16 @@ def test_what_a_caller_says_about_hashes_does_not_count(library, root):
 
 
 @pytest.mark.parametrize(
-    "path", ["../secret", "src/../../x", "/etc/passwd", "C:\\x", "\\\\host\\x", "~/x", "", ".", "a\0b"]
+    "path",
+    ["../secret", "src/../../x", "/etc/passwd", "C:\\x", "\\\\host\\x", "~/x", "", ".", "a\0b"],
 )
 def test_a_path_that_leaves_the_repository_is_refused(library, root, path):
     for place in (root, None):
         with pytest.raises(InputError) as caught:
             cited(library, place, [CodeLink(path)])
-        assert caught.value.code == "RECORD_INVALID" and caught.value.context["field"] == "code_links"
+        assert (
+            caught.value.code == "RECORD_INVALID" and caught.value.context["field"] == "code_links"
+        )
 
 
 def test_a_symbolic_link_out_of_the_repository_is_refused(library, root, tmp_path):
@@ -98,20 +109,39 @@ def test_without_time_left_files_are_only_glanced_at(library, root):
 
 
 def test_a_damaged_link_is_no_error(library, root):
-    assert changes_in(library)(CodeLink("src/sums.py", root=str(root), file_hash="no hexadecimal")) == ""
-    assert changes_in(library)(CodeLink("src/sums.py", root=str(root / "unmounted"), file_hash="00")) == ""
+    assert (
+        changes_in(library)(CodeLink("src/sums.py", root=str(root), file_hash="no hexadecimal"))
+        == ""
+    )
+    assert (
+        changes_in(library)(CodeLink("src/sums.py", root=str(root / "unmounted"), file_hash="00"))
+        == ""
+    )
 
 
 def test_all_that_is_no_path_is_named_at_once(library, root):
-    links = [CodeLink("src/sums.py"), CodeLink("../x.py"), CodeLink("the sums module"), CodeLink("", symbol="f")]
+    links = [
+        CodeLink("src/sums.py"),
+        CodeLink("../x.py"),
+        CodeLink("the sums module"),
+        CodeLink("", symbol="f"),
+    ]
     with pytest.raises(InputError) as refused:
         cited(library, root, links)
-    assert refused.value.message == "code_links: '../x.py', 'the sums module', '#f' are no paths inside a repository"
+    assert (
+        refused.value.message
+        == "code_links: '../x.py', 'the sums module', '#f' are no paths inside a repository"
+    )
     (root / "the sums module").write_text("pass\n", encoding="utf-8")
     assert cited(library, root, [CodeLink("the sums module")])[0].file_hash
 
 
 def test_a_link_to_no_file_of_the_project_is_warned_of(root):
-    links = [CodeLink("src/sums.py"), CodeLink("src/nope.py"), CodeLink("src"), CodeLink("x" * 5_000)]
+    links = [
+        CodeLink("src/sums.py"),
+        CodeLink("src/nope.py"),
+        CodeLink("src"),
+        CodeLink("x" * 5_000),
+    ]
     assert absent(root, links[:3]) == "no file src/nope.py in this project: kept as told"
     assert absent(root, links[:1]) == absent(None, links) == "" and absent(root, links[3:])

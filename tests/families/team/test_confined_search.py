@@ -1,4 +1,6 @@
-"""A search by somebody who may not see everything: what is hidden leaves no trace in hits, totals, snippets, notes or scores."""
+"""A search by somebody who may not see everything: what is hidden leaves no trace in hits, totals,
+snippets, notes or scores.
+"""
 
 from __future__ import annotations
 
@@ -46,8 +48,12 @@ class Team:
 
     def __init__(self, library: Library, seen: Library) -> None:
         self.library, self.seen = library, seen
-        self.open, self.private = self.keep(Subcortex("open-topic", "Open"), Subcortex("private-topic", "Private"))
-        self.hers = Viewer("ada", 4, True, frozenset({"*", self.private.id}), hidden=frozenset({self.private.id}))
+        self.open, self.private = self.keep(
+            Subcortex("open-topic", "Open"), Subcortex("private-topic", "Private")
+        )
+        self.hers = Viewer(
+            "ada", 4, True, frozenset({"*", self.private.id}), hidden=frozenset({self.private.id})
+        )
         self.his = Viewer("bob", 2, False, frozenset({"*"}), hidden=frozenset({self.private.id}))
 
     def keep(self, *bodies: Body) -> list[Record[Any]]:
@@ -92,11 +98,16 @@ def team(settings: Settings, request: pytest.FixtureRequest) -> Iterator[Team]:
 def test_what_is_hidden_is_not_found_although_it_would_be_the_best_hit(team):
     team.keep(
         Thread("Merger", SECRET, subcortex=team.private.id),
-        Thread("Merger of two branches", "A merger commit closes the branch", subcortex=team.open.id),
+        Thread(
+            "Merger of two branches", "A merger commit closes the branch", subcortex=team.open.id
+        ),
         Thread("Merger plans", SECRET, subcortex=team.open.id, sensitivity=SENSITIVE),
         Thread("Lamps", "Lamps are lit in May", subcortex=team.open.id),
     )
-    assert team.find(team.hers, "zanzibar merger closes", types=("thread",))[0][0] in ("Merger", "Merger plans")
+    assert team.find(team.hers, "zanzibar merger closes", types=("thread",))[0][0] in (
+        "Merger",
+        "Merger plans",
+    )
     titles, total, told = team.find(team.his, "zanzibar merger closes", types=("thread",))
     assert titles[0] == "Merger of two branches"
     assert {"Merger", "Merger plans"}.isdisjoint(titles)
@@ -108,7 +119,10 @@ def test_what_is_hidden_is_not_found_although_it_would_be_the_best_hit(team):
 
 
 def test_an_answer_to_one_is_not_given_to_another(team):
-    team.keep(Thread("Merger", SECRET, subcortex=team.private.id), Thread("Merging", "A merger of branches"))
+    team.keep(
+        Thread("Merger", SECRET, subcortex=team.private.id),
+        Thread("Merging", "A merger of branches"),
+    )
     for _ in range(2):
         assert "Merger" in team.find(team.hers, "merger")[0]
         assert team.find(team.his, "merger")[0] == ["Merging"]
@@ -138,13 +152,20 @@ def test_what_moves_into_a_hidden_topic_is_gone_from_what_others_find(team):
 
 
 def test_pages_and_their_counts_are_those_of_what_is_seen(team):
-    team.keep(*(Thread(f"Merger {number}", SECRET, subcortex=team.private.id) for number in range(5)))
+    team.keep(
+        *(Thread(f"Merger {number}", SECRET, subcortex=team.private.id) for number in range(5))
+    )
     team.keep(Thread("Merger of branches", "A merger"))
     with team.seen.store.viewed_by(team.his):
         page = page_of(team.seen, RecordQuery(), Query("merger", limit=10), Cancel())
         assert (page.total, page.docs) == (1, 2)
         assert [hit.text for hit in page.hits if "zanzibar" in hit.text] == []
-        below = page_of(team.seen, RecordQuery(), Query("zanzibar merger", mode=Mode.WORDS, threshold=1.0), Cancel())
+        below = page_of(
+            team.seen,
+            RecordQuery(),
+            Query("zanzibar merger", mode=Mode.WORDS, threshold=1.0),
+            Cancel(),
+        )
         assert "no file says zanzibar" in below.notes[0]  # whoever else says it
     assert team.find(team.his, "merger")[1] == 1
 
@@ -157,12 +178,19 @@ def test_nobody_finds_nothing(team):
 
 
 def test_how_sure_a_hit_is_does_not_tell_what_others_say(team):
-    team.keep(Thread("Merger of branches", "A merger commit closes the branch", subcortex=team.open.id))
+    team.keep(
+        Thread("Merger of branches", "A merger commit closes the branch", subcortex=team.open.id)
+    )
 
     def relevance() -> list[float]:
         with team.seen.store.viewed_by(team.his):
-            return [hit.relevance for hit in find(team.seen, RecordQuery("zanzibar merger", mode=Mode.WORDS)).hits]
+            return [
+                hit.relevance
+                for hit in find(team.seen, RecordQuery("zanzibar merger", mode=Mode.WORDS)).hits
+            ]
 
     before = relevance()
-    team.keep(*(Thread(f"Merger {number}", SECRET, subcortex=team.private.id) for number in range(5)))
+    team.keep(
+        *(Thread(f"Merger {number}", SECRET, subcortex=team.private.id) for number in range(5))
+    )
     assert relevance() == before

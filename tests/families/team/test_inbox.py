@@ -9,16 +9,33 @@ import pytest
 
 from cortex.base.actors import person
 from cortex.base.errors import InputError
-from cortex.base.record_model import Actor, Artifact, Comment, Draft, Evidence, Link, Record, RecordFilter, Task, Thread
+from cortex.base.record_model import (
+    Actor,
+    Artifact,
+    Comment,
+    Draft,
+    Evidence,
+    Link,
+    Record,
+    RecordFilter,
+    Task,
+    Thread,
+)
 from cortex.engine.library import Library
 from cortex.families.team.inbox import EVERYTHING, InboxEntry, acknowledge, inbox
-from cortex.families.team.writes.actions import accept_artifact, judge_link, supersede_artifact, update_task
+from cortex.families.team.writes.actions import (
+    accept_artifact,
+    judge_link,
+    supersede_artifact,
+    update_task,
+)
 from cortex.families.team.writes.create import create
 from cortex.families.team.writes.drafts import approve, create_draft, reject
 from cortex.families.team.writes.update import revise
 
 PERSON, AGENT, WRITER = person(), Actor("agent", 1), Actor("agent", 2)
-NOW = int(datetime(2900, 1, 15, 12, tzinfo=UTC).timestamp() * 1000)  # drafts of today are too old by then
+# Drafts of today are too old by then
+NOW = int(datetime(2900, 1, 15, 12, tzinfo=UTC).timestamp() * 1000)
 OPEN = RecordFilter(kinds=("notification",), states=("new",))
 
 
@@ -47,7 +64,12 @@ def test_a_mention_says_why_and_leads_to_its_thread(library: Library) -> None:
     thread = make(library, Thread("Which queue?"), WRITER)
     comment = make(library, Comment(thread.id, "@ada what do you say?"), WRITER)
     entry = only(library)
-    assert (entry.kind, entry.type, entry.about, entry.next) == ("notification", "mention", comment.id, thread.id)
+    assert (entry.kind, entry.type, entry.about, entry.next) == (
+        "notification",
+        "mention",
+        comment.id,
+        thread.id,
+    )
     assert "mentioned you" in entry.why and entry.at == comment.created
     assert only(library, recipient="Ada") == only(library, recipient="me") == entry
     assert not inbox(library, "agent").entries and inbox(library, None).entries == (entry,)
@@ -57,9 +79,14 @@ def test_open_tasks_of_somebody_and_whatever_is_blocked_wait(library: Library) -
     make(library, Task("Not mine", assignees=("agent",)))
     mine = make(library, Task("Mine", assignees=("me",), priority="high"))
     make(library, Task("Nobody's"))
-    blocked = make(library, Task("Stuck", state="blocked", blocked_reason="no key", assignees=("agent",)))
+    blocked = make(
+        library, Task("Stuck", state="blocked", blocked_reason="no key", assignees=("agent",))
+    )
     entries = inbox(library, include=("tasks",)).entries
-    assert [(entry.about, entry.type) for entry in entries] == [(blocked.id, "blocked"), (mine.id, "task")]
+    assert [(entry.about, entry.type) for entry in entries] == [
+        (blocked.id, "blocked"),
+        (mine.id, "task"),
+    ]
     assert "assigned to agent" in entries[0].why and "no key" in entries[0].why
     assert "assigned to you, high priority" in entries[1].why
     assert len(inbox(library, None, include=("tasks",)).entries) == 4
@@ -78,9 +105,16 @@ def test_a_task_that_is_assigned_stands_there_once(library: Library) -> None:
 def test_what_a_person_has_to_judge_waits_once_and_until_it_is_judged(library: Library) -> None:
     drafted = draft(library)
     first, second = make(library, Thread("One")), make(library, Thread("Two"))
-    link = make(library, Link(first.id, "contradicts", second.id, "30 against 10", state="candidate"))
+    link = make(
+        library, Link(first.id, "contradicts", second.id, "30 against 10", state="candidate")
+    )
     make(library, Link(second.id, "supports", first.id, state="candidate"))
-    due = make(library, Artifact("Retries", "Three.", review_by="2900-01-14", evidence=(Evidence("thread", first.id),)))
+    due = make(
+        library,
+        Artifact(
+            "Retries", "Three.", review_by="2900-01-14", evidence=(Evidence("thread", first.id),)
+        ),
+    )
     make(library, Artifact("Today", "x", review_by="2900-01-15"))
     make(library, Artifact("Whenever", "x"))
     entries = inbox(library, now=NOW, include=("reviews",)).entries
@@ -98,7 +132,10 @@ def test_what_a_person_has_to_judge_waits_once_and_until_it_is_judged(library: L
     assert types(library) == []
     accept_artifact(library, due.id, actor=PERSON)
     assert types(library, now=NOW) == ["review_overdue"]  # being accepted is no review
-    newer = make(library, Artifact("Retries", "Five.", supersedes=due.id, evidence=(Evidence("thread", first.id),)))
+    newer = make(
+        library,
+        Artifact("Retries", "Five.", supersedes=due.id, evidence=(Evidence("thread", first.id),)),
+    )
     accept_artifact(library, newer.id, actor=PERSON)
     assert "review_overdue" not in types(library, now=NOW)
 
@@ -115,9 +152,13 @@ def test_a_judged_contradiction_leaves_no_reminder(library: Library) -> None:
 
 def test_a_contradiction_with_what_was_superseded_waits_for_nobody(library: Library) -> None:
     old = make(library, Artifact("Timeout of the payment gateway", "The timeout is 30 seconds."))
-    new = make(library, Artifact("Timeout of the payment gateway", "The timeout is 10 seconds."), WRITER)
+    new = make(
+        library, Artifact("Timeout of the payment gateway", "The timeout is 10 seconds."), WRITER
+    )
     assert types(library) == ["contradiction"]
-    accept_artifact(library, new.id, actor=PERSON, evidence=(Evidence("url", "https://example.com/"),))
+    accept_artifact(
+        library, new.id, actor=PERSON, evidence=(Evidence("url", "https://example.com/"),)
+    )
     supersede_artifact(library, old.id, new.id, actor=PERSON)
     assert types(library) == types(library, include=("notifications",)) == []
 
@@ -148,7 +189,10 @@ def test_what_is_not_included_is_left_out(library: Library, include: tuple[str, 
     make(library, Thread("A thread", "@ada look"), WRITER)
     make(library, Task("A task", assignees=("person",)))
     kinds = {entry.kind for entry in inbox(library, include=include).entries}
-    assert kinds == {"notifications": {"notification"}, "tasks": {"task"}, "reviews": {"draft"}}[include[0]]
+    assert (
+        kinds
+        == {"notifications": {"notification"}, "tasks": {"task"}, "reviews": {"draft"}}[include[0]]
+    )
 
 
 def test_something_unknown_to_include_is_refused(library: Library) -> None:
@@ -195,9 +239,16 @@ def test_an_agent_sees_that_a_draft_waits_for_a_person(library: Library) -> None
 def test_a_draft_says_where_it_would_go(library: Library) -> None:
     thread = make(library, Thread("Which queue?"))
     task = make(library, Task("Measure it"))
-    for type, target in (("comment", thread.id), ("comment", ""), ("task_update", task.id), ("thread", "")):
+    for type, target in (
+        ("comment", thread.id),
+        ("comment", ""),
+        ("task_update", task.id),
+        ("thread", ""),
+    ):
         patch = (("state", "done"),) if type == "task_update" else ()
-        create_draft(library, Draft(type, "A draft", "Something.", target=target, patch=patch), actor=AGENT)
+        create_draft(
+            library, Draft(type, "A draft", "Something.", target=target, patch=patch), actor=AGENT
+        )
     assert [entry.why.partition(": ")[0] for entry in reversed(inbox(library).entries)] == [
         "agent drafted a comment in Which queue?",
         "agent drafted a comment that has no place yet",
@@ -213,10 +264,13 @@ def test_what_is_judged_or_done_leaves_nothing_open_that_nobody_sees(library: Li
     task = make(library, Task("Measure it", assignees=("person",)), WRITER)
     judge_link(library, link.id, False, actor=PERSON)
     update_task(library, task.id, {"state": "done"}, actor=PERSON)
-    assert [one.body.type for one in library.store.recorded.select(OPEN)] == ["task_update"]  # for who made the task
+    # For who made the task
+    assert [one.body.type for one in library.store.recorded.select(OPEN)] == ["task_update"]
 
 
-def test_what_is_sensitive_is_marked_and_a_sensitive_comment_is_not_quoted(library: Library) -> None:
+def test_what_is_sensitive_is_marked_and_a_sensitive_comment_is_not_quoted(
+    library: Library,
+) -> None:
     thread = make(library, Thread("Who earns what?"), PERSON)
     make(library, Comment(thread.id, "@lena Ada earns 90000.", sensitivity="sensitive"))
     make(library, Thread("Salaries", "@lena look", sensitivity="sensitive"))
@@ -230,7 +284,13 @@ def test_what_is_sensitive_is_marked_and_a_sensitive_comment_is_not_quoted(libra
 def test_a_comment_that_became_sensitive_is_not_quoted_any_more(library: Library) -> None:
     thread = make(library, Thread("Who earns what?"), PERSON)
     make(library, Comment(thread.id, "@lena Ada earns 90000."))
-    revise(library, thread.id, lambda body: replace(body, sensitivity="sensitive"), actor=PERSON, action="edit_thread")
+    revise(
+        library,
+        thread.id,
+        lambda body: replace(body, sensitivity="sensitive"),
+        actor=PERSON,
+        action="edit_thread",
+    )
     assert [(entry.title, entry.sensitive) for entry in inbox(library, "lena").entries] == [
         ("a sensitive comment", True)
     ]

@@ -36,11 +36,16 @@ def make(library: Library, body: Body, actor: Actor = PERSON) -> Record[Any]:
 
 def told(library: Library, recipient: str, state: str = "new") -> list[tuple[str, str]]:
     """The type and the record of every notification, the oldest first."""
-    wanted = RecordFilter(kinds=("notification",), states=(state,), refs=(("recipient", recipient),))
-    return [(one.body.type, one.body.about) for one in reversed(library.store.recorded.select(wanted))]
+    wanted = RecordFilter(
+        kinds=("notification",), states=(state,), refs=(("recipient", recipient),)
+    )
+    return [
+        (one.body.type, one.body.about) for one in reversed(library.store.recorded.select(wanted))
+    ]
 
 
-# -- names -------------------------------------------------------------------------------------------------------------
+# -- names
+# -------------------------------------------------------------------------------------------------------------
 
 
 def test_a_name_of_the_person_means_the_person(settings: Settings) -> None:
@@ -71,14 +76,19 @@ def test_a_text_mentions_a_few_at_most() -> None:
     assert len(mentioned(" ".join(f"@n{number}" for number in range(100)))) == MOST_MENTIONS
 
 
-# -- what is told ------------------------------------------------------------------------------------------------------
+# -- what is told
+# ------------------------------------------------------------------------------------------------------
 
 
 def test_who_is_mentioned_hears_of_it_and_nobody_hears_of_themselves(library: Library) -> None:
     thread = make(library, Thread("T", "@lena, what do you think? @me @Ada"))
     task = make(library, Task("T", "@lena knows", assignees=("omar",)))
     artifact = make(library, Artifact("T", "by @lena"))
-    assert told(library, "lena") == [("mention", thread.id), ("mention", task.id), ("mention", artifact.id)]
+    assert told(library, "lena") == [
+        ("mention", thread.id),
+        ("mention", task.id),
+        ("mention", artifact.id),
+    ]
     assert told(library, "person") == [] and told(library, "omar") == [("task_assigned", task.id)]
 
 
@@ -106,7 +116,8 @@ def test_a_task_is_told_to_who_has_it_who_follows_it_and_who_made_it(library: Li
     assert told(library, "zoe") == [("task_assigned", task.id)]
     assert told(library, "lena") == [("task_assigned", task.id), ("task_update", task.id)]
     assert (
-        told(library, "omar") == told(library, "person") == [("task_update", task.id)] and told(library, "agent") == []
+        told(library, "omar") == told(library, "person") == [("task_update", task.id)]
+        and told(library, "agent") == []
     )
     wanted = RecordFilter(kinds=("notification",), refs=(("recipient", "omar"),))
     assert library.store.recorded.select(wanted)[0].body.reason.startswith(
@@ -117,7 +128,9 @@ def test_a_task_is_told_to_who_has_it_who_follows_it_and_who_made_it(library: Li
 def test_a_notification_says_why_and_is_as_private_as_what_it_is_about(library: Library) -> None:
     make(library, Thread("Raises", "@lena", sensitivity=SENSITIVE))
     (one,) = library.store.recorded.select(RecordFilter(kinds=("notification",)))
-    assert one.body.sensitivity == SENSITIVE and one.body.reason == "person mentioned you in a thread"
+    assert (
+        one.body.sensitivity == SENSITIVE and one.body.reason == "person mentioned you in a thread"
+    )
 
 
 def test_long_titles_and_line_breaks_fit(library: Library) -> None:

@@ -70,7 +70,8 @@ def titles(found: RecordResults) -> list[str]:
     return [hit.record.body.title for hit in found.hits]
 
 
-# -- by their own questions --------------------------------------------------------------------------------------------
+# -- by their own questions
+# --------------------------------------------------------------------------------------------
 
 KEPT: tuple[tuple[Body, str], ...] = (
     (
@@ -159,7 +160,9 @@ KEPT: tuple[tuple[Body, str], ...] = (
 @pytest.fixture(scope="module")
 def twenty(tmp_path_factory) -> Iterator[tuple[Library, list[Record[Any]]]]:
     home = tmp_path_factory.mktemp("twenty")
-    settings = load(None, environment={"CORTEX_HOME": str(home)}, flags={"indexing.workers": 1}, user_home=home)
+    settings = load(
+        None, environment={"CORTEX_HOME": str(home)}, flags={"indexing.workers": 1}, user_home=home
+    )
     with Library(settings, embedders=Embedders(None)) as library:
         yield library, keep(library, *(body for body, _ in KEPT))
 
@@ -167,7 +170,11 @@ def twenty(tmp_path_factory) -> Iterator[tuple[Library, list[Record[Any]]]]:
 def test_questions_in_other_words_find_the_right_record_first(twenty):
     library, records = twenty
     first = [ask(library, question).hits[:1] for _, question in KEPT]
-    wrong = [KEPT[at][1] for at, hits in enumerate(first) if not hits or hits[0].record.id != records[at].id]
+    wrong = [
+        KEPT[at][1]
+        for at, hits in enumerate(first)
+        if not hits or hits[0].record.id != records[at].id
+    ]
     assert len(wrong) <= 3, wrong
 
 
@@ -180,11 +187,16 @@ def test_each_hit_tells_the_sentence_that_answers_and_the_words_that_matched(twe
     assert filed.snippet == "Files from Excel begin with one; strip it before parsing."
 
 
-def test_a_comment_that_says_nothing_of_it_stands_behind_its_thread_and_one_that_does_before(library):
+def test_a_comment_that_says_nothing_of_it_stands_behind_its_thread_and_one_that_does_before(
+    library,
+):
     said = "Crusts were pale last week, and nobody knows why that was so on those days."
     (thread,) = keep(library, Thread("How hot should sourdough bake?", said))
     (rule,) = keep(
-        library, Artifact("Sourdough baking temperature", "Sourdough bakes at 230 degrees.", state="accepted")
+        library,
+        Artifact(
+            "Sourdough baking temperature", "Sourdough bakes at 230 degrees.", state="accepted"
+        ),
     )
     begin, more, answer = keep(
         library,
@@ -193,7 +205,9 @@ def test_a_comment_that_says_nothing_of_it_stands_behind_its_thread_and_one_that
         Comment(thread.id, "Preheat for 45 minutes with steam."),
     )
     asked = [hit.record.id for hit in ask(library, "how hot should sourdough bake").hits]
-    assert asked[0] == thread.id and asked.index(rule.id) < min(map(asked.index, (begin.id, more.id)))
+    assert asked[0] == thread.id and asked.index(rule.id) < min(
+        map(asked.index, (begin.id, more.id))
+    )
     assert ask(library, "preheat minutes steam").hits[0].record.id == answer.id
 
 
@@ -235,8 +249,13 @@ def test_filters_narrow_what_may_answer_with_words_and_without(twenty, filters, 
 def test_a_filter_that_many_meet_gives_the_same_as_one_that_few_meet(twenty, monkeypatch, most):
     library, _ = twenty
     monkeypatch.setattr(search, "MOST_DOCS", most)
-    found = ask(library, "restore the database, then renew expired certificates", state="accepted", limit=3)
-    assert titles(found)[:2] == ["Postmortem: certificates expired on a Sunday", "Runbook: restoring a backup"]
+    found = ask(
+        library, "restore the database, then renew expired certificates", state="accepted", limit=3
+    )
+    assert titles(found)[:2] == [
+        "Postmortem: certificates expired on a Sunday",
+        "Runbook: restoring a backup",
+    ]
     assert found.total == len(found.hits)
 
 
@@ -244,7 +263,11 @@ def test_pages_follow_one_another_without_gap_or_repeat(twenty):
     library, _ = twenty
     question = "the key of a test that is read at the end of a release"
     whole = [hit.record.id for hit in ask(library, question, limit=12).hits]
-    parts = [hit.record.id for at in range(0, 12, 4) for hit in ask(library, question, limit=4, offset=at).hits]
+    parts = [
+        hit.record.id
+        for at in range(0, 12, 4)
+        for hit in ask(library, question, limit=4, offset=at).hits
+    ]
     assert parts == whole and len(set(whole)) == len(whole)
 
 
@@ -254,12 +277,17 @@ def test_what_cannot_be_a_question_is_refused(twenty):
     assert caught.value.code == "QUERY_INVALID"
 
 
-# -- which comes first -------------------------------------------------------------------------------------------------
+# -- which comes first
+# -------------------------------------------------------------------------------------------------
 
 
 def test_what_took_its_place_comes_before_what_was_superseded(library):
-    old = Artifact("Deploys go through the blue cluster", "We deploy by hand.", "", "adr", "superseded")
-    new = Artifact("Deploys go through the green cluster", "We deploy by hand.", "", "adr", "accepted")
+    old = Artifact(
+        "Deploys go through the blue cluster", "We deploy by hand.", "", "adr", "superseded"
+    )
+    new = Artifact(
+        "Deploys go through the green cluster", "We deploy by hand.", "", "adr", "accepted"
+    )
     keep(library, old)
     keep(library, new)
     found = ask(library, "deploys go through which cluster by hand")
@@ -268,19 +296,31 @@ def test_what_took_its_place_comes_before_what_was_superseded(library):
 
 
 def test_what_is_pinned_wins_among_equals_and_newer_ones_among_the_rest(library):
-    keep(library, Observation("Cold start takes nine seconds", "first measured"), at=NOW - 300 * DAY)
+    keep(
+        library, Observation("Cold start takes nine seconds", "first measured"), at=NOW - 300 * DAY
+    )
     (pinned,) = keep(
-        library, Artifact("Cold start takes nine seconds", "second measured", state="proposed"), at=NOW - 400 * DAY
+        library,
+        Artifact("Cold start takes nine seconds", "second measured", state="proposed"),
+        at=NOW - 400 * DAY,
     )
     keep(library, Observation("Cold start takes nine seconds", "third measured"), at=NOW - DAY)
     keep(library, Subcortex("startup", "Startup", pinned_artifacts=(pinned.id,)))
     found = ask(library, "cold start seconds measured")
-    assert [hit.snippet for hit in found.hits] == ["second measured", "third measured", "first measured"]
+    assert [hit.snippet for hit in found.hits] == [
+        "second measured",
+        "third measured",
+        "first measured",
+    ]
 
 
 def test_nothing_is_left_out_because_it_is_old(library):
-    (old,) = keep(library, Observation("The parser drops umlauts in file names"), at=NOW - 4_000 * DAY)
-    keep(library, *(Observation(f"Parser run {number} of the nightly build") for number in range(30)))
+    (old,) = keep(
+        library, Observation("The parser drops umlauts in file names"), at=NOW - 4_000 * DAY
+    )
+    keep(
+        library, *(Observation(f"Parser run {number} of the nightly build") for number in range(30))
+    )
     assert ask(library, "umlauts in file names").hits[0].record.id == old.id
 
 
@@ -293,13 +333,22 @@ def test_a_long_discussion_does_not_hide_the_thread_or_what_else_speaks_of_it(li
 
 
 def test_a_long_record_is_one_hit_with_its_best_part(library):
-    parts = "\n\n".join(f"## Part {number}\n\n" + "The scheduler wakes a worker. " * 80 for number in range(6))
-    keep(library, Artifact("Handbook of the scheduler", parts + "\n\n## Leases\n\nA lease ends after forty seconds."))
+    parts = "\n\n".join(
+        f"## Part {number}\n\n" + "The scheduler wakes a worker. " * 80 for number in range(6)
+    )
+    keep(
+        library,
+        Artifact(
+            "Handbook of the scheduler",
+            parts + "\n\n## Leases\n\nA lease ends after forty seconds.",
+        ),
+    )
     found = ask(library, "scheduler lease ends seconds")
     assert len(found.hits) == 1 and found.hits[0].snippet == "A lease ends after forty seconds."
 
 
-# -- what changes ------------------------------------------------------------------------------------------------------
+# -- what changes
+# ------------------------------------------------------------------------------------------------------
 
 
 def test_without_a_question_the_last_changed_come_first(library):
@@ -328,7 +377,11 @@ def test_a_subcortex_is_named_by_slug_or_id_and_an_unknown_one_is_an_error(libra
 
 
 def test_sensitive_records_are_found_by_words_and_can_be_left_out(library):
-    keep(library, Observation("Salaries of the kitchen", sensitivity=SENSITIVE), Observation("Rota of the kitchen"))
+    keep(
+        library,
+        Observation("Salaries of the kitchen", sensitivity=SENSITIVE),
+        Observation("Rota of the kitchen"),
+    )
     assert len(ask(library, "kitchen").hits) == 2
     assert titles(ask(library, "kitchen", sensitivity="normal")) == ["Rota of the kitchen"]
     assert titles(ask(library, "kitchen", sensitivity=SENSITIVE)) == ["Salaries of the kitchen"]
@@ -344,24 +397,32 @@ def test_a_reader_finds_what_its_library_wrote(library):
     assert titles(find(library.reader, RecordQuery("otter"))) == ["Feed the otter"]
 
 
-# -- among other stores ------------------------------------------------------------------------------------------------
+# -- among other stores
+# ------------------------------------------------------------------------------------------------
 
 
 def test_as_one_place_of_many_each_record_is_one_hit_with_its_text(twenty):
     library, records = twenty
     page = page_of(
-        library, RecordQuery(types=("artifact",)), Query("restore backup", mode=Mode.WORDS, limit=3), Cancel()
+        library,
+        RecordQuery(types=("artifact",)),
+        Query("restore backup", mode=Mode.WORDS, limit=3),
+        Cancel(),
     )
     assert page.hits[0].path == records[12].id and "replay the log" in page.hits[0].text
     assert len({hit.path for hit in page.hits}) == len(page.hits) <= 3
-    narrowed = page_of(library, RecordQuery(state="proposed"), Query("counter", mode=Mode.WORDS, limit=3), Cancel())
+    narrowed = page_of(
+        library, RecordQuery(state="proposed"), Query("counter", mode=Mode.WORDS, limit=3), Cancel()
+    )
     assert [hit.path for hit in narrowed.hits] == [records[13].id] and narrowed.total == 1
 
 
 def test_by_meaning_sensitive_records_are_not_looked_at(settings: Settings):
     with Library(settings) as library:
         keep(
-            library, Observation("Payroll of the orchestra", sensitivity=SENSITIVE), Observation("Concert in the park")
+            library,
+            Observation("Payroll of the orchestra", sensitivity=SENSITIVE),
+            Observation("Concert in the park"),
         )
         found = find(library, RecordQuery("wages of musicians", mode=Mode.MEANING))
         assert titles(found) in ([], ["Concert in the park"])
@@ -378,9 +439,20 @@ def test_by_meaning_a_longer_list_that_is_sifted_gives_the_same_as_a_search_amon
         answers = []
         for longer in (5, 0):
             monkeypatch.setattr(retrieval, "LONGER", longer)
-            asked = [RecordQuery(question, types=kinds, mode=Mode.MEANING, limit=4) for _, question in KEPT]
-            answers.append([[(hit.record.id, hit.relevance) for hit in find(library, one).hits] for one in asked])
-            keep(library, Task("Something else, so that nothing is answered from what was told before"))
+            asked = [
+                RecordQuery(question, types=kinds, mode=Mode.MEANING, limit=4)
+                for _, question in KEPT
+            ]
+            answers.append(
+                [
+                    [(hit.record.id, hit.relevance) for hit in find(library, one).hits]
+                    for one in asked
+                ]
+            )
+            keep(
+                library,
+                Task("Something else, so that nothing is answered from what was told before"),
+            )
         assert answers[0] == answers[1] and any(answers[0])
 
 
@@ -397,31 +469,49 @@ def test_what_changes_its_state_is_found_by_the_new_one_at_once(library: Library
     (task,) = keep(library, Task("Rotate the certificate", "Of the gateway."))
     assert not find(library, RecordQuery("certificate", state="done")).hits
     change(library, task, state="done")
-    assert [hit.record.id for hit in find(library, RecordQuery("certificate", state="done")).hits] == [task.id]
+    assert [
+        hit.record.id for hit in find(library, RecordQuery("certificate", state="done")).hits
+    ] == [task.id]
     assert not find(library, RecordQuery("certificate", state="inbox")).hits
 
 
 def test_who_turns_the_page_meets_every_record_once(library: Library) -> None:
     texts = [f"The certificate {'of the gateway ' * (number % 5)}{number}" for number in range(60)]
-    kept = keep(library, *(Observation(text, "certificate " * (number % 7)) for number, text in enumerate(texts)))
-    for record in keep(library, *(Artifact(f"Certificate {number}", state="accepted") for number in range(10))):
+    kept = keep(
+        library,
+        *(Observation(text, "certificate " * (number % 7)) for number, text in enumerate(texts)),
+    )
+    for record in keep(
+        library, *(Artifact(f"Certificate {number}", state="accepted") for number in range(10))
+    ):
         kept.append(record)
     seen: list[str] = []
     for offset in range(0, 80, 5):
-        page = page_of(library, RecordQuery(), Query("certificate", limit=5, offset=offset), Cancel())
+        page = page_of(
+            library, RecordQuery(), Query("certificate", limit=5, offset=offset), Cancel()
+        )
         seen += [hit.path for hit in page.hits]
     assert len(seen) == len(set(seen)) and set(seen) == {one.id for one in kept}
 
 
 @pytest.mark.parametrize("offset", [1_000, 20_000_000, MAX_OFFSET - 1])
-def test_who_asks_for_what_is_further_down_than_anything_gets_nothing_and_has_nothing_made_for_it(library, offset):
+def test_who_asks_for_what_is_further_down_than_anything_gets_nothing_and_has_nothing_made_for_it(
+    library, offset
+):
     keep(library, Task("Rotate the certificate"), Task("Renew the certificate"))
     query = Query("certificate", mode=Mode.WORDS, limit=5, offset=offset, snippets=(320, 160))
     assert search.sizes_of(query, offset + 5) == (320, *(160,) * (search.MOST_CUT - 1), 0)
     page = page_of(library, RecordQuery(), query, Cancel())
     assert (page.hits, page.total) == ((), 2)
     # Among several stores the first hits are asked for, as many as that.
-    assert len(page_of(library, RecordQuery(), replace(query, offset=0, limit=offset + 5), Cancel()).hits) == 2
+    assert (
+        len(
+            page_of(
+                library, RecordQuery(), replace(query, offset=0, limit=offset + 5), Cancel()
+            ).hits
+        )
+        == 2
+    )
     for text in ("certificate", ""):
         found = find(library, RecordQuery(text, mode=Mode.WORDS, limit=5, offset=offset))
         assert (found.hits, found.total) == ((), 2)
@@ -437,8 +527,15 @@ def test_hits_that_may_be_told_have_their_text_cut_and_no_others():
 def test_a_text_of_nothing_but_headings_is_cut_by_lines_and_found(library, heading):
     """Else each is a chunk and a name of its own, which the next search for it has to look at."""
     text = f"{heading}\n" * (50_000 // (len(heading) + 1))
-    headed, _ = keep(library, Artifact("Lighthouse", "", f"{text}the lamp\n"), Artifact("Limit", "", "of the lamp"))
-    lookup, sources = library.store.lookup, [source.id for source in library.store.recorded.sources(("artifact",))]
+    headed, _ = keep(
+        library,
+        Artifact("Lighthouse", "", f"{text}the lamp\n"),
+        Artifact("Limit", "", "of the lamp"),
+    )
+    lookup, sources = (
+        library.store.lookup,
+        [source.id for source in library.store.recorded.sources(("artifact",))],
+    )
     doc = lookup.doc(sources[0], headed.id)
     assert doc is not None
     chunks = [chunk for _, chunk in lookup.chunks(doc.blob)]
@@ -449,7 +546,9 @@ def test_a_text_of_nothing_but_headings_is_cut_by_lines_and_found(library, headi
 
 
 def test_a_long_text_with_many_sections_is_cut_by_its_headings(library):
-    sections = "".join(f"## Term {number}\n\nWhat it means, in a sentence or two.\n\n" for number in range(400))
+    sections = "".join(
+        f"## Term {number}\n\nWhat it means, in a sentence or two.\n\n" for number in range(400)
+    )
     (record,) = keep(library, Artifact("Glossary", "", sections))
     (source,) = library.store.recorded.sources(("artifact",))
     doc = library.store.lookup.doc(source.id, record.id)

@@ -6,7 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cortex.families.team.sentences import SENTENCE_CHARACTERS, cut, fold, sentences_of, stem, stems_of
+from cortex.families.team.sentences import (
+    SENTENCE_CHARACTERS,
+    cut,
+    fold,
+    sentences_of,
+    stem,
+    stems_of,
+)
 
 
 def texts(text: str) -> list[str]:
@@ -42,16 +49,31 @@ def test_markdown_is_no_part_of_a_sentence():
         "# Title\nFirst line of\na paragraph.\n\n- one entry\n- [x] another entry\n  carried on\n2. a third\n\n> quoted. words\n\n"
         "```py\ncode. Here\n```\n\n    indented. Code\n\n| a | b |\n|---|---|\n\nUnderlined\n----------\n<!-- hidden. -->Last."
     )
-    assert texts(text) == ["First line of a paragraph.", "one entry", "another entry carried on", "a third", "Last."]
+    assert texts(text) == [
+        "First line of a paragraph.",
+        "one entry",
+        "another entry carried on",
+        "a third",
+        "Last.",
+    ]
 
 
 def test_lines_that_their_writer_ended_are_sentences():
-    assert texts("Deployed the fix\nError rate is down") == ["Deployed the fix", "Error rate is down"]
-    assert texts("a line that is carried on\nin the next one") == ["a line that is carried on in the next one"]
+    assert texts("Deployed the fix\nError rate is down") == [
+        "Deployed the fix",
+        "Error rate is down",
+    ]
+    assert texts("a line that is carried on\nin the next one") == [
+        "a line that is carried on in the next one"
+    ]
 
 
 def test_a_sentence_knows_the_heading_above_it():
-    found = list(sentences_of("Before.\n\n## Decision\nWe go.\n\n**Open points**\n- none\n\nResult\n===\nDone."))
+    found = list(
+        sentences_of(
+            "Before.\n\n## Decision\nWe go.\n\n**Open points**\n- none\n\nResult\n===\nDone."
+        )
+    )
     assert [(one.text, one.heading) for one in found] == [
         ("Before.", ""),
         ("We go.", "Decision"),

@@ -1,4 +1,6 @@
-"""Six threads as people write them, and the sentences that somebody who comes late would want of each."""
+"""Six threads as people write them, and the sentences that somebody who comes late would want of
+each.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,9 @@ from cortex.families.team.writes.summarizer import Said, summarize
 
 @dataclass(frozen=True, slots=True)
 class Talk:
-    """A thread: its title, what was said in order (the first is its body), and what should be in the summary."""
+    """A thread: its title, what was said in order (the first is its body), and what should be in
+    the summary.
+    """
 
     title: str
     said: tuple[str, ...]
@@ -82,7 +86,10 @@ DECISION = Talk(
         "Agreed, but unlogged tables aren't replicated, so we keep it logged and pay the 1.1 GB per hour.",
         "We write `last_seen` only once per 5 minutes, that is 12 writes per session and hour.",
     ),
-    ("OK, decided: we go with Redis, one cluster per region, TTL of 14 days.", "I'd go for Redis, everybody does."),
+    (
+        "OK, decided: we go with Redis, one cluster per region, TTL of 14 days.",
+        "I'd go for Redis, everybody does.",
+    ),
 )
 
 BUG = Talk(
@@ -229,7 +236,12 @@ TALKS = (INCIDENT, DECISION, BUG, RELEASE, RESEARCH, FLAKY)
 def said_in(talk: Talk) -> list[Said]:
     """The thread as it is given to the summary."""
     return [
-        Said("thread_0" if place == 0 else f"comment_{place:026}", f"person{place % 4}", 60_000 * place, text)
+        Said(
+            "thread_0" if place == 0 else f"comment_{place:026}",
+            f"person{place % 4}",
+            60_000 * place,
+            text,
+        )
         for place, text in enumerate(talk.said)
     ]
 

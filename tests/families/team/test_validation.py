@@ -1,4 +1,6 @@
-"""What a body may say: every limit and every allowed value is held, a secret is refused wherever it stands, and never told."""
+"""What a body may say: every limit and every allowed value is held, a secret is refused wherever it
+stands, and never told.
+"""
 
 from __future__ import annotations
 
@@ -44,10 +46,27 @@ PLAIN: tuple[Body, ...] = (
     Link("task_1", "supports", "task_2"),
 )
 FULL: tuple[Body, ...] = (
-    Subcortex("billing", "Billing", "D", "C", stewards=("lena",), glossary=(Term("a", "b"),), naming=("snake_case",)),
-    Thread("T", "B", tags=("x",), summary="S", resolution="R", code_links=(CodeLink("a.py", "shop", "f"),)),
+    Subcortex(
+        "billing",
+        "Billing",
+        "D",
+        "C",
+        stewards=("lena",),
+        glossary=(Term("a", "b"),),
+        naming=("snake_case",),
+    ),
+    Thread(
+        "T",
+        "B",
+        tags=("x",),
+        summary="S",
+        resolution="R",
+        code_links=(CodeLink("a.py", "shop", "f"),),
+    ),
     Comment("thread_1", "B", citations=("thread_2",)),
-    Observation("T", "S", session="s", commit_id="c", attachments=(Attachment("log", "file:///log"),)),
+    Observation(
+        "T", "S", session="s", commit_id="c", attachments=(Attachment("log", "file:///log"),)
+    ),
     Artifact("T", "B", "S", owner="lena", evidence=(Evidence("url", "https://example.com/", "N"),)),
     Task("T", "B", assignees=("lena",), watchers=("omar",), blocked_reason="R", notes="N"),
     Draft("comment", "T", "B", patch=(("notes", "N"),), reason="R", summary="S", review_notes="N"),
@@ -77,11 +96,17 @@ def limits() -> list[tuple[Body, str, int]]:
 
 
 @pytest.mark.parametrize(("body", "field", "most"), limits(), ids=lambda value: str(value)[:20])
-def test_a_text_may_be_as_long_as_its_limit_and_no_longer(body: Body, field: str, most: int) -> None:
+def test_a_text_may_be_as_long_as_its_limit_and_no_longer(
+    body: Body, field: str, most: int
+) -> None:
     text = ("word " * most)[: most - 1] + "x"
     assert getattr(checked(replace(body, **{field: text})), field) == text
     error = refused(replace(body, **{field: text + "y"}))
-    assert error.code == "RECORD_INVALID" and error.context["field"] == field and f"{most:,}" in error.message
+    assert (
+        error.code == "RECORD_INVALID"
+        and error.context["field"] == field
+        and f"{most:,}" in error.message
+    )
 
 
 @pytest.mark.parametrize(
@@ -92,7 +117,10 @@ def test_a_text_may_be_as_long_as_its_limit_and_no_longer(body: Body, field: str
         (Thread("T", tags=("x" * 51,)), "tags[0]"),
         (Task("T", assignees=tuple(f"n{number}" for number in range(21))), "assignees"),
         (Subcortex("billing", "B", glossary=(Term("", "b"),)), "glossary[0].term"),
-        (Artifact("T", evidence=(Evidence("url", "https://example.com/", "n" * 201),)), "evidence[0].note"),
+        (
+            Artifact("T", evidence=(Evidence("url", "https://example.com/", "n" * 201),)),
+            "evidence[0].note",
+        ),
         (Artifact("T", evidence=(Evidence("rumour", "x"),)), "evidence[0].kind"),
         (Artifact("T", evidence=(Evidence("url", "ftp://example.com"),)), "evidence[0].ref"),
         (Artifact("T", review_by="31.1.2027"), "review_by"),
@@ -103,7 +131,10 @@ def test_a_text_may_be_as_long_as_its_limit_and_no_longer(body: Body, field: str
         (Thread("T", code_links=(CodeLink("a/..\\..\\b.py"),)), "code_links[0].path"),
         (Thread("T", code_links=(CodeLink("/etc/passwd"),)), "code_links[0].path"),
         (Thread("T", code_links=(CodeLink("C:\\a.py"),)), "code_links[0].path"),
-        (Thread("T", code_links=(CodeLink("a.py", line_start=9, line_end=3),)), "code_links[0].line_end"),
+        (
+            Thread("T", code_links=(CodeLink("a.py", line_start=9, line_end=3),)),
+            "code_links[0].line_end",
+        ),
         (Thread("T", code_links=(CodeLink("a.py", line_start=-1),)), "code_links[0].line_start"),
         (Thread("T", code_links=(CodeLink("a.py", commit="HEAD~1"),)), "code_links[0].commit"),
         (Subcortex("Billing Team", "B"), "slug"),
@@ -128,7 +159,9 @@ def test_a_text_may_be_as_long_as_its_limit_and_no_longer(body: Body, field: str
 )
 def test_what_can_not_be_kept_is_refused_with_its_field(body: Body, field: str) -> None:
     error = refused(body)
-    assert (error.code, error.context["field"]) == ("RECORD_INVALID", field) and field.split("[")[0] in error.message
+    assert (error.code, error.context["field"]) == ("RECORD_INVALID", field) and field.split("[")[
+        0
+    ] in error.message
 
 
 @pytest.mark.parametrize("body", PLAIN, ids=kind_of)
@@ -143,7 +176,9 @@ def test_types_and_states_are_those_of_the_kind(body: Body) -> None:
         assert refused(replace(body, state="nonsense")).context["field"] == "state"
 
 
-@pytest.mark.parametrize("character", ["\0", "\x1b", "\x07", "\x0b", "\x9b", "\ud800", "\u202e"], ids=ascii)
+@pytest.mark.parametrize(
+    "character", ["\0", "\x1b", "\x07", "\x0b", "\x9b", "\ud800", "\u202e"], ids=ascii
+)
 @pytest.mark.parametrize("field", ["title", "body", "tags"])
 def test_characters_that_are_no_text_are_refused(character: str, field: str) -> None:
     value: object = (f"a{character}b",) if field == "tags" else f"a\n{character}b"
@@ -166,14 +201,24 @@ def planted(noun: Any, prefix: str = "") -> list[tuple[str, Callable[[str], Any]
     for field in fields(noun):
         value = getattr(noun, field.name)
         if isinstance(value, str) and value:
-            found.append((prefix + field.name, lambda text, name=field.name: replace(noun, **{name: text})))
+            found.append(
+                (prefix + field.name, lambda text, name=field.name: replace(noun, **{name: text}))
+            )
         elif isinstance(value, tuple) and value and is_dataclass(value[0]):
             found += [
-                (place, lambda text, name=field.name, put=put: replace(noun, **{name: (put(text),)}))
+                (
+                    place,
+                    lambda text, name=field.name, put=put: replace(noun, **{name: (put(text),)}),
+                )
                 for place, put in planted(value[0], f"{prefix}{field.name}[0].")
             ]
         elif isinstance(value, tuple) and value and isinstance(value[0], str):
-            found.append((f"{prefix}{field.name}[0]", lambda text, name=field.name: replace(noun, **{name: (text,)})))
+            found.append(
+                (
+                    f"{prefix}{field.name}[0]",
+                    lambda text, name=field.name: replace(noun, **{name: (text,)}),
+                )
+            )
     return found
 
 
@@ -200,10 +245,18 @@ SKIPPED = (
         if field.rpartition(".")[2] not in SKIPPED
     ],
 )
-def test_a_secret_is_refused_wherever_it_stands_and_never_told(field: str, put: Callable[[str], Any]) -> None:
+def test_a_secret_is_refused_wherever_it_stands_and_never_told(
+    field: str, put: Callable[[str], Any]
+) -> None:
     long = field in ("body", "charter", "description", "summary", "notes")
     address = field == "evidence[0].ref"
-    text = f"first\nuse {TOKEN} there" if long else f"https://example.com/{TOKEN}" if address else TOKEN
+    text = (
+        f"first\nuse {TOKEN} there"
+        if long
+        else f"https://example.com/{TOKEN}"
+        if address
+        else TOKEN
+    )
     error = refused(put(text))
     assert error.code == "SENSITIVE_BLOCKED" and "GitHub token" in error.message
     assert str(error.context["field"]).split("[")[0] == field.split("[")[0]
@@ -230,13 +283,22 @@ def test_a_wrong_value_that_is_a_secret_is_not_told() -> None:
 
 
 def test_hashes_and_commits_are_no_secrets() -> None:
-    link = CodeLink("a.py", commit="9f8a7b6c5d4e3f2a1b0c9d8e7f6a5b4c3d2e1f0a", file_hash="ab" * 16, body_hash="cd" * 16)
+    link = CodeLink(
+        "a.py",
+        commit="9f8a7b6c5d4e3f2a1b0c9d8e7f6a5b4c3d2e1f0a",
+        file_hash="ab" * 16,
+        body_hash="cd" * 16,
+    )
     assert checked(Thread("T", code_links=(link,))).code_links == (link,)
 
 
 def test_every_text_of_a_body_is_looked_at() -> None:
     texts = dict(texts_of(FULL[0]))
-    assert texts["glossary[0]"] == "a: b" and texts["naming[0]"] == "snake_case" and texts["charter"] == "C"
+    assert (
+        texts["glossary[0]"] == "a: b"
+        and texts["naming[0]"] == "snake_case"
+        and texts["charter"] == "C"
+    )
 
 
 @pytest.mark.parametrize("cls", list(MOVES), ids=lambda cls: cls.__name__)
@@ -246,7 +308,10 @@ def test_every_state_leads_only_to_states_of_its_kind(cls: type) -> None:
     assert all(set(after) <= states - {before} for before, after in MOVES[cls].items())
 
 
-@given(st.sampled_from([Thread("T"), Task("T"), Artifact("T"), Link("task_1", "supports", "task_2")]), st.data())
+@given(
+    st.sampled_from([Thread("T"), Task("T"), Artifact("T"), Link("task_1", "supports", "task_2")]),
+    st.data(),
+)
 def test_a_state_is_only_reached_from_where_it_may_be(body: Body, data: st.DataObject) -> None:
     before = data.draw(st.sampled_from(STATES[type(body)]))
     after = data.draw(st.sampled_from(STATES[type(body)]))
@@ -255,7 +320,11 @@ def test_a_state_is_only_reached_from_where_it_may_be(body: Body, data: st.DataO
         check_move(one, other)
     else:
         error = refused(other, lambda new: check_move(one, new))
-        assert error.code == "RECORD_INVALID" and error.context["field"] == "state" and before in error.message
+        assert (
+            error.code == "RECORD_INVALID"
+            and error.context["field"] == "state"
+            and before in error.message
+        )
 
 
 def test_a_new_record_begins_in_a_first_state() -> None:

@@ -1,4 +1,6 @@
-"""A home brought back: from a snapshot, or from what can be read of a damaged database; with real files and real damage."""
+"""A home brought back: from a snapshot, or from what can be read of a damaged database; with real
+files and real damage.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,12 @@ def opened(settings: Settings) -> Iterator[Library]:
 def memory_of(number: int) -> Memory:
     # Every tenth is longer than a page, so that its text lies on pages of its own.
     sentence = f"{SUBJECTS[number % 5]} number {number} stand in room {number * 7}. "
-    return Memory("", f"Thing {number}", text=sentence * (200 if number % 10 == 0 else 6), concepts=("things",))
+    return Memory(
+        "",
+        f"Thing {number}",
+        text=sentence * (200 if number % 10 == 0 else 6),
+        concepts=("things",),
+    )
 
 
 @pytest.fixture(scope="module")
@@ -60,9 +67,17 @@ def made() -> Iterator[Path]:
     with inmemory.folder() as folder:
         settings = settings_at(folder / "home")
         with opened(settings) as library:
-            add_all(library, [Brought(memory_of(number)) for number in range(COUNT)], state=MemoryState.APPROVED)
+            add_all(
+                library,
+                [Brought(memory_of(number)) for number in range(COUNT)],
+                state=MemoryState.APPROVED,
+            )
             create(library, Subcortex("ops", "Operations"), actor=person())
-            create(library, Thread("Who waters the plants", "Ada does.", subcortex="ops"), actor=person())
+            create(
+                library,
+                Thread("Who waters the plants", "Ada does.", subcortex="ops"),
+                actor=person(),
+            )
             library.store.checkpoint()
         (settings.home / "config.yml").write_text("search:\n  timeout: 7s\n", encoding="utf-8")
         yield settings.home
@@ -77,7 +92,10 @@ def settings(made: Path, memory: Path) -> Settings:
 def said(settings: Settings) -> set[str]:
     """The titles of all memories."""
     with opened(settings) as library:
-        return {one.memory.title for one in library.store.remembered.select(MemoryFilter(origins=(OWN,)))}
+        return {
+            one.memory.title
+            for one in library.store.remembered.select(MemoryFilter(origins=(OWN,)))
+        }
 
 
 def check_sound(settings: Settings) -> None:
@@ -89,13 +107,15 @@ def check_sound(settings: Settings) -> None:
             number = one.memory.title.split()[1]
             assert one.memory.text == memory_of(int(number)).text
         add(library, Memory("", "Written afterwards", text="The zeppelin landed."))
-        assert [hit.one.memory.title for hit in find(library, MemoryQuery("zeppelin")).hits][:1] == [
-            "Written afterwards"
-        ]
+        assert [hit.one.memory.title for hit in find(library, MemoryQuery("zeppelin")).hits][
+            :1
+        ] == ["Written afterwards"]
 
 
 @pytest.mark.parametrize("links", [True, False], ids=["links", "no links"])
-def test_a_restore_that_fails_at_the_last_step_leaves_the_home_as_it_was(settings, monkeypatch, links):
+def test_a_restore_that_fails_at_the_last_step_leaves_the_home_as_it_was(
+    settings, monkeypatch, links
+):
     home, replace = settings.home, os.replace
     snapshot = make_snapshot(home / STORE_NAME, ASKED)
     assert snapshot is not None
@@ -130,7 +150,9 @@ def test_a_snapshot_brings_back_memories_records_and_settings_and_that_can_be_un
     assert len(said(settings)) == COUNT
     assert "7s" in (home / "config.yml").read_text(encoding="utf-8")
     with opened(settings) as library:
-        assert [hit.one.memory.title for hit in find(library, MemoryQuery("Thing 3")).hits][:1] == ["Thing 3"]
+        assert [hit.one.memory.title for hit in find(library, MemoryQuery("Thing 3")).hits][:1] == [
+            "Thing 3"
+        ]
         assert library.store.recorded.count(record_model.RecordFilter()) == 2
     restore_snapshot(settings, done.before)
     assert len(said(settings)) == COUNT + 1
@@ -148,7 +170,9 @@ def test_what_another_process_wrote_during_a_restore_is_in_the_file_that_is_kept
         other.commit()
     assert done.kept is not None and ".replaced-" in done.kept.name
     with closing(sqlite3.connect(done.kept)) as kept:
-        assert kept.execute("SELECT count(*) FROM memories WHERE title = 'Thing late'").fetchone() == (1,)
+        assert kept.execute(
+            "SELECT count(*) FROM memories WHERE title = 'Thing late'"
+        ).fetchone() == (1,)
     again = restore_snapshot(settings, snapshot)
     assert again.kept is not None and again.kept.exists() and not done.kept.exists()
 
@@ -170,7 +194,10 @@ def test_a_home_that_was_put_back_compares_everything_with_its_core(settings):
     assert snapshot is not None
     restore_snapshot(settings, snapshot)
     with opened(settings) as library:
-        assert (library.store.truth.get(URL), library.store.truth.get(RESYNC)) == ("https://core.example", "1")
+        assert (library.store.truth.get(URL), library.store.truth.get(RESYNC)) == (
+            "https://core.example",
+            "1",
+        )
 
 
 def test_a_damaged_snapshot_and_one_in_use_change_nothing(settings):
@@ -216,9 +243,12 @@ def with_flips(raw: bytearray) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("damage", "fewest"), [(cut_short, 1), (without_header, COUNT), (without_roots, COUNT), (with_flips, COUNT // 2)]
+    ("damage", "fewest"),
+    [(cut_short, 1), (without_header, COUNT), (without_roots, COUNT), (with_flips, COUNT // 2)],
 )
-def test_what_can_be_read_of_a_damaged_database_is_saved_and_the_file_kept(settings, damage: Damage, fewest):
+def test_what_can_be_read_of_a_damaged_database_is_saved_and_the_file_kept(
+    settings, damage: Damage, fewest
+):
     database = settings.home / STORE_NAME
     raw = damage(bytearray(database.read_bytes()))
     database.write_bytes(raw)
@@ -260,7 +290,9 @@ def test_a_snapshot_doubles_no_citation_and_brings_back_those_of_lost_memories(s
         connection.commit()
     salvage_home(settings)
     with closing(sqlite3.connect(database)) as connection:
-        assert connection.execute("SELECT memory FROM citations ORDER BY memory").fetchall() == [(n,) for n in ids]
+        assert connection.execute("SELECT memory FROM citations ORDER BY memory").fetchall() == [
+            (n,) for n in ids
+        ]
 
 
 def test_what_only_the_log_of_writes_has_is_saved_too(settings, memory):
@@ -288,7 +320,9 @@ def test_where_nothing_can_be_read_the_file_stays_where_it_is(settings):
 
 @pytest.mark.soak
 def test_no_damage_costs_more_than_the_pages_that_it_hits(made, memory, campaign):
-    """Random damage of every kind: what is told is true, the new database is sound, and with a snapshot nothing is lost."""
+    """Random damage of every kind: what is told is true, the new database is sound, and with a
+    snapshot nothing is lost.
+    """
     for seed in range(campaign(3, 300)):
         dice = random.Random(seed)
         home = memory / str(seed)
@@ -298,7 +332,9 @@ def test_no_damage_costs_more_than_the_pages_that_it_hits(made, memory, campaign
         raw = bytearray((home / STORE_NAME).read_bytes())
         for _ in range(dice.choice((1, 5, 50))):
             start, length = dice.randrange(len(raw)), dice.choice((1, 100, 4096, 20_000))
-            raw[start : start + length] = dice.choice((bytes, dice.randbytes))(min(length, len(raw) - start))
+            raw[start : start + length] = dice.choice((bytes, dice.randbytes))(
+                min(length, len(raw) - start)
+            )
         (home / STORE_NAME).write_bytes(raw)
         salvage_home(settings)
         with closing(Store(home, read_only=True)) as store:

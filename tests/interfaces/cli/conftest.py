@@ -22,7 +22,10 @@ def on_terminal():
         master, slave = pty.openpty()
         environment = os.environ | {"TERM": "xterm-256color", "COLUMNS": "200"}
         running = forking.Popen(
-            [sys.executable, "-m", "cortex", *arguments], stdout=slave, stderr=subprocess.DEVNULL, env=environment
+            [sys.executable, "-m", "cortex", *arguments],
+            stdout=slave,
+            stderr=subprocess.DEVNULL,
+            env=environment,
         )
         os.close(slave)
         shown = b""
@@ -43,7 +46,9 @@ def on_terminal():
 
 @pytest.fixture
 def typed():
-    """`typed(text, *arguments)`: exit code, stdout and stderr of a command whose stdin is a terminal on which that is typed."""
+    """`typed(text, *arguments)`: exit code, stdout and stderr of a command whose stdin is a
+    terminal on which that is typed.
+    """
 
     def run(text: str, *arguments: object, **variables: str) -> tuple[int, str, str]:
         pty = pytest.importorskip("pty")
@@ -84,13 +89,23 @@ CONTROLLED = "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 
 
 @pytest.fixture
 def in_window():
-    """`in_window(text, *arguments)`: exit code, stdout and what the terminal shows of a command in a window of its own."""
+    """`in_window(text, *arguments)`: exit code, stdout and what the terminal shows of a command in
+    a window of its own.
+    """
 
     def run(text: str, *arguments: object, **variables: str) -> tuple[int, str, str]:
         pty = pytest.importorskip("pty")
         master, slave = pty.openpty()
         os.write(master, text.encode())
-        command = [sys.executable, "-c", CONTROLLED, sys.executable, "-m", "cortex", *map(str, arguments)]
+        command = [
+            sys.executable,
+            "-c",
+            CONTROLLED,
+            sys.executable,
+            "-m",
+            "cortex",
+            *map(str, arguments),
+        ]
         running = subprocess.Popen(
             command,
             stdin=slave,
@@ -111,7 +126,9 @@ def in_window():
 
 @pytest.fixture
 def impatient(monkeypatch):
-    """Whoever asks a cortexd that doesn't answer waits for a second, not for five, nor for three until it is killed."""
+    """Whoever asks a cortexd that doesn't answer waits for a second, not for five, nor for three
+    until it is killed.
+    """
     monkeypatch.setattr(control.look, "__defaults__", (1.0,))
     monkeypatch.setattr(control, "KILL_SECONDS", 1.0)
 
@@ -134,7 +151,13 @@ def foreign(isolated):
     with closing(make_claude_mem(isolated.user / ".claude-mem" / "claude-mem.db")) as made:
         session = made.session("s1", title="Deploying")
         facts = ["NIXPACKS_ is the prefix"]
-        made.observation(session, "Railway env vars need a prefix", type="bugfix", facts=facts, concepts=["railway"])
+        made.observation(
+            session,
+            "Railway env vars need a prefix",
+            type="bugfix",
+            facts=facts,
+            concepts=["railway"],
+        )
         made.observation(session, "SQLite over Postgres", type="decision", narrative="It is local.")
         made.summary(session, "Deploy it", learned="Prefixes")
         yield made

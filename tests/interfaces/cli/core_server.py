@@ -40,7 +40,9 @@ class CoreServer:
         listener = listen_on("127.0.0.1", self._port)
         self._port = listener.getsockname()[1]
         self._server = Guest(config(make_app(self._hall, self.ledger, self.settings)))
-        self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [listener]}, daemon=True)
+        self._thread = threading.Thread(
+            target=self._server.run, kwargs={"sockets": [listener]}, daemon=True
+        )
         self._thread.start()
         while not self._server.started:
             time.sleep(0.005)

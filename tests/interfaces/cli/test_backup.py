@@ -1,4 +1,6 @@
-"""`cortex backup`, and the home in `cortex doctor`: snapshots that come by themselves, and a database that was damaged or lost."""
+"""`cortex backup`, and the home in `cortex doctor`: snapshots that come by themselves, and a
+database that was damaged or lost.
+"""
 
 import json
 import random
@@ -30,7 +32,9 @@ def home(isolated, monkeypatch, tmp_path):
 @pytest.fixture
 def said(cortex):
     """The titles of all memories, as the command lists them."""
-    return lambda: {one["title"] for one in json.loads(cortex("memory", "list", "--json")[1])["memories"]}
+    return lambda: {
+        one["title"] for one in json.loads(cortex("memory", "list", "--json")[1])["memories"]
+    }
 
 
 @pytest.fixture
@@ -39,7 +43,11 @@ def findings(cortex, tmp_path):
 
     def look(*arguments):
         code, out, _ = cortex("doctor", "--json", *arguments)
-        rows = {one["check"]: one for one in json.loads(out)["findings"] if one["check"] in ("home", "backup")}
+        rows = {
+            one["check"]: one
+            for one in json.loads(out)["findings"]
+            if one["check"] in ("home", "backup")
+        }
         return code, rows
 
     return look
@@ -65,7 +73,9 @@ def test_a_snapshot_that_can_not_be_made_fails_no_command_and_the_doctor_tells(
     cortex("backup", "create")
     now = snapshots.time.time()
     monkeypatch.setattr("cortex.interfaces.cli.checks.home.is_due", lambda database: True)
-    monkeypatch.setattr("cortex.interfaces.cli.checks.home.time.time", lambda: now + 3 * snapshots.DAY_SECONDS)
+    monkeypatch.setattr(
+        "cortex.interfaces.cli.checks.home.time.time", lambda: now + 3 * snapshots.DAY_SECONDS
+    )
     assert findings()[1]["backup"]["level"] == "warning"
     assert "made" in findings("--fix")[1]["backup"]["done"]
 
@@ -90,11 +100,19 @@ def test_a_damaged_snapshot_is_passed_over_and_the_newest_whole_one_is_named(hom
     damaged.file.write_bytes(damaged.file.read_bytes()[:-9])
     for command in ("verify", "restore"):
         code, _, err = cortex("backup", command, damaged.name)
-        assert code == 1 and "IMPORT_UNREADABLE" in err and f"`cortex backup restore {whole.name}`" in err
+        assert (
+            code == 1
+            and "IMPORT_UNREADABLE" in err
+            and f"`cortex backup restore {whole.name}`" in err
+        )
     code, _, err = cortex("backup", "restore")
     assert code == 2 and "--yes" in err and damaged.name in err and len(said()) == 3
     done = json.loads(cortex("backup", "restore", "--yes", "--json")[1])
-    assert (done["restored"]["name"], done["damaged"], said()) == (whole.name, [damaged.name], set(TITLES))
+    assert (done["restored"]["name"], done["damaged"], said()) == (
+        whole.name,
+        [damaged.name],
+        set(TITLES),
+    )
     for snapshot in snapshots.list_snapshots(home):
         snapshot.file.write_bytes(b"")
     code, _, err = cortex("backup", "restore", "--yes")
@@ -102,7 +120,9 @@ def test_a_damaged_snapshot_is_passed_over_and_the_newest_whole_one_is_named(hom
 
 
 @pytest.mark.parametrize("empty", [True, False])
-def test_a_database_that_is_lost_is_brought_back_and_nothing_is_written_before(home, cortex, said, findings, empty):
+def test_a_database_that_is_lost_is_brought_back_and_nothing_is_written_before(
+    home, cortex, said, findings, empty
+):
     cortex("backup", "create")
     (home / STORE_NAME).unlink()
     if empty:
@@ -167,7 +187,9 @@ def test_the_doctor_sees_a_damaged_home_and_salvages_it(home, cortex, said, find
     assert "nothing to salvage" in cortex("doctor", "--salvage")[1]
 
 
-def test_fix_rebuilds_an_index_inside_the_database_and_the_search_index_beside_it(home, cortex, said, findings):
+def test_fix_rebuilds_an_index_inside_the_database_and_the_search_index_beside_it(
+    home, cortex, said, findings
+):
     connection = sqlite3.connect(home / STORE_NAME, isolation_level=None)
     connection.execute("PRAGMA writable_schema = ON")
     # The rows that follow aren't in this index: as after a write that a disk lost.

@@ -11,13 +11,20 @@ import pytest
 import forking
 from protocol.code_server import CORTEX, make_repository, wait_for
 
-NAMES = {"code-symbols.json", "code-definitions.json", "code-data.json", "doc-chunks.json", "generator-output.json"}
+NAMES = {
+    "code-symbols.json",
+    "code-definitions.json",
+    "code-data.json",
+    "doc-chunks.json",
+    "generator-output.json",
+}
 
 
 @pytest.fixture
 def root(tmp_path, strangers_environment):
     return make_repository(
-        tmp_path / "shop", {"lamp.py": "LAMPS = 3\n\n\ndef switch():\n    pass\n", "a.md": "# A\nlamp\n"}
+        tmp_path / "shop",
+        {"lamp.py": "LAMPS = 3\n\n\ndef switch():\n    pass\n", "a.md": "# A\nlamp\n"},
     )
 
 
@@ -37,7 +44,9 @@ def test_an_export_indexes_writes_and_says_what_it_did(cortex, root):
 
 
 def test_an_export_goes_where_it_is_told(cortex, root, tmp_path):
-    code, out, _ = cortex("chunks", "export", "--workspace", root, "--out", tmp_path / "there", "--json")
+    code, out, _ = cortex(
+        "chunks", "export", "--workspace", root, "--out", tmp_path / "there", "--json"
+    )
     assert (code, json.loads(out)["folder"]) == (0, str(tmp_path / "there"))
     assert {path.name for path in (tmp_path / "there").glob("*.json")} == NAMES
     assert not (root / ".cortex" / "chunks").exists()
@@ -62,9 +71,13 @@ def test_index_writes_chunk_files_too_where_it_is_asked_to(cortex, root):
     assert "chunk_files" not in json.loads(cortex("index", root, "--json")[1])
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="a console's Ctrl-C can't be sent to one process there")
+@pytest.mark.skipif(
+    sys.platform == "win32", reason="a console's Ctrl-C can't be sent to one process there"
+)
 def test_watching_keeps_the_chunk_files_current(root):
-    watching = forking.Popen([*CORTEX, "index", str(root), "--chunks", "--watch"], stdout=subprocess.PIPE, text=True)
+    watching = forking.Popen(
+        [*CORTEX, "index", str(root), "--chunks", "--watch"], stdout=subprocess.PIPE, text=True
+    )
     folder = root / ".cortex" / "chunks"
     try:
         assert any("watching" in line for line in iter(watching.stdout.readline, ""))
@@ -87,7 +100,8 @@ def test_chunk_files_of_another_model_are_embedded_anew(cortex, root, tmp_path, 
     folder.mkdir(parents=True)
     one = {"id": "a", "text": "lamp", "embedding": [1.0, 0.0]}
     (folder / "own.json").write_text(
-        json.dumps({"_metadata": {"model": "strange", "dimensions": 2}, "chunks": [one]}), encoding="utf-8"
+        json.dumps({"_metadata": {"model": "strange", "dimensions": 2}, "chunks": [one]}),
+        encoding="utf-8",
     )
     code, out, _ = cortex("chunks", "reembed")
     assert code == 0 and "1 chunks, strange before" in out
@@ -102,20 +116,32 @@ def test_chunk_files_of_another_model_are_embedded_anew(cortex, root, tmp_path, 
     assert code == 1 and "FILE_NOT_FOUND" in err
 
 
-def test_a_project_is_allowed_to_name_its_embedding_server_once_and_for_all_until_that_is_taken_back(cortex, root):
+def test_a_project_is_allowed_to_name_its_embedding_server_once_and_for_all_until_that_is_taken_back(
+    cortex, root
+):
     (root / ".cortex").mkdir(exist_ok=True)
-    (root / "codeindex.config.json").write_text('{"embedding": {"endpoint": "http://127.0.0.1:9/embed"}}', "utf-8")
+    (root / "codeindex.config.json").write_text(
+        '{"embedding": {"endpoint": "http://127.0.0.1:9/embed"}}', "utf-8"
+    )
     assert cortex("config", "get", "embedding.endpoint", "--path", root)[1].strip() == ""
     code, out, _ = cortex("chunks", "allow", "--path", root)
     assert (code, "they name http://127.0.0.1:9/embed" in out) == (0, True)
-    assert cortex("config", "get", "embedding.endpoint", "--path", root)[1].strip() == "http://127.0.0.1:9/embed"
+    assert (
+        cortex("config", "get", "embedding.endpoint", "--path", root)[1].strip()
+        == "http://127.0.0.1:9/embed"
+    )
     code, out, _ = cortex("chunks", "allow", "--path", root, "--remove", "--json")
     assert (code, json.loads(out)["allowed"], json.loads(out)["endpoint"]) == (0, False, "")
 
 
 def test_a_folder_of_chunk_files_outside_the_project_is_refused_with_a_word(cortex, root, tmp_path):
-    (root / "codeindex.config.json").write_text(json.dumps({"server": {"chunks_dir": str(tmp_path)}}), "utf-8")
+    (root / "codeindex.config.json").write_text(
+        json.dumps({"server": {"chunks_dir": str(tmp_path)}}), "utf-8"
+    )
     code, _, err = cortex("chunks", "export", "--workspace", root)
     assert code == 1
-    assert "server.chunksDir: a path outside the project counts only from your own configuration" in err
+    assert (
+        "server.chunksDir: a path outside the project counts only from your own configuration"
+        in err
+    )
     assert "[PATH_OUTSIDE]" in err and str(tmp_path) in err

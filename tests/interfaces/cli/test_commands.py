@@ -30,11 +30,17 @@ def indexed(tmp_path_factory, strangers_environment):
 
 def process(*arguments, **options):
     return forking.run(
-        [*CORTEX, *map(str, arguments)], capture_output=True, text=True, encoding="utf-8", timeout=60, **options
+        [*CORTEX, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        timeout=60,
+        **options,
     )
 
 
-# -- help and usage ----------------------------------------------------------------------------------------------------
+# -- help and usage
+# ----------------------------------------------------------------------------------------------------
 
 
 COMMANDS = [
@@ -58,17 +64,38 @@ COMMANDS = [
     [
         *COMMANDS,
         *("chunks", "chunks export", "chunks reembed"),
-        *("kb", "kb add", "kb remove", "kb list", "kb sync", "kb search", "kb stats", "kb import conduit"),
-        *("config", "config show", "config get", "config set", "models", "models list", "models use"),
+        *(
+            "kb",
+            "kb add",
+            "kb remove",
+            "kb list",
+            "kb sync",
+            "kb search",
+            "kb stats",
+            "kb import conduit",
+        ),
+        *(
+            "config",
+            "config show",
+            "config get",
+            "config set",
+            "models",
+            "models list",
+            "models use",
+        ),
     ],
 )
 def test_the_help_is_as_it_was(command):
     seen = CliRunner().invoke(
-        app, [*command.split(), "--help"], env={"COLUMNS": "100", "TERM": "dumb"}, terminal_width=100
+        app,
+        [*command.split(), "--help"],
+        env={"COLUMNS": "100", "TERM": "dumb"},
+        terminal_width=100,
     )
     assert seen.exit_code == 0
     check_golden(
-        f"help-{command.replace(' ', '-') or 'cortex'}", {"help": [line.rstrip() for line in seen.output.splitlines()]}
+        f"help-{command.replace(' ', '-') or 'cortex'}",
+        {"help": [line.rstrip() for line in seen.output.splitlines()]},
     )
 
 
@@ -99,7 +126,9 @@ def test_no_command_shows_the_help_and_version_says_the_version(cortex):
     assert out.startswith("cortex ")
 
 
-@pytest.mark.parametrize("arguments", [["index", "{}"], ["search", "a", "--path", "{}"], ["mcp", "--workspace", "{}"]])
+@pytest.mark.parametrize(
+    "arguments", [["index", "{}"], ["search", "a", "--path", "{}"], ["mcp", "--workspace", "{}"]]
+)
 def test_a_path_that_does_not_exist_is_an_error_that_is_explained(cortex, tmp_path, arguments):
     missing = str(tmp_path / "missing")
     code, out, err = cortex(*(argument.format(missing) for argument in arguments))
@@ -166,11 +195,14 @@ def test_an_unknown_family_is_named(cortex):
     assert "known: code" in err
 
 
-# -- index -------------------------------------------------------------------------------------------------------------
+# -- index
+# -------------------------------------------------------------------------------------------------------------
 
 
 def test_indexing_says_what_it_did(cortex, tmp_path):
-    root = make_repository(tmp_path / "fresh", {"a.py": "x = 1\n", "b.py": "y = 2\n", ".env": "S=1\n"})
+    root = make_repository(
+        tmp_path / "fresh", {"a.py": "x = 1\n", "b.py": "y = 2\n", ".env": "S=1\n"}
+    )
     code, out, _ = cortex("index", root)
     assert code == 0
     assert "2 added, 0 changed, 0 deleted, 0 unchanged, 1 skipped" in out
@@ -206,7 +238,9 @@ def test_force_builds_everything_anew_as_often_as_one_likes(cortex, indexed):
 
 def test_several_workspaces_of_a_configuration_are_all_indexed(cortex, tmp_path, monkeypatch):
     root = make_repository(tmp_path / "mono", {"one/a.py": "x = 1\n", "two/b.py": "y = 1\n"})
-    (root / "codeindex.config.json").write_text('{"workspace": {"paths": ["one", "two"]}}', encoding="utf-8")
+    (root / "codeindex.config.json").write_text(
+        '{"workspace": {"paths": ["one", "two"]}}', encoding="utf-8"
+    )
     monkeypatch.chdir(root)
     body = json.loads(cortex("index", "--json")[1])
     assert [one["added"] for one in body["workspaces"]] == [1, 1]
@@ -230,7 +264,9 @@ def test_a_damaged_store_is_kept_aside_and_built_anew_by_any_command(cortex, tmp
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_watching_follows_changes_until_a_signal(tmp_path, number):
     root = make_repository(tmp_path / "watched", {"a.py": "x = 1\n"})
-    watching = forking.Popen([*CORTEX, "index", str(root), "--watch"], stdout=subprocess.PIPE, text=True)
+    watching = forking.Popen(
+        [*CORTEX, "index", str(root), "--watch"], stdout=subprocess.PIPE, text=True
+    )
     try:
         assert any("watching" in line for line in iter(watching.stdout.readline, ""))
         (root / "b.py").write_text("def came_later():\n    pass\n", encoding="utf-8")
@@ -242,7 +278,8 @@ def test_watching_follows_changes_until_a_signal(tmp_path, number):
         watching.stdout.close()
 
 
-# -- search ------------------------------------------------------------------------------------------------------------
+# -- search
+# ------------------------------------------------------------------------------------------------------------
 
 
 def test_a_search_shows_place_relevance_name_and_lines(cortex, indexed):
@@ -255,7 +292,9 @@ def test_a_search_shows_place_relevance_name_and_lines(cortex, indexed):
 
 
 def test_people_get_a_few_lines_of_each_hit_and_programs_all(cortex, tmp_path):
-    long = "def long_story():\n" + "".join(f"    print({n}, 'and so it goes on')\n" for n in range(30))
+    long = "def long_story():\n" + "".join(
+        f"    print({n}, 'and so it goes on')\n" for n in range(30)
+    )
     root = make_repository(tmp_path / "long", {"a.py": long}, git=False)
     title, *lines = cortex("search", "long_story", "--path", root)[1].splitlines()
     assert title.startswith("a.py:1")
@@ -266,7 +305,11 @@ def test_people_get_a_few_lines_of_each_hit_and_programs_all(cortex, tmp_path):
 
 
 def test_lines_from_further_down_have_their_own_numbers(cortex, tmp_path):
-    long = "def story():\n" + "".join(f"    print({n}, 'and so it goes on')\n" for n in range(30)) + "    needle()\n"
+    long = (
+        "def story():\n"
+        + "".join(f"    print({n}, 'and so it goes on')\n" for n in range(30))
+        + "    needle()\n"
+    )
     root = make_repository(tmp_path / "long", {"a.py": long}, git=False)
     _, first, *_, last = cortex("search", "needle", "--path", root)[1].splitlines()
     assert first == "     1  def story():"
@@ -276,16 +319,27 @@ def test_lines_from_further_down_have_their_own_numbers(cortex, tmp_path):
 def test_an_explanation_stands_below_each_hit_and_is_a_field_for_programs(cortex, indexed):
     out = cortex("search", "parse_invoice_number", "-n", 1, "--explain", "--path", indexed)[1]
     assert re.fullmatch(r" {8}[\d.]+ = words \+1, .*definition \+2.*", out.splitlines()[-1])
-    (hit,) = json.loads(cortex("search", "parse_invoice_number", "-n", 1, "--explain", "--json", "--path", indexed)[1])[
-        "results"
-    ]
+    (hit,) = json.loads(
+        cortex("search", "parse_invoice_number", "-n", 1, "--explain", "--json", "--path", indexed)[
+            1
+        ]
+    )["results"]
     assert hit["evidence"]["definition"] == 2
 
 
 def test_a_search_for_programs_has_the_shape_of_the_contract(cortex, indexed):
-    body = json.loads(cortex("search", "parse an invoice number", "-n", 1, "--path", indexed, "--json")[1])
+    body = json.loads(
+        cortex("search", "parse an invoice number", "-n", 1, "--path", indexed, "--json")[1]
+    )
     assert set(body) == {"results", "metadata"}
-    assert set(body["results"][0]) == {"file", "startLine", "endLine", "relevance", "text", "context"}
+    assert set(body["results"][0]) == {
+        "file",
+        "startLine",
+        "endLine",
+        "relevance",
+        "text",
+        "context",
+    }
     assert {"strategy", "executionTime", "totalResults", "index"} <= set(body["metadata"])
     check_golden("search-json", body)
 
@@ -298,11 +352,26 @@ def test_limit_language_threshold_and_modes_do_what_they_say(cortex, indexed):
 
     assert len(files("--limit", "1")) == len(files("-n", "1")) == 1
     assert set(files("--lang", "typescript")) == set(files("--lang", "ts")) == {"web/cart.ts"}
-    assert {file.rsplit(".")[-1] for file in files("--lang", "python", "--lang", "ts")} == {"py", "ts"}
+    assert {file.rsplit(".")[-1] for file in files("--lang", "python", "--lang", "ts")} == {
+        "py",
+        "ts",
+    }
     assert len(files("--threshold", "0.9")) < len(files())
-    for mode in ("auto", "hybrid", "meaning", "embeddings", "semantic", "words", "tfidf", "fullworkspace", "exact"):
+    for mode in (
+        "auto",
+        "hybrid",
+        "meaning",
+        "embeddings",
+        "semantic",
+        "words",
+        "tfidf",
+        "fullworkspace",
+        "exact",
+    ):
         assert "web/cart.ts" in files("--mode", mode), mode
-    body = json.loads(cortex("search", r"def \w+_invoice", "--regex", "--path", indexed, "--json")[1])
+    body = json.loads(
+        cortex("search", r"def \w+_invoice", "--regex", "--path", indexed, "--json")[1]
+    )
     assert body["metadata"]["strategy"] == "exact"
     assert {one["file"] for one in body["results"]} == {"shop/payment/invoice.py"}
     assert cortex("search", "(", "--regex", "--path", indexed)[0] == 1
@@ -314,7 +383,9 @@ def test_a_query_in_quotes_or_slashes_is_exact_in_every_mode(cortex, indexed, mo
         body = json.loads(cortex("search", query, "--mode", mode, "--path", indexed, "--json")[1])
         assert body["metadata"]["strategy"] == "exact"
         assert {one["file"] for one in body["results"]} == {"shop/payment/invoice.py"}
-    quoted = json.loads(cortex("search", '"voice_num"', "--mode", "exact", "--path", indexed, "--json")[1])
+    quoted = json.loads(
+        cortex("search", '"voice_num"', "--mode", "exact", "--path", indexed, "--json")[1]
+    )
     assert quoted["results"] == []
 
 
@@ -322,7 +393,10 @@ def test_nothing_found_is_no_error(cortex, indexed):
     code, out, err = cortex("search", "zzzz_nowhere", "--path", indexed)
     assert (code, out) == (0, "")
     assert "nothing found" in err
-    assert json.loads(cortex("search", "zzzz_nowhere", "--path", indexed, "--json")[1])["results"] == []
+    assert (
+        json.loads(cortex("search", "zzzz_nowhere", "--path", indexed, "--json")[1])["results"]
+        == []
+    )
 
 
 def test_a_folder_that_was_never_indexed_is_indexed_first_and_a_change_is_seen(cortex, tmp_path):
@@ -342,7 +416,9 @@ def test_a_search_in_an_incomplete_index_says_so_without_being_asked(cortex, tmp
         assert "the first index is under way: some files are not read yet" in err
 
 
-def test_a_search_without_an_embedder_says_so_where_meaning_was_asked_for(cortex, tmp_path, isolated, monkeypatch):
+def test_a_search_without_an_embedder_says_so_where_meaning_was_asked_for(
+    cortex, tmp_path, isolated, monkeypatch
+):
     monkeypatch.setenv("CORTEX_INDEXING_EMBEDDING_PROVIDER", "none")
     root = make_repository(tmp_path / "plain")
     assert "no embedder" not in cortex("search", "basket", "--path", root)[2]
@@ -360,7 +436,9 @@ def test_a_search_in_the_files_themselves_indexes_nothing(cortex, tmp_path, mode
 
 
 @pytest.mark.skipif(os.name == "nt", reason="there is no pty")
-def test_a_folder_that_is_no_project_is_not_indexed_without_a_yes(cortex, typed, tmp_path, isolated, monkeypatch):
+def test_a_folder_that_is_no_project_is_not_indexed_without_a_yes(
+    cortex, typed, tmp_path, isolated, monkeypatch
+):
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     (scratch / "a.txt").write_text("the needle is here\n", encoding="utf-8")
@@ -382,23 +460,34 @@ def test_a_folder_that_is_no_project_is_not_indexed_without_a_yes(cortex, typed,
 
 
 def test_a_hit_that_tools_would_leave_out_is_marked_as_weak(cortex, tmp_path):
-    root = make_repository(tmp_path / "work", {"a.py": "def parse_invoice(text):\n    return text\n"})
+    root = make_repository(
+        tmp_path / "work", {"a.py": "def parse_invoice(text):\n    return text\n"}
+    )
     _, out, err = cortex("search", "kafka consumer offset of an invoice commit", "--path", root)
     first = out.splitlines()[0]
     assert re.match(r"a\.py:1  0\.\d\d weak  ", first)
     assert "all of these are weak" in err
-    (row,) = json.loads(cortex("search", "kafka consumer offset of an invoice", "--path", root, "--json")[1])["results"]
+    (row,) = json.loads(
+        cortex("search", "kafka consumer offset of an invoice", "--path", root, "--json")[1]
+    )["results"]
     assert row["weak"] is True
     _, out, err = cortex("search", "parse_invoice", "--path", root)
     assert "weak" not in out + err
-    assert "weak" not in json.loads(cortex("search", "parse_invoice", "--path", root, "--json")[1])["results"][0]
+    assert (
+        "weak"
+        not in json.loads(cortex("search", "parse_invoice", "--path", root, "--json")[1])[
+            "results"
+        ][0]
+    )
 
 
 def test_several_folders_are_searched_and_named(cortex, tmp_path, indexed):
     other = make_repository(tmp_path / "other", {"a.py": "def merge_baskets():\n    pass\n"})
     code, out, _ = cortex("search", "merge_baskets", "--path", indexed, "--path", other)
     assert code == 0
-    assert {"shop/shop/basket.py:21", "other/a.py:1"} <= {line.split("  ")[0] for line in out.splitlines()}
+    assert {"shop/shop/basket.py:21", "other/a.py:1"} <= {
+        line.split("  ")[0] for line in out.splitlines()
+    }
 
 
 def test_a_reader_that_goes_away_is_no_error(indexed):
@@ -406,7 +495,9 @@ def test_a_reader_that_goes_away_is_no_error(indexed):
         ["search", "article", "--path", str(indexed)],
         ["search", "article", "--path", str(indexed), "--json"],
     ):
-        running = subprocess.Popen([*CORTEX, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        running = subprocess.Popen(
+            [*CORTEX, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
         running.stdout.close()
         assert running.wait(30) == 0
         assert b"BrokenPipe" not in running.stderr.read()
@@ -414,19 +505,28 @@ def test_a_reader_that_goes_away_is_no_error(indexed):
 
 
 def test_colours_and_line_numbers_are_for_a_terminal(indexed, on_terminal):
-    shown = on_terminal("search", "parse_invoice_number", "--path", str(indexed), "--limit", "1").encode()
+    shown = on_terminal(
+        "search", "parse_invoice_number", "--path", str(indexed), "--limit", "1"
+    ).encode()
     assert b"\x1b[" in shown
     assert b"invoice.py:6" in shown
 
 
 def test_a_character_that_can_not_be_shown_ends_nothing(tmp_path):
     root = make_repository(tmp_path / "snow", {"a.py": "snow = '☃'\n"})
-    done = process("search", "snow", "--path", root, env=os.environ | {"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"})
+    done = process(
+        "search",
+        "snow",
+        "--path",
+        root,
+        env=os.environ | {"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"},
+    )
     assert done.returncode == 0
     assert "snow = '?'" in done.stdout
 
 
-# -- doctor ------------------------------------------------------------------------------------------------------------
+# -- doctor
+# ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -452,7 +552,9 @@ def test_the_doctor_says_why_a_file_is_or_is_not_in_the_index(cortex, indexed, f
 
 
 def test_the_doctor_sees_content_and_size_before_anything_is_indexed(cortex, tmp_path):
-    root = make_repository(tmp_path / "unseen", {"large.py": "x = 1\n" * 400_000, "small.py": "x = 1\n"})
+    root = make_repository(
+        tmp_path / "unseen", {"large.py": "x = 1\n" * 400_000, "small.py": "x = 1\n"}
+    )
     (root / "odd.dat2").write_bytes(bytes(range(256)) * 10)
     assert "too large" in cortex("doctor", root / "large.py")[1]
     assert "binary" in cortex("doctor", root / "odd.dat2")[1]
@@ -478,13 +580,20 @@ def test_the_doctor_lists_every_file_that_is_left_out_for_programs(cortex, tmp_p
 
 def test_the_doctor_counts_what_is_left_out_as_a_secret_and_what_is_redacted(cortex, tmp_path):
     key = "AKIA" + "QWERTYUIOP234567"
-    root = make_repository(tmp_path / "keys", {".env": "A=1\n", "deploy_key": "x\n", "a.py": f"KEY = '{key}'\n"})
+    root = make_repository(
+        tmp_path / "keys", {".env": "A=1\n", "deploy_key": "x\n", "a.py": f"KEY = '{key}'\n"}
+    )
     cortex("index", root)
-    assert json.loads(cortex("doctor", root, "--json")[1])["secrets"] == {"leftOut": 2, "redacted": 1}
+    assert json.loads(cortex("doctor", root, "--json")[1])["secrets"] == {
+        "leftOut": 2,
+        "redacted": 1,
+    }
     assert "2 files are left out, 1 have some that answers redact" in cortex("doctor", root)[1]
     _, out, error = cortex("search", "KEY", "--path", root)
     assert "KEY = '[redacted: AWS key]'" in out
-    assert "note: secrets are redacted, don't copy these lines into a file: a.py:1 (AWS key)" in error
+    assert (
+        "note: secrets are redacted, don't copy these lines into a file: a.py:1 (AWS key)" in error
+    )
     assert key not in out + cortex("search", "KEY", "--path", root, "--json")[1]
 
 
@@ -502,11 +611,14 @@ def test_the_doctor_examines_a_folder(cortex, indexed, tmp_path):
 
 
 @pytest.mark.skipif(os.name == "nt", reason="uses a shell script")
-def test_the_doctor_says_what_to_do_about_a_repository_of_another_user(cortex, tmp_path, monkeypatch):
+def test_the_doctor_says_what_to_do_about_a_repository_of_another_user(
+    cortex, tmp_path, monkeypatch
+):
     root = make_repository(tmp_path / "theirs", {"a.py": "x = 1\n"})
     program = tmp_path / "git"
     program.write_text(
-        f'#!/bin/sh\nGIT_TEST_ASSUME_DIFFERENT_OWNER=1 exec "{shutil.which("git")}" "$@"\n', encoding="utf-8"
+        f'#!/bin/sh\nGIT_TEST_ASSUME_DIFFERENT_OWNER=1 exec "{shutil.which("git")}" "$@"\n',
+        encoding="utf-8",
     )
     program.chmod(0o755)
     monkeypatch.setattr("cortex.engine.sources.git._program", lambda: str(program))
@@ -520,12 +632,20 @@ def test_commands_run_from_a_module_and_a_script_alike(indexed):
     script = shutil.which("cortex", path=os.path.dirname(sys.executable))
     if script is None:
         pytest.skip("the command isn't installed beside this Python")
-    done = subprocess.run([script, "search", "basket", "--json"], cwd=indexed / "shop", capture_output=True, timeout=60)
+    done = subprocess.run(
+        [script, "search", "basket", "--json"],
+        cwd=indexed / "shop",
+        capture_output=True,
+        timeout=60,
+    )
     assert done.returncode == 0
     assert json.loads(done.stdout)["results"][0]["file"].startswith("shop/")
 
 
-def test_the_nearest_folder_is_found_where_one_cant_be_looked_at_and_where_there_is_none(tmp_path, monkeypatch):
-    assert nearest(tmp_path / ("x" * 300) / "y") == tmp_path  # which an operating system refuses to look at
+def test_the_nearest_folder_is_found_where_one_cant_be_looked_at_and_where_there_is_none(
+    tmp_path, monkeypatch
+):
+    # Which an operating system refuses to look at
+    assert nearest(tmp_path / ("x" * 300) / "y") == tmp_path
     monkeypatch.setattr(Path, "exists", lambda self: False)  # a drive that isn't there
     assert nearest(tmp_path) == Path(tmp_path.anchor)

@@ -53,14 +53,19 @@ def home_file() -> Path:
     return Path(os.environ["CORTEX_HOME"]) / "config.yml"
 
 
-def test_show_lists_every_setting_with_its_origin(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_show_lists_every_setting_with_its_origin(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("CODEINDEX_MAX_FILES", "7")
     (here / "codeindex.config.json").write_text(
         '{"workspace": {"maxFils": 1}, "default_task_id": "t"}', encoding="utf-8"
     )
     answer = run_json("show")
     assert list(answer["settings"])[: len(KEYS)] == [key.name for key in KEYS]
-    assert answer["settings"]["workspace.maxFiles"] == {"value": 7, "origin": "environment CODEINDEX_MAX_FILES"}
+    assert answer["settings"]["workspace.maxFiles"] == {
+        "value": 7,
+        "origin": "environment CODEINDEX_MAX_FILES",
+    }
     assert answer["settings"]["default_task_id"]["value"] == "t"
     assert "did you mean 'workspace.maxFiles'" in answer["warnings"][0]
     lines = run("show").splitlines()
@@ -109,12 +114,18 @@ def test_set_writes_the_persons_own_file_for_them_alone(here: Path) -> None:
     assert run_json("set", "workspace.maxFiles", "30000")["changedKeys"] == []
     if os.name != "nt":
         assert stat.S_IMODE(home_file().stat().st_mode) == 0o600
-    assert {path.name for path in home_file().parent.iterdir()} == {"config.yml", "cortex.db", "last-settings"}
+    assert {path.name for path in home_file().parent.iterdir()} == {
+        "config.yml",
+        "cortex.db",
+        "last-settings",
+    }
 
 
 def test_set_with_project_writes_the_projects_file(here: Path) -> None:
     run("set", "search.timeout", "500ms", "--project")
-    assert (here / ".cortex" / "config.yml").read_text(encoding="utf-8") == "search:\n  timeout: 0.5s\n"
+    assert (here / ".cortex" / "config.yml").read_text(
+        encoding="utf-8"
+    ) == "search:\n  timeout: 0.5s\n"
     assert run_json("get", "search.timeout") == {
         "key": "search.timeout",
         "value": 0.5,
@@ -144,7 +155,10 @@ def test_set_keeps_a_file_that_is_only_comments(here: Path) -> None:
     home_file().parent.mkdir()
     home_file().write_text("# workspace:\n#   maxFiles: 3\n", encoding="utf-8")
     run("set", "workspace.maxFiles", "4")
-    assert home_file().read_text(encoding="utf-8") == "# workspace:\n#   maxFiles: 3\nworkspace:\n  maxFiles: 4\n"
+    assert (
+        home_file().read_text(encoding="utf-8")
+        == "# workspace:\n#   maxFiles: 3\nworkspace:\n  maxFiles: 4\n"
+    )
 
 
 def test_set_says_what_still_counts_before_it(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,8 +173,14 @@ def test_set_says_what_still_counts_before_it(here: Path, monkeypatch: pytest.Mo
         (("indexing.chunkSize", "3"), "from 50 to 1000"),
         (("providers.openai.apiKey", "sk", "--project"), "counts only from your own"),
         (("limits.memory.heap", "2GB", "--project"), "not raise it"),
-        (("workspace.maxFiles", "200000"), "limits.processing.max_files allows; the most is 100000"),
-        (("workspace.maxFileSize", "6MB", "--project"), "limits.processing.max_file_size allows; the most is 5MB"),
+        (
+            ("workspace.maxFiles", "200000"),
+            "limits.processing.max_files allows; the most is 100000",
+        ),
+        (
+            ("workspace.maxFileSize", "6MB", "--project"),
+            "limits.processing.max_file_size allows; the most is 5MB",
+        ),
         (("indexing.chunkOverlap", "126"), "half of indexing.chunkSize allows; the most is 125"),
         (("server.httpToken", "t"), "CORTEX_HTTP_TOKEN"),
         (("agent_tier", "T1"), "can't be set by this command"),
@@ -192,7 +212,9 @@ def test_set_does_not_overwrite_a_file_it_cannot_understand(here: Path, text: st
 
 
 @pytest.mark.skipif(os.name == "nt", reason="links need rights on Windows")
-def test_set_follows_a_persons_link_and_refuses_a_projects_that_leaves(here: Path, tmp_path: Path) -> None:
+def test_set_follows_a_persons_link_and_refuses_a_projects_that_leaves(
+    here: Path, tmp_path: Path
+) -> None:
     target = tmp_path / "dotfiles.yml"
     target.write_text("# mine\n", encoding="utf-8")
     home_file().parent.mkdir()
@@ -206,14 +228,18 @@ def test_set_follows_a_persons_link_and_refuses_a_projects_that_leaves(here: Pat
         run("set", "workspace.maxFiles", "2", "--project")
 
 
-@pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="needs a person without all rights")
+@pytest.mark.skipif(
+    os.name == "nt" or os.geteuid() == 0, reason="needs a person without all rights"
+)
 def test_set_says_when_the_file_cannot_be_written(here: Path) -> None:
     home_file().parent.mkdir(mode=0o500)
     with pytest.raises(FileError, match="can't be written"):
         run("set", "workspace.maxFiles", "3")
 
 
-def test_outside_any_project_the_persons_own_settings_are_shown(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_outside_any_project_the_persons_own_settings_are_shown(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(Path.home())
     assert run_json("get", "workspace.maxFiles")["value"] == 25_000
     with pytest.raises(CortexError) as caught:
@@ -247,7 +273,9 @@ def test_a_change_is_a_line_in_the_operations_log(tmp_path, monkeypatch):
         assert "very-secret" not in str(line.detail)
 
 
-def test_what_a_tool_changed_is_shown_and_ended_by_one_command(isolated: Any, cortex: Any, tmp_path: Path) -> None:
+def test_what_a_tool_changed_is_shown_and_ended_by_one_command(
+    isolated: Any, cortex: Any, tmp_path: Path
+) -> None:
     root = tmp_path / "shop"
     root.mkdir()
     for number in range(3):
@@ -273,7 +301,9 @@ def test_what_a_tool_changed_is_shown_and_ended_by_one_command(isolated: Any, co
     ]
     code, out, _ = cortex("config", "end-override", "--path", root)
     assert (code, "no longer counts: workspace.maxFiles = 2, set by editor 1.2" in out) == (0, True)
-    assert json.loads(cortex("config", "end-override", "--path", root, "--json")[1])["ended"] is None
+    assert (
+        json.loads(cortex("config", "end-override", "--path", root, "--json")[1])["ended"] is None
+    )
     code, out, err = cortex("index", root, "--json")
     assert (code, json.loads(out)["files"], json.loads(out)["over_max_files"], err) == (0, 3, 0, "")
     project = json.loads(cortex("status", "--path", root, "--json")[1])["project"]

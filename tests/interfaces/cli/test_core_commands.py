@@ -74,7 +74,9 @@ def test_a_database_that_was_put_back_by_other_means_begins_another_history(core
         assert opened.epoch() != epoch
 
 
-@pytest.mark.parametrize("name", ["Ada", "a", "me", "person", "agent", "ada/agent", "ada b", ".ada", "a" * 51])
+@pytest.mark.parametrize(
+    "name", ["Ada", "a", "me", "person", "agent", "ada/agent", "ada b", ".ada", "a" * 51]
+)
 def test_a_name_that_means_somebody_else_or_nobody_is_refused(core, name):
     assert core.refused("principal", "add", name)["code"] == "RECORD_INVALID"
 
@@ -117,7 +119,9 @@ def test_a_token_that_was_revoked_counts_no_more(core):
 def test_without_a_core_every_command_says_how_to_make_one(cortex):
     for words in (["principal", "list"], ["token", "list"], ["migrate"], ["serve"]):
         code, _, err = cortex("core", *words)
-        assert code == 1 and "cortex core init" in err and "CORTEX_HOME and CORTEX_CORE_DB" in err, words
+        assert (
+            code == 1 and "cortex core init" in err and "CORTEX_HOME and CORTEX_CORE_DB" in err
+        ), words
         assert "config show" not in err
 
 
@@ -137,7 +141,9 @@ def test_no_password_is_shown_whatever_is_wrong_with_the_address(cortex, monkeyp
     assert "heim" not in out + err + shown(url)
 
 
-def test_the_database_is_as_told_or_as_the_environment_says_or_in_the_home(isolated, monkeypatch, tmp_path):
+def test_the_database_is_as_told_or_as_the_environment_says_or_in_the_home(
+    isolated, monkeypatch, tmp_path
+):
     assert folder_of(database("")) == isolated.cortex / "core"
     monkeypatch.setenv("CORTEX_CORE_DB", "postgresql://x/y")
     assert database("") == "postgresql://x/y" and folder_of(database("")) is None
@@ -162,7 +168,9 @@ def test_who_or_what_is_not_known_is_told_with_where_it_is_seen(core):
     core("principal", "ungrant", "root", "*")
     (advice,) = core.refused("principal", "ungrant", "root", "*")["suggestions"]
     assert "cortex core principal list" in advice
-    assert core.refused("token", "revoke", "nope")["suggestions"] == ["`cortex core token list` shows them."]
+    assert core.refused("token", "revoke", "nope")["suggestions"] == [
+        "`cortex core token list` shows them."
+    ]
 
 
 def test_a_backup_becomes_a_core_in_an_empty_database_and_nowhere_else(core, tmp_path):
@@ -173,15 +181,22 @@ def test_a_backup_becomes_a_core_in_an_empty_database_and_nowhere_else(core, tmp
     assert "already" in core.refused("backup", file)["message"]
     empty = f"sqlite:///{tmp_path / 'other'}"
     assert core("restore", file, "--db", empty)["principals"] == 2
-    assert [one["name"] for one in core("principal", "list", "--db", empty)["principals"]] == ["ada", "root"]
+    assert [one["name"] for one in core("principal", "list", "--db", empty)["principals"]] == [
+        "ada",
+        "root",
+    ]
     assert core.refused("restore", file, "--db", empty)["code"] == "ARGUMENT_INVALID"
     told = core.refused("restore", file)
-    assert told["code"] == "ARGUMENT_INVALID" and "--db" in str(told["suggestions"]) and len(told["suggestions"]) == 1
+    assert (
+        told["code"] == "ARGUMENT_INVALID"
+        and "--db" in str(told["suggestions"])
+        and len(told["suggestions"]) == 1
+    )
     assert core.refused("restore", tmp_path / "nothing")["code"] == "FILE_NOT_FOUND"
     (tmp_path / "no.backup").write_text("no", encoding="utf-8")
-    assert core.refused("restore", tmp_path / "no.backup", "--db", f"sqlite:///{tmp_path / 'third'}")["code"] == (
-        "IMPORT_UNREADABLE"
-    )
+    assert core.refused(
+        "restore", tmp_path / "no.backup", "--db", f"sqlite:///{tmp_path / 'third'}"
+    )["code"] == ("IMPORT_UNREADABLE")
     assert not (tmp_path / "third").exists()
     code = core.refused("backup", tmp_path / "nowhere" / "core.backup")["code"]
     assert code == "FILE_NOT_FOUND" and [one.name for one in tmp_path.glob(".*")] == []
@@ -196,14 +211,18 @@ def own_log(monkeypatch):
 
 
 @pytest.mark.usefixtures("own_log")
-def test_serving_is_refused_where_tokens_would_travel_in_the_open_or_somebody_listens(core, cortex, tmp_path):
+def test_serving_is_refused_where_tokens_would_travel_in_the_open_or_somebody_listens(
+    core, cortex, tmp_path
+):
     code, _, err = cortex("core", "serve", "--host", "0.0.0.0")
     assert code == 1 and "--tls-cert" in err and "--behind-proxy" in err
     with socket.create_server(("127.0.0.1", 0)) as taken:
         code, _, err = cortex("core", "serve", "--port", taken.getsockname()[1])
     assert code == 1 and "can't listen" in err
     assert cortex("core", "serve", "--tls-cert", tmp_path / "no.pem")[0] == 2
-    code, _, err = cortex("core", "serve", "--tls-cert", tmp_path / "no.pem", "--tls-key", tmp_path / "no.key")
+    code, _, err = cortex(
+        "core", "serve", "--tls-cert", tmp_path / "no.pem", "--tls-key", tmp_path / "no.key"
+    )
     assert code == 1 and "certificate" in err
 
 

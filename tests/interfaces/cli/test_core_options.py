@@ -10,9 +10,11 @@ pytestmark = pytest.mark.usefixtures("isolated")
 @pytest.mark.parametrize(
     "url",
     [
-        "postgresql://me:geheim@wort@localhost:1/db",  # the database's library looks for it behind the first @
+        # The database's library looks for it behind the first @
+        "postgresql://me:geheim@wort@localhost:1/db",
         "postgresql://me:geheim/wort@localhost:1/db",
-        "postgresql://me:geheim\N{ACCOUNT OF}wort@localhost:1/db",  # Python's finds it strange, and says all of it
+        # Python's finds it strange, and says all of it
+        "postgresql://me:geheim\N{ACCOUNT OF}wort@localhost:1/db",
         "postgresql://me:geheim[wort@localhost:1/db",
         "mysql://me:geheim\\wort@localhost:1/db",  # as it is quoted
         "host=localhost port=1 user=me password=geheimwort",
@@ -35,7 +37,9 @@ def test_a_password_that_looks_like_a_part_of_an_address_is_one(database, cortex
 
 
 @pytest.mark.parametrize("url", ["sqlite://team/records", "sqlite:team", "sqlite:///"])
-def test_an_address_that_names_no_directory_is_refused_and_makes_none(cortex, tmp_path, monkeypatch, url):
+def test_an_address_that_names_no_directory_is_refused_and_makes_none(
+    cortex, tmp_path, monkeypatch, url
+):
     monkeypatch.chdir(tmp_path)
     assert folder_of(url) is None
     code, _, err = cortex("core", "init", "--db", url)
@@ -64,7 +68,12 @@ def test_a_directory_that_can_t_be_made_is_named(cortex, tmp_path, place):
 def test_whoever_has_a_damaged_database_is_told_to_restore_a_backup(cortex, tmp_path):
     (tmp_path / "cortex.db").write_bytes(b"something else " * 500)
     code, _, err = cortex("core", "migrate", "--db", f"sqlite:///{tmp_path}")
-    assert code == 1 and "STORE_CORRUPT" in err and "cortex core restore" in err and "cortex index" not in err
+    assert (
+        code == 1
+        and "STORE_CORRUPT" in err
+        and "cortex core restore" in err
+        and "cortex index" not in err
+    )
 
 
 def test_only_who_makes_or_restores_a_core_makes_tables(database, cortex, tmp_path, monkeypatch):
@@ -72,10 +81,19 @@ def test_only_who_makes_or_restores_a_core_makes_tables(database, cortex, tmp_pa
     import psycopg
 
     monkeypatch.setenv("CORTEX_CORE_DB", database)
-    for words in (["migrate"], ["token", "list"], ["renew"], ["serve"], ["backup", str(tmp_path / "core.backup")]):
+    for words in (
+        ["migrate"],
+        ["token", "list"],
+        ["renew"],
+        ["serve"],
+        ["backup", str(tmp_path / "core.backup")],
+    ):
         code, _, err = cortex("core", *words)
         assert code == 1 and "there is no Core at" in err and "cortex core init" in err, words
     assert list(tmp_path.iterdir()) == []
     with psycopg.connect(database) as connection:
-        assert connection.execute("SELECT 1 FROM pg_tables WHERE schemaname = 'public'").fetchone() is None
+        assert (
+            connection.execute("SELECT 1 FROM pg_tables WHERE schemaname = 'public'").fetchone()
+            is None
+        )
     assert cortex("core", "init", "--name", "root")[0] == cortex("core", "migrate")[0] == 0

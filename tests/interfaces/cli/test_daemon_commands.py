@@ -1,4 +1,6 @@
-"""`cortex start`, `stop`, `restart`, `status`, `mcp status`, `mcp logs` and `hook` with a real cortexd."""
+"""`cortex start`, `stop`, `restart`, `status`, `mcp status`, `mcp logs` and `hook` with a real
+cortexd.
+"""
 
 import json
 import os
@@ -19,7 +21,9 @@ NOT_LOADED = {"asyncio", "pathlib", "pydantic", "typer", "typing", "logging"}
 
 
 class Commands:
-    """Runs `cortex ...` in a project, with a home of its own; in this process, as far as that can be."""
+    """Runs `cortex ...` in a project, with a home of its own; in this process, as far as that can
+    be.
+    """
 
     def __init__(self, root, home, environment, run):
         self.root, self.home, self.environment, self.run = root, home, environment, run
@@ -50,7 +54,9 @@ class Commands:
         )
 
     def state(self, profile=""):
-        return control.look(meet_at(str(self.home / "profiles" / profile) if profile else str(self.home)))
+        return control.look(
+            meet_at(str(self.home / "profiles" / profile) if profile else str(self.home))
+        )
 
 
 @pytest.fixture(name="cortex")
@@ -87,7 +93,8 @@ def test_start_outside_of_any_project_says_what_it_did_not_write(cortex, isolate
 def test_of_many_starts_at_once_one_has_started_it(cortex):
     command = [*CORTEX, "start", "--json", "--no-mcp-write", "--no-gitignore-write"]
     several = [
-        subprocess.Popen(command, cwd=cortex.root, env=cortex.environment, stdout=subprocess.PIPE) for _ in range(4)
+        subprocess.Popen(command, cwd=cortex.root, env=cortex.environment, stdout=subprocess.PIPE)
+        for _ in range(4)
     ]
     answers = [json.loads(one.communicate(timeout=60)[0]) for one in several]
     assert sorted(one.returncode for one in several) == [0, 0, 0, 0]
@@ -109,7 +116,9 @@ def test_start_says_what_kept_it_from_writing_a_file_and_runs_all_the_same(corte
 
 
 def test_a_flag_without_an_effect_says_so_and_plugins_are_on_from_then_on(cortex):
-    notes = cortex.read("start", "--skip-sync", "--plugins", "coldstart,git", "--no-mcp-write")["notes"]
+    notes = cortex.read("start", "--skip-sync", "--plugins", "coldstart,git", "--no-mcp-write")[
+        "notes"
+    ]
     assert [note.split()[0] for note in notes] == ["--plugins:"]
     assert "--skip-sync has no effect" in cortex.read("start", "--skip-sync")["notes"][0]
     assert cortex.read("status")["plugins"] == ["git", "coldstart"]
@@ -117,7 +126,10 @@ def test_a_flag_without_an_effect_says_so_and_plugins_are_on_from_then_on(cortex
 
 def test_an_unknown_plugin_is_refused_with_those_that_are_known_before_anything_starts(cortex):
     error = cortex.read("start", "--plugins", "coldstrat", code=1)["error"]
-    assert (error["code"], error["context"]["known"][:2]) == ("PLUGIN_UNKNOWN", ["git", "coldstart"])
+    assert (error["code"], error["context"]["known"][:2]) == (
+        "PLUGIN_UNKNOWN",
+        ["git", "coldstart"],
+    )
     assert "unknown plugin 'coldstrat'; known: git, coldstart" in error["message"]
     assert not cortex.state().running and cortex.read("status")["plugins"] == ["git"]
 
@@ -130,7 +142,12 @@ def test_the_log_level_reaches_cortexd(cortex):
 
 def test_stop_ends_it_and_is_content_where_none_runs(cortex):
     pid = cortex.read("start")["pid"]
-    assert cortex.read("stop") == {"stopped": True, "pid": pid, "home": str(cortex.home), "clients": 0}
+    assert cortex.read("stop") == {
+        "stopped": True,
+        "pid": pid,
+        "home": str(cortex.home),
+        "clients": 0,
+    }
     assert not cortex.state().running
     assert cortex.read("stop")["stopped"] is False
     assert "not running" in cortex("stop")[1]
@@ -157,7 +174,12 @@ def test_restart_replaces_the_process(cortex):
 
 def test_status_works_without_cortexd(cortex):
     body = cortex.read("status")
-    assert (body["running"], body["pid"], body["clients"], body["projects"]) == (False, None, [], [])
+    assert (body["running"], body["pid"], body["clients"], body["projects"]) == (
+        False,
+        None,
+        [],
+        [],
+    )
     code, text, _ = cortex("status")
     assert code == 0
     assert "not running" in text
@@ -176,7 +198,9 @@ def test_status_shows_clients_and_projects_and_stop_says_that_they_are_there(cor
     try:
         until(lambda: [one["status"] for one in cortex.read("status")["projects"]] == ["ready"])
         body = cortex.read("status")
-        assert [(one["pid"], one["arguments"]) for one in body["clients"]] == [(client.pid, ["code"])]
+        assert [(one["pid"], one["arguments"]) for one in body["clients"]] == [
+            (client.pid, ["code"])
+        ]
         assert body["projects"][0]["root"] == str(cortex.root)
         assert body["projects"][0]["diskBytes"] > 0
         assert body["cacheBytes"] >= body["projects"][0]["diskBytes"]
@@ -209,8 +233,14 @@ def test_a_profile_has_a_home_and_a_process_of_its_own(cortex):
 @pytest.mark.parametrize("alone", [[], ["--no-sidecar"]])
 def test_a_client_with_a_profile_is_served_in_that_home(cortex, spelled, alone):
     (cortex.home / "profiles" / "work").mkdir(parents=True)
-    (cortex.home / "profiles" / "work" / "config.yml").write_text("server:\n  name: Work\n", encoding="utf-8")
-    hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
+    (cortex.home / "profiles" / "work" / "config.yml").write_text(
+        "server:\n  name: Work\n", encoding="utf-8"
+    )
+    hello = {
+        "protocolVersion": "2025-06-18",
+        "capabilities": {},
+        "clientInfo": {"name": "t", "version": "1"},
+    }
     line = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}) + "\n"
     done = subprocess.run(
         [*CORTEX, "mcp", *alone, *spelled],
@@ -254,14 +284,20 @@ def test_a_client_with_a_wrong_command_line_is_told_so_and_ends_with_2(cortex):
     assert "--nonsense" in done.stderr
 
 
-# -- hook --------------------------------------------------------------------------------------------------------------
+# -- hook
+# --------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("event", ["stop", "pre-compact", "something-new"])
 @pytest.mark.parametrize("said", [b"", b'{"session_id": "1"}', b"\xff" * 3_000_000, b"not JSON"])
 def test_a_hook_with_nothing_to_do_says_nothing_starts_nothing_and_never_fails(cortex, event, said):
     done = subprocess.run(
-        [*CORTEX, "hook", event], input=said, cwd=cortex.root, env=cortex.environment, capture_output=True, timeout=30
+        [*CORTEX, "hook", event],
+        input=said,
+        cwd=cortex.root,
+        env=cortex.environment,
+        capture_output=True,
+        timeout=30,
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
     assert not cortex.state().running
@@ -269,10 +305,14 @@ def test_a_hook_with_nothing_to_do_says_nothing_starts_nothing_and_never_fails(c
 
 def test_a_hook_does_not_wait_for_a_client_that_never_ends_its_message(cortex):
     began = time.monotonic()
-    with subprocess.Popen([*CORTEX, "hook", "stop"], env=cortex.environment, stdin=subprocess.PIPE) as process:
+    with subprocess.Popen(
+        [*CORTEX, "hook", "stop"], env=cortex.environment, stdin=subprocess.PIPE
+    ) as process:
         assert process.wait(30) == 0
         assert time.monotonic() - began < 2
-    closed = subprocess.run([*CORTEX, "hook", "stop"], env=cortex.environment, timeout=30, stdin=subprocess.DEVNULL)
+    closed = subprocess.run(
+        [*CORTEX, "hook", "stop"], env=cortex.environment, timeout=30, stdin=subprocess.DEVNULL
+    )
     assert closed.returncode == 0
 
 
@@ -282,7 +322,12 @@ def test_a_hook_loads_nothing_heavy(cortex, event):
     environment = cortex.environment | {"CORTEX_NO_SIDECAR": "1"}
     said = '{"candidates": ["one"]}'
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=30, input=said, env=environment
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        input=said,
+        env=environment,
     )
     assert (cortex.home / "inbox").exists() == (event == "stop")
     assert not NOT_LOADED & set(done.stdout.split())

@@ -1,4 +1,6 @@
-"""`cortex doctor`: what it finds on the machine and in an index, and what `--fix` does about it; with real processes."""
+"""`cortex doctor`: what it finds on the machine and in an index, and what `--fix` does about it;
+with real processes.
+"""
 
 import json
 import os
@@ -38,7 +40,11 @@ def doctor(capsys, root):
         capsys.readouterr()
         code = run(["doctor", str(path), "--json", *arguments])
         body = json.loads(capsys.readouterr().out)
-        return code, {one["check"]: one for one in body["findings"] if one["level"] != "ok" or one["done"]}, body
+        return (
+            code,
+            {one["check"]: one for one in body["findings"] if one["level"] != "ok" or one["done"]},
+            body,
+        )
 
     return call
 
@@ -61,7 +67,10 @@ def test_a_plugin_that_is_on_and_unknown_is_told_with_those_that_are_known(docto
     (isolated.cortex / "config.yml").write_text("team:\n  plugins: [git, gti]\n", encoding="utf-8")
     code, found, _ = doctor()
     assert (code, found["plugins"]["level"]) == (0, "warning")
-    assert "has gti; known: git," in found["plugins"]["text"] and "config.yml" in found["plugins"]["text"]
+    assert (
+        "has gti; known: git," in found["plugins"]["text"]
+        and "config.yml" in found["plugins"]["text"]
+    )
 
 
 def test_a_healthy_machine_has_no_problems(doctor, start):
@@ -128,7 +137,9 @@ def test_a_cortexd_of_another_python_is_found_and_ended_where_that_is_gone(
     assert control.look(meeting).running is not ended
 
 
-def test_a_cortexd_of_an_older_version_is_ended_and_one_of_a_newer_is_not(doctor, start, isolated, monkeypatch):
+def test_a_cortexd_of_an_older_version_is_ended_and_one_of_a_newer_is_not(
+    doctor, start, isolated, monkeypatch
+):
     start()
     meeting = meet_at(str(isolated.cortex))
     monkeypatch.setattr("cortex.interfaces.cli.checks.cortexd.VERSION", "0.0.9")
@@ -141,11 +152,14 @@ def test_a_cortexd_of_an_older_version_is_ended_and_one_of_a_newer_is_not(doctor
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are found where Linux shows them")
-def test_a_second_cortexd_for_the_same_home_is_found_and_ended(doctor, start, isolated, tmp_path_factory, until):
+def test_a_second_cortexd_for_the_same_home_is_found_and_ended(
+    doctor, start, isolated, tmp_path_factory, until
+):
     start()
     elsewhere = tmp_path_factory.mktemp("run")
     second = subprocess.Popen(
-        [sys.executable, "-m", "cortex.cortexd"], env=isolated.environment(XDG_RUNTIME_DIR=str(elsewhere))
+        [sys.executable, "-m", "cortex.cortexd"],
+        env=isolated.environment(XDG_RUNTIME_DIR=str(elsewhere)),
     )
     meeting = Rendezvous(str(isolated.cortex), {"XDG_RUNTIME_DIR": str(elsewhere)})
     until(lambda: control.look(meeting).answers)
@@ -163,7 +177,10 @@ def test_folders_that_others_can_enter_are_closed(doctor, root, isolated):
         folder.chmod(0o755)
     assert doctor()[1]["permissions"]["level"] == "warning"
     assert doctor("--fix")[0] == 0
-    assert [folder.stat().st_mode & 0o777 for folder in (isolated.cortex, root / ".cortex")] == [0o700, 0o700]
+    assert [folder.stat().st_mode & 0o777 for folder in (isolated.cortex, root / ".cortex")] == [
+        0o700,
+        0o700,
+    ]
     assert doctor()[1] == {}
 
 
@@ -187,7 +204,9 @@ def test_an_entry_of_a_client_that_leads_nowhere_is_found(doctor, isolated, entr
 def test_an_entry_whose_program_is_gone_starts_this_one_after_a_fix(doctor, isolated):
     file = isolated.user / ".claude.json"
     entry = {"command": "/nowhere/bin/cortex", "args": ["mcp", "code"], "env": {"A": "b"}}
-    file.write_text(json.dumps({"mcpServers": {"cortex": entry, "other": {"command": "x"}}}), encoding="utf-8")
+    file.write_text(
+        json.dumps({"mcpServers": {"cortex": entry, "other": {"command": "x"}}}), encoding="utf-8"
+    )
     doctor("--fix")
     servers = json.loads(file.read_text(encoding="utf-8"))["mcpServers"]
     program = str(Path(sys.executable).with_name("cortex"))
@@ -195,10 +214,14 @@ def test_an_entry_whose_program_is_gone_starts_this_one_after_a_fix(doctor, isol
     assert "clients" not in doctor()[1]
 
 
-def test_an_entry_that_starts_this_program_is_well_and_a_broken_file_is_told(doctor, root, isolated):
+def test_an_entry_that_starts_this_program_is_well_and_a_broken_file_is_told(
+    doctor, root, isolated
+):
     program = Path(sys.executable).with_name("cortex")
     file = root / ".mcp.json"
-    file.write_text(json.dumps({"mcpServers": {"cortex": {"command": str(program), "args": ["mcp"]}}}), "utf-8")
+    file.write_text(
+        json.dumps({"mcpServers": {"cortex": {"command": str(program), "args": ["mcp"]}}}), "utf-8"
+    )
     assert "clients" not in doctor("--fix")[1]
     file.write_text("{ nonsense", encoding="utf-8")
     assert "can't be read" in doctor()[1]["clients"]["text"]
@@ -245,7 +268,10 @@ def test_vectors_of_another_model_are_told_and_made_anew(doctor, root, monkeypat
     with Engine(root, settings, embedder=HashingEmbedder()) as engine:
         engine.index(force=True)
     found = doctor()[1]["vectors"]
-    assert ("0% is embedded by local" in found["text"], "vectors of hashing" in found["text"]) == (True, True)
+    assert ("0% is embedded by local" in found["text"], "vectors of hashing" in found["text"]) == (
+        True,
+        True,
+    )
     assert doctor("--fix")[1]["vectors"]["done"] == "everything is embedded"
     assert doctor()[1] == {}
     monkeypatch.setenv("CORTEX_INDEXING_EMBEDDING_PROVIDER", "none")
@@ -275,7 +301,9 @@ def test_vectors_with_lost_rows_are_told_and_built_anew(doctor, root):
     assert doctor()[1] == {}
 
 
-def test_vectors_that_the_writing_process_does_not_make_are_not_promised(doctor, root, isolated, until, monkeypatch):
+def test_vectors_that_the_writing_process_does_not_make_are_not_promised(
+    doctor, root, isolated, until, monkeypatch
+):
     server = subprocess.Popen(
         [*CORTEX, "mcp", "--no-sidecar", "--workspace", str(root)],
         env=isolated.environment(),
@@ -290,7 +318,10 @@ def test_vectors_that_the_writing_process_does_not_make_are_not_promised(doctor,
         monkeypatch.setenv("CORTEX_PROVIDERS_OPENAI_BASE_URL", f"{other.url}/v1")
         found = doctor("--fix")[1]["vectors"]
         for text in (found["text"], found["failed"]):
-            assert f"process {server.pid} alone writes to this store, and there are vectors of local" in text
+            assert (
+                f"process {server.pid} alone writes to this store, and there are vectors of local"
+                in text
+            )
             assert "none of openai" in text
         assert "cortex restart" in found["fix"]
         monkeypatch.setenv("CODEINDEX_EMBEDDING_PROVIDER", "none")

@@ -1,4 +1,6 @@
-"""What the doctor says of clients' entries and what `--fix` does to them, for every client, and that uninstalling undoes it."""
+"""What the doctor says of clients' entries and what `--fix` does to them, for every client, and
+that uninstalling undoes it.
+"""
 
 from __future__ import annotations
 
@@ -31,12 +33,25 @@ from cortex.interfaces.install.config_entries import (
     read_variables,
     write_entry,
 )
-from cortex.interfaces.install.plans import InstallOptions, install, plan_install, plan_uninstall, uninstall
+from cortex.interfaces.install.plans import (
+    InstallOptions,
+    install,
+    plan_install,
+    plan_uninstall,
+    uninstall,
+)
 
 PROGRAM = str(Path(sys.executable).with_name("cortex"))
 GONE = "/nowhere/bin/cortex"
-SCOPES = [(client, scope) for client in CLIENTS for scope in ("user", "project") if scope == "user" or client.project]
-every = pytest.mark.parametrize(("client", "scope"), SCOPES, ids=lambda one: getattr(one, "name", one))
+SCOPES = [
+    (client, scope)
+    for client in CLIENTS
+    for scope in ("user", "project")
+    if scope == "user" or client.project
+]
+every = pytest.mark.parametrize(
+    ("client", "scope"), SCOPES, ids=lambda one: getattr(one, "name", one)
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +80,9 @@ class Desk:
             install(edit, self.home)
 
     def disconnect(self, client: Client, scope: str) -> None:
-        uninstall(plan_uninstall([client], self.machine, self.root(scope), self.home, []), self.home)
+        uninstall(
+            plan_uninstall([client], self.machine, self.root(scope), self.home, []), self.home
+        )
 
     def findings(self) -> list[Finding]:
         return list(check_clients(self.machine, [self.project], self.home))
@@ -82,7 +99,9 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
     for name in ("person", "project"):
         (tmp_path / name).mkdir()
     monkeypatch.setenv("PATH", str(Path(PROGRAM).parent), prepend=os.pathsep)
-    return Desk(Machine(tmp_path / "person", this_system()), tmp_path / "cortex", tmp_path / "project")
+    return Desk(
+        Machine(tmp_path / "person", this_system()), tmp_path / "cortex", tmp_path / "project"
+    )
 
 
 def others(client: Client) -> bytes:
@@ -94,7 +113,9 @@ def others(client: Client) -> bytes:
 
 
 @every
-def test_an_entry_whose_program_is_gone_starts_this_one_and_uninstalling_gives_the_bytes_back(desk, client, scope):
+def test_an_entry_whose_program_is_gone_starts_this_one_and_uninstalling_gives_the_bytes_back(
+    desk, client, scope
+):
     file = desk.file(client, scope)
     file.write_bytes(others(client))
     desk.connect(client, scope, GONE, "code", "--workspace", str(desk.project))
@@ -112,7 +133,9 @@ def test_an_entry_whose_program_is_gone_starts_this_one_and_uninstalling_gives_t
 
 
 @every
-def test_a_folder_that_is_gone_is_no_longer_served_and_uninstalling_gives_the_bytes_back(desk, client, scope, tmp_path):
+def test_a_folder_that_is_gone_is_no_longer_served_and_uninstalling_gives_the_bytes_back(
+    desk, client, scope, tmp_path
+):
     file = desk.file(client, scope)
     file.write_bytes(others(client))
     lost = str(tmp_path / "lost")
@@ -133,14 +156,21 @@ def test_a_folder_that_is_gone_is_no_longer_served_and_uninstalling_gives_the_by
 def test_of_several_folders_those_that_are_there_stay(desk, tmp_path):
     client, lost = find_client("claude-desktop"), str(tmp_path / "lost")
     folder = str(desk.project)
-    desk.connect(client, "user", PROGRAM, "--workspace", lost, "--workspace", folder, f"--workspace={lost}")
+    desk.connect(
+        client, "user", PROGRAM, "--workspace", lost, "--workspace", folder, f"--workspace={lost}"
+    )
     desk.fix()
-    assert read_server(desk.entry(client, "user")) == ServerEntry(PROGRAM, ("mcp", "--workspace", folder))
+    assert read_server(desk.entry(client, "user")) == ServerEntry(
+        PROGRAM, ("mcp", "--workspace", folder)
+    )
 
 
 @pytest.mark.parametrize("client", CLIENTS, ids=lambda one: one.name)
 def test_a_variable_that_names_a_lost_folder_goes_and_the_others_stay(desk, client, tmp_path):
-    lost, kept = str(tmp_path / "lost"), {"command": PROGRAM, "args": ["mcp", "--workspace", str(desk.project)]}
+    lost, kept = (
+        str(tmp_path / "lost"),
+        {"command": PROGRAM, "args": ["mcp", "--workspace", str(desk.project)]},
+    )
     name = {"opencode": "environment"}.get(client.name, "env")
     entry = write_entry(client, ServerEntry(PROGRAM, tuple(kept["args"])))
     inner = entry.get("transport", entry)
@@ -176,7 +206,12 @@ def test_a_lost_program_and_a_lost_folder_are_two_faults_and_both_are_fixed_at_o
 def test_what_a_person_set_in_an_entry_stays(desk):
     client = find_client("opencode")
     file = desk.file(client, "user")
-    entry = {"type": "local", "command": [GONE, "mcp", "code"], "enabled": False, "environment": {"A": "b"}}
+    entry = {
+        "type": "local",
+        "command": [GONE, "mcp", "code"],
+        "enabled": False,
+        "environment": {"A": "b"},
+    }
     file.write_text(json.dumps({"mcp": {"cortex": entry}}), encoding="utf-8")
     desk.fix()
     assert desk.entry(client, "user") == {**entry, "command": [PROGRAM, "mcp", "code"]}
@@ -186,7 +221,14 @@ def test_a_runner_that_is_gone_is_replaced_by_this_program(desk):
     client = find_client("kiro")
     desk.file(client, "user").write_text(
         json.dumps(
-            {"mcpServers": {"cortex": {"command": "/nowhere/uvx", "args": ["cortex-context==1", "mcp", "code"]}}}
+            {
+                "mcpServers": {
+                    "cortex": {
+                        "command": "/nowhere/uvx",
+                        "args": ["cortex-context==1", "mcp", "code"],
+                    }
+                }
+            }
         )
     )
     desk.fix()
@@ -230,9 +272,16 @@ def test_another_installation_that_works_is_noted_and_left_alone(desk, tmp_path)
 @pytest.mark.parametrize("scope", ["user", "project"])
 @pytest.mark.parametrize(
     "command",
-    ["${workspaceFolder}/.venv/bin/cortex", "/${VENV}/bin/cortex", "~/.local/bin/cortex", "%LOCALAPPDATA%/cortex.exe"],
+    [
+        "${workspaceFolder}/.venv/bin/cortex",
+        "/${VENV}/bin/cortex",
+        "~/.local/bin/cortex",
+        "%LOCALAPPDATA%/cortex.exe",
+    ],
 )
-def test_a_program_that_only_the_client_can_find_is_never_called_gone_or_changed(desk, command, scope):
+def test_a_program_that_only_the_client_can_find_is_never_called_gone_or_changed(
+    desk, command, scope
+):
     client = find_client("vscode")
     desk.connect(client, scope, command)
     (note,) = desk.findings()
@@ -241,7 +290,9 @@ def test_a_program_that_only_the_client_can_find_is_never_called_gone_or_changed
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a script as a program")
-def test_a_relative_program_is_looked_for_in_the_project_and_not_where_the_doctor_is_run(desk, monkeypatch, tmp_path):
+def test_a_relative_program_is_looked_for_in_the_project_and_not_where_the_doctor_is_run(
+    desk, monkeypatch, tmp_path
+):
     client, command = find_client("claude-code"), "./.venv/bin/cortex"
     program = desk.project / command
     program.parent.mkdir(parents=True)
@@ -264,7 +315,11 @@ def test_hooks_whose_program_only_the_client_can_find_are_left(desk):
     file = hooks_file(client, desk.machine, desk.project)
     assert file is not None
     file.parent.mkdir(parents=True)
-    ours = {"hooks": [{"type": "command", "command": '"$CLAUDE_PROJECT_DIR/.venv/bin/cortex" hook stop'}]}
+    ours = {
+        "hooks": [
+            {"type": "command", "command": '"$CLAUDE_PROJECT_DIR/.venv/bin/cortex" hook stop'}
+        ]
+    }
     file.write_text(json.dumps({"hooks": {"Stop": [ours]}}), encoding="utf-8")
     assert client.hooks is not None
     assert read_hook_programs(file.read_text(encoding="utf-8"), client.hooks) == [
@@ -273,7 +328,9 @@ def test_hooks_whose_program_only_the_client_can_find_are_left(desk):
     assert desk.faults() == []
 
 
-def test_a_projects_entry_without_a_program_on_the_path_is_told_and_gets_no_path_of_a_person(desk, monkeypatch):
+def test_a_projects_entry_without_a_program_on_the_path_is_told_and_gets_no_path_of_a_person(
+    desk, monkeypatch
+):
     desk.connect(find_client("claude-code"), "project", "cortex")
     monkeypatch.setenv("PATH", str(desk.home))
     (fault,) = desk.faults()
@@ -291,21 +348,22 @@ def test_an_entry_without_a_folder_is_told_where_the_client_has_no_project(desk)
 def test_an_entry_without_a_folder_gets_the_clients_own_name_for_the_project(desk):
     client = find_client("cursor")
     desk.file(client, "user").write_text(
-        json.dumps({"mcpServers": {"cortex": {"command": PROGRAM, "args": ["mcp"]}}}), encoding="utf-8"
+        json.dumps({"mcpServers": {"cortex": {"command": PROGRAM, "args": ["mcp"]}}}),
+        encoding="utf-8",
     )
     (fault,) = desk.faults()
     assert (fault.level, fault.fix) == (Level.WARNING, "cortex install cursor")
     desk.fix()
     assert desk.faults() == []
-    assert read_server(desk.entry(client, "user")) == ServerEntry(PROGRAM, ("mcp", "--workspace", "${workspaceFolder}"))
+    assert read_server(desk.entry(client, "user")) == ServerEntry(
+        PROGRAM, ("mcp", "--workspace", "${workspaceFolder}")
+    )
 
 
 def test_an_entry_that_cant_be_changed_by_itself_is_told_and_left(desk, tmp_path):
     client = find_client("codex")
     file = desk.file(client, "user")
-    text = (
-        f'[mcp_servers.cortex]\ncommand = "{PROGRAM}"\nargs = ["mcp"]\nenv = {{ {VARIABLE} = "{tmp_path / "lost"}" }}\n'
-    )
+    text = f'[mcp_servers.cortex]\ncommand = "{PROGRAM}"\nargs = ["mcp"]\nenv = {{ {VARIABLE} = "{tmp_path / "lost"}" }}\n'
     file.write_text(text, encoding="utf-8")
     with pytest.raises(Exception, match="can't be changed by itself"):
         desk.fix()
@@ -315,7 +373,9 @@ def test_an_entry_that_cant_be_changed_by_itself_is_told_and_left(desk, tmp_path
 def test_only_our_entry_can_be_changed():
     with pytest.raises(Exception, match="isn't ours"):
         change_entry(
-            '{"mcpServers": {"cortex": {"command": "x"}}}', find_client("cursor"), ServerEntry("cortex", ("mcp",))
+            '{"mcpServers": {"cortex": {"command": "x"}}}',
+            find_client("cursor"),
+            ServerEntry("cortex", ("mcp",)),
         )
 
 
@@ -323,7 +383,9 @@ HOOKED = [(client, scope) for client, scope in SCOPES if client.hooks]
 
 
 @pytest.mark.parametrize(("client", "scope"), HOOKED, ids=lambda one: getattr(one, "name", one))
-def test_hooks_whose_program_is_gone_run_this_one_and_uninstalling_gives_the_bytes_back(desk, client, scope):
+def test_hooks_whose_program_is_gone_run_this_one_and_uninstalling_gives_the_bytes_back(
+    desk, client, scope
+):
     file = hooks_file(client, desk.machine, desk.root(scope))
     assert file is not None
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -337,7 +399,9 @@ def test_hooks_whose_program_is_gone_run_this_one_and_uninstalling_gives_the_byt
     assert gone in desk.faults()[1].text
     desk.fix()
     assert desk.faults() == []
-    assert read_hook_programs(file.read_bytes().decode(), client.hooks) == [PROGRAM if scope == "user" else "cortex"]
+    assert read_hook_programs(file.read_bytes().decode(), client.hooks) == [
+        PROGRAM if scope == "user" else "cortex"
+    ]
     desk.disconnect(client, scope)
     assert file.read_bytes() == before
 
@@ -364,4 +428,7 @@ def test_a_projects_hooks_without_a_program_on_the_path_are_told(desk, monkeypat
         install(edit, desk.home)
     assert desk.faults() == []
     monkeypatch.setenv("PATH", str(desk.home))
-    assert [(fault.check, fault.repair) for fault in desk.faults()] == [("clients", None), ("hooks", None)]
+    assert [(fault.check, fault.repair) for fault in desk.faults()] == [
+        ("clients", None),
+        ("hooks", None),
+    ]

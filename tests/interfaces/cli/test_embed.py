@@ -20,7 +20,11 @@ SERVE = [sys.executable, "-m", "cortex", "embed", "serve", "--port", "0"]
 
 def refused(isolated, *arguments: str, **variables: str) -> str:
     done = forking.run(
-        [*SERVE, *arguments], env=isolated.environment(**variables), capture_output=True, text=True, timeout=60
+        [*SERVE, *arguments],
+        env=isolated.environment(**variables),
+        capture_output=True,
+        text=True,
+        timeout=60,
     )
     assert (done.returncode, done.stdout) == (1, "")
     return done.stderr
@@ -29,10 +33,16 @@ def refused(isolated, *arguments: str, **variables: str) -> str:
 @pytest.mark.parametrize("command", ["embed", "embed serve"])
 def test_the_help_of_embedding_is_as_it_was(command):
     seen = CliRunner().invoke(
-        app, [*command.split(), "--help"], env={"COLUMNS": "100", "TERM": "dumb"}, terminal_width=100
+        app,
+        [*command.split(), "--help"],
+        env={"COLUMNS": "100", "TERM": "dumb"},
+        terminal_width=100,
     )
     assert seen.exit_code == 0
-    check_golden(f"help-{command.replace(' ', '-')}", {"help": [line.rstrip() for line in seen.output.splitlines()]})
+    check_golden(
+        f"help-{command.replace(' ', '-')}",
+        {"help": [line.rstrip() for line in seen.output.splitlines()]},
+    )
 
 
 def test_other_machines_are_served_only_with_a_token(isolated):
@@ -51,14 +61,19 @@ def test_without_an_embedder_there_is_nothing_to_serve(isolated):
 
 
 def test_a_model_that_is_not_there_is_said_before_anything_is_served(isolated):
-    variables = {"CODEINDEX_EMBEDDING_PROVIDER": "ollama", "CODEINDEX_OLLAMA_BASE_URL": "http://127.0.0.1:9"}
+    variables = {
+        "CODEINDEX_EMBEDDING_PROVIDER": "ollama",
+        "CODEINDEX_OLLAMA_BASE_URL": "http://127.0.0.1:9",
+    }
     assert "EMBEDDER_UNAVAILABLE" in refused(isolated, **variables)
 
 
 @pytest.mark.skipif(os.name != "posix", reason="a file's mode says who may read it")
 def test_a_key_in_a_file_that_others_can_read_is_told(isolated):
     isolated.cortex.mkdir(exist_ok=True)
-    (isolated.cortex / "config.yml").write_text("providers: {openai: {apiKey: sk-hush}}\n", encoding="utf-8")
+    (isolated.cortex / "config.yml").write_text(
+        "providers: {openai: {apiKey: sk-hush}}\n", encoding="utf-8"
+    )
     (isolated.cortex / "config.yml").chmod(0o644)
     shown = forking.run(
         [sys.executable, "-m", "cortex", "config", "show"],
@@ -79,7 +94,9 @@ def test_a_port_that_is_taken_is_told_without_advice_for_other_troubles(isolated
 
 
 def test_it_says_whose_vectors_it_serves_and_where(isolated):
-    with forking.Popen(SERVE, env=isolated.environment(), stderr=subprocess.PIPE, text=True) as serving:
+    with forking.Popen(
+        SERVE, env=isolated.environment(), stderr=subprocess.PIPE, text=True
+    ) as serving:
         assert serving.stderr is not None
         line = serving.stderr.readline()
         serving.terminate()

@@ -36,7 +36,9 @@ def person(isolated, monkeypatch, tmp_path):
 
 
 def files_in(folder):
-    return {str(one.relative_to(folder)): one.read_bytes() for one in folder.rglob("*") if one.is_file()}
+    return {
+        str(one.relative_to(folder)): one.read_bytes() for one in folder.rglob("*") if one.is_file()
+    }
 
 
 def test_the_clients_that_are_there_are_connected_and_disconnected(cortex, person):
@@ -44,7 +46,9 @@ def test_the_clients_that_are_there_are_connected_and_disconnected(cortex, perso
     code, out, err = cortex("install", "--yes")
     assert code == 0, err
     assert "Cursor: " in out and "Gemini CLI: " in out and out.count(": made") == 2
-    entry = json.loads((person.user / ".cursor" / "mcp.json").read_text("utf-8"))["mcpServers"]["cortex"]
+    entry = json.loads((person.user / ".cursor" / "mcp.json").read_text("utf-8"))["mcpServers"][
+        "cortex"
+    ]
     assert os.path.isabs(entry["command"]) and os.path.exists(entry["command"])
     assert os.path.dirname(entry["command"]) == os.path.abspath(sysconfig.get_path("scripts"))
     assert entry["args"] == ["mcp", "--workspace", "${workspaceFolder}"]
@@ -120,7 +124,11 @@ def test_a_dry_run_shows_a_diff_and_changes_nothing(cortex, person):
     before = files_in(person.user)
     code, out, _ = cortex("install", "codex", "gemini", "--hooks", "--dry-run")
     assert code == 0
-    assert "+[mcp_servers.cortex]" in out and '+        "AfterAgent"' not in out and '"AfterAgent"' in out
+    assert (
+        "+[mcp_servers.cortex]" in out
+        and '+        "AfterAgent"' not in out
+        and '"AfterAgent"' in out
+    )
     assert files_in(person.user) == before
     cortex("install", "codex", "--yes")
     after = files_in(person.user)
@@ -140,7 +148,8 @@ def test_programs_get_json(cortex, person):
     (change,) = json.loads(cortex("install", "gemini", "--dry-run", "--json")[1])["changes"]
     assert '"args": ["mcp"]' in change["diff"]
     code, out, _ = cortex("install", "cursor", "--families", "code", "--json")
-    assert code == 0 and json.loads(out)["changes"][0]["action"] == "unchanged"  # nothing to ask about
+    # Nothing to ask about
+    assert code == 0 and json.loads(out)["changes"][0]["action"] == "unchanged"
     body = json.loads(cortex("uninstall", "cursor", "--json", "--yes")[1])
     assert body["changes"][0]["action"] == "removed"
     code, out, _ = cortex("install", "cursor", "--json")
@@ -148,9 +157,16 @@ def test_programs_get_json(cortex, person):
 
 
 def test_a_projects_file_has_no_path_of_a_person(cortex, person, tmp_path):
-    code, _, err = cortex("install", "claude-code", "vscode", "--scope", "project", "--hooks", "--yes")
+    code, _, err = cortex(
+        "install", "claude-code", "vscode", "--scope", "project", "--hooks", "--yes"
+    )
     assert code == 0, err
-    for name in (".mcp.json", ".vscode/mcp.json", ".claude/settings.json", ".github/hooks/cortex.json"):
+    for name in (
+        ".mcp.json",
+        ".vscode/mcp.json",
+        ".claude/settings.json",
+        ".github/hooks/cortex.json",
+    ):
         text = (tmp_path / "shop" / name).read_text("utf-8")
         assert str(tmp_path) not in text and str(person.user) not in text and "cortex" in text
     assert cortex("uninstall", "--scope", "project", "--yes")[0] == 0
@@ -158,14 +174,17 @@ def test_a_projects_file_has_no_path_of_a_person(cortex, person, tmp_path):
     assert not (tmp_path / "shop" / ".github").exists()
 
 
-def test_a_projects_entry_names_a_command_that_works_here_until_it_is_committed(cortex, person, tmp_path, monkeypatch):
+def test_a_projects_entry_names_a_command_that_works_here_until_it_is_committed(
+    cortex, person, tmp_path, monkeypatch
+):
     monkeypatch.setattr("cortex.interfaces.install.project_files.shutil.which", lambda name: None)
     file = tmp_path / "shop" / ".mcp.json"
     code, _, err = cortex("install", "claude-code", "--scope", "project", "--yes")
     assert code == 0 and "not on the PATH" in err and "Before you commit it" in err
     assert json.loads(file.read_text("utf-8"))["mcpServers"]["cortex"]["command"] == own_program()
     monkeypatch.setattr(
-        "cortex.interfaces.install.project_files.git.tracks", lambda root, *names: names == (".mcp.json",)
+        "cortex.interfaces.install.project_files.git.tracks",
+        lambda root, *names: names == (".mcp.json",),
     )
     code, _, err = cortex("install", "claude-code", "--scope", "project", "--yes")
     assert code == 0 and "not on the PATH" in err
@@ -176,10 +195,18 @@ def test_folders_to_serve_can_be_named_for_a_client_without_projects(cortex, per
     code, _, err = cortex("install", "claude-desktop", "--workspace", tmp_path / "shop", "--yes")
     assert code == 0 and "--workspace" not in err
     written = b"".join(
-        content for name, content in files_in(person.user).items() if name.endswith("desktop_config.json")
+        content
+        for name, content in files_in(person.user).items()
+        if name.endswith("desktop_config.json")
     )
-    assert json.loads(written)["mcpServers"]["cortex"]["args"] == ["mcp", "--workspace", str(tmp_path / "shop")]
-    assert cortex("install", "cursor", "--scope", "project", "--workspace", tmp_path, "--yes")[0] == 2
+    assert json.loads(written)["mcpServers"]["cortex"]["args"] == [
+        "mcp",
+        "--workspace",
+        str(tmp_path / "shop"),
+    ]
+    assert (
+        cortex("install", "cursor", "--scope", "project", "--workspace", tmp_path, "--yes")[0] == 2
+    )
     assert cortex("install", "cursor", "--workspace", tmp_path / "no", "--yes")[0] == 1
 
 
@@ -284,7 +311,9 @@ def test_what_is_written_while_the_person_is_asked_stays(cortex, person, monkeyp
 
     def write() -> None:
         theirs = json.loads(file.read_text("utf-8")) if file.exists() else {}
-        file.write_text(json.dumps({**theirs, "theirs": theirs.get("theirs", 0) + 1}), encoding="utf-8")
+        file.write_text(
+            json.dumps({**theirs, "theirs": theirs.get("theirs", 0) + 1}), encoding="utf-8"
+        )
 
     monkeypatch.setattr(sys, "stdin", Terminal("y", "y", before=write))
     code, out, _ = cortex("install", "cursor")
@@ -306,7 +335,9 @@ def test_a_program_in_a_cache_is_refused(cortex, monkeypatch, tmp_path):
 
 @pytest.mark.parametrize("command", ["install", "uninstall"])
 def test_the_help_is_as_it_was(command):
-    seen = CliRunner().invoke(app, [command, "--help"], env={"COLUMNS": "100", "TERM": "dumb"}, terminal_width=100)
+    seen = CliRunner().invoke(
+        app, [command, "--help"], env={"COLUMNS": "100", "TERM": "dumb"}, terminal_width=100
+    )
     assert seen.exit_code == 0
     check_golden(f"help-{command}", {"help": [line.rstrip() for line in seen.output.splitlines()]})
 
@@ -339,7 +370,9 @@ def test_on_a_terminal_the_files_are_shown_and_the_person_is_asked(person, answe
     import pty
 
     master, slave = pty.openpty()
-    running = subprocess.Popen([*CORTEX, "install", "cursor"], stdin=slave, stdout=slave, stderr=slave)
+    running = subprocess.Popen(
+        [*CORTEX, "install", "cursor"], stdin=slave, stdout=slave, stderr=slave
+    )
     os.close(slave)
     shown = b""
     with open(master, "r+b", buffering=0) as terminal:
@@ -359,12 +392,18 @@ def test_on_a_terminal_the_files_are_shown_and_the_person_is_asked(person, answe
 
 def test_the_entry_that_is_written_starts_the_server(cortex, person, tmp_path):
     cortex("install", "cursor", "--yes")
-    entry = json.loads((person.user / ".cursor" / "mcp.json").read_text("utf-8"))["mcpServers"]["cortex"]
+    entry = json.loads((person.user / ".cursor" / "mcp.json").read_text("utf-8"))["mcpServers"][
+        "cortex"
+    ]
     hello = {
         "jsonrpc": "2.0",
         "id": 1,
         "method": "initialize",
-        "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}},
+        "params": {
+            "protocolVersion": "2025-06-18",
+            "capabilities": {},
+            "clientInfo": {"name": "t", "version": "1"},
+        },
     }
     done = subprocess.run(
         [entry["command"], *entry["args"]],
@@ -408,10 +447,13 @@ def test_cortexd_ends_before_everything_goes(person, tmp_path, until):
         assert done.returncode == 0, done.stdout + done.stderr
         body = json.loads(done.stdout)
         assert {one["kind"] for one in body["removed"]} >= {"other"}
-        until(lambda: not control.is_cortexd(started["pid"]))  # where nobody reaps it, what has ended stays in the list
+        # Where nobody reaps it, what has ended stays in the list
+        until(lambda: not control.is_cortexd(started["pid"]))
         assert not any(os.path.lexists(one["path"]) for one in body["removed"])
         assert not person.cortex.exists()
-        assert {name for name in files_in(tmp_path / "shop") if not name.startswith(".git/")} == before
+        assert {
+            name for name in files_in(tmp_path / "shop") if not name.startswith(".git/")
+        } == before
     finally:
         control.stop_all(str(person.cortex))
 
@@ -419,7 +461,9 @@ def test_cortexd_ends_before_everything_goes(person, tmp_path, until):
 def test_a_profile_stands_in_the_entry_and_in_the_hooks_and_stays_there(cortex, person):
     code, _, err = cortex("install", "claude-code", "--hooks", "--profile", "work", "--yes")
     assert code == 0, err
-    entry = json.loads((person.user / ".claude.json").read_text(encoding="utf-8"))["mcpServers"]["cortex"]
+    entry = json.loads((person.user / ".claude.json").read_text(encoding="utf-8"))["mcpServers"][
+        "cortex"
+    ]
     assert entry["args"] == ["mcp", "--profile", "work"]
     hooks = (person.user / ".claude" / "settings.json").read_text(encoding="utf-8")
     assert hooks.count("--profile work") == 3

@@ -1,4 +1,6 @@
-"""`cortex kb` as a person or a script runs it, alone and beside a server; `cortex mcp kb` as a foreign client meets it."""
+"""`cortex kb` as a person or a script runs it, alone and beside a server; `cortex mcp kb` as a
+foreign client meets it.
+"""
 
 import itertools
 import json
@@ -26,7 +28,17 @@ FILES = {
     "guide.md": "# Guide\n\n## Tokens\n\nTokens expire after fifteen minutes.\n\n## Lamps\n\nA lamp is switched by its owner.\n",
     "sub/desk.txt": "The desk has three drawers.\n",
 }
-KEYS = ["document_id", "source", "path", "startLine", "endLine", "section", "page", "score", "snippet"]
+KEYS = [
+    "document_id",
+    "source",
+    "path",
+    "startLine",
+    "endLine",
+    "section",
+    "page",
+    "score",
+    "snippet",
+]
 
 
 @pytest.fixture
@@ -45,7 +57,9 @@ def tables(home: Path) -> dict[str, int]:
     """How many rows each table of documents has."""
     names = ("folders", "docs", "blobs", "chunks", "symbols", "vectors", "skips", "left_out")
     with closing(sqlite3.connect(home / "cortex.db")) as connection:
-        return {name: connection.execute(f"SELECT count(*) FROM {name}").fetchone()[0] for name in names}
+        return {
+            name: connection.execute(f"SELECT count(*) FROM {name}").fetchone()[0] for name in names
+        }
 
 
 class KbServer(Client):
@@ -68,7 +82,8 @@ def server(isolated):
         yield running
 
 
-# -- add, list, sync, remove -------------------------------------------------------------------------------------------
+# -- add, list, sync, remove
+# -------------------------------------------------------------------------------------------
 
 
 def test_a_folder_that_is_added_can_be_searched_at_once(cortex, notes):
@@ -85,7 +100,9 @@ def test_a_folder_that_is_added_can_be_searched_at_once(cortex, notes):
 
 
 def test_a_folder_can_be_added_without_reading_it(cortex, notes):
-    code, out, _ = cortex("kb", "add", notes, "--no-sync", "--no-watch", "--include", "*.md", "--exclude", "sub/")
+    code, out, _ = cortex(
+        "kb", "add", notes, "--no-sync", "--no-watch", "--include", "*.md", "--exclude", "sub/"
+    )
     assert code == 0
     assert out.endswith("\n\nRun 'cortex kb sync' to index documents\n")
     (source,) = json.loads(cortex("kb", "list", "--json")[1])["sources"]
@@ -96,7 +113,11 @@ def test_a_folder_can_be_added_without_reading_it(cortex, notes):
     code, out, _ = cortex("kb", "sync", "notes", "--json")
     assert code == 0
     body = json.loads(out)
-    assert (body["status"], body["sources"][0]["added"], body["sources"][0]["documents"]) == ("completed", 1, 1)
+    assert (body["status"], body["sources"][0]["added"], body["sources"][0]["documents"]) == (
+        "completed",
+        1,
+        1,
+    )
 
 
 @pytest.mark.parametrize(
@@ -115,7 +136,9 @@ def test_a_folder_can_be_added_without_reading_it(cortex, notes):
         ("{notes}/missing", "no such folder"),
     ],
 )
-def test_what_may_not_be_a_source_is_refused_with_the_reason(cortex, isolated, notes, place, reason):
+def test_what_may_not_be_a_source_is_refused_with_the_reason(
+    cortex, isolated, notes, place, reason
+):
     if place == "/etc" and os.name == "nt":
         pytest.skip("there is no /etc")
     (isolated.user / ".ssh" / "inner").mkdir(parents=True)
@@ -140,9 +163,7 @@ def test_files_that_cannot_be_read_are_named_with_the_reason_and_end_a_sync_with
     write(notes, {"broken.docx": "no archive", "old.doc": "old", "picture.png": "no text"})
     code, out, err = cortex("kb", "add", notes)
     assert code == 0 and "Files that could not be read: 2" in out + err
-    named = (
-        "Files that could not be read: 2\n    broken.docx: damaged: no docx\n    old.doc: nothing reads .doc files\n"
-    )
+    named = "Files that could not be read: 2\n    broken.docx: damaged: no docx\n    old.doc: nothing reads .doc files\n"
     for command in ("list", "stats", "sync"):
         code, out, _ = cortex("kb", command)
         assert named.replace("    ", "") in out.replace("    ", "").replace("\n  ", "\n"), command
@@ -184,7 +205,8 @@ def test_a_folder_that_is_away_is_an_error_and_the_others_are_synced(cortex, not
     assert "more: 1 added" in out
     assert "error: notes: there is no folder" in err
     assert "The folder is not there now" in cortex("kb", "list")[1]
-    assert json.loads(cortex("kb", "search", "tokens", "--json")[1])["total"] == 1  # what it held is still found
+    # What it held is still found
+    assert json.loads(cortex("kb", "search", "tokens", "--json")[1])["total"] == 1
     assert cortex("kb", "remove", "notes")[0] == 0
 
 
@@ -234,7 +256,8 @@ def test_a_repository_and_a_folder_that_it_ignores_can_be_sources(cortex, tmp_pa
     assert json.loads(cortex("kb", "search", "alpha", "--json")[1])["results"][0]["path"] == "a.md"
 
 
-# -- search ------------------------------------------------------------------------------------------------------------
+# -- search
+# ------------------------------------------------------------------------------------------------------------
 
 
 def test_a_search_for_programs_has_exactly_the_promised_keys(cortex, notes):
@@ -281,22 +304,31 @@ def test_the_command_and_the_tool_rank_alike(cortex, tmp_path):
     }
     assert cortex("kb", "add", write(tmp_path / "many", files))[0] == 0
     with KbServer() as server:
-        for query, mode in itertools.product(("how do tokens expire", "lamp owner"), ("hybrid", "semantic", "fts5")):
-            told = server.text("kb_search", query=query, limit=20, mode=mode, source_id="many", budget=20_000)
+        for query, mode in itertools.product(
+            ("how do tokens expire", "lamp owner"), ("hybrid", "semantic", "fts5")
+        ):
+            told = server.text(
+                "kb_search", query=query, limit=20, mode=mode, source_id="many", budget=20_000
+            )
             ids = re.findall(r"^document_id: (.+)$", told, re.MULTILINE)
             scores = re.findall(r"\(score: (.+)\)$", told, re.MULTILINE)
-            out = cortex("kb", "search", query, "--limit", "20", "--mode", mode, "--source", "many", "--json")[1]
+            out = cortex(
+                "kb", "search", query, "--limit", "20", "--mode", mode, "--source", "many", "--json"
+            )[1]
             results = json.loads(out)["results"]
             assert ids == [result["document_id"] for result in results]
             assert scores == [f"{one['score']:.2f}" for one in results]
             assert ids
 
 
-# -- beside a server ---------------------------------------------------------------------------------------------------
+# -- beside a server
+# ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("more", [(), ("--no-watch",)])
-def test_commands_work_while_a_server_holds_the_library(cortex, isolated, notes, server, until, more):
+def test_commands_work_while_a_server_holds_the_library(
+    cortex, isolated, notes, server, until, more
+):
     holder = server.process.pid
     code, out, _ = cortex("kb", "add", notes, *more)
     assert code == 0
@@ -322,7 +354,9 @@ def test_commands_work_while_a_server_holds_the_library(cortex, isolated, notes,
     assert server.text("kb_search", query="tokens comet").startswith("Found 0 results")
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="Ctrl-C goes to every process of the console there")
+@pytest.mark.skipif(
+    sys.platform == "win32", reason="Ctrl-C goes to every process of the console there"
+)
 def test_ctrl_c_ends_a_sync_that_waits_for_another_process(isolated, notes, until):
     with Library(load(None, environment=environment())) as library:
         library.add_folder(notes)
@@ -332,7 +366,8 @@ def test_ctrl_c_ends_a_sync_that_waits_for_another_process(isolated, notes, unti
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             start_new_session=True,
-            # Tests that a shell runs in the background ignore Ctrl-C, and so would whatever they start.
+            # Tests that a shell runs in the background ignore Ctrl-C, and so would whatever they
+            # start.
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler) and None,
         )
         until(lambda: library.store.log.asked(0), 20)
@@ -344,7 +379,8 @@ def test_ctrl_c_ends_a_sync_that_waits_for_another_process(isolated, notes, unti
         assert library.store.log.asked(0) == []
 
 
-# -- `cortex mcp kb` ---------------------------------------------------------------------------------------------------
+# -- `cortex mcp kb`
+# ---------------------------------------------------------------------------------------------------
 
 
 def test_the_server_offers_the_tools_the_resource_and_the_prompt(server, cortex, notes):
@@ -363,7 +399,9 @@ def test_the_server_offers_the_tools_the_resource_and_the_prompt(server, cortex,
     assert [template["uriTemplate"] for template in templates] == ["kb://source/{id}"]
     read = server.request("resources/read", {"uri": "kb://source/notes"})["result"]["contents"][0]
     assert json.loads(read["text"])["documents"] == 2
-    prompt = server.request("prompts/get", {"name": "kb_context", "arguments": {"topic": "lamps"}})["result"]
+    prompt = server.request("prompts/get", {"name": "kb_context", "arguments": {"topic": "lamps"}})[
+        "result"
+    ]
     assert "lamps" in prompt["messages"][0]["content"]["text"]
 
 
@@ -390,7 +428,9 @@ def test_the_status_of_servers_tells_capabilities_and_sources(cortex, notes, mon
     cortex("kb", "add", notes)
     out = cortex("mcp", "status")[1]
     assert "documents    1 source, searched by words and meaning (local" in out
-    assert re.search(r"  notes \(ID: \w+\): 2 documents, synced .*, 1 file could not be read: .*notes", out)
+    assert re.search(
+        r"  notes \(ID: \w+\): 2 documents, synced .*, 1 file could not be read: .*notes", out
+    )
     told = json.loads(cortex("mcp", "status", "--json")[1])["documents"]
     assert (told["capabilities"]["words"], told["capabilities"]["meaning"]) == (True, True)
     assert told["capabilities"]["embedder"]["provider"] == "local"

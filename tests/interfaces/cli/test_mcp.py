@@ -35,20 +35,25 @@ def test_a_client_is_told_the_name_and_version_that_are_set(repository, environm
 
 
 def test_with_transport_http_it_listens_on_this_machine_without_a_flag(repository):
-    with socket.socket() as taken:  # by us, or by whoever has it now: either way the server says where it wanted to be
+    # By us, or by whoever has it now: either way the server says where it wanted to be
+    with socket.socket() as taken:
         with suppress(OSError):
             taken.bind(("127.0.0.1", 8765))
             taken.listen()
         argv = [*CORTEX, "mcp", "--workspace", str(repository)]
         environment = os.environ | {"CORTEX_SERVER_TRANSPORT": "http"}
-        done = forking.run(argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=30, env=environment)
+        done = forking.run(
+            argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=30, env=environment
+        )
     assert done.returncode == 1
     assert "8765" in done.stderr.decode()
     assert done.stdout == b""
 
 
 def test_a_project_can_not_make_the_server_listen(tmp_path):
-    root = make_repository(tmp_path, {"codeindex.config.json": '{"server": {"name": "Theirs", "transport": "http"}}'})
+    root = make_repository(
+        tmp_path, {"codeindex.config.json": '{"server": {"name": "Theirs", "transport": "http"}}'}
+    )
     with CodeServer(root) as server:
         assert server.initialize()["result"]["serverInfo"]["name"] == "Theirs"
         assert server.close() == 0
@@ -68,7 +73,9 @@ def test_a_clients_variable_that_nobody_filled_in_names_no_folder(repository):
         ({"CONDUIT_MCP_LOG_LEVEL": "debug", "CORTEX_LOG_LEVEL": "warn"}, "warn"),
     ],
 )
-def test_where_documents_alone_are_served_their_own_settings_say_what_is_logged(tmp_path, variables, level):
+def test_where_documents_alone_are_served_their_own_settings_say_what_is_logged(
+    tmp_path, variables, level
+):
     variables = {"CORTEX_HOME": str(tmp_path), **variables}
     assert log_level(ask(["kb"], [], variables, tmp_path)) == level
 

@@ -1,4 +1,6 @@
-"""`cortex memory` as a person or a script runs it: written, listed, looked at, searched, alone and beside another process."""
+"""`cortex memory` as a person or a script runs it: written, listed, looked at, searched, alone and
+beside another process.
+"""
 
 import io
 import json
@@ -22,46 +24,122 @@ from protocol.golden import check_golden
 pytestmark = pytest.mark.usefixtures("shop", "at_terminal")
 
 COMMANDS = (
-    *("add", "list", "show", "search", "scopes", "edit", "approve", "reject", "promote", "supersede", "delete"),
+    *(
+        "add",
+        "list",
+        "show",
+        "search",
+        "scopes",
+        "edit",
+        "approve",
+        "reject",
+        "promote",
+        "supersede",
+        "delete",
+    ),
     *("undo", "log", "import", "export"),
 )
 ROW = {
-    *("id", "title", "subtitle", "facts", "concepts", "files", "text", "kind", "project", "scope", "session", "date"),
-    *("created_at", "provenance", "origin", "state", "curated", "reviewed_by", "reviewed_at", "superseded_by"),
+    *(
+        "id",
+        "title",
+        "subtitle",
+        "facts",
+        "concepts",
+        "files",
+        "text",
+        "kind",
+        "project",
+        "scope",
+        "session",
+        "date",
+    ),
+    *(
+        "created_at",
+        "provenance",
+        "origin",
+        "state",
+        "curated",
+        "reviewed_by",
+        "reviewed_at",
+        "superseded_by",
+    ),
 }
 
 
 @pytest.mark.parametrize("command", ["memory", *(f"memory {one}" for one in COMMANDS)])
 def test_the_help_is_as_it_was(command):
     seen = CliRunner().invoke(
-        app, [*command.split(), "--help"], env={"COLUMNS": "100", "TERM": "dumb"}, terminal_width=100
+        app,
+        [*command.split(), "--help"],
+        env={"COLUMNS": "100", "TERM": "dumb"},
+        terminal_width=100,
     )
     assert seen.exit_code == 0
-    check_golden(f"help-{command.replace(' ', '-')}", {"help": [line.rstrip() for line in seen.output.splitlines()]})
+    check_golden(
+        f"help-{command.replace(' ', '-')}",
+        {"help": [line.rstrip() for line in seen.output.splitlines()]},
+    )
 
 
-# -- add ---------------------------------------------------------------------------------------------------------------
+# -- add
+# ---------------------------------------------------------------------------------------------------------------
 
 
 def test_what_is_added_is_found_at_once_and_belongs_to_the_project_here(cortex):
-    code, out, err = cortex("memory", "add", "Tokens live 15 minutes", "--fact", "refresh lives a day", "--tag", "auth")
+    code, out, err = cortex(
+        "memory", "add", "Tokens live 15 minutes", "--fact", "refresh lives a day", "--tag", "auth"
+    )
     assert (code, err) == (0, "")
-    key = re.match(r"✓ Added (mem_[0-9a-f]{10}): Tokens live 15 minutes\n  approved, project shop\n$", out)
+    key = re.match(
+        r"✓ Added (mem_[0-9a-f]{10}): Tokens live 15 minutes\n  approved, project shop\n$", out
+    )
     assert key
     (found,) = answer(cortex, "search", "how long does a refresh token live")["results"]
     assert set(found) == ROW | {"relevance", "maybe_stale"}
-    assert (found["id"], found["facts"], found["concepts"]) == (key[1], ["refresh lives a day"], ["auth"])
-    assert (found["project"], found["scope"], found["state"], found["curated"]) == ("shop", "shop", "approved", True)
+    assert (found["id"], found["facts"], found["concepts"]) == (
+        key[1],
+        ["refresh lives a day"],
+        ["auth"],
+    )
+    assert (found["project"], found["scope"], found["state"], found["curated"]) == (
+        "shop",
+        "shop",
+        "approved",
+        True,
+    )
     assert found["provenance"] == "person"
 
 
 def test_the_same_again_is_told_and_the_similar_too(cortex):
-    first = answer(cortex, "add", "Tokens live 15 minutes", "--fact", "refresh lives a day", "--state", "staging")
-    assert (first["created"], first["state"], first["duplicate_of"], first["similar_to"]) == (True, "staging", None, [])
-    code, out, _ = cortex("memory", "add", "**tokens** live 15 minutes.", "--fact", "Refresh lives a day")
-    assert (code, out) == (0, f"Known already as {first['id']}: Tokens live 15 minutes\n  It is approved now\n")
+    first = answer(
+        cortex,
+        "add",
+        "Tokens live 15 minutes",
+        "--fact",
+        "refresh lives a day",
+        "--state",
+        "staging",
+    )
+    assert (first["created"], first["state"], first["duplicate_of"], first["similar_to"]) == (
+        True,
+        "staging",
+        None,
+        [],
+    )
+    code, out, _ = cortex(
+        "memory", "add", "**tokens** live 15 minutes.", "--fact", "Refresh lives a day"
+    )
+    assert (code, out) == (
+        0,
+        f"Known already as {first['id']}: Tokens live 15 minutes\n  It is approved now\n",
+    )
     again = answer(cortex, "add", "Tokens live 15 minutes", "--fact", "refresh lives a day")
-    assert (again["created"], again["id"], again["duplicate_of"]) == (False, first["id"], first["id"])
+    assert (again["created"], again["id"], again["duplicate_of"]) == (
+        False,
+        first["id"],
+        first["id"],
+    )
     near = answer(cortex, "add", "Tokens live 15 minutes now", "--fact", "refresh lives a day")
     assert near["similar_to"] == [{"id": first["id"], "title": "Tokens live 15 minutes"}]
     assert answer(cortex, "list")["total"] == 2
@@ -86,7 +164,9 @@ def test_what_may_not_be_kept_is_refused_with_the_reason(cortex, title, more, re
 
 
 def test_a_story_comes_in_on_stdin(cortex, monkeypatch):
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO("Größe zählt.\nWirklich.\n".encode()), "utf-8"))
+    monkeypatch.setattr(
+        "sys.stdin", io.TextIOWrapper(io.BytesIO("Größe zählt.\nWirklich.\n".encode()), "utf-8")
+    )
     key = answer(cortex, "add", "Size", "--text", "-")["id"]
     assert answer(cortex, "show", key)["text"] == "Größe zählt.\nWirklich."
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"\xff\xfe\x00"), "utf-8"))
@@ -104,7 +184,8 @@ def test_what_a_memory_supersedes_is_found_no_more(cortex):
     assert answer(cortex, "list")["total"] == 1
 
 
-# -- list and show -----------------------------------------------------------------------------------------------------
+# -- list and show
+# -----------------------------------------------------------------------------------------------------
 
 
 def test_nothing_yet_says_where_memories_would_be(cortex, isolated):
@@ -116,18 +197,25 @@ def test_nothing_yet_says_where_memories_would_be(cortex, isolated):
     assert answer(cortex, "list") == {"memories": [], "total": 0}
 
 
-def test_a_list_has_a_line_for_each_memory_newest_first_and_says_what_nobody_has_judged(cortex, foreign):
+def test_a_list_has_a_line_for_each_memory_newest_first_and_says_what_nobody_has_judged(
+    cortex, foreign
+):
     cortex("memory", "add", "Tokens live 15 minutes", "--kind", "gotcha")
     code, out, err = cortex("memory", "list")
     assert code == 0
-    assert [re.sub(r"mem_\w+|\d{4}-\d\d-\d\d", "x", line).split(maxsplit=5) for line in out.splitlines()] == [
+    assert [
+        re.sub(r"mem_\w+|\d{4}-\d\d-\d\d", "x", line).split(maxsplit=5) for line in out.splitlines()
+    ] == [
         ["x", "x", "✓", "gotcha", "shop", "Tokens live 15 minutes"],
         ["obs_2", "x", "·", "decision", "ack", "SQLite over Postgres"],
         ["obs_1", "x", "·", "bugfix", "ack", "Railway env vars need a prefix"],
     ]
     assert err == "marks: ✓ approved, · uncurated (counts as approved)\n"
     rows = answer(cortex, "list")["memories"]
-    assert [(row["state"], row["curated"]) for row in rows] == [("approved", True), *[("approved", False)] * 2]
+    assert [(row["state"], row["curated"]) for row in rows] == [
+        ("approved", True),
+        *[("approved", False)] * 2,
+    ]
     code, out, err = cortex("memory", "list", "--limit", "1")
     assert len(out.splitlines()) == 1
     assert "1 of 3; more with --limit" in err
@@ -141,7 +229,10 @@ def test_a_list_has_a_line_for_each_memory_newest_first_and_says_what_nobody_has
         (["--tag", "auth", "--tag", "Web"], ["Token"]),
         (["--kind", "DECISION"], ["SQLite over Postgres", "Token"]),
         (["--origin", "own"], ["Lamp", "Token"]),
-        (["--origin", "~/.claude-mem/claude-mem.db"], ["Railway env vars need a prefix", "SQLite over Postgres"]),
+        (
+            ["--origin", "~/.claude-mem/claude-mem.db"],
+            ["Railway env vars need a prefix", "SQLite over Postgres"],
+        ),
         (["--state", "staging"], ["Lamp"]),
         (
             ["--state", "uncurated", "--state", "staging"],
@@ -153,12 +244,26 @@ def test_a_list_has_a_line_for_each_memory_newest_first_and_says_what_nobody_has
         (["--state", "rejected"], []),
     ],
 )
-def test_a_list_is_narrowed_by_what_memories_have_in_common(cortex, isolated, foreign, monkeypatch, options, wanted):
+def test_a_list_is_narrowed_by_what_memories_have_in_common(
+    cortex, isolated, foreign, monkeypatch, options, wanted
+):
     monkeypatch.setenv("HOME", str(isolated.user))
     foreign.connection.execute("UPDATE observations SET created_at_epoch = 1700000000000")
     foreign.connection.commit()
     answer(cortex, "add", "Lamp", "--state", "staging", "--scope", "dev")
-    answer(cortex, "add", "Token", "--tag", "auth", "--tag", "web", "--kind", "decision", "--state", "promoted")
+    answer(
+        cortex,
+        "add",
+        "Token",
+        "--tag",
+        "auth",
+        "--tag",
+        "web",
+        "--kind",
+        "decision",
+        "--state",
+        "promoted",
+    )
     assert titles(cortex, *options) == wanted
 
 
@@ -226,9 +331,15 @@ def test_a_beginning_that_several_ids_have_is_ambiguous(cortex, monkeypatch):
 
 
 def test_two_databases_tell_their_rows_apart_by_scope(cortex, isolated, foreign):
-    with closing(make_claude_mem(isolated.user / ".ack-mem" / "scopes" / "dev" / "memory.db")) as made:
+    with closing(
+        make_claude_mem(isolated.user / ".ack-mem" / "scopes" / "dev" / "memory.db")
+    ) as made:
         made.observation(made.session("d"), "Desks stand", project="desk")
-    assert {one["id"] for one in answer(cortex, "list")["memories"]} == {"ack:obs_1", "ack:obs_2", "dev:obs_1"}
+    assert {one["id"] for one in answer(cortex, "list")["memories"]} == {
+        "ack:obs_1",
+        "ack:obs_2",
+        "dev:obs_1",
+    }
     assert answer(cortex, "show", "dev:obs_1")["title"] == "Desks stand"
     assert answer(cortex, "show", "obs_2")["title"] == "SQLite over Postgres"
     code, _, err = cortex("memory", "approve", "obs_1")
@@ -242,7 +353,10 @@ def test_two_databases_tell_their_rows_apart_by_scope(cortex, isolated, foreign)
         ("new", 0),
     ]
     assert scopes["scopes"][0]["path"].endswith(".claude-mem")  # where most of them are
-    assert (scopes["scopes"][2]["last_updated"], scopes["scopes"][0]["last_updated"] > "2026") == ("", True)
+    assert (scopes["scopes"][2]["last_updated"], scopes["scopes"][0]["last_updated"] > "2026") == (
+        "",
+        True,
+    )
     assert scopes["current_scope"] == "shop"
     code, out, err = cortex("memory", "scopes")
     assert (code, err) == (0, "current scope: shop\n")
@@ -251,7 +365,9 @@ def test_two_databases_tell_their_rows_apart_by_scope(cortex, isolated, foreign)
 
 def test_what_a_memory_cites_is_told_as_changed_when_it_has(cortex, shop, monkeypatch):
     monkeypatch.chdir(shop / "src")
-    key = answer(cortex, "add", "Anyone may come in", "--cite", "login.py#check", "--file", "login.py")["id"]
+    key = answer(
+        cortex, "add", "Anyone may come in", "--cite", "login.py#check", "--file", "login.py"
+    )["id"]
     shown = answer(cortex, "show", key)
     assert shown["files"] == ["src/login.py"]
     assert [(one["path"], one["symbol"], one["changed"]) for one in shown["citations"]] == [
@@ -259,11 +375,23 @@ def test_what_a_memory_cites_is_told_as_changed_when_it_has(cortex, shop, monkey
     ]
     assert "src/login.py#check: as it was" in cortex("memory", "show", key)[1]
     text = (shop / "src" / "login.py").read_text(encoding="utf-8")
-    (shop / "src" / "login.py").write_text(text.replace("return user", "return not user"), encoding="utf-8")
-    assert answer(cortex, "show", key)["maybe_stale"] == ["the body of check in src/login.py changed"]
-    assert "maybe stale: the body of check in src/login.py changed" in cortex("memory", "show", key)[1]
-    assert "\n  maybe stale: the body of check in src/login.py changed" in cortex("memory", "search", "anyone")[1]
-    assert answer(cortex, "search", "anyone")["results"][0]["maybe_stale"] == answer(cortex, "show", key)["maybe_stale"]
+    (shop / "src" / "login.py").write_text(
+        text.replace("return user", "return not user"), encoding="utf-8"
+    )
+    assert answer(cortex, "show", key)["maybe_stale"] == [
+        "the body of check in src/login.py changed"
+    ]
+    assert (
+        "maybe stale: the body of check in src/login.py changed" in cortex("memory", "show", key)[1]
+    )
+    assert (
+        "\n  maybe stale: the body of check in src/login.py changed"
+        in cortex("memory", "search", "anyone")[1]
+    )
+    assert (
+        answer(cortex, "search", "anyone")["results"][0]["maybe_stale"]
+        == answer(cortex, "show", key)["maybe_stale"]
+    )
     for target, wrong in (
         ("login.py#nobody", "ARGUMENT_INVALID"),
         ("gone.py", "FILE_NOT_FOUND"),
@@ -279,7 +407,8 @@ def test_a_list_fits_the_terminal(cortex, on_terminal):
     cortex(
         "memory",
         "add",
-        "A title that says quite a lot about lamps, desks, chairs and 東京の長い題名 and so on " * 3,
+        "A title that says quite a lot about lamps, desks, chairs and 東京の長い題名 and so on "
+        * 3,
         "--kind",
         "gotcha",
     )
@@ -290,7 +419,8 @@ def test_a_list_fits_the_terminal(cortex, on_terminal):
 
 
 @pytest.mark.parametrize(
-    ("text", "width"), [("abcdef", 4), ("東京都庁", 5), ("a\x1b[31mb", 8), ("", 3), ("e\u0301" * 9, 4)]
+    ("text", "width"),
+    [("abcdef", 4), ("東京都庁", 5), ("a\x1b[31mb", 8), ("", 3), ("e\u0301" * 9, 4)],
 )
 def test_a_text_is_cut_to_the_columns_that_there_are(text, width):
     assert width_of(cut_to(text, width)) <= width
@@ -298,27 +428,62 @@ def test_a_text_is_cut_to_the_columns_that_there_are(text, width):
 
 def test_what_a_terminal_would_obey_is_never_printed(cortex, foreign):
     foreign.observation(
-        foreign.session("s2"), "Evil \x1b]0;owned\x07\u202e title", facts=["\x1b[2J gone"], narrative="a\x9b31m"
+        foreign.session("s2"),
+        "Evil \x1b]0;owned\x07\u202e title",
+        facts=["\x1b[2J gone"],
+        narrative="a\x9b31m",
     )
-    key = next(one["id"] for one in answer(cortex, "list")["memories"] if one["title"].startswith("Evil"))
-    for command in (["list"], ["show", key], ["search", "evil"], ["approve", key], ["log"], ["undo"], ["export"]):
+    key = next(
+        one["id"] for one in answer(cortex, "list")["memories"] if one["title"].startswith("Evil")
+    )
+    for command in (
+        ["list"],
+        ["show", key],
+        ["search", "evil"],
+        ["approve", key],
+        ["log"],
+        ["undo"],
+        ["export"],
+    ):
         code, out, err = cortex("memory", *command)
         assert code == 0
         assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e]", out + err), command
 
 
-# -- search ------------------------------------------------------------------------------------------------------------
+# -- search
+# ------------------------------------------------------------------------------------------------------------
 
 
 def test_search_takes_the_filters_of_the_tool(cortex, foreign):
-    answer(cortex, "add", "Postgres is slow on the staging machine", "--tag", "db", "--state", "staging")
+    answer(
+        cortex,
+        "add",
+        "Postgres is slow on the staging machine",
+        "--tag",
+        "db",
+        "--state",
+        "staging",
+    )
     found = answer(cortex, "search", "postgres")
     assert found["results"][0]["title"] == "SQLite over Postgres"
-    assert "Postgres is slow on the staging machine" not in [one["title"] for one in found["results"]]
+    assert "Postgres is slow on the staging machine" not in [
+        one["title"] for one in found["results"]
+    ]
     both = answer(cortex, "search", "postgres", "--status", "all", "--mode", "words")["results"]
-    assert {one["title"] for one in both} >= {"SQLite over Postgres", "Postgres is slow on the staging machine"}
-    assert [one["scope"] for one in answer(cortex, "search", "postgres", "--status", "staging")["results"]] == ["shop"]
-    assert answer(cortex, "search", "postgres", "--status", "all", "--tag", "db", "--mode", "words")["total"] == 1
+    assert {one["title"] for one in both} >= {
+        "SQLite over Postgres",
+        "Postgres is slow on the staging machine",
+    }
+    assert [
+        one["scope"]
+        for one in answer(cortex, "search", "postgres", "--status", "staging")["results"]
+    ] == ["shop"]
+    assert (
+        answer(cortex, "search", "postgres", "--status", "all", "--tag", "db", "--mode", "words")[
+            "total"
+        ]
+        == 1
+    )
     assert answer(cortex, "search", "postgres", "--project", "desk")["results"] == []
     code, out, err = cortex("memory", "search", "nothing-like-this", "--project", "desk")
     assert (code, out) == (0, "")
@@ -326,7 +491,8 @@ def test_search_takes_the_filters_of_the_tool(cortex, foreign):
     assert cortex("memory", "search", "  ")[0] == 0  # the newest
 
 
-# -- other processes ---------------------------------------------------------------------------------------------------
+# -- other processes
+# ---------------------------------------------------------------------------------------------------
 
 
 def test_rows_that_claude_mem_writes_are_there_with_the_next_command(cortex, foreign):
@@ -372,7 +538,12 @@ def test_the_commands_work_while_a_server_holds_the_library(cortex, isolated, fo
         assert answer(cortex, "list")["total"] == 2
         key = answer(cortex, "add", "Lamps burn")["id"]
         assert answer(cortex, "search", "lamps burn")["results"][0]["id"] == key
-        assert key in server.call("query_memories", {"query": "lamps burn"})["result"]["content"][0]["text"]
+        assert (
+            key
+            in server.call("query_memories", {"query": "lamps burn"})["result"]["content"][0][
+                "text"
+            ]
+        )
         assert answer(cortex, "reject", key)["changed"] == 1
         assert answer(cortex, "search", "lamps burn", "--mode", "words")["results"] == []
         assert answer(cortex, "undo")["undone"] == 1

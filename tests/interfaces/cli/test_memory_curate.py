@@ -28,19 +28,26 @@ def lamps(cortex, shop, tmp_path):
     assert answer(cortex, "import", tmp_path / "lamps")["added"] == 30
 
 
-# -- judging -----------------------------------------------------------------------------------------------------------
+# -- judging
+# -----------------------------------------------------------------------------------------------------------
 
 
 def test_memories_are_judged_by_their_ids_and_the_log_says_why(cortex, foreign):
     own = answer(cortex, "add", "Lamps burn", "--state", "staging")["id"]
     done = answer(cortex, "approve", own, "obs_1", "--reason", "seen myself")
-    assert done == {"action": "approve", "chosen": 2, "changed": 2, "dry_run": False, "memories": [own, "obs_1"]}
+    assert done == {
+        "action": "approve",
+        "chosen": 2,
+        "changed": 2,
+        "dry_run": False,
+        "memories": [own, "obs_1"],
+    }
     assert titles(cortex, "--state", "uncurated") == [SQLITE]
     shown = answer(cortex, "show", "obs_1")
     assert (shown["state"], shown["curated"], shown["reviewed_by"]) == ("approved", True, "person")
-    assert [(one["action"], one["before"], one["after"], one["reason"]) for one in shown["history"]] == [
-        ("approve", "", "approved", "seen myself")
-    ]
+    assert [
+        (one["action"], one["before"], one["after"], one["reason"]) for one in shown["history"]
+    ] == [("approve", "", "approved", "seen myself")]
     code, out, _ = cortex("memory", "approve", own)
     assert (code, out) == (0, "1 memory had that state already\n")
 
@@ -51,7 +58,8 @@ def test_what_is_rejected_opens_by_its_id_only(cortex, foreign):
     assert out == f"✓ Rejected obs_2: {SQLITE}\n"
     assert titles(cortex) == [RAILWAY]
     assert SQLITE not in [
-        one["title"] for one in answer(cortex, "search", "sqlite postgres", "--status", "all")["results"]
+        one["title"]
+        for one in answer(cortex, "search", "sqlite postgres", "--status", "all")["results"]
     ]
     assert titles(cortex, "--state", "rejected") == [SQLITE]
     assert answer(cortex, "show", "obs_2")["state"] == "rejected"
@@ -60,9 +68,10 @@ def test_what_is_rejected_opens_by_its_id_only(cortex, foreign):
 def test_what_is_promoted_counts_in_every_project(cortex, foreign):
     assert answer(cortex, "search", "railway prefix", "--project", "shop")["results"] == []
     assert answer(cortex, "promote", "obs_1")["changed"] == 1
-    assert [one["id"] for one in answer(cortex, "search", "railway prefix", "--project", "shop")["results"]] == [
-        "obs_1"
-    ]
+    assert [
+        one["id"]
+        for one in answer(cortex, "search", "railway prefix", "--project", "shop")["results"]
+    ] == ["obs_1"]
     assert titles(cortex, "--project", "shop") == []  # it belongs to another one
 
 
@@ -72,9 +81,16 @@ def test_filters_choose_what_nobody_has_judged_yet(cortex, foreign):
     seen = answer(cortex, "reject", "--all", "--project", "ack", "--dry-run")
     assert (seen["changed"], seen["dry_run"], kept in seen["memories"]) == (3, True, False)
     assert len(titles(cortex)) == 4
-    assert answer(cortex, "reject", "--all", "--project", "ack", "--kind", "bugfix")["memories"] == ["obs_1"]
-    assert answer(cortex, "approve", "--all", "--matching", "LAMPS", "--tag", "light")["changed"] == 1
-    assert answer(cortex, "promote", "--all", "--state", "approved", "--project", "ack")["changed"] == 3
+    assert answer(cortex, "reject", "--all", "--project", "ack", "--kind", "bugfix")[
+        "memories"
+    ] == ["obs_1"]
+    assert (
+        answer(cortex, "approve", "--all", "--matching", "LAMPS", "--tag", "light")["changed"] == 1
+    )
+    assert (
+        answer(cortex, "promote", "--all", "--state", "approved", "--project", "ack")["changed"]
+        == 3
+    )
     assert titles(cortex, "--state", "promoted") == ["Desks stand", "Lamps burn", SQLITE]
     code, out, _ = cortex("memory", "approve", "--all", "--project", "nobody's")
     assert (code, out) == (0, "")
@@ -121,7 +137,8 @@ def test_many_are_judged_only_after_asking_and_undone_in_one_step(cortex, at_ter
     assert answer(cortex, "list", "--state", "staging")["total"] == 30
 
 
-# -- supersede ---------------------------------------------------------------------------------------------------------
+# -- supersede
+# ---------------------------------------------------------------------------------------------------------
 
 
 def test_a_memory_takes_the_place_of_another_but_not_in_a_circle(cortex, foreign):
@@ -135,14 +152,18 @@ def test_a_memory_takes_the_place_of_another_but_not_in_a_circle(cortex, foreign
         assert (code, check_envelope(json.loads(out))["code"]) == (2, "ARGUMENT_INVALID")
 
 
-# -- undo and log ------------------------------------------------------------------------------------------------------
+# -- undo and log
+# ------------------------------------------------------------------------------------------------------
 
 
 def test_an_undo_asks_with_what_it_takes_back(cortex, foreign, at_terminal):
     cortex("memory", "reject", "obs_1")
     at_terminal.answer = "n"
     assert cortex("memory", "undo")[0] == 1
-    assert at_terminal.questions[-1] == f"obs_1: {RAILWAY}\nTake the last step (reject, 1 memory) back? [y/N]:"
+    assert (
+        at_terminal.questions[-1]
+        == f"obs_1: {RAILWAY}\nTake the last step (reject, 1 memory) back? [y/N]:"
+    )
     assert titles(cortex) == [SQLITE]
 
 
@@ -155,7 +176,10 @@ def test_every_step_can_be_taken_back_until_there_is_none(cortex, foreign):
     assert [answer(cortex, "undo")["undone"] for _ in range(3)] == [1, 1, 1]
     assert titles(cortex) == ["Lamps glow", SQLITE]
     code, out, _ = cortex("memory", "undo")
-    assert (code, out) == (0, f"✓ Undo of edit, 1 memory:\n  {own} is as it was before: Lamps burn\n")
+    assert (code, out) == (
+        0,
+        f"✓ Undo of edit, 1 memory:\n  {own} is as it was before: Lamps burn\n",
+    )
     code, out, _ = cortex("memory", "undo")
     assert code == 0
     assert f"{own} is rejected now: Lamps burn" in out
@@ -174,14 +198,18 @@ def test_the_log_has_every_decision_newest_first(cortex, foreign):
     cortex("memory", "approve", "obs_1")
     cortex("memory", "undo")
     rows = answer(cortex, "log")["decisions"]
-    assert [(row["action"], row["id"], row["before"], row["after"], row["undone"]) for row in rows] == [
+    assert [
+        (row["action"], row["id"], row["before"], row["after"], row["undone"]) for row in rows
+    ] == [
         ("undo", "obs_1", "approved", "", True),
         ("approve", "obs_1", "", "approved", True),
         ("reject", own, "approved", "rejected", False),
         ("add", own, "", "approved", False),
     ]
     assert {one["origin"] for one in rows} == {"own", os.path.realpath(foreign.path)}
-    assert [one["action"] for one in answer(cortex, "log", own[:9], "--limit", "1")["decisions"]] == ["reject"]
+    assert [
+        one["action"] for one in answer(cortex, "log", own[:9], "--limit", "1")["decisions"]
+    ] == ["reject"]
     _, out, _ = cortex("memory", "log")
     lines = [line.split(" ", 1)[1] for line in out.splitlines()]
     assert lines == [
@@ -192,11 +220,14 @@ def test_the_log_has_every_decision_newest_first(cortex, foreign):
     ]
 
 
-# -- delete ------------------------------------------------------------------------------------------------------------
+# -- delete
+# ------------------------------------------------------------------------------------------------------------
 
 
 def test_what_is_deleted_is_nowhere_any_more(cortex, isolated):
-    own = answer(cortex, "add", "Zanzibar lamps burn", "--fact", "quetzalcoatl", "--text", "ornithorhynchus")["id"]
+    own = answer(
+        cortex, "add", "Zanzibar lamps burn", "--fact", "quetzalcoatl", "--text", "ornithorhynchus"
+    )["id"]
     answer(cortex, "edit", own, "--title", "Zanzibar lamps glow", "--text", "archaeopteryx")
     assert answer(cortex, "delete", own, "--dry-run") == {
         "deleted": 0,
@@ -239,7 +270,11 @@ def test_filters_delete_in_whatever_state(cortex, foreign):
     code, out, _ = cortex("memory", "delete", "--all", "--project", "lamps", "--dry-run")
     assert (code, out.startswith("Would forget 30 memories:\n")) == (0, True)
     assert answer(cortex, "delete", "--all", "--project", "lamps")["deleted"] == 30
-    assert {one["id"] for one in answer(cortex, "list", "--state", "any")["memories"]} == {own, "obs_1", "obs_2"}
+    assert {one["id"] for one in answer(cortex, "list", "--state", "any")["memories"]} == {
+        own,
+        "obs_1",
+        "obs_2",
+    }
 
 
 @posix
@@ -260,7 +295,8 @@ def test_judging_a_row_before_it_was_copied_holds_for_it(cortex, isolated):
 
 
 def test_a_decision_about_all_waits_until_all_are_read(cortex, isolated, monkeypatch):
-    monkeypatch.setattr("cortex.families.memory.background.COPY_SECONDS", 0.0)  # each look takes one batch
+    # Each look takes one batch
+    monkeypatch.setattr("cortex.families.memory.background.COPY_SECONDS", 0.0)
     monkeypatch.setattr("cortex.families.memory.commands.options.SYNC_SECONDS", 0.0)
     with closing(make_claude_mem(isolated.user / ".claude-mem" / "claude-mem.db")) as made:
         made.many(1_800, projects=["big"])

@@ -26,8 +26,26 @@ posix = pytest.mark.skipif(os.name == "nt", reason="there is no pty")
 def key(cortex):
     return answer(
         cortex,
-        *("add", "Tokens live 15 minutes", "--fact", "refresh lives a day", "--fact", "2", "--tag", "auth"),
-        *("--kind", "gotcha", "--text", "A story.", "--file", "src/login.py", "--cite", "src/login.py#check"),
+        *(
+            "add",
+            "Tokens live 15 minutes",
+            "--fact",
+            "refresh lives a day",
+            "--fact",
+            "2",
+            "--tag",
+            "auth",
+        ),
+        *(
+            "--kind",
+            "gotcha",
+            "--text",
+            "A story.",
+            "--file",
+            "src/login.py",
+            "--cite",
+            "src/login.py#check",
+        ),
     )["id"]
 
 
@@ -47,30 +65,52 @@ def editor(tmp_path):
     return make
 
 
-# -- by options --------------------------------------------------------------------------------------------------------
+# -- by options
+# --------------------------------------------------------------------------------------------------------
 
 
 def test_options_change_what_they_name_and_nothing_else(cortex, key):
     before = answer(cortex, "show", key)
     done = answer(
         cortex,
-        *("edit", key, "--title", "Tokens live an hour", "--add-fact", "asked again", "--remove-fact", "2"),
+        *(
+            "edit",
+            key,
+            "--title",
+            "Tokens live an hour",
+            "--add-fact",
+            "asked again",
+            "--remove-fact",
+            "2",
+        ),
         *("--tag", "web", "--tag", "AUTH", "--subtitle", "since May"),
     )
     assert done == {"id": key, "changed": True, "supersedes": None}
     after = answer(cortex, "show", key)
     assert (after["title"], after["subtitle"]) == ("Tokens live an hour", "since May")
-    assert (after["facts"], after["concepts"]) == (["refresh lives a day", "asked again"], ["auth", "web"])
+    assert (after["facts"], after["concepts"]) == (
+        ["refresh lives a day", "asked again"],
+        ["auth", "web"],
+    )
     same = ("text", "kind", "project", "files", "created_at", "state", "citations")
     assert {name: after[name] for name in same} == {name: before[name] for name in same}
     assert answer(cortex, "search", "an hour since May")["results"][0]["id"] == key
-    assert answer(cortex, "edit", key, "--untag", "WEB", "--project", "desk", "--kind", "")["changed"]
+    assert answer(cortex, "edit", key, "--untag", "WEB", "--project", "desk", "--kind", "")[
+        "changed"
+    ]
     after = answer(cortex, "show", key)
-    assert (after["concepts"], after["project"], after["scope"], after["kind"]) == (["auth"], "desk", "desk", "")
+    assert (after["concepts"], after["project"], after["scope"], after["kind"]) == (
+        ["auth"],
+        "desk",
+        "desk",
+        "",
+    )
 
 
 def test_a_change_that_changes_nothing_is_none(cortex, key):
-    code, out, _ = cortex("memory", "edit", key, "--tag", "auth", "--title", "Tokens live 15 minutes")
+    code, out, _ = cortex(
+        "memory", "edit", key, "--tag", "auth", "--title", "Tokens live 15 minutes"
+    )
     assert (code, out) == (0, "Nothing was changed.\n")
     assert len(answer(cortex, "log")["decisions"]) == 1
 
@@ -117,12 +157,20 @@ def test_what_another_memory_says_is_not_said_twice(cortex, key):
     assert (code, key in err) == (1, True)
 
 
-@pytest.mark.parametrize("options", [["--title", "Railway needs a prefix, still"], ["--tag", "cloud"]])
-def test_a_row_of_another_product_becomes_a_memory_of_ones_own(cortex, foreign, at_terminal, options):
+@pytest.mark.parametrize(
+    "options", [["--title", "Railway needs a prefix, still"], ["--tag", "cloud"]]
+)
+def test_a_row_of_another_product_becomes_a_memory_of_ones_own(
+    cortex, foreign, at_terminal, options
+):
     done = answer(cortex, "edit", "obs_1", *options)
     assert (done["changed"], done["supersedes"]) == (True, "obs_1")
     shown = answer(cortex, "show", done["id"])
-    assert (shown["origin"], shown["facts"], shown["project"]) == ("own", ["NIXPACKS_ is the prefix"], "ack")
+    assert (shown["origin"], shown["facts"], shown["project"]) == (
+        "own",
+        ["NIXPACKS_ is the prefix"],
+        "ack",
+    )
     assert options[1] in (shown["title"], *shown["concepts"])
     assert answer(cortex, "show", "obs_1")["superseded_by"] == done["id"]
     assert len(titles(cortex)) == 2
@@ -130,18 +178,30 @@ def test_a_row_of_another_product_becomes_a_memory_of_ones_own(cortex, foreign, 
     assert answer(cortex, "show", "obs_1")["curated"] is False
 
 
-# -- in an editor ------------------------------------------------------------------------------------------------------
+# -- in an editor
+# ------------------------------------------------------------------------------------------------------
 
 
 @posix
 def test_a_form_is_filled_in_with_the_editor_that_a_person_has(cortex, in_window, editor, key):
     change = "text = text.replace('# Tokens live 15 minutes', '# Tokens live an hour').replace('- 2\\n', '- two\\n  lines\\n')"
-    code, out, shown = in_window("y\n", "memory", "edit", key, EDITOR="false", VISUAL=editor(change))
+    code, out, shown = in_window(
+        "y\n", "memory", "edit", key, EDITOR="false", VISUAL=editor(change)
+    )
     assert (code, out) == (0, f"✓ Changed {key}\n")
-    assert "title: Tokens live an hour" in shown and "Change “Tokens live 15 minutes”? [y/N]:" in shown
+    assert (
+        "title: Tokens live an hour" in shown and "Change “Tokens live 15 minutes”? [y/N]:" in shown
+    )
     after = answer(cortex, "show", key)
-    assert (after["title"], after["facts"]) == ("Tokens live an hour", ["refresh lives a day", "two\nlines"])
-    assert (after["concepts"], after["files"], after["text"]) == (["auth"], ["src/login.py"], "A story.")
+    assert (after["title"], after["facts"]) == (
+        "Tokens live an hour",
+        ["refresh lives a day", "two\nlines"],
+    )
+    assert (after["concepts"], after["files"], after["text"]) == (
+        ["auth"],
+        ["src/login.py"],
+        "A story.",
+    )
 
 
 @posix
@@ -157,12 +217,19 @@ def test_a_form_that_is_saved_as_it_was_changes_nothing(cortex, typed, editor, k
     [
         ("text = text.replace('A story.', 'A story: ghp_aZ3dE5fG7hJ9kL1mN2pQ4rS6tU8vW0xY1zB3')", 1),
         ("text = text.replace('# Tokens', 'Tokens').replace('A story', 'A new story')", 2),
-        ("open(path, 'w', encoding='utf-8').write(text.replace('A story', 'A new story')); sys.exit(3)", 2),
+        (
+            "open(path, 'w', encoding='utf-8').write(text.replace('A story', 'A new story')); sys.exit(3)",
+            2,
+        ),
     ],
 )
-def test_what_was_typed_is_kept_when_it_is_refused(cortex, in_window, editor, key, tmp_path, change, code):
+def test_what_was_typed_is_kept_when_it_is_refused(
+    cortex, in_window, editor, key, tmp_path, change, code
+):
     before = answer(cortex, "show", key)
-    done, out, shown = in_window("y\n", "memory", "edit", key, EDITOR=editor(change), TMPDIR=str(tmp_path))
+    done, out, shown = in_window(
+        "y\n", "memory", "edit", key, EDITOR=editor(change), TMPDIR=str(tmp_path)
+    )
     assert (done, out) == (code, "")
     (name,) = re.findall(r"What you wrote is in (\S+\.md):", shown)
     kept = Path(name)
@@ -179,7 +246,9 @@ def test_what_was_typed_is_kept_when_it_is_refused(cortex, in_window, editor, ke
 @posix
 def test_what_was_typed_is_kept_when_the_answer_is_no(cortex, in_window, editor, key, tmp_path):
     change = "text = text.replace('A story', 'A new story')"
-    code, _, shown = in_window("n\n", "memory", "edit", key, EDITOR=editor(change), TMPDIR=str(tmp_path))
+    code, _, shown = in_window(
+        "n\n", "memory", "edit", key, EDITOR=editor(change), TMPDIR=str(tmp_path)
+    )
     (kept,) = tmp_path.glob("cortex-*")
     assert (code, str(kept) in shown) == (1, True)
     assert "A new story" in kept.read_text(encoding="utf-8")
@@ -194,7 +263,8 @@ def test_an_editor_that_is_not_there_is_told(typed, key):
     assert "Traceback" not in err
 
 
-# -- the form ----------------------------------------------------------------------------------------------------------
+# -- the form
+# ----------------------------------------------------------------------------------------------------------
 
 
 texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=40)
@@ -203,7 +273,15 @@ parts = st.lists(texts, max_size=3).map(tuple)
 
 @given(
     st.builds(
-        Memory, st.just("mem_1"), st.just("A title") | texts.filter(str.strip), texts, parts, parts, parts, texts, texts
+        Memory,
+        st.just("mem_1"),
+        st.just("A title") | texts.filter(str.strip),
+        texts,
+        parts,
+        parts,
+        parts,
+        texts,
+        texts,
     )
 )
 def test_a_form_that_was_not_touched_is_the_memory_it_was_made_of(memory):
@@ -213,16 +291,35 @@ def test_a_form_that_was_not_touched_is_the_memory_it_was_made_of(memory):
 
 @given(texts.filter(str.strip), parts, texts)
 def test_what_is_written_into_a_form_is_what_the_memory_says(title, facts, text):
-    one = Memory("mem_1", "Before", facts=("old",), text="old", concepts=("a, b",), files=("c,d.py",))
+    one = Memory(
+        "mem_1", "Before", facts=("old",), text="old", concepts=("a, b",), files=("c,d.py",)
+    )
     plain = tuple(fact for fact in (" ".join(fact.split()) for fact in facts) if fact)
     story = "\n".join(line.rstrip() for line in text.splitlines()).strip()
-    now = filled(one, form_of(Memory("mem_1", title, facts=plain, text=story, concepts=("a, b",), files=("c,d.py",))))
-    assert (now.title, now.facts, now.concepts, now.files) == (" ".join(title.split()), plain, ("a, b",), ("c,d.py",))
+    now = filled(
+        one,
+        form_of(
+            Memory("mem_1", title, facts=plain, text=story, concepts=("a, b",), files=("c,d.py",))
+        ),
+    )
+    assert (now.title, now.facts, now.concepts, now.files) == (
+        " ".join(title.split()),
+        plain,
+        ("a, b",),
+        ("c,d.py",),
+    )
     assert now.text.strip() == story
 
 
 @pytest.mark.parametrize(
-    "text", ["", "## Text\n\nonly this", "# \n", "# one\n# two\n", "# one\nthis belongs nowhere\n## Text\n"]
+    "text",
+    [
+        "",
+        "## Text\n\nonly this",
+        "# \n",
+        "# one\n# two\n",
+        "# one\nthis belongs nowhere\n## Text\n",
+    ],
 )
 def test_what_is_no_form_any_more_is_refused(text):
     with pytest.raises(InputError, match="form"):

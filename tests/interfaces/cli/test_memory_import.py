@@ -39,7 +39,8 @@ def test_a_folder_of_notes_comes_into_staging_and_what_is_refused_is_named(corte
     found = {one["title"]: one for one in answer(cortex, "list", "--state", "staging")["memories"]}
     assert set(found) == {"Use SQLite", "What is known"}
     assert (
-        found["Use SQLite"] | {"concepts": ["db", "local"], "kind": "decision", "date": "2026-03-04"}
+        found["Use SQLite"]
+        | {"concepts": ["db", "local"], "kind": "decision", "date": "2026-03-04"}
         == found["Use SQLite"]
     )
     assert {one["project"] for one in found.values()} == {"notes"}
@@ -101,7 +102,9 @@ def test_an_export_brings_everything_back(cortex, isolated, foreign, tmp_path):
         "gotcha",
     )
     answer(cortex, "promote", own["id"])
-    answer(cortex, "add", "Desks stand", "--state", "staging", "--scope", "dev", "--text", "A\nstory")
+    answer(
+        cortex, "add", "Desks stand", "--state", "staging", "--scope", "dev", "--text", "A\nstory"
+    )
     answer(cortex, "approve", "obs_2")
     answer(cortex, "reject", "obs_1")
     file = tmp_path / "out.json"
@@ -113,7 +116,19 @@ def test_an_export_brings_everything_back(cortex, isolated, foreign, tmp_path):
     answer(cortex, "delete", "--all")
     assert answer(cortex, "import", file, "--state", "exported")["added"] == 4
     after = answer(cortex, "list", "--state", "any")["memories"]
-    same = ("title", "facts", "concepts", "files", "text", "kind", "project", "scope", "date", "created_at", "state")
+    same = (
+        "title",
+        "facts",
+        "concepts",
+        "files",
+        "text",
+        "kind",
+        "project",
+        "scope",
+        "date",
+        "created_at",
+        "state",
+    )
     assert sorted([{name: one[name] for name in same} for one in after], key=str) == sorted(
         [{name: one[name] for name in same} for one in before], key=str
     )
@@ -122,7 +137,9 @@ def test_an_export_brings_everything_back(cortex, isolated, foreign, tmp_path):
 
 
 def test_what_comes_back_has_the_id_that_it_had_unless_another_one_has_it(cortex, tmp_path):
-    new, old, other = (answer(cortex, "add", title)["id"] for title in ("Lamps burn", "Lamps glow", "Desks stand"))
+    new, old, other = (
+        answer(cortex, "add", title)["id"] for title in ("Lamps burn", "Lamps glow", "Desks stand")
+    )
     answer(cortex, "supersede", old, "--by", new)
     file = tmp_path / "out.json"
     answer(cortex, "export", "--state", "any", "-o", file)
@@ -131,12 +148,18 @@ def test_what_comes_back_has_the_id_that_it_had_unless_another_one_has_it(cortex
     answer(cortex, "import", file, "--state", "exported")
     found = {one["title"]: one for one in answer(cortex, "list", "--state", "any")["memories"]}
     assert (found["Lamps burn"]["id"], found["Lamps glow"]["id"]) == (new, old)
-    assert (found["Lamps glow"]["state"], found["Lamps glow"]["superseded_by"]) == ("superseded", new)
+    assert (found["Lamps glow"]["state"], found["Lamps glow"]["superseded_by"]) == (
+        "superseded",
+        new,
+    )
     assert found["Desks fall"]["id"] == other
     assert found["Desks stand"]["id"] not in (new, old, other)
     answer(cortex, "delete", "--all", "--state", "any")
     answer(cortex, "import", file)
-    states = {(one["state"], one["superseded_by"]) for one in answer(cortex, "list", "--state", "any")["memories"]}
+    states = {
+        (one["state"], one["superseded_by"])
+        for one in answer(cortex, "list", "--state", "any")["memories"]
+    }
     assert states == {("staging", "")}
 
 
@@ -149,7 +172,10 @@ def test_an_export_is_narrowed_and_never_overwrites_unasked(cortex, foreign, tmp
     code, out, _ = cortex("memory", "export", "-o", file, "--json")
     assert (code, check_envelope(json.loads(out))["code"]) == (2, "ARGUMENT_INVALID")
     assert file.read_text(encoding="utf-8") == "mine"
-    assert answer(cortex, "export", "-o", file, "--force", "--project", "ack") == {"file": str(file), "memories": 2}
+    assert answer(cortex, "export", "-o", file, "--force", "--project", "ack") == {
+        "file": str(file),
+        "memories": 2,
+    }
     assert len(json.loads(file.read_text(encoding="utf-8"))["observations"]) == 2
     assert [one.name for one in tmp_path.iterdir() if one.name.startswith(".out")] == []
     code, out, _ = cortex("memory", "export", "-o", tmp_path / "no" / "folder.json", "--json")
@@ -157,7 +183,9 @@ def test_an_export_is_narrowed_and_never_overwrites_unasked(cortex, foreign, tmp
 
 
 def test_many_come_in_one_step(cortex, tmp_path):
-    rows = [{"id": number, "title": f"Lamp number {number}", "project": "p"} for number in range(1_200)]
+    rows = [
+        {"id": number, "title": f"Lamp number {number}", "project": "p"} for number in range(1_200)
+    ]
     (tmp_path / "many.json").write_text(json.dumps({"observations": rows}), encoding="utf-8")
     assert answer(cortex, "import", tmp_path / "many.json")["added"] == 1_200
     assert answer(cortex, "undo")["undone"] == 1_200

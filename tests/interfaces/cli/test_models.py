@@ -31,7 +31,9 @@ def here(isolated, tmp_path, monkeypatch, stub):
     root = tmp_path / "project"
     root.mkdir()
     (root / "pyproject.toml").write_text("[project]\n", encoding="utf-8")
-    (root / "lamp.py").write_text("def switch_lamp(state):\n    return not state\n", encoding="utf-8")
+    (root / "lamp.py").write_text(
+        "def switch_lamp(state):\n    return not state\n", encoding="utf-8"
+    )
     monkeypatch.chdir(root)
     monkeypatch.setenv("CODEINDEX_OPENAI_API_KEY", "sk-of-the-test")
     monkeypatch.setenv("CORTEX_PROVIDERS_OPENAI_BASE_URL", f"{stub.url}/v1")
@@ -60,7 +62,10 @@ def test_the_list_shows_every_embedder_and_asks_no_server(cortex, stub):
     assert [name for name, one in by_name.items() if one["used"]] == ["local"]
     assert (by_name["openai"]["key"], by_name["openai"]["leaves"]) == (True, False)
     assert by_name["openai"]["address"] == f"{stub.url}/v1"
-    assert (by_name["openai"]["estimate"]["chunks"], by_name["openai"]["estimate"]["requests"]) == (2, 1)
+    assert (by_name["openai"]["estimate"]["chunks"], by_name["openai"]["estimate"]["requests"]) == (
+        2,
+        1,
+    )
     assert by_name["openai"]["estimate"]["tokens"] > 5
     assert stub.asked == []
     assert "sk-of-the-test" not in json.dumps(body)
@@ -91,8 +96,11 @@ def test_what_is_chosen_is_used_by_the_next_run_and_tells_what_it_takes(cortex, 
     paid = [text for asked in stub.asked for text in asked.body["input"]]
     assert len(paid) == 3  # one asks for the length of a vector
     cortex("index", "--force")
-    assert sum(len(asked.body["input"]) for asked in stub.asked) == 4  # which it does in every process
-    hits = json.loads(cortex("search", "switch the lamp", "--mode", "meaning", "--json")[1])["results"]
+    # Which it does in every process
+    assert sum(len(asked.body["input"]) for asked in stub.asked) == 4
+    hits = json.loads(cortex("search", "switch the lamp", "--mode", "meaning", "--json")[1])[
+        "results"
+    ]
     assert hits[0]["file"] == "lamp.py"
     _, by_name = models(cortex)
     assert by_name["openai"]["estimate"]["kept"] == 2
@@ -120,7 +128,9 @@ def test_words_only_is_a_choice_too(cortex):
     code, out, _ = cortex("models", "use", "none", "--project")
     assert (code, "by words" in out) == (0, True)
     assert json.loads(cortex("index", "--json")[1])["embedding"] is None
-    assert [line.split()[1] for line in cortex("models", "list")[1].splitlines() if line.startswith("*")] == ["none"]
+    assert [
+        line.split()[1] for line in cortex("models", "list")[1].splitlines() if line.startswith("*")
+    ] == ["none"]
 
 
 def test_a_project_without_an_index_is_told_without_an_estimate(cortex, here):
@@ -144,12 +154,17 @@ def test_where_the_model_would_not_count_the_embedder_is_not_chosen_either(corte
 
 def test_a_variable_that_still_counts_is_told(cortex, monkeypatch):
     monkeypatch.setenv("CODEINDEX_EMBEDDING_PROVIDER", "none")
-    assert "environment CODEINDEX_EMBEDDING_PROVIDER still counts" in cortex("models", "use", "local")[2]
+    assert (
+        "environment CODEINDEX_EMBEDDING_PROVIDER still counts"
+        in cortex("models", "use", "local")[2]
+    )
 
 
 def test_what_was_embedded_before_takes_nothing_even_where_texts_are_repeated(cortex, here):
     (here / "again.py").write_bytes((here / "lamp.py").read_bytes())
-    (here / "more.py").write_text("def more():\n    return 1\n\n\ndef much():\n    return 2\n", encoding="utf-8")
+    (here / "more.py").write_text(
+        "def more():\n    return 1\n\n\ndef much():\n    return 2\n", encoding="utf-8"
+    )
     cortex("models", "use", "openai")
     cortex("index")
     cortex("models", "use", "local")
@@ -170,7 +185,9 @@ def test_an_extra_that_is_missing_is_told_with_every_command_that_installs_it(co
     assert "embedding takes" not in out and "background" not in out
 
 
-def test_a_server_beyond_this_machine_that_may_not_be_asked_is_told_instead_of_a_cost(cortex, monkeypatch):
+def test_a_server_beyond_this_machine_that_may_not_be_asked_is_told_instead_of_a_cost(
+    cortex, monkeypatch
+):
     monkeypatch.setenv("CORTEX_SERVER_LOCAL_ONLY", "true")
     monkeypatch.setenv("CORTEX_PROVIDERS_OPENAI_BASE_URL", "https://embed.example.org/v1")
     cortex("index")
@@ -190,7 +207,10 @@ def test_where_a_server_has_the_project_open_the_only_way_is_told(cortex, here):
     with holding(here):
         out = cortex("models", "use", "openai")[1]
         code, _, err = cortex("index")
-    assert "in the background by the server that has this project open" in out and "cortex index" not in out
+    assert (
+        "in the background by the server that has this project open" in out
+        and "cortex index" not in out
+    )
     assert (code, "not fully embedded by openai" in err, "restart" in err) == (1, True, True)
     assert cortex("index")[0] == 0
 

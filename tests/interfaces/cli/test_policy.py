@@ -1,4 +1,6 @@
-"""Plugins that judge what is written, as a person meets them: every command that writes asks them, and says what they said."""
+"""Plugins that judge what is written, as a person meets them: every command that writes asks them,
+and says what they said.
+"""
 
 import json
 
@@ -55,7 +57,9 @@ def test_what_a_plugin_takes_out_is_written_nowhere_and_said(cortex, thread, cen
     (draft,) = drafted(comment_draft(thread, "Old Zeus spoke."))
     answer(cortex, "drafts", "approve", draft, "--notes", "By Zeus!")
     told = answer(cortex, "inbox", "--all")["entries"]
-    assert [one["type"] for one in told] == ["draft_approved"] and "By [redacted: code name]!" in told[0]["why"]
+    assert [one["type"] for one in told] == [
+        "draft_approved"
+    ] and "By [redacted: code name]!" in told[0]["why"]
     added = answer(cortex, "memory", "add", "Zeus is Greek")["id"]
     assert answer(cortex, "memory", "show", added)["title"] == "[redacted: code name] is Greek"
 
@@ -68,11 +72,16 @@ def test_what_hooks_bring_is_judged_too(censored):
         assert not library.store.remembered.by_key("")
 
 
-def test_a_plugin_that_can_not_be_used_is_named_with_how_to_turn_it_off(cortex, thread, monkeypatch):
+def test_a_plugin_that_can_not_be_used_is_named_with_how_to_turn_it_off(
+    cortex, thread, monkeypatch
+):
     monkeypatch.setenv("CORTEX_TEAM_PLUGINS", '["git", "nosuch"]')
     for arguments in (("thread", "comment", thread, "Hello."), ("memory", "add", "Lamps are off")):
         error = refusal(cortex, *arguments)
         assert error["code"] == "PLUGIN_UNUSABLE" and error["context"]["plugin"] == "nosuch"
-        assert "the plugin nosuch can't be used" in error["message"] and "nothing was written" in error["message"]
+        assert (
+            "the plugin nosuch can't be used" in error["message"]
+            and "nothing was written" in error["message"]
+        )
         assert "team.plugins" in error["suggestions"][0] and "secret" not in error["suggestions"][0]
     assert answer(cortex, "thread", "show", thread)["comments"] == []

@@ -31,7 +31,9 @@ def typed_line(isolated, monkeypatch, capsys):
 @pytest.mark.parametrize("spelled", [["--profile", "work"], ["--profile=work"]])
 def test_a_command_line_with_a_profile_is_about_its_home_alone(isolated, typed_line, spelled):
     assert typed_line("profile", "create", "work")[0] == 0
-    code, out = typed_line(*spelled, "subcortex", "create", "payments", "--name", "Payments", "--json")
+    code, out = typed_line(
+        *spelled, "subcortex", "create", "payments", "--name", "Payments", "--json"
+    )
     assert code == 0, out
     assert (isolated.cortex / "profiles" / "work" / "cortex.db").is_file()
     assert "payments" in typed_line(*spelled, "subcortex", "list", "--json")[1]
@@ -45,7 +47,9 @@ def test_profiles_are_listed_with_the_one_that_counts(isolated, typed_line):
     work.mkdir()
     with closing(Store(work)) as store:
         store.truth.set({"core.url": "https://core.example"})
-    own, other = json.loads(typed_line("--profile", "work", "profile", "list", "--json")[1])["profiles"]
+    own, other = json.loads(typed_line("--profile", "work", "profile", "list", "--json")[1])[
+        "profiles"
+    ]
     assert (own["name"], own["current"], own["server"]) == ("", False, None)
     assert other == {
         "name": "work",
@@ -68,7 +72,9 @@ def test_profiles_are_listed_with_the_one_that_counts(isolated, typed_line):
         ["--profile", "bleu", "disconnect"],
     ],
 )
-def test_a_misspelt_profile_is_refused_with_those_that_there_are_and_makes_no_home(isolated, typed_line, words):
+def test_a_misspelt_profile_is_refused_with_those_that_there_are_and_makes_no_home(
+    isolated, typed_line, words
+):
     code, out = typed_line(*words, "--json")
     assert (code, json.loads(out)["error"]["message"]) == (2, "there is no profile 'bleu' yet")
     assert json.loads(typed_line("profile", "create", "blue", "--json")[1])["created"]
@@ -86,7 +92,9 @@ def test_a_profile_of_the_environment_has_to_be_there_as_well(cortex, isolated, 
     assert cortex("profile", "list")[0] == cortex("uninstall", "--all", "--dry-run")[0] == 0
 
 
-def test_a_profile_of_a_commands_own_counts_instead_and_help_needs_none(cortex, isolated, monkeypatch):
+def test_a_profile_of_a_commands_own_counts_instead_and_help_needs_none(
+    cortex, isolated, monkeypatch
+):
     assert cortex("profile", "create", "there")[0] == 0
     monkeypatch.setenv("CORTEX_PROFILE", "gone")
     assert cortex("sync", "--help")[0] == 0
@@ -106,9 +114,16 @@ def test_what_joins_a_core_begins_a_profile_and_says_so(cortex, isolated, monkey
 
 
 def test_what_a_client_runs_begins_a_profile_without_a_word(isolated):
-    hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
+    hello = {
+        "protocolVersion": "2025-06-18",
+        "capabilities": {},
+        "clientInfo": {"name": "t", "version": "1"},
+    }
     line = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}) + "\n"
-    for words, said in ((["mcp", "memory", "--no-sidecar"], line), (["hook", "session-start"], "{}")):
+    for words, said in (
+        (["mcp", "memory", "--no-sidecar"], line),
+        (["hook", "session-start"], "{}"),
+    ):
         done = forking.run(
             [sys.executable, "-m", "cortex", "--profile", "bleu", *words],
             input=said,
@@ -125,7 +140,10 @@ def test_what_a_client_runs_begins_a_profile_without_a_word(isolated):
 def test_a_profile_is_begun_by_hand_once(cortex, isolated):
     code, out, _ = cortex("profile", "create", "work")
     assert code == 0 and str(isolated.cortex / "profiles" / "work") in out
-    assert sys.platform == "win32" or (isolated.cortex / "profiles" / "work").stat().st_mode & 0o077 == 0
+    assert (
+        sys.platform == "win32"
+        or (isolated.cortex / "profiles" / "work").stat().st_mode & 0o077 == 0
+    )
     assert answer(cortex, "profile", "create", "work")["created"] is False
     for name in ("", "../up", "Work"):
         assert refusal(cortex, "profile", "create", name)["code"] == "ARGUMENT_INVALID"
@@ -135,7 +153,10 @@ def test_a_profile_is_begun_by_hand_once(cortex, isolated):
 
 def test_what_is_no_name_of_a_profile_is_told_as_the_option_that_it_came_from(typed_line):
     told = json.loads(typed_line("--profile", "../x", "status", "--json")[1])["error"]
-    assert told["code"] == "CONFIG_INVALID" and "'../x' can't be a profile's name (--profile" in told["message"]
+    assert (
+        told["code"] == "CONFIG_INVALID"
+        and "'../x' can't be a profile's name (--profile" in told["message"]
+    )
 
 
 def test_a_sync_without_a_core_names_the_profile_that_has_none(cortex, isolated):

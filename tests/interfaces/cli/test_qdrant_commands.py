@@ -16,7 +16,9 @@ def filled(cortex, tmp_path, monkeypatch, local_qdrant):
     monkeypatch.setenv("CORTEX_KB_QDRANT_URL", URL)
     monkeypatch.setenv("CORTEX_KB_QDRANT_API_KEY", KEY)
     (tmp_path / "notes").mkdir()
-    (tmp_path / "notes" / "desk.md").write_text("# Desk\n\nThe desk has three drawers.\n", encoding="utf-8")
+    (tmp_path / "notes" / "desk.md").write_text(
+        "# Desk\n\nThe desk has three drawers.\n", encoding="utf-8"
+    )
     assert cortex("kb", "add", tmp_path / "notes")[0] == 0
     return local_qdrant
 
@@ -48,7 +50,13 @@ def test_the_status_shows_what_is_there_and_not_the_key(cortex, filled):
     )
     assert row.pop("name").startswith("cortex_kb_")
     assert row.pop("model").startswith("cortex-static")
-    assert row == {"points": 1, "provider": "local", "dimensions": 256, "own": True, "upToDate": True}
+    assert row == {
+        "points": 1,
+        "provider": "local",
+        "dimensions": 256,
+        "own": True,
+        "upToDate": True,
+    }
     code, shown, more = cortex("qdrant", "status")
     assert (code, "Points:    1" in shown, "this library" in shown) == (0, True, True)
     assert KEY not in out + err + shown + more + cortex("config", "show")[1]
@@ -57,13 +65,21 @@ def test_the_status_shows_what_is_there_and_not_the_key(cortex, filled):
 def test_a_server_that_is_away_is_said_with_the_reason(cortex, filled):
     filled.away = True
     code, out, _ = cortex("qdrant", "status")
-    assert (code, "Reachable:   no: Qdrant at" in out, "Connection refused" in out) == (1, True, True)
+    assert (code, "Reachable:   no: Qdrant at" in out, "Connection refused" in out) == (
+        1,
+        True,
+        True,
+    )
     code, out, _ = cortex("qdrant", "status", "--json")
     assert (code, json.loads(out)["reachable"]) == (1, False)
     code, out, err = cortex("qdrant", "purge", "--yes", "--json")
     assert (code, "QDRANT_UNAVAILABLE" in out + err) == (1, True)
     found = searched(cortex)
-    assert (found["mode"], found["degraded"], found["results"][0]["path"]) == ("fts5", True, "desk.md")
+    assert (found["mode"], found["degraded"], found["results"][0]["path"]) == (
+        "fts5",
+        True,
+        "desk.md",
+    )
     code, _, err = cortex("kb", "sync")
     assert (code, "words only" in err, "Connection refused" in err) == (2, True, True)
     assert "Connection refused" in cortex("kb", "stats")[1]

@@ -34,8 +34,13 @@ def test_code_and_documents_are_merged_by_relevance_and_say_where_they_are_from(
         ("code", "project", "tokens.py"),
         ("kb", "handbook", "guide.md"),
     }
-    assert [one["relevance"] for one in results] == sorted((one["relevance"] for one in results), reverse=True)
-    assert "handbook/guide.md:1" in cortex("search", QUESTION, "--in", "kb, code", "--path", project)[1]
+    assert [one["relevance"] for one in results] == sorted(
+        (one["relevance"] for one in results), reverse=True
+    )
+    assert (
+        "handbook/guide.md:1"
+        in cortex("search", QUESTION, "--in", "kb, code", "--path", project)[1]
+    )
 
 
 def test_without_it_only_code_answers_and_says_nothing_of_families(cortex, project):
@@ -51,7 +56,9 @@ def test_documents_alone_are_found_as_the_tool_for_them_finds_them(cortex, proje
         (one["path"], one["startLine"], one["score"]) for one in asked
     ]
     cited = ("document_id", "section", "page")
-    assert [[one[name] for name in cited] for one in results] == [[one[name] for name in cited] for one in asked]
+    assert [[one[name] for name in cited] for one in results] == [
+        [one[name] for name in cited] for one in asked
+    ]
 
 
 def test_who_has_no_documents_is_told_how_to_add_some(cortex, tmp_path):
@@ -68,19 +75,25 @@ def test_what_there_is_not_is_refused(cortex, given):
 
 
 def test_documents_have_no_exact_mode(cortex, project):
-    code, _, err = cortex("search", "tokens", "--in", "code,kb", "--mode", "exact", "--path", project)
+    code, _, err = cortex(
+        "search", "tokens", "--in", "code,kb", "--mode", "exact", "--path", project
+    )
     assert code == 2
     assert "exact" in err
 
 
 def test_memories_are_told_by_the_ids_that_open_them(cortex, isolated, foreign):
-    with closing(make_claude_mem(isolated.user / ".ack-mem" / "scopes" / "dev" / "memory.db")) as made:
+    with closing(
+        make_claude_mem(isolated.user / ".ack-mem" / "scopes" / "dev" / "memory.db")
+    ) as made:
         made.observation(made.session("d"), "Desks stand on oak", project="desk")
     assert "memories/dev:obs_1:1" in cortex("search", "desks of oak", "--in", "memory")[1]
     assert cortex("memory", "show", "dev:obs_1")[0] == 0
 
 
-def test_rows_that_nobody_judged_do_not_answer_where_they_do_not_count(cortex, foreign, monkeypatch):
+def test_rows_that_nobody_judged_do_not_answer_where_they_do_not_count(
+    cortex, foreign, monkeypatch
+):
     assert "SQLite over Postgres" in cortex("search", "sqlite or postgres", "--in", "memory")[1]
     monkeypatch.setenv("CORTEX_MEMORY_UNCURATED", "staging")
     assert "SQLite" not in cortex("search", "sqlite or postgres", "--in", "memory")[1]

@@ -1,4 +1,6 @@
-"""`cortex connect`, `sync`, `disconnect` and `pack pull` against a real Core; what status, doctor and inbox say about it."""
+"""`cortex connect`, `sync`, `disconnect` and `pack pull` against a real Core; what status, doctor
+and inbox say about it.
+"""
 
 import io
 import json
@@ -24,7 +26,8 @@ pytestmark = pytest.mark.usefixtures("isolated")
 
 @pytest.fixture
 def core(tmp_path, monkeypatch):
-    monkeypatch.setenv("CORTEX_INDEXING_EMBEDDING_PROVIDER", "none")  # nobody searches by meaning here
+    # Nobody searches by meaning here
+    monkeypatch.setenv("CORTEX_INDEXING_EMBEDDING_PROVIDER", "none")
     with core_at(tmp_path / "core") as served:
         yield served
 
@@ -60,7 +63,9 @@ def told(cortex, tool, **arguments):
     try:
         opened_family, found = find_tool([family], tool)
         try:
-            answered = json.loads(perform(opened_family, found, bind(found, arguments), Call()).text)
+            answered = json.loads(
+                perform(opened_family, found, bind(found, arguments), Call()).text
+            )
         except CortexError as error:
             return {"message": error.message}
         return answered.get("data", answered)
@@ -89,13 +94,26 @@ def test_what_is_here_is_sent_once_when_a_core_is_joined(cortex, core, joined):
 def test_without_a_terminal_nothing_is_sent_that_nobody_asked_for(cortex, core, joined):
     answer(cortex, "thread", "create", "Private diary")
     told = joined("ada", 4, "--dry-run")
-    assert (told["dryRun"], told["upload"]["mine"]["kinds"], core.titles()) == (True, {"thread": 1}, set())
+    assert (told["dryRun"], told["upload"]["mine"]["kinds"], core.titles()) == (
+        True,
+        {"thread": 1},
+        set(),
+    )
     assert answer(cortex, "status")["server"] is None
     told = joined()
     assert (told["queued"], told["upload"]["choice"], core.titles()) == (0, "none", set())
-    answer(cortex, "thread", "edit", answer(cortex, "thread", "list")["threads"][0]["id"], "--title", "Still private")
+    answer(
+        cortex,
+        "thread",
+        "edit",
+        answer(cortex, "thread", "list")["threads"][0]["id"],
+        "--title",
+        "Still private",
+    )
     assert answer(cortex, "sync")["flushed"] == 0 and core.titles() == set()
-    assert joined("ada", 4, "--upload", "mine")["queued"] == 1 and core.titles() == {"Still private"}
+    assert joined("ada", 4, "--upload", "mine")["queued"] == 1 and core.titles() == {
+        "Still private"
+    }
 
 
 def test_what_another_core_had_is_shown_and_stays_here(cortex, core, joined, tmp_path, monkeypatch):
@@ -108,13 +126,24 @@ def test_what_another_core_had_is_shown_and_stays_here(cortex, core, joined, tmp
         monkeypatch.setenv("CORTEX_CORE_TOKEN", second.let_in("ada"))
         code, out, err = cortex("connect", second.url, "--upload", "mine")
         assert code == 0 and f"{second.url} doesn't have 2 records of this home:" in out
-        assert "mine: 1 record (1 thread, 1 of them private), written here, never sent elsewhere" in out
-        assert f"all adds: 1 record (1 thread), by you (1), once at {core.url} (1)\n" in out and ": 1 sent, " in out
+        assert (
+            "mine: 1 record (1 thread, 1 of them private), written here, never sent elsewhere"
+            in out
+        )
+        assert (
+            f"all adds: 1 record (1 thread), by you (1), once at {core.url} (1)\n" in out
+            and ": 1 sent, " in out
+        )
         assert "note: not sent, only kept here: 1 record;" in err and second.titles() == {"Mine"}
-        assert refusal(cortex, "connect", second.url, "--upload", "some")["code"] == "ARGUMENT_INVALID"
+        assert (
+            refusal(cortex, "connect", second.url, "--upload", "some")["code"] == "ARGUMENT_INVALID"
+        )
         monkeypatch.setenv("CORTEX_CORE_TOKEN", core.let_in("ada"))
         elsewhere = refusal(cortex, "connect", core.url)
-        assert (elsewhere["code"], refusal(cortex, "connect", core.url, "--dry-run")) == ("CORE_CONNECTED", elsewhere)
+        assert (elsewhere["code"], refusal(cortex, "connect", core.url, "--dry-run")) == (
+            "CORE_CONNECTED",
+            elsewhere,
+        )
 
 
 def test_a_person_is_asked_what_is_sent(cortex, core, typed):
@@ -122,7 +151,11 @@ def test_a_person_is_asked_what_is_sent(cortex, core, typed):
         answer(cortex, "thread", "create", title)
     token = core.let_in("ada")
     code, out, err = typed("none\n", "connect", core.url, CORTEX_CORE_TOKEN=token)
-    assert code == 0 and "2 records of this home" in out and "Send which? mine (2), all (2) or none [mine]: " in err
+    assert (
+        code == 0
+        and "2 records of this home" in out
+        and "Send which? mine (2), all (2) or none [mine]: " in err
+    )
     assert core.titles() == set()
     assert "`cortex connect --upload mine`" in err
     code, _, err = typed("", "connect", "--upload", "mine")  # the address and the token are known
@@ -132,7 +165,9 @@ def test_a_person_is_asked_what_is_sent(cortex, core, typed):
     assert typed("\n", "connect", core.url, CORTEX_CORE_TOKEN=token)[0] == 0
 
 
-def test_the_token_is_kept_for_its_owner_alone_and_said_nowhere(cortex, core, isolated, monkeypatch):
+def test_the_token_is_kept_for_its_owner_alone_and_said_nowhere(
+    cortex, core, isolated, monkeypatch
+):
     token = core.let_in("ada")
     file = isolated.user / "token"
     file.write_text(token + "\n", encoding="utf-8")
@@ -159,17 +194,25 @@ def test_a_token_that_counts_no_more_is_told_with_the_way_out(cortex, core, join
 
 
 @pytest.mark.parametrize("whose", ["nobody", "bob"])
-def test_what_waits_for_another_token_is_not_said_to_be_sent_by_a_sync(cortex, core, joined, monkeypatch, whose):
+def test_what_waits_for_another_token_is_not_said_to_be_sent_by_a_sync(
+    cortex, core, joined, monkeypatch, whose
+):
     joined()
     answer(cortex, "thread", "create", "Waits")
-    monkeypatch.setenv("CORTEX_CORE_TOKEN", "ctx_0000_wrong" if whose == "nobody" else core.let_in(whose))
+    monkeypatch.setenv(
+        "CORTEX_CORE_TOKEN", "ctx_0000_wrong" if whose == "nobody" else core.let_in(whose)
+    )
     assert cortex("sync")[0] == 2
     text = cortex("status")[1]
-    assert f"queue        1 waiting; with a new token `cortex connect {core.url}` sends them\n" in text
+    assert (
+        f"queue        1 waiting; with a new token `cortex connect {core.url}` sends them\n" in text
+    )
     (found,) = check_sync()
     assert found.level == "warning" and found.fix == f"cortex connect {core.url}, with a new token"
     monkeypatch.setenv("CORTEX_CORE_TOKEN", core.let_in("ada"))
-    assert answer(cortex, "connect", core.url)["sync"]["waiting"] == 0 and core.titles() == {"Waits"}
+    assert answer(cortex, "connect", core.url)["sync"]["waiting"] == 0 and core.titles() == {
+        "Waits"
+    }
 
 
 def test_without_a_terminal_a_token_has_to_come_from_somewhere(cortex, core, monkeypatch):
@@ -192,7 +235,9 @@ def test_the_core_of_the_settings_is_joined_by_the_first_sync(cortex, core, monk
     assert "connected to" in err
 
 
-def test_what_is_written_while_the_core_is_away_waits_and_is_sent_when_it_is_back(cortex, core, joined):
+def test_what_is_written_while_the_core_is_away_waits_and_is_sent_when_it_is_back(
+    cortex, core, joined
+):
     joined()
     core.stop()
     answer(cortex, "thread", "create", "Written offline")
@@ -200,20 +245,29 @@ def test_what_is_written_while_the_core_is_away_waits_and_is_sent_when_it_is_bac
     assert (code, body["status"], body["waiting"]) == (3, "offline", 1)
     status = answer(cortex, "status")
     assert (status["queue"], status["server"], status["name"]) == (1, core.url, "ada")
-    assert "can't be reached" in status["syncError"] and status["syncErrorCode"] == "CORE_UNAVAILABLE"
+    assert (
+        "can't be reached" in status["syncError"] and status["syncErrorCode"] == "CORE_UNAVAILABLE"
+    )
     text = cortex("status")[1]
-    assert "queue        1 waiting; CORTEX_NO_SIDECAR is set here: they are sent by `cortex sync`" in text
+    assert (
+        "queue        1 waiting; CORTEX_NO_SIDECAR is set here: they are sent by `cortex sync`"
+        in text
+    )
     core.start()
     code, out, _ = cortex("sync")
     assert (code, out) == (0, f"✓ Synced with {core.url}: 1 sent, 0 records came\n")
     assert core.titles() == {"Written offline"}
     status = answer(cortex, "status")
     assert (status["queue"], status["syncError"], status["replica"]["records"]) == (0, None, 1)
-    assert re.search(r"^replica      1 record of the Core, 0\.\d kB$", cortex("status")[1], re.MULTILINE)
+    assert re.search(
+        r"^replica      1 record of the Core, 0\.\d kB$", cortex("status")[1], re.MULTILINE
+    )
     assert status["lastSync"]
 
 
-def test_what_the_core_refuses_ends_with_1_and_is_in_the_inbox_until_it_is_sent_again(cortex, core, lowered):
+def test_what_the_core_refuses_ends_with_1_and_is_in_the_inbox_until_it_is_sent_again(
+    cortex, core, lowered
+):
     lowered("Not for tier one")
     code, body, _ = exits(cortex, "sync")
     assert (code, body["status"], body["waiting"]) == (1, "partial", 0)
@@ -235,9 +289,21 @@ def test_what_the_core_refuses_ends_with_1_and_is_in_the_inbox_until_it_is_sent_
 
 def test_what_the_tier_does_not_allow_is_refused_at_once(cortex, core, joined, at_terminal):
     joined(tier=2)
-    made = ("artifact", "create", "All deploys on Friday", "--type", "adr", "--evidence", "url:https://x.example")
+    made = (
+        "artifact",
+        "create",
+        "All deploys on Friday",
+        "--type",
+        "adr",
+        "--evidence",
+        "url:https://x.example",
+    )
     told = refusal(cortex, *made, "--state", "accepted")
-    assert told["code"] == "RIGHTS_MISSING" and "tier 2" in told["message"] and "propose it" in told["suggestions"][0]
+    assert (
+        told["code"] == "RIGHTS_MISSING"
+        and "tier 2" in told["message"]
+        and "propose it" in told["suggestions"][0]
+    )
     assert answer(cortex, "artifact", "list", "--all")["artifacts"] == []
     answer(cortex, *made, "--state", "proposed")
     assert answer(cortex, "sync")["flushed"] == 1
@@ -251,16 +317,30 @@ def test_what_was_refused_is_shown_whole_and_can_be_given_up(cortex, core, lower
     lowered("Only mine", "--body", "Why not")
     assert exits(cortex, "sync")[0] == 1
     text = cortex("sync", "--refused")[1]
-    assert "Only mine" in text and "RIGHTS_MISSING" in text and "body: Why not" in text and "--retry" in text
+    assert (
+        "Only mine" in text
+        and "RIGHTS_MISSING" in text
+        and "body: Why not" in text
+        and "--retry" in text
+    )
     (told,) = answer(cortex, "sync", "--refused")["refused"]
-    assert told["typed"][0]["fields"]["body"] == "Why not" and told["became"] == "It stays on this machine"
+    assert (
+        told["typed"][0]["fields"]["body"] == "Why not"
+        and told["became"] == "It stays on this machine"
+    )
     code, body, err = exits(cortex, "sync", "--give-up")
     (file,) = (isolated.cortex / "refused").iterdir()
     assert f"given up: 1 refused write; all that you wrote is in {file}" in err
-    assert body["givenUp"] == {"writes": 1, "file": str(file)} and answer(cortex, "sync")["givenUp"] is None
+    assert (
+        body["givenUp"] == {"writes": 1, "file": str(file)}
+        and answer(cortex, "sync")["givenUp"] is None
+    )
     assert json.loads(file.read_text(encoding="utf-8"))[0]["title"] == "Only mine"
     assert (code, body["refused"], answer(cortex, "status")["refused"]) == (0, [], 0)
-    assert answer(cortex, "inbox")["entries"] == [] and "refused nothing" in cortex("sync", "--refused")[1]
+    assert (
+        answer(cortex, "inbox")["entries"] == []
+        and "refused nothing" in cortex("sync", "--refused")[1]
+    )
     assert answer(cortex, "thread", "list")["threads"] == []
     assert answer(cortex, "disconnect")["server"] == core.url
 
@@ -271,14 +351,22 @@ def test_two_homes_have_the_same_after_a_sync_each(cortex, core, joined, monkeyp
     answer(cortex, "sync")
     monkeypatch.setenv("CORTEX_PROFILE", "bob")
     assert joined("bob")["sync"]["pulled"] == 1
-    assert [one["slug"] for one in answer(cortex, "subcortex", "list")["subcortexes"]] == ["payments"]
+    assert [one["slug"] for one in answer(cortex, "subcortex", "list")["subcortexes"]] == [
+        "payments"
+    ]
 
 
-def test_a_home_is_left_with_all_that_it_has_and_not_while_something_waits(cortex, core, joined, isolated):
+def test_a_home_is_left_with_all_that_it_has_and_not_while_something_waits(
+    cortex, core, joined, isolated
+):
     joined()
     answer(cortex, "thread", "create", "Mine")
     told = refusal(cortex, "disconnect")
-    assert told["code"] == "CORE_CONNECTED" and "--refused" in told["suggestions"][0] and len(told["suggestions"]) == 2
+    assert (
+        told["code"] == "CORE_CONNECTED"
+        and "--refused" in told["suggestions"][0]
+        and len(told["suggestions"]) == 2
+    )
     answer(cortex, "sync")
     assert answer(cortex, "disconnect")["server"] == core.url
     assert not (isolated.cortex / "core-token").exists()
@@ -288,7 +376,9 @@ def test_a_home_is_left_with_all_that_it_has_and_not_while_something_waits(corte
 
 
 @pytest.mark.parametrize("as_json", [True, False])
-def test_who_leaves_by_force_is_told_where_what_was_refused_is(cortex, core, lowered, isolated, as_json):
+def test_who_leaves_by_force_is_told_where_what_was_refused_is(
+    cortex, core, lowered, isolated, as_json
+):
     lowered("Only mine")
     assert exits(cortex, "sync")[0] == 1 and exits(cortex, "disconnect")[0] == 1
     code, out, err = cortex("disconnect", "--force", *(["--json"] if as_json else ()))
@@ -310,11 +400,14 @@ def test_an_alert_is_put_away_and_what_was_refused_is_kept(cortex, core, lowered
     assert answer(cortex, "inbox")["entries"] == [] and answer(cortex, "status")["refused"] == 1
 
 
-def test_a_core_that_begins_another_history_elsewhere_is_the_same_where_somebody_says_so(cortex, core, monkeypatch):
+def test_a_core_that_begins_another_history_elsewhere_is_the_same_where_somebody_says_so(
+    cortex, core, monkeypatch
+):
     monkeypatch.setenv("CORTEX_CORE_TOKEN", core.let_in("ada"))
     answer(cortex, "connect", core.url)
     there = core.url.replace("127.0.0.1", "localhost")
-    assert answer(cortex, "connect", there)["movedFrom"] == core.url  # with the same history nothing has to be said
+    # With the same history nothing has to be said
+    assert answer(cortex, "connect", there)["movedFrom"] == core.url
     core.ledger.renew_epoch()
     assert "--moved" in refusal(cortex, "connect", core.url)["suggestions"][0]
     code, out, err = cortex("connect", core.url, "--moved")
@@ -331,7 +424,10 @@ def test_who_joins_under_another_name_is_told_of_both_ways(cortex, core, joined,
 
 def test_a_file_without_a_token_is_told_without_advice_for_projects(cortex, core, isolated):
     told = refusal(cortex, "connect", core.url, "--token-file", isolated.user / "nope")
-    assert (told["code"], told["suggestions"]) == ("FILE_NOT_FOUND", ["Check the name after --token-file."])
+    assert (told["code"], told["suggestions"]) == (
+        "FILE_NOT_FOUND",
+        ["Check the name after --token-file."],
+    )
 
 
 @pytest.mark.parametrize(
@@ -343,16 +439,31 @@ def test_a_file_without_a_token_is_told_without_advice_for_projects(cortex, core
     ],
     ids=["with a path", "with TLS", "in the open"],
 )
-def test_an_address_that_is_nearly_right_is_told_with_what_is_wrong(cortex, core, monkeypatch, change, told):
+def test_an_address_that_is_nearly_right_is_told_with_what_is_wrong(
+    cortex, core, monkeypatch, change, told
+):
     monkeypatch.setenv("CORTEX_CORE_TOKEN", core.let_in("ada"))
     url = core.url.replace(*change) if change[0] else core.url + change[1]
     error = refusal(cortex, "connect", url)
-    assert told in error["message"] + "".join(error["suggestions"]) and len(error["suggestions"]) == 1
+    assert (
+        told in error["message"] + "".join(error["suggestions"]) and len(error["suggestions"]) == 1
+    )
 
 
-def test_a_pack_is_pulled_fresh_and_offline_from_what_is_here(cortex, core, joined, tmp_path, monkeypatch):
+def test_a_pack_is_pulled_fresh_and_offline_from_what_is_here(
+    cortex, core, joined, tmp_path, monkeypatch
+):
     joined()
-    answer(cortex, "subcortex", "create", "payments", "--name", "Payments", "--charter", "All about money.")
+    answer(
+        cortex,
+        "subcortex",
+        "create",
+        "payments",
+        "--name",
+        "Payments",
+        "--charter",
+        "All about money.",
+    )
     monkeypatch.setenv("CORTEX_PROFILE", "bob")
     joined("bob")
     file = tmp_path / "pack.md"
@@ -367,7 +478,9 @@ def test_a_pack_is_pulled_fresh_and_offline_from_what_is_here(cortex, core, join
     assert code == 3 and "warning:" in err and "can't be reached" in err
     assert "Payments" in file.read_text(encoding="utf-8")
     code, body, _ = exits(cortex, "pack", "pull", "--scope", "global", "-o", file)
-    assert (code, body["synced"]["status"]) == (3, "offline") and "can't be reached" in body["synced"]["error"]
+    assert (code, body["synced"]["status"]) == (3, "offline") and "can't be reached" in body[
+        "synced"
+    ]["error"]
 
 
 def test_doctor_says_how_it_stands_to_the_core(cortex, core, joined):
@@ -414,7 +527,9 @@ def test_what_was_refused_is_marked_for_people_and_kept_from_agents(cortex, lowe
     assert answer(cortex, "observation", "list")["observations"] == []
 
 
-def test_what_stays_on_this_machine_is_marked_and_speaks_for_no_team(cortex, core, at_terminal, monkeypatch):
+def test_what_stays_on_this_machine_is_marked_and_speaks_for_no_team(
+    cortex, core, at_terminal, monkeypatch
+):
     core.let_in("root")
     answer(cortex, "subcortex", "create", "ops", "--name", "Ops", "--charter", "Falcons only.")
     why = answer(cortex, "thread", "create", "Falcon deploys why")["id"]
@@ -424,7 +539,9 @@ def test_what_stays_on_this_machine_is_marked_and_speaks_for_no_team(cortex, cor
     assert mark not in cortex("artifact", "list")[1]
     monkeypatch.setenv("CORTEX_CORE_TOKEN", core.let_in("ada", 2))
     code, out, _ = cortex("connect", core.url, "--dry-run")
-    assert code == 0 and out.endswith("; 2 would be refused at tier 2: create subcortex (1), accept artifact (1)\n")
+    assert code == 0 and out.endswith(
+        "; 2 would be refused at tier 2: create subcortex (1), accept artifact (1)\n"
+    )
     assert exits(cortex, "connect", core.url, "--upload", "mine")[0] == 1
     assert "not accepted" in cortex("artifact", "list")[1]
     assert "; 2 of them not accepted by the team server\n" in cortex("status")[1]
@@ -462,7 +579,10 @@ def test_a_write_that_nobody_sends_says_that_it_waits(cortex, core, joined):
     joined()
     code, out, err = cortex("thread", "create", "With others")
     assert code == 0 and "✓ Opened" in out
-    assert err == "waiting to be sent: 1 write; CORTEX_NO_SIDECAR is set here: they are sent by `cortex sync`\n"
+    assert (
+        err
+        == "waiting to be sent: 1 write; CORTEX_NO_SIDECAR is set here: they are sent by `cortex sync`\n"
+    )
     assert cortex("thread", "list")[2] == ""
 
 
@@ -470,7 +590,10 @@ def test_a_write_that_cortexd_sends_says_that_it_waits_for_an_answer(cortex, joi
     joined()
     monkeypatch.setattr("cortex.base.runtime.file_lock.is_held", lambda lock: True)
     err = cortex("thread", "create", "The server may be gone")[2]
-    assert err == "waiting to be sent: 1 write; cortexd sends what waits as soon as the team server answers\n"
+    assert (
+        err
+        == "waiting to be sent: 1 write; cortexd sends what waits as soon as the team server answers\n"
+    )
 
 
 def test_a_name_that_nobody_here_has_is_asked_about(cortex, core, joined, monkeypatch):
@@ -482,10 +605,21 @@ def test_a_name_that_nobody_here_has_is_asked_about(cortex, core, joined, monkey
     joined()
     answer(cortex, "sync")
     strange = "note: nobody called {} has written anything here, so maybe nobody hears of this; did you mean zoe?\n"
-    assert strange.format("zeo") in cortex("task", "create", "Typo", "--assign", "zeo", "--watcher", "me")[2]
-    assert strange.format("zed") in cortex("thread", "create", "Mention", "--body", "@zed and @zoe, see `@oops`")[2]
-    assert "nobody called" not in cortex("task", "create", "Right", "--assign", "zoe", "--body", "@me @agent")[2]
-    drafted = told(cortex, "cortex_create_draft", draft_type="thread", body_md="@zed?", idempotency_key="k")
+    assert (
+        strange.format("zeo")
+        in cortex("task", "create", "Typo", "--assign", "zeo", "--watcher", "me")[2]
+    )
+    assert (
+        strange.format("zed")
+        in cortex("thread", "create", "Mention", "--body", "@zed and @zoe, see `@oops`")[2]
+    )
+    assert (
+        "nobody called"
+        not in cortex("task", "create", "Right", "--assign", "zoe", "--body", "@me @agent")[2]
+    )
+    drafted = told(
+        cortex, "cortex_create_draft", draft_type="thread", body_md="@zed?", idempotency_key="k"
+    )
     assert any("nobody called zed" in one for one in drafted["warnings"])
 
 

@@ -1,4 +1,6 @@
-"""What a team keeps, as a person or a script writes it: subcortexes, threads, tasks, artifacts, links."""
+"""What a team keeps, as a person or a script writes it: subcortexes, threads, tasks, artifacts,
+links.
+"""
 
 import io
 import json
@@ -16,7 +18,17 @@ from interfaces.cli.team_answers import answer, opened, refusal
 
 pytestmark = pytest.mark.usefixtures("shop", "at_terminal")
 
-HEADER = {"id", "kind", "version", "author", "created_at", "updated_at", "title", "state", "sensitivity"}
+HEADER = {
+    "id",
+    "kind",
+    "version",
+    "author",
+    "created_at",
+    "updated_at",
+    "title",
+    "state",
+    "sensitivity",
+}
 SECRET = "ghp_" + "aZ3dE5fG7hJ9kL1mN2pQ4rS6tU8vW0xY1zB3"
 
 
@@ -28,7 +40,9 @@ def auth(cortex):
 
 @pytest.fixture
 def thread(cortex):
-    return answer(cortex, "thread", "create", "How long do tokens live?", "--type", "question")["id"]
+    return answer(cortex, "thread", "create", "How long do tokens live?", "--type", "question")[
+        "id"
+    ]
 
 
 @pytest.fixture
@@ -58,7 +72,8 @@ def stdin(monkeypatch, text):
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text.encode()), "utf-8"))
 
 
-# -- nothing yet -------------------------------------------------------------------------------------------------------
+# -- nothing yet
+# -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -79,7 +94,8 @@ def test_where_nothing_is_yet_a_list_says_how_to_start(cortex, command, start):
     assert list(found.values()) == [[], False]
 
 
-# -- subcortex ---------------------------------------------------------------------------------------------------------
+# -- subcortex
+# ---------------------------------------------------------------------------------------------------------
 
 
 def test_a_subcortex_has_a_charter_words_and_rules_that_can_be_changed(cortex, tmp_path):
@@ -87,10 +103,24 @@ def test_a_subcortex_has_a_charter_words_and_rules_that_can_be_changed(cortex, t
     file.write_bytes("\ufeff# Größe\r\n\r\nWho may come in.\r\n".encode())
     made = answer(
         cortex,
-        *("subcortex", "create", "auth", "--name", "Who comes in", "--charter-file", file, "--steward", "me"),
+        *(
+            "subcortex",
+            "create",
+            "auth",
+            "--name",
+            "Who comes in",
+            "--charter-file",
+            file,
+            "--steward",
+            "me",
+        ),
         *("--term", "Token: proves who you are", "--naming", "Tables are plural"),
     )
-    assert (made["slug"], made["charter"], made["stewards"]) == ("auth", "# Größe\n\nWho may come in.", ["person"])
+    assert (made["slug"], made["charter"], made["stewards"]) == (
+        "auth",
+        "# Größe\n\nWho may come in.",
+        ["person"],
+    )
     assert made["glossary"] == [{"term": "Token", "meaning": "proves who you are"}]
     changed = answer(
         cortex,
@@ -107,10 +137,17 @@ def test_a_subcortex_has_a_charter_words_and_rules_that_can_be_changed(cortex, t
         ),
         *("--remove-naming", "tables are plural", "--remove-steward", "me"),
     )
-    assert (changed["name"], changed["naming"], changed["stewards"]) == ("Who may come in", ["No verbs"], [])
+    assert (changed["name"], changed["naming"], changed["stewards"]) == (
+        "Who may come in",
+        ["No verbs"],
+        [],
+    )
     assert changed["glossary"] == [{"term": "token", "meaning": "a ticket"}]
     assert (changed["charter"], changed["version"]) == (made["charter"], 2)
-    assert cortex("subcortex", "edit", "auth", "--name", "Who may come in")[1] == "Nothing was changed.\n"
+    assert (
+        cortex("subcortex", "edit", "auth", "--name", "Who may come in")[1]
+        == "Nothing was changed.\n"
+    )
     _, out, _ = cortex("subcortex", "show", "auth")
     assert "Charter:\n# Größe" in out
     assert "token: a ticket" in out
@@ -125,7 +162,9 @@ def test_what_is_pinned_is_shown_and_an_archived_subcortex_comes_back(cortex, au
     assert answer(cortex, "subcortex", "archive", "auth")["state"] == "archived"
     assert answer(cortex, "subcortex", "list")["subcortexes"] == []
     assert cortex("subcortex", "list")[2] == "nothing found\n"
-    assert [one["slug"] for one in answer(cortex, "subcortex", "list", "--all")["subcortexes"]] == ["auth"]
+    assert [one["slug"] for one in answer(cortex, "subcortex", "list", "--all")["subcortexes"]] == [
+        "auth"
+    ]
     assert answer(cortex, "subcortex", "edit", "auth", "--state", "active")["state"] == "active"
 
 
@@ -138,28 +177,51 @@ def test_a_charter_is_written_in_an_editor_and_never_lost(cortex, auth, terminal
     error = refusal(cortex, "subcortex", "edit", "auth")
     assert error["code"] == "SENSITIVE_BLOCKED"
     told = " ".join(error["suggestions"])
-    found = re.search(r"What you wrote is in (\S+): `cortex subcortex edit auth --charter-file \S+` takes it", told)
+    found = re.search(
+        r"What you wrote is in (\S+): `cortex subcortex edit auth --charter-file \S+` takes it",
+        told,
+    )
     assert found
     assert SECRET not in told
     with open(found[1], encoding="utf-8") as kept:
         assert SECRET in kept.read()
 
 
-# -- threads -----------------------------------------------------------------------------------------------------------
+# -- threads
+# -----------------------------------------------------------------------------------------------------------
 
 
 def test_a_thread_is_opened_commented_shown_and_resolved(cortex, auth, shop, monkeypatch):
     made = answer(
         cortex,
-        *("thread", "create", "How long do tokens live?", "--body", "We saw logouts.", "--type", "question"),
-        *("--subcortex", "auth", "--tag", "tokens", "--tag", "Tokens", "--code", "src/login.py#check"),
+        *(
+            "thread",
+            "create",
+            "How long do tokens live?",
+            "--body",
+            "We saw logouts.",
+            "--type",
+            "question",
+        ),
+        *(
+            "--subcortex",
+            "auth",
+            "--tag",
+            "tokens",
+            "--tag",
+            "Tokens",
+            "--code",
+            "src/login.py#check",
+        ),
     )
     assert set(made) >= HEADER
     assert (made["subcortex"], made["tags"], made["author"]) == (auth, ["Tokens"], "person")
     (link,) = made["code_links"]
     assert (link["path"], link["symbol"], link["repo"]) == ("src/login.py", "check", "shop")
     assert link["body_hash"]
-    first = answer(cortex, "thread", "comment", made["id"], "Tokens live 15 minutes. I measured it.")
+    first = answer(
+        cortex, "thread", "comment", made["id"], "Tokens live 15 minutes. I measured it."
+    )
     stdin(monkeypatch, "And refresh tokens a day.\n")
     second = answer(cortex, "thread", "comment", made["id"][:22], "-", "--reply-to", first["id"])
     assert (second["body"], second["parent"]) == ("And refresh tokens a day.", first["id"])
@@ -168,18 +230,42 @@ def test_a_thread_is_opened_commented_shown_and_resolved(cortex, auth, shop, mon
     assert [one["id"] for one in shown["comments"]] == [first["id"], second["id"]]
     assert shown["summary"]
     assert any("maybe_stale" in one for one in shown["warnings"])
-    assert answer(cortex, "thread", "show", made["id"], "--comments", "1")["comments"][0]["id"] == second["id"]
+    assert (
+        answer(cortex, "thread", "show", made["id"], "--comments", "1")["comments"][0]["id"]
+        == second["id"]
+    )
     _, out, _ = cortex("thread", "show", made["id"])
     assert "Subcortex:  auth" in out
     assert f"{second['id']}, person, " in out
-    assert answer(cortex, "thread", "resolve", made["id"], "--resolution", "15 minutes")["resolution"] == "15 minutes"
+    assert (
+        answer(cortex, "thread", "resolve", made["id"], "--resolution", "15 minutes")["resolution"]
+        == "15 minutes"
+    )
     assert answer(cortex, "thread", "list")["threads"] == []
-    assert len(answer(cortex, "thread", "list", "--state", "resolved", "--type", "question")["threads"]) == 1
+    assert (
+        len(
+            answer(cortex, "thread", "list", "--state", "resolved", "--type", "question")["threads"]
+        )
+        == 1
+    )
 
 
-def test_a_thread_is_changed_archived_and_opened_again_and_its_comments_go_with_it(cortex, auth, thread):
+def test_a_thread_is_changed_archived_and_opened_again_and_its_comments_go_with_it(
+    cortex, auth, thread
+):
     said = answer(cortex, "thread", "comment", thread, "Fifteen minutes.")["id"]
-    change = ("--title", "Lifetimes", "--type", "Decision", "--tag", "a", "--tag", "b", "--subcortex", "auth")
+    change = (
+        "--title",
+        "Lifetimes",
+        "--type",
+        "Decision",
+        "--tag",
+        "a",
+        "--tag",
+        "b",
+        "--subcortex",
+        "auth",
+    )
     after = answer(cortex, "thread", "edit", thread[:20], *change, "--body", "Decided.")
     assert (after["title"], after["type"], after["tags"], after["body"]) == (
         "Lifetimes",
@@ -198,7 +284,14 @@ def test_a_thread_is_changed_archived_and_opened_again_and_its_comments_go_with_
 
 
 def test_a_supplied_summary_takes_the_place_of_the_made_one(cortex, thread):
-    cortex("thread", "comment", thread, "Some say a day, some an hour.", "--summary", "Nobody knows yet.")
+    cortex(
+        "thread",
+        "comment",
+        thread,
+        "Some say a day, some an hour.",
+        "--summary",
+        "Nobody knows yet.",
+    )
     shown = answer(cortex, "thread", "show", thread)
     assert (shown["summary"], shown["summary_by"]) == ("Nobody knows yet.", "person")
     assert "Summary, by person:\nNobody knows yet." in cortex("thread", "show", thread)[1]
@@ -217,8 +310,12 @@ def test_an_editor_that_is_left_without_a_text_writes_nothing_and_leaves_no_file
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     for code in ("pass", "sys.exit(1)"):
         terminal(code)
-        assert "What you wrote" not in str(refusal(cortex, "thread", "create", "Never mind", "--edit"))
-    assert answer(cortex, "thread", "list")["threads"] == [] and not list(tmp_path.glob("cortex-thread-*"))
+        assert "What you wrote" not in str(
+            refusal(cortex, "thread", "create", "Never mind", "--edit")
+        )
+    assert answer(cortex, "thread", "list")["threads"] == [] and not list(
+        tmp_path.glob("cortex-thread-*")
+    )
 
 
 def test_who_comments_on_a_resolved_thread_hears_that_it_is(cortex, thread):
@@ -234,7 +331,10 @@ def test_who_writes_a_title_a_second_time_hears_of_the_first(cortex, auth, kind)
     assert cortex(kind, "create", "grösse of TOKENS?", "--subcortex", "auth")[2] == ""
     code, out, err = cortex(kind, "create", "grösse of TOKENS?", "--key", "twice")
     assert (code, "✓" in out, f"note: {first} has the same title" in err) == (0, True, True)
-    assert f"note: {first} has the same title" in cortex(kind, "create", "grösse of TOKENS?", "--key", "twice")[2]
+    assert (
+        f"note: {first} has the same title"
+        in cortex(kind, "create", "grösse of TOKENS?", "--key", "twice")[2]
+    )
     assert "same title" not in cortex(kind, "create", "?!")[2]
 
 
@@ -244,16 +344,28 @@ def test_code_that_is_not_there_is_kept_and_said(cortex):
 
 
 def test_who_writes_what_may_contradict_something_hears_of_it(cortex, thread):
-    said = ("--body", "The timeout is 30 seconds.", "--state", "accepted", "--evidence", f"{thread}=we talked")
+    said = (
+        "--body",
+        "The timeout is 30 seconds.",
+        "--state",
+        "accepted",
+        "--evidence",
+        f"{thread}=we talked",
+    )
     first = answer(cortex, "artifact", "create", "Timeout of the gateway", *said)
     assert first["evidence"] == [{"kind": "thread", "ref": thread, "note": "we talked"}]
-    code, _, err = cortex("artifact", "create", "Timeout of the gateway", "--body", "The timeout is 10 seconds.")
+    code, _, err = cortex(
+        "artifact", "create", "Timeout of the gateway", "--body", "The timeout is 10 seconds."
+    )
     assert code == 0 and f"note: maybe contradicted by {first['id']}" in err
 
 
 def test_a_search_says_which_records_no_longer_count(cortex, thread):
     said = ("--state", "accepted", "--evidence", thread)
-    old, new = (answer(cortex, "artifact", "create", f"Tokens live {n} minutes", *said)["id"] for n in (15, 60))
+    old, new = (
+        answer(cortex, "artifact", "create", f"Tokens live {n} minutes", *said)["id"]
+        for n in (15, 60)
+    )
     answer(cortex, "artifact", "supersede", old, new)
     _, out, _ = cortex("search", "tokens live minutes", "--in", "team")
     told = {line.split(":")[0]: line for line in out.splitlines() if line.startswith("records/")}
@@ -261,18 +373,25 @@ def test_a_search_says_which_records_no_longer_count(cortex, thread):
 
 
 def test_a_list_has_complete_ids_the_last_changed_first_and_can_be_narrowed(cortex, auth):
-    ids = [answer(cortex, "thread", "create", f"Thread {number}", "--tag", f"t{number}")["id"] for number in range(3)]
+    ids = [
+        answer(cortex, "thread", "create", f"Thread {number}", "--tag", f"t{number}")["id"]
+        for number in range(3)
+    ]
     answer(cortex, "thread", "create", "An incident", "--type", "incident", "--subcortex", "auth")
     answer(cortex, "thread", "comment", ids[0], "Something was said here.")
     code, out, err = cortex("thread", "list", "--limit", "2")
     assert code == 0
     assert out.split()[0] == ids[0]
     assert "--limit" in err
-    assert [one["title"] for one in answer(cortex, "thread", "list", "--tag", "T1")["threads"]] == ["Thread 1"]
-    assert [one["type"] for one in answer(cortex, "thread", "list", "--subcortex", "auth")["threads"]] == ["incident"]
-    assert [one["title"] for one in answer(cortex, "thread", "list", "--type", "incident")["threads"]] == [
-        "An incident"
+    assert [one["title"] for one in answer(cortex, "thread", "list", "--tag", "T1")["threads"]] == [
+        "Thread 1"
     ]
+    assert [
+        one["type"] for one in answer(cortex, "thread", "list", "--subcortex", "auth")["threads"]
+    ] == ["incident"]
+    assert [
+        one["title"] for one in answer(cortex, "thread", "list", "--type", "incident")["threads"]
+    ] == ["An incident"]
 
 
 def test_what_is_shown_can_not_command_a_terminal(cortex):
@@ -282,7 +401,8 @@ def test_what_is_shown_can_not_command_a_terminal(cortex):
     assert "\\u2066" in out
 
 
-# -- the same write again ----------------------------------------------------------------------------------------------
+# -- the same write again
+# ----------------------------------------------------------------------------------------------
 
 
 def test_the_same_key_writes_once_and_another_write_under_it_is_refused(cortex, shop):
@@ -290,37 +410,75 @@ def test_the_same_key_writes_once_and_another_write_under_it_is_refused(cortex, 
     first = answer(cortex, *create)
     (shop / "src" / "login.py").write_text("changed = True\n", encoding="utf-8")
     assert answer(cortex, *create)["id"] == first["id"]
-    assert refusal(cortex, "thread", "create", "Twice", "--key", "job-1")["code"] == "IDEMPOTENCY_REPLAY"
+    assert (
+        refusal(cortex, "thread", "create", "Twice", "--key", "job-1")["code"]
+        == "IDEMPOTENCY_REPLAY"
+    )
     say = ("thread", "comment", first["id"], "Said once.", "--key", "job-2")
     assert answer(cortex, *say)["id"] == answer(cortex, *say)["id"]
     task = answer(cortex, "task", "create", "Renew keys")["id"]
     update = ("task", "update", task, "--note", "Half of them.", "--key", "job-3")
     assert answer(cortex, *update)["notes"] == answer(cortex, *update)["notes"] == "Half of them."
-    assert refusal(cortex, *update[:-3], "All of them.", "--key", "job-3")["code"] == "IDEMPOTENCY_REPLAY"
+    assert (
+        refusal(cortex, *update[:-3], "All of them.", "--key", "job-3")["code"]
+        == "IDEMPOTENCY_REPLAY"
+    )
     answer(cortex, "task", "update", task, "--assign", "Lena")
     leave = ("task", "update", task, "--unassign", "Lena", "--key", "job-4")
     assert answer(cortex, *leave)["version"] == answer(cortex, *leave)["version"]
 
 
-# -- tasks -------------------------------------------------------------------------------------------------------------
+# -- tasks
+# -------------------------------------------------------------------------------------------------------------
 
 
 def test_a_task_is_assigned_blocked_moved_on_and_done(cortex, thread):
     made = answer(
-        cortex, "task", "create", "Renew keys", "--assign", "me", "--priority", "high", "--thread", thread[:20]
+        cortex,
+        "task",
+        "create",
+        "Renew keys",
+        "--assign",
+        "me",
+        "--priority",
+        "high",
+        "--thread",
+        thread[:20],
     )
     number = made["id"]
     assert (made["assignees"], made["state"], made["thread"]) == (["person"], "assigned", thread)
-    assert [one["id"] for one in answer(cortex, "task", "list", "--mine", "--priority", "high")["tasks"]] == [number]
+    assert [
+        one["id"] for one in answer(cortex, "task", "list", "--mine", "--priority", "high")["tasks"]
+    ] == [number]
     assert answer(cortex, "task", "list", "--assignee", "agent")["tasks"] == []
-    blocked = answer(cortex, "task", "update", number, "--blocked", "The vault is closed.", "--assign", "agent")
+    blocked = answer(
+        cortex, "task", "update", number, "--blocked", "The vault is closed.", "--assign", "agent"
+    )
     assert (blocked["state"], blocked["blocked_reason"]) == ("blocked", "The vault is closed.")
     assert blocked["assignees"] == ["person", "agent"]
     moved = answer(
-        cortex, *("task", "update", number, "--state", "in-progress", "--note", "First.", "--unassign", "agent")
+        cortex,
+        *(
+            "task",
+            "update",
+            number,
+            "--state",
+            "in-progress",
+            "--note",
+            "First.",
+            "--unassign",
+            "agent",
+        ),
     )
-    assert (moved["state"], moved["blocked_reason"], moved["assignees"]) == ("in_progress", "", ["person"])
-    assert answer(cortex, "task", "update", number, "--note", "Second.")["notes"] == "First.\n\nSecond."
+    assert (moved["state"], moved["blocked_reason"], moved["assignees"]) == (
+        "in_progress",
+        "",
+        ["person"],
+    )
+    assert (
+        answer(cortex, "task", "update", number, "--note", "Second.")["notes"]
+        == "First.\n\nSecond."
+    )
     _, out, _ = cortex("task", "show", number)
     assert f"Thread:     {thread}: How long do tokens live?" in out
     assert "First.\n\nSecond." in out
@@ -329,7 +487,8 @@ def test_a_task_is_assigned_blocked_moved_on_and_done(cortex, thread):
     assert len(answer(cortex, "task", "list", "--all")["tasks"]) == 1
 
 
-# -- artifacts ---------------------------------------------------------------------------------------------------------
+# -- artifacts
+# ---------------------------------------------------------------------------------------------------------
 
 
 def test_a_task_is_not_blocked_without_a_reason(cortex):
@@ -338,19 +497,40 @@ def test_a_task_is_not_blocked_without_a_reason(cortex):
     assert (error["code"], "--blocked REASON" in error["message"]) == ("ARGUMENT_INVALID", True)
     assert refusal(cortex, "task", "update", number, "--blocked", " ")["code"] == "ARGUMENT_INVALID"
     assert answer(cortex, "task", "update", number, "--blocked", "No key")["state"] == "blocked"
-    assert answer(cortex, "task", "update", number, "--state", "blocked", "--note", "Still.")["notes"] == "Still."
+    assert (
+        answer(cortex, "task", "update", number, "--state", "blocked", "--note", "Still.")["notes"]
+        == "Still."
+    )
 
 
-def test_an_artifact_is_accepted_only_with_evidence_and_has_all_its_versions(cortex, thread, tmp_path):
+def test_an_artifact_is_accepted_only_with_evidence_and_has_all_its_versions(
+    cortex, thread, tmp_path
+):
     file = tmp_path / "adr.md"
     file.write_text("Tokens live 15 minutes.\n", encoding="utf-8")
     made = answer(
-        cortex, "artifact", "create", "Lives of tokens", "--body-file", file, "--type", "adr", "--owner", "me"
+        cortex,
+        "artifact",
+        "create",
+        "Lives of tokens",
+        "--body-file",
+        file,
+        "--type",
+        "adr",
+        "--owner",
+        "me",
     )
     number = made["id"]
-    assert (made["state"], made["body"], made["owner"]) == ("draft", "Tokens live 15 minutes.", "person")
+    assert (made["state"], made["body"], made["owner"]) == (
+        "draft",
+        "Tokens live 15 minutes.",
+        "person",
+    )
     error = refusal(cortex, "artifact", "accept", number)
-    assert (error["code"], f"cortex artifact accept {number} --evidence" in str(error["suggestions"])) == (
+    assert (
+        error["code"],
+        f"cortex artifact accept {number} --evidence" in str(error["suggestions"]),
+    ) == (
         "RECORD_INVALID",
         True,
     )
@@ -366,20 +546,37 @@ def test_an_artifact_is_accepted_only_with_evidence_and_has_all_its_versions(cor
         "--review-by",
         "2020-01-31",
     )
-    accepted = answer(cortex, "artifact", "accept", number[:18], "--evidence", f"thread:{thread}=the talk")
+    accepted = answer(
+        cortex, "artifact", "accept", number[:18], "--evidence", f"thread:{thread}=the talk"
+    )
     assert accepted["state"] == "accepted"
     assert accepted["evidence"] == [{"kind": "thread", "ref": thread, "note": "the talk"}]
     assert accepted["last_reviewed"]
     shown = answer(cortex, "artifact", "show", number)
     assert "review overdue since 2020-01-31" in shown["warnings"]
     assert [one["action"] for one in shown["history"]][-2:] == ["edit", "create_artifact"]
-    assert answer(cortex, "artifact", "show", number, "--version", "1")["body"] == "Tokens live 15 minutes."
+    assert (
+        answer(cortex, "artifact", "show", number, "--version", "1")["body"]
+        == "Tokens live 15 minutes."
+    )
     _, out, _ = cortex("artifact", "show", number)
     assert "warning: review overdue since 2020-01-31" in out
     assert f"{thread}: How long do tokens live? (the talk)" in out
     assert "create artifact" in cortex("artifact", "show", number, "--history")[1]
-    assert [one["id"] for one in answer(cortex, "artifact", "list", "--overdue")["artifacts"]] == [number]
-    done = answer(cortex, "artifact", "edit", number, "--reviewed", "--review-by", "2999-01-31", "--untag", "TOKENS")
+    assert [one["id"] for one in answer(cortex, "artifact", "list", "--overdue")["artifacts"]] == [
+        number
+    ]
+    done = answer(
+        cortex,
+        "artifact",
+        "edit",
+        number,
+        "--reviewed",
+        "--review-by",
+        "2999-01-31",
+        "--untag",
+        "TOKENS",
+    )
     assert (done["tags"], done["review_by"]) == ([], "2999-01-31")
     assert answer(cortex, "artifact", "list", "--overdue")["artifacts"] == []
 
@@ -388,21 +585,24 @@ def test_one_artifact_takes_the_place_of_another_and_both_say_so(cortex):
     page = "https://example.org/a?b=c"
     make = ("artifact", "create", "--state", "accepted", "--evidence", f"url:{page} =a page")
     old, new = (answer(cortex, *make, title)["id"] for title in ("Ports", "Ports again"))
-    assert answer(cortex, "artifact", "show", old)["evidence"] == [{"kind": "url", "ref": page, "note": "a page"}]
+    assert answer(cortex, "artifact", "show", old)["evidence"] == [
+        {"kind": "url", "ref": page, "note": "a page"}
+    ]
     assert answer(cortex, "artifact", "supersede", old, new)["superseded_by"] == new
     shown = answer(cortex, "artifact", "show", new)
     assert shown["supersedes"] == old
     assert [one["relation"] for one in shown["links"]] == ["supersedes"]
     assert [one["id"] for one in answer(cortex, "artifact", "list")["artifacts"]] == [new]
-    assert f"Replaced by: {new}" in cortex("artifact", "show", old)[1].replace("Replaced by:", "Replaced by: ").replace(
-        "  ", " "
-    )
+    assert f"Replaced by: {new}" in cortex("artifact", "show", old)[1].replace(
+        "Replaced by:", "Replaced by: "
+    ).replace("  ", " ")
 
 
 def test_an_artifact_that_holds_no_more_is_deprecated_with_why(cortex):
     number = answer(cortex, "artifact", "create", "Ports", "--body", "Port 80.")["id"]
     assert (
-        cortex("artifact", "deprecate", number, "--note", "We have no ports.")[1] == f"✓ Deprecated {number}: Ports\n"
+        cortex("artifact", "deprecate", number, "--note", "We have no ports.")[1]
+        == f"✓ Deprecated {number}: Ports\n"
     )
     assert "**Deprecated:** We have no ports.\n\nPort 80." in cortex("artifact", "show", number)[1]
 
@@ -410,15 +610,33 @@ def test_an_artifact_that_holds_no_more_is_deprecated_with_why(cortex):
 def test_evidence_that_is_left_out_is_named_by_its_id_or_address(cortex, thread):
     number = answer(
         cortex,
-        *("artifact", "create", "Ports", "--evidence", f"thread:{thread}", "--evidence", "https://example.org/x"),
+        *(
+            "artifact",
+            "create",
+            "Ports",
+            "--evidence",
+            f"thread:{thread}",
+            "--evidence",
+            "https://example.org/x",
+        ),
     )["id"]
     left = answer(cortex, "artifact", "edit", number, "--remove-evidence", thread[:20])["evidence"]
     assert [one["ref"] for one in left] == ["https://example.org/x"]
-    assert answer(cortex, "artifact", "edit", number, "--remove-evidence", "https://example.org/x")["evidence"] == []
-    assert refusal(cortex, "artifact", "edit", number, "--remove-evidence", thread)["code"] == "ARGUMENT_INVALID"
+    assert (
+        answer(cortex, "artifact", "edit", number, "--remove-evidence", "https://example.org/x")[
+            "evidence"
+        ]
+        == []
+    )
+    assert (
+        refusal(cortex, "artifact", "edit", number, "--remove-evidence", thread)["code"]
+        == "ARGUMENT_INVALID"
+    )
 
 
-def test_an_edit_in_an_editor_that_somebody_was_faster_than_overwrites_nothing(cortex, terminal, monkeypatch):
+def test_an_edit_in_an_editor_that_somebody_was_faster_than_overwrites_nothing(
+    cortex, terminal, monkeypatch
+):
     number = answer(cortex, "artifact", "create", "Ports", "--body", "8080")["id"]
     terminal("text = '9090\\n'")
     assert answer(cortex, "artifact", "edit", number)["body"] == "9090"
@@ -434,30 +652,43 @@ def test_an_edit_in_an_editor_that_somebody_was_faster_than_overwrites_nothing(c
     assert answer(cortex, "artifact", "show", number)["body"] == "7070"
 
 
-# -- links -------------------------------------------------------------------------------------------------------------
+# -- links
+# -------------------------------------------------------------------------------------------------------------
 
 
 def test_a_contradiction_is_a_candidate_that_a_person_judges(cortex, thread):
-    first = answer(cortex, "artifact", "create", "Token lifetime", "--body", "Tokens live 15 minutes.")["id"]
-    second = answer(cortex, "artifact", "create", "Token lifetime", "--body", "Tokens live 60 minutes.")["id"]
+    first = answer(
+        cortex, "artifact", "create", "Token lifetime", "--body", "Tokens live 15 minutes."
+    )["id"]
+    second = answer(
+        cortex, "artifact", "create", "Token lifetime", "--body", "Tokens live 60 minutes."
+    )["id"]
     (link,) = answer(cortex, "link", "list", "--state", "candidate")["links"]
     assert {link["source"], link["target"]} == {first, second}
-    assert any("maybe contradicted by" in one for one in answer(cortex, "artifact", "show", first)["warnings"])
+    assert any(
+        "maybe contradicted by" in one
+        for one in answer(cortex, "artifact", "show", first)["warnings"]
+    )
     assert "candidate" in cortex("artifact", "show", second)[1]
     assert cortex("link", "confirm", link["id"])[1].startswith(f"✓ Confirmed {link['id']}: ")
-    assert any(one.startswith("contradicted by") for one in answer(cortex, "artifact", "show", first)["warnings"])
+    assert any(
+        one.startswith("contradicted by")
+        for one in answer(cortex, "artifact", "show", first)["warnings"]
+    )
     assert answer(cortex, "link", "dismiss", link["id"])["links"][0]["state"] == "dismissed"
     assert answer(cortex, "artifact", "show", first)["warnings"] == []
     assert answer(cortex, "link", "list", first)["links"] == []
     made = answer(cortex, "link", "add", thread, "supports", second, "--note", "measured")
     assert (made["relation"], made["ends"]["target"]["title"]) == ("supports", "Token lifetime")
     assert "Links:\n  is supported by" in cortex("artifact", "show", second)[1]
-    assert [one["id"] for one in answer(cortex, "link", "list", second, "--relation", "supports")["links"]] == [
-        made["id"]
-    ]
+    assert [
+        one["id"]
+        for one in answer(cortex, "link", "list", second, "--relation", "supports")["links"]
+    ] == [made["id"]]
 
 
-# -- what can't be -----------------------------------------------------------------------------------------------------
+# -- what can't be
+# -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -471,34 +702,56 @@ def test_a_contradiction_is_a_candidate_that_a_person_judges(cortex, thread):
         (("thread", "create", "T", "--code", "../out.py"), "RECORD_INVALID", "out.py"),
         (("thread", "create", "T", "--code", "#check"), "ARGUMENT_INVALID", "PATH#SYMBOL"),
         (("thread", "create", "T", "--key", "a b"), "RECORD_INVALID", "key"),
-        (("thread", "create", "T", "--body", "x", "--body-file", "y"), "ARGUMENT_INVALID", "not both"),
+        (
+            ("thread", "create", "T", "--body", "x", "--body-file", "y"),
+            "ARGUMENT_INVALID",
+            "not both",
+        ),
         (("thread", "create", "T", "--body-file", "nowhere.md"), "FILE_NOT_FOUND", "nowhere.md"),
         (("thread", "create", "T", "--edit"), "ARGUMENT_INVALID", "--body"),
-        (("thread", "comment", "thread_01ARZ3NDEKTSV4RRFFQ69G5FAV", "hi"), "RECORD_UNKNOWN", "01ARZ3NDEK"),
+        (
+            ("thread", "comment", "thread_01ARZ3NDEKTSV4RRFFQ69G5FAV", "hi"),
+            "RECORD_UNKNOWN",
+            "01ARZ3NDEK",
+        ),
         (("thread", "list", "--state", "closed"), "ARGUMENT_INVALID", "resolved"),
         (("thread", "list", "--type", "chat"), "ARGUMENT_INVALID", "incident"),
         (("thread", "list", "--subcortex", "nowhere"), "RECORD_UNKNOWN", "nowhere"),
         (("thread", "show", "auth"), "RECORD_UNKNOWN", "thread"),
         (("subcortex", "create", "No Slug", "--name", "N"), "RECORD_INVALID", "slug"),
         (("subcortex", "create", "auth", "--name", "Again"), "RECORD_INVALID", "already"),
-        (("subcortex", "create", "auth2", "--name", "N", "--term", "Token"), "ARGUMENT_INVALID", "WORD"),
+        (
+            ("subcortex", "create", "auth2", "--name", "N", "--term", "Token"),
+            "ARGUMENT_INVALID",
+            "WORD",
+        ),
         (("subcortex", "edit", "auth", "--remove-term", "Token"), "ARGUMENT_INVALID", "Token"),
         (("subcortex", "edit", "auth"), "ARGUMENT_INVALID", "--charter"),
         (("subcortex", "edit", "auth", "--state", "gone"), "RECORD_INVALID", "archived"),
         (("subcortex", "pin", "auth", "auth"), "RECORD_INVALID", "pinned"),
         (("subcortex", "pin", "auth", "auth", "auth", "--key", "k"), "ARGUMENT_INVALID", "key"),
         (("task", "create", "T", "--priority", "huge"), "RECORD_INVALID", "urgent"),
-        (("task", "update", "task_01ARZ3NDEKTSV4RRFFQ69G5FAV", "--state", "done"), "RECORD_UNKNOWN", "task"),
+        (
+            ("task", "update", "task_01ARZ3NDEKTSV4RRFFQ69G5FAV", "--state", "done"),
+            "RECORD_UNKNOWN",
+            "task",
+        ),
         (("artifact", "create", "T", "--state", "accepted"), "RECORD_INVALID", "evidence"),
         (("artifact", "create", "T", "--evidence", "song:x"), "ARGUMENT_INVALID", "thread:ID"),
         (("artifact", "create", "T", "--review-by", "soon"), "RECORD_INVALID", "2027-01-31"),
-        (("artifact", "edit", "artifact_01ARZ3NDEK", "--state", "accepted"), "ARGUMENT_INVALID", "accept"),
+        (
+            ("artifact", "edit", "artifact_01ARZ3NDEK", "--state", "accepted"),
+            "ARGUMENT_INVALID",
+            "accept",
+        ),
         (("link", "add", "auth", "likes", "auth"), "ARGUMENT_INVALID", "supports"),
         (("link", "add", "auth", "supports", "auth"), "RECORD_INVALID", "itself"),
         (("link", "confirm", "link_01ARZ3NDEKTSV4RRFFQ69G5FAV"), "RECORD_UNKNOWN", "link"),
     ],
 )
-def test_what_can_not_be_is_refused_with_what_is_allowed_and_writes_nothing(cortex, auth, arguments, code, says):
+def test_what_can_not_be_is_refused_with_what_is_allowed_and_writes_nothing(
+    cortex, auth, arguments, code, says
+):
     error = refusal(cortex, *arguments)
     assert (error["code"], says in json.dumps(error)) == (code, True), error
     assert SECRET not in json.dumps(error)
@@ -511,8 +764,14 @@ def test_what_can_not_be_is_refused_with_what_is_allowed_and_writes_nothing(cort
     [
         (("thread", "show", "thread_01ARZ3NDEKTSV4RRFFQ69G5FAV"), "cortex thread list"),
         (("thread", "show", "task_01ARZ3NDEKTSV4RRFFQ69G5FAV"), "cortex thread list"),
-        (("task", "create", "T", "--thread", "thread_01ARZ3NDEKTSV4RRFFQ69G5FAV"), "cortex thread list"),
-        (("link", "add", "artifact_01ARZ3NDEKTSV4RRFFQ69G5FAV", "supports", "x"), "cortex artifact list"),
+        (
+            ("task", "create", "T", "--thread", "thread_01ARZ3NDEKTSV4RRFFQ69G5FAV"),
+            "cortex thread list",
+        ),
+        (
+            ("link", "add", "artifact_01ARZ3NDEKTSV4RRFFQ69G5FAV", "supports", "x"),
+            "cortex artifact list",
+        ),
         (("audit", "nothing"), "cortex search"),
         (("thread", "create", "T", "--subcortex", "nowhere"), "cortex subcortex list"),
         (("artifact", "create", "T", "--state", "accepted"), "--evidence"),
@@ -534,7 +793,9 @@ def test_who_supersedes_by_what_is_not_accepted_hears_how_to_accept_it(cortex):
 
 def test_a_beginning_that_two_ids_have_is_no_id(cortex):
     ids = [answer(cortex, "thread", "create", f"Thread {number}")["id"] for number in range(2)]
-    same = next(number for number, (left, right) in enumerate(zip(*ids, strict=True)) if left != right)
+    same = next(
+        number for number, (left, right) in enumerate(zip(*ids, strict=True)) if left != right
+    )
     error = refusal(cortex, "thread", "show", ids[0][:same])
     assert error["code"] == "RECORD_UNKNOWN"
     assert all(id_ in error["message"] for id_ in ids)
@@ -547,32 +808,49 @@ def test_what_is_sensitive_is_marked(cortex):
     assert "warning: sensitive" in cortex("thread", "show", number)[1]
 
 
-# -- on a terminal -----------------------------------------------------------------------------------------------------
+# -- on a terminal
+# -----------------------------------------------------------------------------------------------------
 
 
 def test_long_lines_are_broken_between_words_but_not_those_of_code():
     text = "one two three four\n- five six seven\n```\nwide wide wide wide\n```\nshort"
-    assert wrapped(text, 10) == "one two\nthree four\n- five six\n  seven\n```\nwide wide wide wide\n```\nshort"
+    assert (
+        wrapped(text, 10)
+        == "one two\nthree four\n- five six\n  seven\n```\nwide wide wide wide\n```\nshort"
+    )
     assert wrapped(text, 0) == text
 
 
 def test_on_a_terminal_a_line_fits_its_width_and_its_id_is_whole(monkeypatch, capsys):
     monkeypatch.setattr("cortex.families.team.commands.render.columns", lambda: 80)
     number = "thread_01ARZ3NDEKTSV4RRFFQ69G5FAV"
-    say_rows([(number, "open", "a very long cell of a name", "Wörter " * 30), (number, "resolved", "x", "short")])
+    say_rows(
+        [
+            (number, "open", "a very long cell of a name", "Wörter " * 30),
+            (number, "resolved", "x", "short"),
+        ]
+    )
     first, second = capsys.readouterr().out.splitlines()
     assert first.startswith(f"{number} open     a very long")
     assert (len(first) <= 80, first.endswith("…")) == (True, True)
     assert second == f"{number} resolved x              short"
 
 
-# -- observations ------------------------------------------------------------------------------------------------------
+# -- observations
+# ------------------------------------------------------------------------------------------------------
 
 
 def test_a_person_sees_what_agents_observed(cortex, auth, thread):
     with opened() as library:
         seen = [
-            Observation("Tokens live 60 minutes", "Measured twice.", "test_result", ("tokens",), auth, thread),
+            Observation(
+                "Tokens live 60 minutes",
+                "Measured twice.",
+                "test_result",
+                ("tokens",),
+                auth,
+                thread,
+            ),
             Observation("The cache is cold after a restart"),
         ]
         done = create_observations(library, seen, actor=agent(library.settings), key="seen")
@@ -580,8 +858,15 @@ def test_a_person_sees_what_agents_observed(cortex, auth, thread):
     listed = answer(cortex, "observation", "list")
     assert [one["id"] for one in listed["observations"]] == [second, first]
     assert not listed["more"]
-    for options in (("--type", "test_result"), ("--thread", thread), ("--tag", "tokens"), ("--subcortex", "auth")):
-        assert [one["id"] for one in answer(cortex, "observation", "list", *options)["observations"]] == [first]
+    for options in (
+        ("--type", "test_result"),
+        ("--thread", thread),
+        ("--tag", "tokens"),
+        ("--subcortex", "auth"),
+    ):
+        assert [
+            one["id"] for one in answer(cortex, "observation", "list", *options)["observations"]
+        ] == [first]
     whole = answer(cortex, "observation", "show", first)
     assert (whole["summary"], whole["author"]) == ("Measured twice.", "agent")
     text = cortex("observation", "show", first)[1]
@@ -594,7 +879,12 @@ def test_the_audit_log_says_who_did_what_when_and_under_which_key(cortex, thread
     cortex("thread", "comment", thread, "Fifteen minutes.", "--key", "my-key")
     cortex("thread", "resolve", thread)
     log = answer(cortex, "audit")["audit"]
-    assert [one["action"] for one in log] == ["resolve_thread", "summarize", "create_comment", "create_thread"]
+    assert [one["action"] for one in log] == [
+        "resolve_thread",
+        "summarize",
+        "create_comment",
+        "create_thread",
+    ]
     assert [(one["record"], one["version"]) for one in log if one["record"] == thread] == [
         (thread, 3),
         (thread, 2),
@@ -605,7 +895,10 @@ def test_the_audit_log_says_who_did_what_when_and_under_which_key(cortex, thread
     some = answer(cortex, "audit", thread[:20], "--limit", "2")
     assert ([one["version"] for one in some["audit"]], some["more"]) == ([3, 2], True)
     _, out, err = cortex("audit", "-n", "1")
-    assert (f"person (4) terminal resolve thread: {thread} version 3, key " in out, "--limit" in err) == (True, True)
+    assert (
+        f"person (4) terminal resolve thread: {thread} version 3, key " in out,
+        "--limit" in err,
+    ) == (True, True)
     assert refusal(cortex, "audit", "thread_01ARZ3NDEKTSV4RRFFQ69G5FAV")["code"] == "RECORD_UNKNOWN"
 
 
@@ -625,4 +918,7 @@ def test_a_link_opens_the_record_that_it_names_whatever_its_kind(cortex, thread)
     assert "Fifteen minutes." in cortex("show", f"cortex://comment/{comment}")[1]
     assert f"cortex://thread/{thread}" in cortex("show", comment)[1]
     assert answer(cortex, "thread", "show", f"cortex://thread/{thread}")["id"] == thread
-    assert refusal(cortex, "show", "cortex://thread/thread_01ARZ3NDEKTSV4RRFFQ69G5FAV")["code"] == "RECORD_UNKNOWN"
+    assert (
+        refusal(cortex, "show", "cortex://thread/thread_01ARZ3NDEKTSV4RRFFQ69G5FAV")["code"]
+        == "RECORD_UNKNOWN"
+    )

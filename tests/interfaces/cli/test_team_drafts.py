@@ -1,4 +1,6 @@
-"""What agents wrote and a person decides about, at the terminal: drafts, the inbox, and where a project's contributions belong."""
+"""What agents wrote and a person decides about, at the terminal: drafts, the inbox, and where a
+project's contributions belong.
+"""
 
 import json
 
@@ -19,17 +21,24 @@ def thread(cortex):
     return answer(cortex, "thread", "create", "Why do people get logged out?")["id"]
 
 
-# -- from draft to notification ----------------------------------------------------------------------------------------
+# -- from draft to notification
+# ----------------------------------------------------------------------------------------
 
 
 def test_a_draft_is_looked_at_approved_published_and_told(cortex, thread):
     (number,) = drafted(comment_draft(thread, reason="I read the logs."))
     (waiting,) = answer(cortex, "inbox")["entries"]
-    assert (waiting["type"], waiting["about"], waiting["next"]) == ("draft", number, f"cortex drafts show {number}")
+    assert (waiting["type"], waiting["about"], waiting["next"]) == (
+        "draft",
+        number,
+        f"cortex drafts show {number}",
+    )
     (listed,) = answer(cortex, "drafts", "list")["drafts"]
     assert (listed["id"], listed["author"], listed["state"]) == (number, AGENT, "pending_review")
     _, out, _ = cortex("drafts", "show", number[:20])
-    assert f"whether it is published as a comment in {thread} (Why do people get logged out?)" in out
+    assert (
+        f"whether it is published as a comment in {thread} (Why do people get logged out?)" in out
+    )
     assert "It happened on Monday, too." in out
     assert "I read the logs." in out
     assert answer(cortex, "thread", "show", thread)["comments"] == []
@@ -39,13 +48,22 @@ def test_a_draft_is_looked_at_approved_published_and_told(cortex, thread):
     (comment,) = answer(cortex, "thread", "show", thread)["comments"]
     assert (comment["author"], comment["body"]) == (AGENT, "It happened on Monday, too.")
     shown = answer(cortex, "drafts", "show", number)
-    assert (shown["state"], shown["published"], shown["reviewed_by"]) == ("published", comment["id"], "person")
+    assert (shown["state"], shown["published"], shown["reviewed_by"]) == (
+        "published",
+        comment["id"],
+        "person",
+    )
     assert answer(cortex, "drafts", "list")["drafts"] == []
     assert [one["id"] for one in answer(cortex, "drafts", "list", "--all")["drafts"]] == [number]
 
-    assert answer(cortex, "inbox")["entries"] == []  # the person knows what they approved themselves
+    # The person knows what they approved themselves
+    assert answer(cortex, "inbox")["entries"] == []
     (told,) = answer(cortex, "inbox", "--all")["entries"]
-    assert (told["type"], told["about"], "Thank you." in told["why"]) == ("draft_approved", number, True)
+    assert (told["type"], told["about"], "Thank you." in told["why"]) == (
+        "draft_approved",
+        number,
+        True,
+    )
     found = answer(cortex, "search", "Monday", "--in", "team")["results"]
     assert (found[0]["id"], found[0]["family"]) == (comment["id"], "team")
     assert cortex("inbox", "done", told["id"][:20])[1] == "✓ Done with 1 notification\n"
@@ -76,7 +94,9 @@ def test_a_draft_that_belongs_nowhere_is_kept_and_posted_where_the_person_says(c
 
 
 def test_of_several_drafts_those_that_can_be_are_published(cortex, thread):
-    good, bad, other = drafted(comment_draft(thread), comment_draft(), comment_draft(thread, "Something else."))
+    good, bad, other = drafted(
+        comment_draft(thread), comment_draft(), comment_draft(thread, "Something else.")
+    )
     code, out, _ = cortex("drafts", "approve", good, bad, "--json")
     body = json.loads(out)
     assert (code, [one["id"] for one in body["drafts"]]) == (2, [good])
@@ -89,7 +109,10 @@ def test_of_several_drafts_those_that_can_be_are_published(cortex, thread):
     code, out, err = cortex("drafts", "reject", bad, other)
     assert (code, out, err.count("[RECORD_CHANGED]")) == (1, "", 2)
     (new,) = drafted(comment_draft(thread))
-    assert refusal(cortex, "drafts", "approve", new, "draft_01ARZ3NDEKTSV4RRFFQ69G5FAV")["code"] == "RECORD_UNKNOWN"
+    assert (
+        refusal(cortex, "drafts", "approve", new, "draft_01ARZ3NDEKTSV4RRFFQ69G5FAV")["code"]
+        == "RECORD_UNKNOWN"
+    )
     assert answer(cortex, "drafts", "show", new)["state"] == "pending_review"
 
 
@@ -98,7 +121,9 @@ def test_every_kind_of_draft_becomes_what_it_is_for(cortex):
     task = answer(cortex, "task", "create", "Renew keys")["id"]
     ids = drafted(
         Draft("thread", "Logouts", "On Mondays.", target="auth", thread_type="incident"),
-        Draft("artifact", "Lives of tokens", "See https://example.org/x for it.", artifact_type="adr"),
+        Draft(
+            "artifact", "Lives of tokens", "See https://example.org/x for it.", artifact_type="adr"
+        ),
         Draft("task_update", "", "", target=task, patch=(("status", "in_progress"),)),
     )
     flags = answer(cortex, "drafts", "show", ids[1])["risk_flags"]
@@ -110,14 +135,22 @@ def test_every_kind_of_draft_becomes_what_it_is_for(cortex):
     done = answer(cortex, "drafts", "approve", *ids)
     assert [one["record"]["kind"] for one in done["drafts"]] == ["thread", "artifact", "task"]
     assert answer(cortex, "task", "show", task)["state"] == "in_progress"
-    assert answer(cortex, "thread", "list", "--subcortex", "auth")["threads"][0]["type"] == "incident"
+    assert (
+        answer(cortex, "thread", "list", "--subcortex", "auth")["threads"][0]["type"] == "incident"
+    )
 
 
 def test_a_key_decides_once_and_is_for_one_draft(cortex, thread):
     first, second = drafted(comment_draft(thread), comment_draft(thread, "Again."))
     approve = ("drafts", "approve", first, "--key", "job-7")
-    assert answer(cortex, *approve)["drafts"][0]["published"] == answer(cortex, *approve)["drafts"][0]["published"]
-    assert refusal(cortex, "drafts", "approve", first, second, "--key", "job-8")["code"] == "ARGUMENT_INVALID"
+    assert (
+        answer(cortex, *approve)["drafts"][0]["published"]
+        == answer(cortex, *approve)["drafts"][0]["published"]
+    )
+    assert (
+        refusal(cortex, "drafts", "approve", first, second, "--key", "job-8")["code"]
+        == "ARGUMENT_INVALID"
+    )
 
 
 def test_nothing_waits(cortex):
@@ -127,7 +160,8 @@ def test_nothing_waits(cortex):
     assert cortex("inbox", "done", "--all")[1] == "✓ Done with 0 notifications\n"
 
 
-# -- the inbox ---------------------------------------------------------------------------------------------------------
+# -- the inbox
+# ---------------------------------------------------------------------------------------------------------
 
 
 def test_the_inbox_has_what_happened_what_to_do_and_what_to_judge(cortex, thread):
@@ -135,7 +169,9 @@ def test_the_inbox_has_what_happened_what_to_do_and_what_to_judge(cortex, thread
     answer(cortex, "artifact", "create", "Ports", "--body", "8080", "--review-by", "2020-01-31")
     with opened() as library:
         writer = agent(
-            library.settings.model_copy(update={"team": library.settings.team.model_copy(update={"agent_tier": 2})})
+            library.settings.model_copy(
+                update={"team": library.settings.team.model_copy(update={"agent_tier": 2})}
+            )
         )
         create(library, Comment(thread, "Look at this, @person."), actor=writer)
     entries = {one["type"]: one for one in answer(cortex, "inbox")["entries"]}
@@ -145,7 +181,9 @@ def test_the_inbox_has_what_happened_what_to_do_and_what_to_judge(cortex, thread
     code, out, err = cortex("inbox", "--limit", "1")
     assert (code, "--limit" in err) == (0, True)
     assert "agent mentioned you in a comment" in out
-    assert [one["type"] for one in answer(cortex, "inbox", "--include", "tasks")["entries"]] == ["task"]
+    assert [one["type"] for one in answer(cortex, "inbox", "--include", "tasks")["entries"]] == [
+        "task"
+    ]
     error = refusal(cortex, "inbox", "done", task)
     assert (error["code"], "cortex task update" in error["message"]) == ("ARGUMENT_INVALID", True)
     assert answer(cortex, "inbox", "done", "--all")["done"] == [entries["mention"]["id"]]
@@ -172,7 +210,8 @@ def test_what_can_not_be_is_refused(cortex, arguments, code):
         assert library.store.recorded.count(RecordFilter()) == 0
 
 
-# -- where a project's contributions belong ----------------------------------------------------------------------------
+# -- where a project's contributions belong
+# ----------------------------------------------------------------------------
 
 
 def test_a_project_says_where_its_contributions_belong(cortex, shop, thread):
@@ -218,7 +257,8 @@ def test_a_file_that_is_no_json_is_left_alone(cortex, shop, thread):
     assert file.read_text(encoding="utf-8") == "{broken"
 
 
-# -- beside the rest ---------------------------------------------------------------------------------------------------
+# -- beside the rest
+# ---------------------------------------------------------------------------------------------------
 
 
 def test_records_are_searched_beside_code_and_memories_and_open_by_their_ids(cortex, thread):
@@ -227,14 +267,24 @@ def test_records_are_searched_beside_code_and_memories_and_open_by_their_ids(cor
     results = answer(cortex, "search", "login check user", "--in", "code,memory,team")["results"]
     assert {result["family"] for result in results} == {"code", "memory", "team"}
     comment = next(one for one in results if one["family"] == "team")
-    assert (comment["type"], comment["state"], comment["thread"]) == ("comment", "published", thread)
+    assert (comment["type"], comment["state"], comment["thread"]) == (
+        "comment",
+        "published",
+        thread,
+    )
     assert f"records/{thread}:1" in cortex("search", "why logged out", "--in", "team")[1]
     assert answer(cortex, "search", "zebra", "--in", "team")["results"] == []
-    assert refusal(cortex, "search", "login", "--in", "team", "--mode", "exact")["code"] == "ARGUMENT_INVALID"
+    assert (
+        refusal(cortex, "search", "login", "--in", "team", "--mode", "exact")["code"]
+        == "ARGUMENT_INVALID"
+    )
 
 
 def test_the_status_says_what_there_is_and_which_drafts_wait(cortex):
-    assert "team         nothing yet; begin with `cortex subcortex create SLUG --name NAME`" in cortex("status")[1]
+    assert (
+        "team         nothing yet; begin with `cortex subcortex create SLUG --name NAME`"
+        in cortex("status")[1]
+    )
     answer(cortex, "subcortex", "create", "auth", "--name", "Who comes in")
     answer(cortex, "subcortex", "create", "ports", "--name", "What goes out")
     drafted(comment_draft())
@@ -260,6 +310,10 @@ def test_each_warning_about_settings_is_said_once_and_the_slug_is_shown(cortex, 
         (place / "config.yml").write_text(f"unheard_of_{len(str(place))}: 1\n", encoding="utf-8")
     for command in (("set", "--subcortex", "auth"), ("show",), ("clear",)):
         lines = cortex("context", *command)[2].splitlines()
-        assert sum("unheard_of" in line for line in lines) == len({one for one in lines if "unheard_of" in one}) == 2
+        assert (
+            sum("unheard_of" in line for line in lines)
+            == len({one for one in lines if "unheard_of" in one})
+            == 2
+        )
     cortex("context", "set", "--subcortex", "auth")
     assert f"auth ({auth}: " in cortex("context", "show")[1]

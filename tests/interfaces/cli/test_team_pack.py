@@ -1,4 +1,6 @@
-"""`cortex pack build`: the same content in both formats, within its budget, over nothing that isn't a pack."""
+"""`cortex pack build`: the same content in both formats, within its budget, over nothing that isn't
+a pack.
+"""
 
 import json
 import re
@@ -28,7 +30,9 @@ def team(cortex, shop, at_terminal):
         ),
         *("--term", "Token: proves who you are", "--naming", "Tables are plural"),
     )
-    answer(cortex, "subcortex", "create", "shipping", "--name", "What goes out", "--charter", "Boxes.")
+    answer(
+        cortex, "subcortex", "create", "shipping", "--name", "What goes out", "--charter", "Boxes."
+    )
     link = "https://example.org/why"
     made = {
         "runbook": answer(
@@ -42,7 +46,16 @@ def team(cortex, shop, at_terminal):
                 "--type",
                 "runbook",
             ),
-            *("--subcortex", "auth", "--state", "accepted", "--evidence", link, "--review-by", "2020-01-31"),
+            *(
+                "--subcortex",
+                "auth",
+                "--state",
+                "accepted",
+                "--evidence",
+                link,
+                "--review-by",
+                "2020-01-31",
+            ),
         )["id"],
         "incident": answer(
             cortex,
@@ -58,10 +71,28 @@ def team(cortex, shop, at_terminal):
         )["id"],
         "urgent": answer(
             cortex,
-            *("task", "create", "Call the vault", "--priority", "urgent", "--subcortex", "auth", "--assign", "me"),
+            *(
+                "task",
+                "create",
+                "Call the vault",
+                "--priority",
+                "urgent",
+                "--subcortex",
+                "auth",
+                "--assign",
+                "me",
+            ),
         )["id"],
         "secret": answer(
-            cortex, "artifact", "create", "Salaries", "--body", "Much.", "--subcortex", "auth", "--sensitive"
+            cortex,
+            "artifact",
+            "create",
+            "Salaries",
+            "--body",
+            "Much.",
+            "--subcortex",
+            "auth",
+            "--sensitive",
         )["id"],
     }
     answer(cortex, "subcortex", "pin", "auth", made["runbook"], made["secret"])
@@ -72,7 +103,11 @@ def test_without_a_pinned_artifact_the_last_accepted_ones_stand_in_and_say_so(co
     assert "Accepted lately" not in built(cortex)
     answer(cortex, "subcortex", "unpin", "auth", team["runbook"], team["secret"])
     text = built(cortex)
-    assert "## Accepted lately (nothing is pinned)" in text and "# not a heading" in text and "Salaries" not in text
+    assert (
+        "## Accepted lately (nothing is pinned)" in text
+        and "# not a heading" in text
+        and "Salaries" not in text
+    )
 
 
 def built(cortex, *options):
@@ -82,7 +117,9 @@ def built(cortex, *options):
     return out
 
 
-@pytest.mark.parametrize("options", [(), ("--scope", "global"), ("--scope", "subcortex:auth"), ("--budget", "450")])
+@pytest.mark.parametrize(
+    "options", [(), ("--scope", "global"), ("--scope", "subcortex:auth"), ("--budget", "450")]
+)
 def test_both_formats_have_the_same_content(cortex, team, options):
     body = json.loads(built(cortex, "--format", "json", *options))
     text = built(cortex, *options)
@@ -94,7 +131,9 @@ def test_both_formats_have_the_same_content(cortex, team, options):
         told = [one.get("title") or one["slug"] for one in body.get(name, [])]
         assert all(one in text for one in told)
     headings = re.findall(r"^## (.+)$", text, re.MULTILINE)
-    assert len(headings) == len([name for name, value in body.items() if isinstance(value, list) and name != "notes"])
+    assert len(headings) == len(
+        [name for name, value in body.items() if isinstance(value, list) and name != "notes"]
+    )
 
 
 def test_a_pack_has_rules_charters_pins_words_priorities_and_incidents(cortex, team):
@@ -105,7 +144,9 @@ def test_a_pack_has_rules_charters_pins_words_priorities_and_incidents(cortex, t
     assert body["pinned"][0]["text"].startswith("## First")
     assert body["pinned"][0]["warnings"] == ["review overdue since 2020-01-31"]
     assert [one["id"] for one in body["incidents"]] == [team["incident"]]
-    assert [(one["id"], one["assignees"]) for one in body["priorities"]] == [(team["urgent"], ["person"])]
+    assert [(one["id"], one["assignees"]) for one in body["priorities"]] == [
+        (team["urgent"], ["person"])
+    ]
     assert body["glossary"] == ["Token (auth): proves who you are"]
     assert (body["naming"], body["truncated"]) == (["Tables are plural"], False)
     text = built(cortex, "--scope", "subcortex:auth")
@@ -179,6 +220,9 @@ def test_a_pack_of_nothing_has_the_rules(cortex, shop):
 
 
 def test_a_text_inside_another_has_lower_headings_and_hides_nothing():
-    assert inner("# One\n~~~\n# code\n```\n~~~\n## Two") == "#### One\n~~~\n# code\n```\n~~~\n##### Two"
+    assert (
+        inner("# One\n~~~\n# code\n```\n~~~\n## Two")
+        == "#### One\n~~~\n# code\n```\n~~~\n##### Two"
+    )
     assert inner("<!-- open") == "&lt;!-- open"
     assert inner("````\n```\n") == "````\n```\n\n````"

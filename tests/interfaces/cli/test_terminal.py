@@ -1,4 +1,6 @@
-"""A person decides: on a terminal that no pipe answers for, and nowhere else; the audit log tells who wrote how."""
+"""A person decides: on a terminal that no pipe answers for, and nowhere else; the audit log tells
+who wrote how.
+"""
 
 import sys
 
@@ -28,7 +30,14 @@ def decisions(cortex, thread):
         "approve_draft": ("drafts", "approve", draft),
         "reject_draft": ("drafts", "reject", draft),
         "accept_artifact": ("artifact", "accept", made),
-        "accept_artifact, at once": ("artifact", "create", "Keys", "--state", "accepted", *EVIDENCE),
+        "accept_artifact, at once": (
+            "artifact",
+            "create",
+            "Keys",
+            "--state",
+            "accepted",
+            *EVIDENCE,
+        ),
         "supersede_artifact": ("artifact", "supersede", made, other),
         "supersede_artifact, by a link": ("link", "add", other, "supersedes", made),
         "deprecate_artifact": ("artifact", "deprecate", made),
@@ -57,20 +66,28 @@ def test_no_decision_is_made_without_a_terminal(cortex, thread):
     assert answer(cortex, "memory", "list", "--state", "approved")["total"] == 0
 
 
-def test_every_decision_shows_what_it_is_about_and_takes_no_for_an_answer(cortex, thread, at_terminal):
+def test_every_decision_shows_what_it_is_about_and_takes_no_for_an_answer(
+    cortex, thread, at_terminal
+):
     at_terminal.answer = ""
     for name, arguments in decisions(cortex, thread).items():
         code, out, err = cortex(*arguments)
         assert (name, code, out, err) == (name, 1, "", "nothing was changed\n")
     asked = iter(at_terminal.questions)
-    assert next(asked).splitlines()[-2:] == ["  | It happened on Monday, too.", "Publish it? [y/N]:"]
+    assert next(asked).splitlines()[-2:] == [
+        "  | It happened on Monday, too.",
+        "Publish it? [y/N]:",
+    ]
     assert all(
-        any(word in question for word in ("Ports", "Monday", "Keys", "logged out", "Lamps")) for question in asked
+        any(word in question for word in ("Ports", "Monday", "Keys", "logged out", "Lamps"))
+        for question in asked
     )
 
 
 def test_an_accepted_artifact_is_changed_by_a_person_who_was_asked(cortex, at_terminal):
-    made = answer(cortex, "artifact", "create", "Ports", "--body", "8080.", "--state", "accepted", *EVIDENCE)["id"]
+    made = answer(
+        cortex, "artifact", "create", "Ports", "--body", "8080.", "--state", "accepted", *EVIDENCE
+    )["id"]
     at_terminal.answer = "n"
     assert cortex("artifact", "edit", made, "--body", "Any port.")[0] == 1
     assert "Any port." in at_terminal.questions[-1]

@@ -1,4 +1,6 @@
-"""A meeting place of its own for each test, the windows that agents have open, and a cortexd that ends with the test."""
+"""A meeting place of its own for each test, the windows that agents have open, and a cortexd that
+ends with the test.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +60,9 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def gone(until: Callable[..., float]) -> Callable[..., float]:
-    """`gone(pid)`: wait for the end of a process; for less than a front end waits for a silent cortexd."""
+    """`gone(pid)`: wait for the end of a process; for less than a front end waits for a silent
+    cortexd.
+    """
 
     def wait(pid: int) -> float:
         return until(lambda: _is_gone(pid), shim.QUIET_SECONDS - 1)

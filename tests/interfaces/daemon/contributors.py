@@ -1,4 +1,6 @@
-"""Agents that write to what a team keeps, each over a window of its own; what isn't acknowledged is tried again under the same key."""
+"""Agents that write to what a team keeps, each over a window of its own; what isn't acknowledged is
+tried again under the same key.
+"""
 
 from __future__ import annotations
 
@@ -51,13 +53,17 @@ class Contributor:
         try:
             window = self._open()
             answer = window.answer(
-                window.ask("tools/call", {"name": name, "arguments": {**arguments, "idempotency_key": key}}),
+                window.ask(
+                    "tools/call", {"name": name, "arguments": {**arguments, "idempotency_key": key}}
+                ),
                 ANSWER_SECONDS,
             )
         except (AssertionError, OSError, ValueError, queue.Empty):  # killed
             with self._turn:
                 window, self._window = self._window, None
-            assert window is not None and window.process.wait(ANSWER_SECONDS) == -signal.SIGKILL, "nobody killed it"
+            assert window is not None and window.process.wait(ANSWER_SECONDS) == -signal.SIGKILL, (
+                "nobody killed it"
+            )
             window.__exit__()
             return None
         body = json.loads(answer["result"]["content"][0]["text"])
@@ -78,7 +84,9 @@ class Contributor:
         mark = self.mark(step)
         match step % 4:
             case 0:
-                return "cortex_create_observations", {"observations": [{"title": mark, "links": [self.thread]}]}
+                return "cortex_create_observations", {
+                    "observations": [{"title": mark, "links": [self.thread]}]
+                }
             case 1:
                 about = {"title": mark, "citations": [self.thread]}
                 return "cortex_create_draft", {
@@ -94,7 +102,9 @@ class Contributor:
         with self._turn:
             if self._window is None:
                 self.starts += 1
-                self._window = Client([*CORTEX, "mcp", "team"], env=self.place.environment(), cwd=self.place.root)
+                self._window = Client(
+                    [*CORTEX, "mcp", "team"], env=self.place.environment(), cwd=self.place.root
+                )
                 window = self._window
             else:
                 return self._window

@@ -1,4 +1,6 @@
-"""A cortexd that does what a test says: takes the front end's hello, hears its lines, answers, dies."""
+"""A cortexd that does what a test says: takes the front end's hello, hears its lines, answers,
+dies.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,9 @@ class Connection:
         self._raw.sendall(raw)
 
     def answer(self, request: dict, result: object = None) -> None:
-        self.say({"jsonrpc": "2.0", "id": request["id"], "result": {} if result is None else result})
+        self.say(
+            {"jsonrpc": "2.0", "id": request["id"], "result": {} if result is None else result}
+        )
 
     def die(self) -> None:
         self._lines.close()

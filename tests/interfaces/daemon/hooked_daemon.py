@@ -8,7 +8,13 @@ import sys
 import threading
 
 from cortex.interfaces.assembly.pool import engine_pool
-from cortex.interfaces.daemon.server import ClientRefused, ClientSession, Daemon, Hello, SessionEvent
+from cortex.interfaces.daemon.server import (
+    ClientRefused,
+    ClientSession,
+    Daemon,
+    Hello,
+    SessionEvent,
+)
 
 
 def open_nothing(hello: Hello) -> ClientSession:
@@ -28,9 +34,9 @@ async def serve(path: str, token: str) -> None:
     listener.bind(path)
     listener.listen(8)
     print("listens", flush=True)
-    await Daemon(listener, open_nothing, hooked, engine_pool(keep=False), idle=0, memory=0, token=token).run(
-        lambda: True
-    )
+    await Daemon(
+        listener, open_nothing, hooked, engine_pool(keep=False), idle=0, memory=0, token=token
+    ).run(lambda: True)
 
 
 if __name__ == "__main__":

@@ -32,7 +32,10 @@ class Window(CodeServer):
 
     def found(self, query: str) -> list[str]:
         """The files with these words; by meaning, everything in a small folder is a little alike."""
-        return [hit["file"] for hit in self.tool("search_code", query=query, strategy="tfidf")["results"]]
+        return [
+            hit["file"]
+            for hit in self.tool("search_code", query=query, strategy="tfidf")["results"]
+        ]
 
     def answers(self, ids: Sequence[int | str], seconds: float = 30.0) -> dict[int | str, dict]:
         """What answers these requests, in whatever order, each exactly once."""
@@ -62,16 +65,30 @@ class Place:
 
     def environment(self, **more: str) -> dict[str, str]:
         kept = {name: value for name, value in os.environ.items() if name != "CORTEX_NO_SIDECAR"}
-        return {**kept, "CORTEX_HOME": str(self.home), "XDG_RUNTIME_DIR": str(self.run), **self.variables, **more}
+        return {
+            **kept,
+            "CORTEX_HOME": str(self.home),
+            "XDG_RUNTIME_DIR": str(self.run),
+            **self.variables,
+            **more,
+        }
 
     @property
     def meeting(self) -> Rendezvous:
         return Rendezvous(str(self.home), {"XDG_RUNTIME_DIR": str(self.run), **self.variables})
 
-    def window(self, *roots: Path, more: tuple[str, ...] = (), guess: bool = False, **variables: str) -> Window:
+    def window(
+        self, *roots: Path, more: tuple[str, ...] = (), guess: bool = False, **variables: str
+    ) -> Window:
         """Open a window; without folders it serves the workspace, or what it guesses."""
         served = roots or (() if guess else (self.root,))
-        return Window(*served, more=more, stderr=subprocess.PIPE, env=self.environment(**variables), cwd=self.root)
+        return Window(
+            *served,
+            more=more,
+            stderr=subprocess.PIPE,
+            env=self.environment(**variables),
+            cwd=self.root,
+        )
 
     def pipe(
         self, *arguments: str, said: bytes = b"", cwd: Path | None = None, **variables: str
@@ -80,7 +97,12 @@ class Place:
         command = [*CORTEX, "mcp", *arguments]
         environment = self.environment(**variables)
         return subprocess.run(
-            command, input=said, capture_output=True, env=environment, cwd=cwd or self.root, timeout=60
+            command,
+            input=said,
+            capture_output=True,
+            env=environment,
+            cwd=cwd or self.root,
+            timeout=60,
         )
 
     def status(self) -> dict | None:
@@ -98,12 +120,18 @@ class Place:
         for process in psutil.process_iter(["cmdline"]):
             with contextlib.suppress(psutil.Error):
                 ours = "cortex.cortexd" in (process.info["cmdline"] or ())
-                if ours and process.environ().get("CORTEX_HOME") == str(self.home) and process.status() != "zombie":
+                if (
+                    ours
+                    and process.environ().get("CORTEX_HOME") == str(self.home)
+                    and process.status() != "zombie"
+                ):
                     found.append(process.pid)
         return found
 
     def end(self) -> None:
-        """Leave no cortexd behind, whatever its state; the note may tell of one that nobody can reach."""
+        """Leave no cortexd behind, whatever its state; the note may tell of one that nobody can
+        reach.
+        """
         for pid in self.cortexds():
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGCONT)

@@ -26,7 +26,13 @@ class Raw:
 
     def introduce(self, arguments: list[str]) -> dict:
         """Say hello as a front end does; gives the welcome."""
-        hello: dict[str, object] = {"arguments": arguments, "cwd": "/", "variables": {}, "version": "0.0.1", "pid": 1}
+        hello: dict[str, object] = {
+            "arguments": arguments,
+            "cwd": "/",
+            "variables": {},
+            "version": "0.0.1",
+            "pid": 1,
+        }
         welcome = self._meeting.exchange(self._link, hello, 30)
         assert welcome is not None
         return welcome

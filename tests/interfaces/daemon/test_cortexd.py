@@ -1,4 +1,6 @@
-"""One cortexd behind many windows: each gets its own, errors read as without it, and nothing of a window is written down."""
+"""One cortexd behind many windows: each gets its own, errors read as without it, and nothing of a
+window is written down.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,18 @@ import pytest
 from interfaces.daemon.place import CORTEX, Place
 
 LIST = b'{"jsonrpc":"2.0","id":1,"method":"tools/list"}\n'
-COSTLY = {"asyncio", "typing", "dataclasses", "pathlib", "hashlib", "subprocess", "inspect", "email", "ssl", "tempfile"}
+COSTLY = {
+    "asyncio",
+    "typing",
+    "dataclasses",
+    "pathlib",
+    "hashlib",
+    "subprocess",
+    "inspect",
+    "email",
+    "ssl",
+    "tempfile",
+}
 SESSION = (
     b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}\n'
     b'{"jsonrpc":"2.0","method":"notifications/initialized"}\n'
@@ -32,15 +45,23 @@ def served(shared: Place) -> Place:
 
 
 def modules(code: str, place: Place) -> set[str]:
-    command = [sys.executable, "-c", f"import sys\n{code}\nprint(*sorted(sys.modules), file=sys.stderr)"]
-    done = subprocess.run(command, input=SESSION, env=place.environment(), capture_output=True, timeout=30, check=True)
+    command = [
+        sys.executable,
+        "-c",
+        f"import sys\n{code}\nprint(*sorted(sys.modules), file=sys.stderr)",
+    ]
+    done = subprocess.run(
+        command, input=SESSION, env=place.environment(), capture_output=True, timeout=30, check=True
+    )
     assert len(done.stdout.splitlines()) == (2 if code else 0)
     return set(done.stderr.decode().split())
 
 
 def test_a_window_costs_a_little_of_the_standard_library(served):
     argv = ["cortex", "mcp", "--workspace", str(served.root)]
-    used = modules(f"sys.argv = {argv!r}\nfrom cortex.__main__ import main\nassert main() == 0", served)
+    used = modules(
+        f"sys.argv = {argv!r}\nfrom cortex.__main__ import main\nassert main() == 0", served
+    )
     used -= modules("", served)  # what this Python loads for itself
     ours = {name for name in used if name.split(".")[0] == "cortex"}
     allowed = {"cortex", "cortex.__main__", "cortex.base.runtime.home", "cortex.interfaces.daemon"}
@@ -64,7 +85,8 @@ def test_at_the_end_of_stdin_it_answers_and_ends(served):
     with served.window() as window:
         window.initialize()
         ids = [
-            window.ask("tools/call", {"name": "search_code", "arguments": {"query": f"lamp {n}"}}) for n in range(20)
+            window.ask("tools/call", {"name": "search_code", "arguments": {"query": f"lamp {n}"}})
+            for n in range(20)
         ]
         window._stdin.close()
         for _ in ids:
@@ -87,9 +109,13 @@ def test_windows_with_other_variables_get_their_own(served, tmp_path):
     for name in ("left", "right"):
         roots.append(tmp_path / name)
         roots[-1].mkdir()
-        (roots[-1] / f"{name}.py").write_text(f"def only_{name}():\n    return 1\n", encoding="utf-8")
+        (roots[-1] / f"{name}.py").write_text(
+            f"def only_{name}():\n    return 1\n", encoding="utf-8"
+        )
     windows = [
-        served.window(guess=True, CODEINDEX_WORKSPACE_PATH=str(root), CORTEX_SERVER_NAME=f"of {root.name}")
+        served.window(
+            guess=True, CODEINDEX_WORKSPACE_PATH=str(root), CORTEX_SERVER_NAME=f"of {root.name}"
+        )
         for root in roots
     ]
     with windows[0], windows[1]:
@@ -105,9 +131,16 @@ def test_windows_with_other_variables_get_their_own(served, tmp_path):
 def test_windows_with_the_same_settings_share_what_is_open(served, until):
     with served.window() as one, served.window() as two:
         assert one.found("switch_lamp") == two.found("switch_lamp") == ["lamp.py"]
-        (project,) = [project for project in served.status()["projects"] if project["root"] == str(served.root)]
+        (project,) = [
+            project
+            for project in served.status()["projects"]
+            if project["root"] == str(served.root)
+        ]
         assert project["users"] == 2
-        assert {client["pid"] for client in served.status()["clients"]} == {one.process.pid, two.process.pid}
+        assert {client["pid"] for client in served.status()["clients"]} == {
+            one.process.pid,
+            two.process.pid,
+        }
     until(lambda: served.status()["clients"] == [])
 
 
@@ -117,12 +150,21 @@ def test_keys_are_nowhere_to_be_read(served):
     served.pipe("--http", "999.1.1.1:1", CORTEX_HTTP_TOKEN=secret, CORTEX_NO_SUCH_KEY=secret)
     with served.window(CORTEX_HTTP_TOKEN=secret) as window:
         window.found("switch_lamp")
-        hello = {"protocol": 1, "arguments": 5, "cwd": "/", "variables": {"CORTEX_HTTP_TOKEN": secret}, "version": "1"}
+        hello = {
+            "protocol": 1,
+            "arguments": 5,
+            "cwd": "/",
+            "variables": {"CORTEX_HTTP_TOKEN": secret},
+            "version": "1",
+        }
         assert served.meeting.ask({**hello, "pid": 1}) is None
         assert secret not in json.dumps(served.status())
         assert secret not in json.dumps(served.meeting.read_note())
     written = [
-        path for folder in (served.home, served.run, served.root) for path in folder.rglob("*") if path.is_file()
+        path
+        for folder in (served.home, served.run, served.root)
+        for path in folder.rglob("*")
+        if path.is_file()
     ]
     assert any(path.name == "cortexd.log" for path in written)
     assert [path for path in written if secret.encode() in path.read_bytes()] == []
@@ -137,7 +179,10 @@ def test_keys_are_nowhere_to_be_read(served):
         (["--http", "nonsense", "--workspace", "."], {}),
         (["--http", "192.0.2.1:80", "--workspace", "."], {}),
         (["--workspace", "."], {"CORTEX_LOG_LEVEL": "loud"}),
-        (["--workspace", "."], {"CODEINDEX_MAX_RESULTS": "many", "CORTEX_SEARCH_TIMEOUT": "\x1b[31mred"}),
+        (
+            ["--workspace", "."],
+            {"CODEINDEX_MAX_RESULTS": "many", "CORTEX_SEARCH_TIMEOUT": "\x1b[31mred"},
+        ),
     ],
 )
 def test_what_is_wrong_is_said_as_without_cortexd(served, arguments, variables):
@@ -150,7 +195,10 @@ def test_what_is_wrong_is_said_as_without_cortexd(served, arguments, variables):
 
 def test_wrong_usage_is_said_as_without_cortexd(served):
     with_it, without = served.pipe("--nosuch"), served.pipe("--nosuch", "--no-sidecar")
-    said = [re.sub("(python -m )?cortex", "cortex", done.stderr.decode()).split() for done in (with_it, without)]
+    said = [
+        re.sub("(python -m )?cortex", "cortex", done.stderr.decode()).split()
+        for done in (with_it, without)
+    ]
     assert said[0] == said[1]
     assert with_it.returncode == without.returncode == 2
 
@@ -169,27 +217,37 @@ def is_served(address: str) -> bool:
 @pytest.mark.parametrize("wish", [["--http", "127.0.0.1:0"], ["--http=127.0.0.1:0"]])
 def test_http_is_served_for_as_long_as_its_front_end_lives(served, until, wish):
     command = [*CORTEX, "mcp", "--workspace", str(served.root), *wish]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, env=served.environment(), cwd=served.root) as front:
+    with subprocess.Popen(
+        command, stderr=subprocess.PIPE, env=served.environment(), cwd=served.root
+    ) as front:
         try:
             assert front.stderr
             address = f"127.0.0.1:{re.findall(r'[0-9]+', front.stderr.readline().decode())[-1]}"
             assert is_served(f"http://{address}/mcp")
-            for number in (signal.SIGKILL, signal.SIGTERM):  # the next cortexd serves at the same place
+            # The next cortexd serves at the same place
+            for number in (signal.SIGKILL, signal.SIGTERM):
                 pid = served.pid()
                 os.kill(pid, number)
-                until(lambda pid=pid: is_served(f"http://{address}/mcp") and served.cortexds() != [pid])
+                until(
+                    lambda pid=pid: (
+                        is_served(f"http://{address}/mcp") and served.cortexds() != [pid]
+                    )
+                )
             front.send_signal(signal.SIGTERM)
             assert front.wait(30) == 0
             until(lambda: not is_served(f"http://{address}/mcp"))
         finally:
             front.kill()
-    until(lambda: len(served.cortexds()) == 1)  # the one that was told to end finishes what it is at
+    # The one that was told to end finishes what it is at
+    until(lambda: len(served.cortexds()) == 1)
 
 
 def test_a_batch_where_there_are_none_is_refused_and_the_end_comes_as_always(served):
     with served.window() as window:
         window.initialize("2025-11-25")
-        window.send(b'[{"jsonrpc":"2.0","id":1,"method":"ping"},{"jsonrpc":"2.0","id":2,"method":"ping"}]')
+        window.send(
+            b'[{"jsonrpc":"2.0","id":1,"method":"ping"},{"jsonrpc":"2.0","id":2,"method":"ping"}]'
+        )
         assert window.take()["error"]["code"] == -32600
         assert window.close() == 0
 
@@ -203,7 +261,12 @@ def test_a_window_whose_folder_is_gone_is_told_so_as_without_cortexd(served, tmp
         script = f"import os, sys; os.rmdir({str(folder)!r}); os.execv(sys.executable, {[*CORTEX, 'mcp', *more]!r})"
         command = [sys.executable, "-c", script]
         done = subprocess.run(
-            command, input=LIST, cwd=folder, env=served.environment(), capture_output=True, timeout=30
+            command,
+            input=LIST,
+            cwd=folder,
+            env=served.environment(),
+            capture_output=True,
+            timeout=30,
         )
         said.append((done.returncode, done.stdout == b""))
     assert said[0] == said[1]
@@ -218,9 +281,17 @@ def test_hellos_of_another_protocol_are_not_misunderstood(served):
 
 
 def test_an_older_front_end_is_served(served):
-    hello = {"arguments": ["--workspace", str(served.root)], "cwd": "/", "variables": {}, "version": "0.0.1", "pid": 1}
+    hello = {
+        "arguments": ["--workspace", str(served.root)],
+        "cwd": "/",
+        "variables": {},
+        "version": "0.0.1",
+        "pid": 1,
+    }
     answer = served.meeting.ask(hello)
-    assert answer and "search_code" in answer["again"] and "reindex_workspace" not in answer["again"]
+    assert (
+        answer and "search_code" in answer["again"] and "reindex_workspace" not in answer["again"]
+    )
 
 
 def test_the_log_tells_of_start_and_end_only_in_its_own_folder(served):

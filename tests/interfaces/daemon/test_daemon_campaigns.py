@@ -27,12 +27,20 @@ from protocol.fuzz_lines import hostile_lines
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals and Unix sockets")
 
-TOOLS = ("search_code", "reindex_workspace", "update_config", "get_file_context", "find_similar_code")
+TOOLS = (
+    "search_code",
+    "reindex_workspace",
+    "update_config",
+    "get_file_context",
+    "find_similar_code",
+)
 WINDOWS, READS, FILES, CHANGED = 2, 8, 120, 12
 
 
 class Agent:
-    """A window whose owner writes a file, has it indexed, and asks for what others have written, all at once."""
+    """A window whose owner writes a file, has it indexed, and asks for what others have written,
+    all at once.
+    """
 
     def __init__(self, place: Place, name: str, known: list[str]) -> None:
         self.window = place.window()
@@ -46,10 +54,16 @@ class Agent:
         self.reads = {f"r{number}": word for number, word in enumerate(chosen)}
 
     def ask(self) -> None:
-        who = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": self.name, "version": "1"}}
+        who = {
+            "protocolVersion": "2025-11-25",
+            "capabilities": {},
+            "clientInfo": {"name": self.name, "version": "1"},
+        }
         self.window.ask("initialize", who, id="hello")
         self.window.notify("notifications/initialized")
-        calls = [("search_code", id, {"query": word, "maxResults": 1}) for id, word in self.reads.items()]
+        calls = [
+            ("search_code", id, {"query": word, "maxResults": 1}) for id, word in self.reads.items()
+        ]
         calls.insert(READS // 2, ("reindex_workspace", "w", {"path": self.path}))
         for name, id, arguments in calls:
             self.window.ask("tools/call", {"name": name, "arguments": arguments}, id=id)
@@ -74,7 +88,9 @@ class Agent:
 
 def change_some(root: Path, dice: random.Random) -> None:
     for number in dice.sample(range(FILES), CHANGED):
-        lines = "".join(f"def made_{dice.getrandbits(40)}():\n    return {line}\n\n\n" for line in range(40))
+        lines = "".join(
+            f"def made_{dice.getrandbits(40)}():\n    return {line}\n\n\n" for line in range(40)
+        )
         (root / f"many{number}.py").write_text(lines, encoding="utf-8")
 
 
@@ -118,7 +134,9 @@ def ask_all(agents: list[Agent], *, lossless: bool) -> list[str]:
         for agent in agents:
             opened.enter_context(agent.window)
         list(threads.map(Agent.ask, agents))
-        return [word for word in threads.map(lambda one: one.check(lossless=lossless), agents) if word]
+        return [
+            word for word in threads.map(lambda one: one.check(lossless=lossless), agents) if word
+        ]
 
 
 def compare_with_fresh(place: Place, known: list[str]) -> None:
@@ -140,7 +158,11 @@ def compare_with_fresh(place: Place, known: list[str]) -> None:
 def contents(engine: Engine) -> tuple[set[tuple[str, int]], int, int]:
     page = engine.search(Query("lantern_first", mode=Mode.WORDS))
     assert page.hits[0].path == "said/lantern_first.py"
-    return {(doc.path, doc.size) for doc in engine.store.lookup.docs(engine.source.id)}, page.docs, page.chunks
+    return (
+        {(doc.path, doc.size) for doc in engine.store.lookup.docs(engine.source.id)},
+        page.docs,
+        page.chunks,
+    )
 
 
 @pytest.mark.soak
@@ -148,7 +170,9 @@ def contents(engine: Engine) -> tuple[set[tuple[str, int]], int, int]:
 def test_many_clients_at_once_get_what_each_has_asked_for(place, campaign):
     clients, calls = campaign(8, 64), campaign(20, 200)
     for number in range(clients):
-        (place.root / f"only{number}.py").write_text(f"def needle_of_{number}():\n    return 1\n", encoding="utf-8")
+        (place.root / f"only{number}.py").write_text(
+            f"def needle_of_{number}():\n    return 1\n", encoding="utf-8"
+        )
     with place.window() as window:
         window.wait_until_ready()
 
@@ -156,9 +180,15 @@ def test_many_clients_at_once_get_what_each_has_asked_for(place, campaign):
         with place.window() as window:
             window.initialize()
             for call in range(calls):
-                arguments = {"query": f"needle_of_{number}", "maxResults": 1 + call % 3, "threshold": 0}
+                arguments = {
+                    "query": f"needle_of_{number}",
+                    "maxResults": 1 + call % 3,
+                    "threshold": 0,
+                }
                 answer = window.answer(
-                    window.ask("tools/call", {"name": "search_code", "arguments": arguments}, id=call)
+                    window.ask(
+                        "tools/call", {"name": "search_code", "arguments": arguments}, id=call
+                    )
                 )
                 body = json.loads(text_of(answer["result"]))
                 assert body["results"][0]["file"] == f"only{number}.py"
@@ -220,8 +250,32 @@ def test_hostile_lines_and_hellos_at_its_socket_hurt_nobody(place, campaign):
 
 def hostile_hellos(seed: int, count: int) -> Iterator[bytes]:
     dice = random.Random(seed)
-    good = {"protocol": 1, "arguments": [], "cwd": "/not/there", "variables": {}, "version": "0.0.1", "pid": 1}
-    odd = (None, True, 0, -1, 1e308, 10**30, "", "x" * 3000, "\ud800", "\x00", [], [[]], {}, {"a": []}, "9" * 5000, "²")
+    good = {
+        "protocol": 1,
+        "arguments": [],
+        "cwd": "/not/there",
+        "variables": {},
+        "version": "0.0.1",
+        "pid": 1,
+    }
+    odd = (
+        None,
+        True,
+        0,
+        -1,
+        1e308,
+        10**30,
+        "",
+        "x" * 3000,
+        "\ud800",
+        "\x00",
+        [],
+        [[]],
+        {},
+        {"a": []},
+        "9" * 5000,
+        "²",
+    )
     for number in range(count):
         kind = number % 6
         if kind == 0:
@@ -230,13 +284,21 @@ def hostile_hellos(seed: int, count: int) -> Iterator[bytes]:
             yield json.dumps(dice.choice(odd)).encode() + b"\n"
         elif kind == 2:
             name = dice.choice([*good, "control", "token"])
-            value = dice.choice([one for one in odd if one != 10**30 or name not in ("version", "protocol")])  # newer
+            # Newer
+            value = dice.choice(
+                [one for one in odd if one != 10**30 or name not in ("version", "protocol")]
+            )
             yield json.dumps(good | {name: value}).encode() + b"\n"
         elif kind == 3:
             line = json.dumps(good).encode()
             yield line[: dice.randrange(len(line))] + dice.choice((b"", b"\n"))
         elif kind == 4:
-            yield dice.choice((b"[" * 100_000, b'{"a":' * 5_000, b"x" * 5_000_000 if number < 60 else b"\n")) + b"\n"
+            yield (
+                dice.choice(
+                    (b"[" * 100_000, b'{"a":' * 5_000, b"x" * 5_000_000 if number < 60 else b"\n")
+                )
+                + b"\n"
+            )
         else:
             yield json.dumps({"protocol": 1, "control": dice.choice(odd)}).encode() + b"\n"
 
@@ -258,7 +320,8 @@ def small_home(place: Place) -> Iterator[Place]:
 
 
 def test_a_full_disk_is_the_trouble_of_those_who_write_to_it(small_home, tmp_path):
-    place, plain = small_home, tmp_path / "plain"  # without a mark of a project: its store is in the home
+    # Without a mark of a project: its store is in the home
+    place, plain = small_home, tmp_path / "plain"
     plain.mkdir()
     (plain / "a.py").write_text("def before():\n    return 1\n", encoding="utf-8")
     with place.window(plain) as window, place.window() as other:

@@ -1,4 +1,6 @@
-"""Several agents write to what a team keeps through one cortexd: each write is there exactly once, whoever is killed meanwhile."""
+"""Several agents write to what a team keeps through one cortexd: each write is there exactly once,
+whoever is killed meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,9 @@ def test_what_agents_write_through_one_cortexd_is_there_once_whoever_is_killed(
     check(agents, [*(record for record in records.values() if record.author == "agent"), *versions])
     written = sum(len(agent.acknowledged) for agent in agents)
     starts, replays = sum(agent.starts for agent in agents), sum(agent.replays for agent in agents)
-    record_property("written", f"{written} writes, {starts} windows, {kills} kills, {replays} replays")
+    record_property(
+        "written", f"{written} writes, {starts} windows, {kills} kills, {replays} replays"
+    )
 
 
 def trouble(place, agents, chance, times, killed) -> int:
@@ -84,4 +88,6 @@ def check(agents: list[Contributor], records: Sequence[Record[Any]]) -> None:
             case Task() if record.body.notes:
                 assert f"{record.id} {record.body.notes}" in told
                 found[record.body.notes] += 1
-    assert found == Counter(agent.mark(int(key.partition("-")[2])) for agent in agents for key in agent.acknowledged)
+    assert found == Counter(
+        agent.mark(int(key.partition("-")[2])) for agent in agents for key in agent.acknowledged
+    )

@@ -1,4 +1,6 @@
-"""`cortex hook` as clients run it: what it prints, what it keeps, and that no session ever waits for it or fails."""
+"""`cortex hook` as clients run it: what it prints, what it keeps, and that no session ever waits
+for it or fails.
+"""
 
 from __future__ import annotations
 
@@ -20,15 +22,26 @@ from interfaces.daemon.fake_cortexd import FakeCortexd
 from interfaces.daemon.place import CORTEX, Place
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="sockets in folders")
-MARKED = {"hook_event_name": "Stop", "session_id": "s1", "last_assistant_message": "Done.\n- **Decision:** blue\n"}
+MARKED = {
+    "hook_event_name": "Stop",
+    "session_id": "s1",
+    "last_assistant_message": "Done.\n- **Decision:** blue\n",
+}
 START = {"hook_event_name": "SessionStart", "session_id": "s1"}
 
 
-def hook(place: Place, event: str, said: object = b"", **variables: str) -> subprocess.CompletedProcess[bytes]:
+def hook(
+    place: Place, event: str, said: object = b"", **variables: str
+) -> subprocess.CompletedProcess[bytes]:
     raw = said if isinstance(said, bytes) else json.dumps(said).encode()
     environment = place.environment(**variables)
     return subprocess.run(
-        [*CORTEX, "hook", event], input=raw, capture_output=True, env=environment, cwd=place.root, timeout=30
+        [*CORTEX, "hook", event],
+        input=raw,
+        capture_output=True,
+        env=environment,
+        cwd=place.root,
+        timeout=30,
     )
 
 
@@ -49,8 +62,12 @@ def fake(place: Place) -> Iterator[FakeCortexd]:
 
 
 @pytest.fixture
-def answered(place: Place, fake: FakeCortexd) -> Callable[..., tuple[subprocess.CompletedProcess[bytes], dict]]:
-    """`answered(event, said, answer)`: run a hook and answer it; gives how it ended and what it asked."""
+def answered(
+    place: Place, fake: FakeCortexd
+) -> Callable[..., tuple[subprocess.CompletedProcess[bytes], dict]]:
+    """`answered(event, said, answer)`: run a hook and answer it; gives how it ended and what it
+    asked.
+    """
 
     def run(event: str, said: object, answer: dict, **variables: str):
         heard: list[dict] = []
@@ -63,17 +80,32 @@ def answered(place: Place, fake: FakeCortexd) -> Callable[..., tuple[subprocess.
     return run
 
 
-# -- the start of a session --------------------------------------------------------------------------------------------
+# -- the start of a session
+# --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("said", "variables", "wanted"),
     [
-        (START, {}, {"hookSpecificOutput": {"hookEventName": "SessionStart", "additionalContext": "T\n“é”"}}),
+        (
+            START,
+            {},
+            {
+                "hookSpecificOutput": {
+                    "hookEventName": "SessionStart",
+                    "additionalContext": "T\n“é”",
+                }
+            },
+        ),
         (
             {**START, "hook_event_name": "SubagentStart"},
             {},
-            {"hookSpecificOutput": {"hookEventName": "SubagentStart", "additionalContext": "T\n“é”"}},
+            {
+                "hookSpecificOutput": {
+                    "hookEventName": "SubagentStart",
+                    "additionalContext": "T\n“é”",
+                }
+            },
         ),
         (
             {"hook_event_name": "sessionStart", "cursor_version": "2.4", "workspace_roots": []},
@@ -96,17 +128,26 @@ def test_a_person_gets_plain_text(answered):
 
 
 def test_cortexd_hears_of_the_folder_and_of_our_variables(answered, place):
-    _, asked = answered("session-start", {**START, "cwd": "/work/shop"}, {"text": ""}, ACK_MEM_SCOPE="shop")
-    assert (asked["control"], asked["event"], asked["cwd"]) == ("hook", "session-start", "/work/shop")
+    _, asked = answered(
+        "session-start", {**START, "cwd": "/work/shop"}, {"text": ""}, ACK_MEM_SCOPE="shop"
+    )
+    assert (asked["control"], asked["event"], asked["cwd"]) == (
+        "hook",
+        "session-start",
+        "/work/shop",
+    )
     assert asked["variables"]["ACK_MEM_SCOPE"] == "shop" and "PATH" not in asked["variables"]
-    _, asked = answered("session-start", {"cursor_version": "2", "workspace_roots": ["/work/a", "/b"]}, {})
+    _, asked = answered(
+        "session-start", {"cursor_version": "2", "workspace_roots": ["/work/a", "/b"]}, {}
+    )
     assert asked["cwd"] == "/work/a"
     _, asked = answered("session-start", {"cwd": 7}, {})
     assert asked["cwd"] == str(place.root)
 
 
 @pytest.mark.parametrize(
-    "answer", [{}, {"text": ""}, {"text": " \n"}, {"text": None}, {"text": "x" * (MOST_CHARACTERS + 1)}]
+    "answer",
+    [{}, {"text": ""}, {"text": " \n"}, {"text": None}, {"text": "x" * (MOST_CHARACTERS + 1)}],
 )
 def test_where_there_is_nothing_to_say_it_says_nothing(answered, answer):
     assert silent(answered("session-start", START, answer)[0])
@@ -128,13 +169,16 @@ def test_who_wants_no_cortexd_gets_none(place):
     assert [note["candidates"][0]["title"] for note in notes(place)] == ["blue"]
 
 
-# -- the end of a turn -------------------------------------------------------------------------------------------------
+# -- the end of a turn
+# -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("event", ["stop", "pre-compact"])
 def test_what_was_marked_is_in_the_inbox_before_cortexd_hears_of_it(answered, place, event):
     done, asked = answered(
-        event, {**MARKED, "cwd": "/work/shop", "transcript_path": "/x/.claude/t.jsonl"}, {"text": ""}
+        event,
+        {**MARKED, "cwd": "/work/shop", "transcript_path": "/x/.claude/t.jsonl"},
+        {"text": ""},
     )
     assert silent(done)
     assert (asked["event"], asked["cwd"]) == (event, "/work/shop")
@@ -146,7 +190,16 @@ def test_what_was_marked_is_in_the_inbox_before_cortexd_hears_of_it(answered, pl
         "client": "claude-code",
         "session": "s1",
         "cwd": "/work/shop",
-        "candidates": [{"title": "blue", "kind": "decision", "text": "", "facts": [], "concepts": [], "files": []}],
+        "candidates": [
+            {
+                "title": "blue",
+                "kind": "decision",
+                "text": "",
+                "facts": [],
+                "concepts": [],
+                "files": [],
+            }
+        ],
     }
 
 
@@ -185,29 +238,40 @@ def test_hooks_of_many_windows_at_once_lose_nothing(place, fake):
     for number in range(8):
         said = json.dumps({"candidates": [f"{number}"], "session_id": "s"}).encode()
         process = subprocess.Popen(
-            [*CORTEX, "hook", "stop"], stdin=subprocess.PIPE, env=place.environment(CORTEX_NO_SIDECAR="1")
+            [*CORTEX, "hook", "stop"],
+            stdin=subprocess.PIPE,
+            env=place.environment(CORTEX_NO_SIDECAR="1"),
         )
         processes.append(process)
         assert process.stdin
         process.stdin.write(said)
         process.stdin.close()
     assert [process.wait(30) for process in processes] == [0] * 8
-    assert sorted(note["candidates"][0]["title"] for note in notes(place)) == [str(number) for number in range(8)]
+    assert sorted(note["candidates"][0]["title"] for note in notes(place)) == [
+        str(number) for number in range(8)
+    ]
 
 
 def test_a_transcript_is_read_where_the_client_hands_over_no_message(answered, place, tmp_path):
     transcript = tmp_path / "rollout.jsonl"
     content = [{"type": "output_text", "text": "gotcha: sharp"}]
-    record = {"type": "response_item", "payload": {"type": "message", "role": "assistant", "content": content}}
+    record = {
+        "type": "response_item",
+        "payload": {"type": "message", "role": "assistant", "content": content},
+    }
     transcript.write_text(json.dumps(record) + "\n", encoding="utf-8")
-    done, _ = answered("pre-compact", {"session_id": "s1", "transcript_path": str(transcript)}, {"text": ""})
+    done, _ = answered(
+        "pre-compact", {"session_id": "s1", "transcript_path": str(transcript)}, {"text": ""}
+    )
     assert silent(done)
     assert notes(place)[0]["candidates"][0]["title"] == "sharp"
 
 
 def test_copilot_s_last_message_may_come_while_the_hook_is_under_way(place, tmp_path):
     transcript = tmp_path / "events.jsonl"
-    transcript.write_text('{"type": "user.message", "data": {"content": "hello"}}\n', encoding="utf-8")
+    transcript.write_text(
+        '{"type": "user.message", "data": {"content": "hello"}}\n', encoding="utf-8"
+    )
     message = {"type": "assistant.message", "data": {"content": "gotcha: late"}}
 
     def finish() -> None:
@@ -222,7 +286,8 @@ def test_copilot_s_last_message_may_come_while_the_hook_is_under_way(place, tmp_
     assert [note["candidates"][0]["title"] for note in notes(place)] == ["late"]
 
 
-# -- whatever happens --------------------------------------------------------------------------------------------------
+# -- whatever happens
+# --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("event", ["session-start", "stop", "pre-compact"])
@@ -234,7 +299,9 @@ def test_a_home_that_cannot_be_is_nobody_s_problem(place, tmp_path, event, home)
     assert silent(hook(place, event, MARKED, CORTEX_HOME=where, CORTEX_NO_SIDECAR="1"))
 
 
-@pytest.mark.skipif(sys.platform == "win32" or os.geteuid() == 0, reason="everything can be written")
+@pytest.mark.skipif(
+    sys.platform == "win32" or os.geteuid() == 0, reason="everything can be written"
+)
 def test_a_home_that_cannot_be_written_is_nobody_s_problem(place):
     place.home.mkdir(0o500)
     assert silent(hook(place, "stop", MARKED))
@@ -265,7 +332,15 @@ def test_without_a_meeting_place_what_was_marked_is_kept(place, tmp_path):
 
 @pytest.mark.parametrize(
     "said",
-    [b"\xff" * 3_000_000, b"[" * 200_000, b"[1]", b'"text"', b"{", b'{"a": ' + b"9" * 9_000 + b"}", b"x" * (9 << 20)],
+    [
+        b"\xff" * 3_000_000,
+        b"[" * 200_000,
+        b"[1]",
+        b'"text"',
+        b"{",
+        b'{"a": ' + b"9" * 9_000 + b"}",
+        b"x" * (9 << 20),
+    ],
     ids=["bytes", "deep", "list", "string", "half", "number", "huge"],
 )
 def test_garbage_is_as_good_as_nothing(place, said):
@@ -276,7 +351,9 @@ def test_garbage_is_as_good_as_nothing(place, said):
 
 def test_a_message_counts_also_where_the_client_does_not_end_it(place):
     with subprocess.Popen(
-        [*CORTEX, "hook", "stop"], stdin=subprocess.PIPE, env=place.environment(CORTEX_NO_SIDECAR="1")
+        [*CORTEX, "hook", "stop"],
+        stdin=subprocess.PIPE,
+        env=place.environment(CORTEX_NO_SIDECAR="1"),
     ) as process:
         assert process.stdin
         process.stdin.write(json.dumps(MARKED).encode() + b"\n")
@@ -291,13 +368,16 @@ def test_without_a_client_nothing_is_waited_for(place, stdin):
     if stdin == "closed":
         command = ["/bin/sh", "-c", 'exec "$0" "$@" <&-', *command]
     main, other = os.openpty()
-    done = subprocess.run(command, stdin=other, capture_output=True, env=place.environment(), timeout=30)
+    done = subprocess.run(
+        command, stdin=other, capture_output=True, env=place.environment(), timeout=30
+    )
     assert silent(done)
     os.close(main)
     os.close(other)
 
 
-# -- cortexd's side ----------------------------------------------------------------------------------------------------
+# -- cortexd's side
+# ----------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -345,7 +425,16 @@ def test_a_secret_never_reaches_the_inbox(place):
     listed = [{"title": "Deploy key", "facts": ["It is this", token]}, "Lamps are blue"]
     said = {**MARKED, "last_assistant_message": f"remember: use {token}", "candidates": listed}
     assert silent(hook(place, "stop", said, CORTEX_NO_SIDECAR="1"))
-    assert [[one["title"] for one in note["candidates"]] for note in notes(place)] == [["Lamps are blue"]]
-    assert silent(hook(place, "stop", {**MARKED, "last_assistant_message": f"gotcha: {token}"}, CORTEX_NO_SIDECAR="1"))
+    assert [[one["title"] for one in note["candidates"]] for note in notes(place)] == [
+        ["Lamps are blue"]
+    ]
+    assert silent(
+        hook(
+            place,
+            "stop",
+            {**MARKED, "last_assistant_message": f"gotcha: {token}"},
+            CORTEX_NO_SIDECAR="1",
+        )
+    )
     files = [file for file in place.home.rglob("*") if file.is_file()]
     assert not [file for file in files if token.encode() in file.read_bytes()]

@@ -1,4 +1,6 @@
-"""How a cortexd begins and ends: one at a time, told to go, idle, replaced, stopped, killed; no window loses an answer by it."""
+"""How a cortexd begins and ends: one at a time, told to go, idle, replaced, stopped, killed; no
+window loses an answer by it.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,10 @@ def test_windows_that_open_at_once_get_one_cortexd(place):
     windows = [place.window() for _ in range(6)]
     try:
         with ThreadPoolExecutor(6) as threads:
-            assert list(threads.map(lambda one: one.found("switch_lamp"), windows)) == [["lamp.py"]] * 6
+            assert (
+                list(threads.map(lambda one: one.found("switch_lamp"), windows))
+                == [["lamp.py"]] * 6
+            )
         assert place.cortexds() == [place.pid()]
         assert [window.close() for window in windows] == [0] * 6
         assert [one.stderr for one in windows] == [""] * 6
@@ -45,7 +50,9 @@ def test_told_to_go_it_answers_what_it_has_taken_and_the_windows_go_on_with_the_
     with open_window(place) as window:
         window.wait_until_ready()
         pid = place.pid()
-        ids = [window.ask("tools/call", REINDEX if number % 10 == 5 else CALL) for number in range(40)]
+        ids = [
+            window.ask("tools/call", REINDEX if number % 10 == 5 else CALL) for number in range(40)
+        ]
         os.kill(pid, signal.SIGTERM)
         answers = window.answers(ids)
         assert [answers[id]["result"].get("isError", False) for id in ids] == [False] * 40
@@ -82,7 +89,9 @@ def test_a_connection_that_says_nothing_holds_nobody_up(place, gone):
 
 def test_without_clients_it_closes_what_is_open_and_ends_by_itself(place, gone, until):
     place.home.mkdir()
-    (place.home / "config.yml").write_text("server:\n  idleTimeout: 3s\n  memory: 1\n", encoding="utf-8")
+    (place.home / "config.yml").write_text(
+        "server:\n  idleTimeout: 3s\n  memory: 1\n", encoding="utf-8"
+    )
     with open_window(place) as window:
         window.found("switch_lamp")
         pid = place.pid()
@@ -98,7 +107,9 @@ def test_without_clients_it_closes_what_is_open_and_ends_by_itself(place, gone, 
     assert not os.path.exists(place.meeting.socket)
 
 
-def test_where_memory_is_short_a_project_with_a_window_is_closed_and_opened_by_its_next_call(place, tmp_path, until):
+def test_where_memory_is_short_a_project_with_a_window_is_closed_and_opened_by_its_next_call(
+    place, tmp_path, until
+):
     place.home.mkdir()
     (place.home / "config.yml").write_text("server:\n  memory: 1\n", encoding="utf-8")
     other = tmp_path / "other"
@@ -110,7 +121,12 @@ def test_where_memory_is_short_a_project_with_a_window_is_closed_and_opened_by_i
 
     with open_window(place) as window, place.window(other) as second:
         assert window.found("switch_lamp") == ["lamp.py"]
-        until(lambda: second.found("start_fan") == ["fan.py"] and states()[str(place.root)] == ("closed", 1))
+        until(
+            lambda: (
+                second.found("start_fan") == ["fan.py"]
+                and states()[str(place.root)] == ("closed", 1)
+            )
+        )
         assert states()[str(other)] == ("ready", 1)  # it is in use all the time
         (place.root / "bulb.py").write_text("def change_bulb():\n    return 1\n", encoding="utf-8")
         assert window.found("change_bulb") == ["bulb.py"]
@@ -121,7 +137,13 @@ def test_a_newer_front_end_takes_over_and_the_windows_go_on(place, gone):
     with open_window(place) as window:
         window.found("switch_lamp")
         pid = place.pid()
-        hello = {"arguments": [], "cwd": "/", "variables": {}, "version": "99.0.0", "pid": os.getpid()}
+        hello = {
+            "arguments": [],
+            "cwd": "/",
+            "variables": {},
+            "version": "99.0.0",
+            "pid": os.getpid(),
+        }
         assert place.meeting.ask(hello) == {"leaving": True}
         gone(pid)
         assert window.found("switch_lamp") == ["lamp.py"]
@@ -171,7 +193,9 @@ def test_where_there_can_be_no_meeting_place_it_serves_alone(place):
         "from cortex.__main__ import main\nsys.exit(main())"
     )
     command = [sys.executable, "-c", script]
-    done = subprocess.run(command, input=LIST, env=place.environment(), capture_output=True, timeout=30)
+    done = subprocess.run(
+        command, input=LIST, env=place.environment(), capture_output=True, timeout=30
+    )
     assert (done.returncode, len(done.stdout.splitlines())) == (0, 1)
     assert done.stderr == b"warning: /tmp/x is not ours; serving without cortexd\n"
 
@@ -275,7 +299,10 @@ def test_a_client_that_never_reads_is_alone_with_it(place, until):
             }
             deaf.sendall(place.meeting.encode(hello))
             ask = {"jsonrpc": "2.0", "id": 1, "method": "tools/call"}
-            ask["params"] = {"name": "search_code", "arguments": {"query": "lamp", "maxResults": 50}}
+            ask["params"] = {
+                "name": "search_code",
+                "arguments": {"query": "lamp", "maxResults": 50},
+            }
             line = json.dumps(ask).encode() + b"\n"
             deaf.setblocking(False)
             process = psutil.Process(place.pid())

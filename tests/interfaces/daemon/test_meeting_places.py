@@ -1,4 +1,6 @@
-"""Where cortexd and its clients meet: a private folder, a name for each home, and what is left of those that died."""
+"""Where cortexd and its clients meet: a private folder, a name for each home, and what is left of
+those that died.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ def test_the_folder_is_private_and_in_the_runtime_directory(run_folder, tmp_path
 
 
 @pytest.mark.parametrize("given", ["", "relative/path", "/tmp/" + "long/" * 20, "/nowhere/at/all"])
-def test_without_a_runtime_directory_that_can_be_used_it_is_a_short_folder_of_the_user(given, tmp_path):
+def test_without_a_runtime_directory_that_can_be_used_it_is_a_short_folder_of_the_user(
+    given, tmp_path
+):
     meeting = Rendezvous(str(tmp_path), {"XDG_RUNTIME_DIR": given})
     assert Path(meeting.socket).parent == Path(f"/tmp/cortex-{os.getuid()}")
     assert len(os.fsencode(meeting.socket)) < MAX_SOCKET_BYTES
@@ -53,7 +57,9 @@ def test_a_folder_that_others_could_have_made_or_enter_is_not_used(tmp_path):
             _make_private(str(tmp_path / name))
 
 
-@pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid() != 0, reason="only root can give a folder away")
+@pytest.mark.skipif(
+    not hasattr(os, "getuid") or os.getuid() != 0, reason="only root can give a folder away"
+)
 def test_a_folder_of_another_owner_is_not_used(tmp_path):
     theirs = tmp_path / "theirs"
     theirs.mkdir(mode=0o700)
@@ -62,7 +68,9 @@ def test_a_folder_of_another_owner_is_not_used(tmp_path):
         _make_private(str(theirs))
 
 
-def test_where_another_took_the_temporary_folder_the_home_has_one(tmp_path, run_folder, monkeypatch):
+def test_where_another_took_the_temporary_folder_the_home_has_one(
+    tmp_path, run_folder, monkeypatch
+):
     (tmp_path / f"cortex-{os.getuid()}").symlink_to(tmp_path)  # as somebody else could
     monkeypatch.setattr(rendezvous, "TEMPORARY", str(tmp_path))
     home = run_folder / "home"
@@ -72,15 +80,21 @@ def test_where_another_took_the_temporary_folder_the_home_has_one(tmp_path, run_
 
 
 @pytest.mark.parametrize("temporary", ["missing", "file"])
-def test_where_no_temporary_folder_can_be_made_the_home_has_one(tmp_path, run_folder, monkeypatch, temporary):
+def test_where_no_temporary_folder_can_be_made_the_home_has_one(
+    tmp_path, run_folder, monkeypatch, temporary
+):
     (tmp_path / "file").write_text("", encoding="utf-8")
     monkeypatch.setattr(rendezvous, "TEMPORARY", str(tmp_path / temporary))
     home = run_folder / "home"
     assert folder_of(home, XDG_RUNTIME_DIR="relative") == home / "run"
 
 
-@pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid() == 0, reason="root may write everywhere")
-def test_where_the_temporary_folder_cant_be_written_the_home_has_one(tmp_path, run_folder, monkeypatch):
+@pytest.mark.skipif(
+    not hasattr(os, "getuid") or os.getuid() == 0, reason="root may write everywhere"
+)
+def test_where_the_temporary_folder_cant_be_written_the_home_has_one(
+    tmp_path, run_folder, monkeypatch
+):
     (tmp_path / "closed").mkdir(mode=0o500)
     monkeypatch.setattr(rendezvous, "TEMPORARY", str(tmp_path / "closed"))
     home = run_folder / "home"
@@ -108,7 +122,10 @@ def test_a_home_has_one_meeting_place_by_whatever_name_it_is_reached(tmp_path, r
     home.mkdir()
     (tmp_path / "alias").symlink_to(home)
     variables = {"XDG_RUNTIME_DIR": str(run_folder)}
-    names = {Rendezvous(f"{tmp_path}/{name}", variables).socket for name in ("home", "alias", "home/", "x/../home")}
+    names = {
+        Rendezvous(f"{tmp_path}/{name}", variables).socket
+        for name in ("home", "alias", "home/", "x/../home")
+    }
     assert len(names) == 1
     assert Rendezvous(str(tmp_path / "other"), variables).socket not in names
 

@@ -1,4 +1,6 @@
-"""A home on a file system that is mounted read-only, which stops root too: what works goes on, and what doesn't is told."""
+"""A home on a file system that is mounted read-only, which stops root too: what works goes on, and
+what doesn't is told.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ import pytest
 from cortex.interfaces.cli import run as run_command
 from interfaces.daemon.place import CALL, CORTEX
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="mounts in a namespace of their own")
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux", reason="mounts in a namespace of their own"
+)
 
 MOUNT = """\
 while [ "$1" != -- ]; do mount --bind "$1" "$1" && mount -o remount,bind,ro "$1" || exit 99; shift; done
@@ -35,7 +39,8 @@ for words in json.loads(sys.argv[1]):
 print(json.dumps(said))
 """
 LINES = b"".join(
-    json.dumps({"jsonrpc": "2.0", "id": number, "method": method, "params": params}).encode() + b"\n"
+    json.dumps({"jsonrpc": "2.0", "id": number, "method": method, "params": params}).encode()
+    + b"\n"
     for number, (method, params) in enumerate([("tools/list", {}), ("tools/call", CALL)], 1)
 )
 
@@ -63,8 +68,8 @@ def namespace() -> list[str]:
 
 @pytest.fixture(params=["there", "missing"])
 def cortex(place, namespace, tmp_path, request) -> Run:
-    """`cortex(*arguments, frozen=[...])`: the command where the home, or what is around it, is read-only, and other folders too;
-    `start` is what stands before its arguments.
+    """`cortex(*arguments, frozen=[...])`: the command where the home, or what is around it, is
+    read-only, and other folders too; `start` is what stands before its arguments.
     """
     around = tmp_path / "frozen"
     place.home = around / "home"
@@ -75,9 +80,25 @@ def cortex(place, namespace, tmp_path, request) -> Run:
     def run(
         *arguments: str, frozen: tuple[Path, ...] = (), start: tuple[str, ...] = CORTEX
     ) -> subprocess.CompletedProcess[str]:
-        command = [*namespace, "sh", "-c", MOUNT, "sh", str(around), *map(str, frozen), "--", *start, *arguments]
+        command = [
+            *namespace,
+            "sh",
+            "-c",
+            MOUNT,
+            "sh",
+            str(around),
+            *map(str, frozen),
+            "--",
+            *start,
+            *arguments,
+        ]
         done = subprocess.run(
-            command, input=LINES, capture_output=True, env=place.environment(), cwd=place.root, timeout=60
+            command,
+            input=LINES,
+            capture_output=True,
+            env=place.environment(),
+            cwd=place.root,
+            timeout=60,
         )
         assert done.returncode != 99, done.stderr
         text = done.stderr.decode()
@@ -131,7 +152,9 @@ def test_the_doctor_names_the_cause_and_does_not_pretend_to_fix_it(cortex, place
     for code, out, _ in several(cortex, ["doctor", "--json"], ["doctor", "--json", "--fix"]):
         assert code == 1
         found = [
-            load for load in json.loads(out)["findings"] if load["check"] == "permissions" and load["level"] == "error"
+            load
+            for load in json.loads(out)["findings"]
+            if load["check"] == "permissions" and load["level"] == "error"
         ]
         assert [str(place.home) in one["text"] for one in found] == [True]
         assert "mounted read-only" in found[0]["text"] and "CORTEX_HOME" in found[0]["fix"]
@@ -154,7 +177,12 @@ def test_where_nothing_can_be_written_at_all_a_call_says_so(cortex, place, more)
 
 ASKED = b"".join(
     json.dumps(
-        {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": {"name": name, "arguments": given}}
+        {
+            "jsonrpc": "2.0",
+            "id": number,
+            "method": "tools/call",
+            "params": {"name": name, "arguments": given},
+        }
     ).encode()
     + b"\n"
     for number, (name, given) in enumerate(
@@ -171,7 +199,9 @@ ASKED = b"".join(
 
 @pytest.fixture
 def filled(place, namespace, tmp_path, monkeypatch) -> Run:
-    """The same for a home and a project that are full: everything was written and indexed while that was possible."""
+    """The same for a home and a project that are full: everything was written and indexed while
+    that was possible.
+    """
     place.home = tmp_path / "home"
     papers = tmp_path / "papers"
     papers.mkdir()
@@ -187,14 +217,23 @@ def filled(place, namespace, tmp_path, monkeypatch) -> Run:
         patch.chdir(place.root)
         assert [run_command(words) for words in commands] == [0, 0, 0, 0]
 
-    def run(*arguments: str, start: tuple[str, ...] = CORTEX, **_: object) -> subprocess.CompletedProcess[str]:
+    def run(
+        *arguments: str, start: tuple[str, ...] = CORTEX, **_: object
+    ) -> subprocess.CompletedProcess[str]:
         frozen = (str(place.home), str(place.root))
         command = [*namespace, "sh", "-c", MOUNT, "sh", *frozen, "--", *start, *arguments]
         done = subprocess.run(
-            command, input=ASKED, capture_output=True, env=place.environment(), cwd=place.root, timeout=60
+            command,
+            input=ASKED,
+            capture_output=True,
+            env=place.environment(),
+            cwd=place.root,
+            timeout=60,
         )
         assert done.returncode != 99 and b"Traceback" not in done.stderr, done.stderr
-        return subprocess.CompletedProcess(command, done.returncode, done.stdout.decode(), done.stderr.decode())
+        return subprocess.CompletedProcess(
+            command, done.returncode, done.stdout.decode(), done.stderr.decode()
+        )
 
     return run
 
@@ -219,12 +258,15 @@ def test_what_was_written_can_be_read_and_searched_by_commands(filled, place):
         "Operations": ["subcortex", "list"],
         "lamp.py:1": ["search", "switch_lamp"],
     }
-    *read, written, indexed = several(filled, *commands.values(), ["memory", "add", "More"], ["index"])
+    *read, written, indexed = several(
+        filled, *commands.values(), ["memory", "add", "More"], ["index"]
+    )
     for wanted, (code, out, err) in zip(commands, read, strict=True):
         assert code == 0 and wanted in out, (wanted, out, err)
     for code, _, err in (written, indexed):
         assert code == 1 and "STORE_UNWRITABLE" in err and "can be read only" in err
-    # What a killed process left in the log is read, too, though SQLite's own index of the log is gone.
+    # What a killed process left in the log is read, too, though SQLite's own index of the log is
+    # gone.
     subprocess.run([sys.executable, "-c", LEFT], env=place.environment(), check=True, timeout=60)
     (place.home / "cortex.db-shm").unlink()
     assert (place.home / "cortex.db-wal").stat().st_size
@@ -236,5 +278,9 @@ def test_what_was_written_can_be_read_and_searched_by_agents(filled, place):
     for more in ([], ["--no-sidecar"]):
         done = filled("mcp", "code", "memory", "kb", "team", "--workspace", str(place.root), *more)
         told = answers(done)
-        for number, wanted in enumerate(("switch_lamp", "Apples grow on trees", "walrus", "Operations"), 1):
-            assert wanted in json.dumps(told[number]) and not told[number].get("isError"), told[number]
+        for number, wanted in enumerate(
+            ("switch_lamp", "Apples grow on trees", "walrus", "Operations"), 1
+        ):
+            assert wanted in json.dumps(told[number]) and not told[number].get("isError"), told[
+                number
+            ]

@@ -29,7 +29,13 @@ Until = Callable[..., float]
 def hook(place: Place, event: str, cwd: Path | None = None, **said: object) -> str:
     """What a hook prints; it never fails and never complains."""
     raw = json.dumps({"session_id": "s1", "cwd": str(cwd or place.root), **said}).encode()
-    done = subprocess.run([*CORTEX, "hook", event], input=raw, capture_output=True, env=place.environment(), timeout=30)
+    done = subprocess.run(
+        [*CORTEX, "hook", event],
+        input=raw,
+        capture_output=True,
+        env=place.environment(),
+        timeout=30,
+    )
     assert (done.returncode, done.stderr) == (0, b"")
     return done.stdout.decode()
 
@@ -41,7 +47,9 @@ def told(place: Place, cwd: Path | None = None) -> str:
 
 
 def hears(place: Place, until: Until) -> str:
-    """What a session's start is told once cortexd is there: on a busy machine the first may come too early."""
+    """What a session's start is told once cortexd is there: on a busy machine the first may come
+    too early.
+    """
     heard = [""]
 
     def listen() -> bool:
@@ -58,11 +66,15 @@ def start(place: Place, until: Until) -> None:
     until(lambda: place.meeting.ask({"control": "ping"}))
 
 
-def learn(place: Place, *titles: str, project: str = "work", state: MemoryState = MemoryState.APPROVED) -> list[str]:
+def learn(
+    place: Place, *titles: str, project: str = "work", state: MemoryState = MemoryState.APPROVED
+) -> list[str]:
     """Memories of the person's, written before cortexd runs; gives their ids."""
     library = Library(load(None, environment={"CORTEX_HOME": str(place.home)}))
     try:
-        return [add(library, Memory("", title, project=project), state=state).key for title in titles]
+        return [
+            add(library, Memory("", title, project=project), state=state).key for title in titles
+        ]
     finally:
         library.close()
 
@@ -127,7 +139,9 @@ def test_a_folder_that_is_not_there_is_a_project_without_memories(place, until: 
     assert told(place, Path("relative")) == ""
 
 
-def test_another_product_s_database_is_told_of_where_its_variable_says(place, until: Until, tmp_path):
+def test_another_product_s_database_is_told_of_where_its_variable_says(
+    place, until: Until, tmp_path
+):
     base = make_claude_mem(tmp_path / "mem" / "claude-mem.db")
     base.observation("s", "Carts are emptied at night", project="work")
     base.connection.commit()
@@ -142,22 +156,43 @@ def test_what_was_marked_waits_for_approval_once_however_often_it_is_said(place,
         assert hook(place, event, last_assistant_message=message) == ""
     until(lambda: taken(place))
     assert kept(place) == [("staging", "lamps are blue"), ("staging", "the switch is slow")]
-    hook(place, "stop", last_assistant_message=f"{message}\nremember: Lamps are BLUE\nremember: a third")
+    hook(
+        place,
+        "stop",
+        last_assistant_message=f"{message}\nremember: Lamps are BLUE\nremember: a third",
+    )
     until(lambda: taken(place))
-    assert [title for _, title in kept(place)] == ["a third", "lamps are blue", "the switch is slow"]
+    assert [title for _, title in kept(place)] == [
+        "a third",
+        "lamps are blue",
+        "the switch is slow",
+    ]
 
 
 def test_a_secret_that_was_marked_is_not_kept_anywhere(place, until: Until):
     key = "ghp_Zk3vQ9xT1mR8bW5nY2sL7dP4hJ6gC0aFeUoI"
-    hook(place, "stop", last_assistant_message=f"remember: the token is {key}\nremember: ask Kim for it")
+    hook(
+        place,
+        "stop",
+        last_assistant_message=f"remember: the token is {key}\nremember: ask Kim for it",
+    )
     until(lambda: taken(place))
     assert [title for _, title in kept(place)] == ["ask Kim for it"]
     written = [path for path in place.home.rglob("*") if path.is_file()]
     assert not [path for path in written if key.encode() in path.read_bytes()]
 
 
-def test_what_was_brought_while_there_was_no_cortexd_is_taken_in_when_one_starts(place, until: Until):
-    note = {"format": 1, "at": 1_700_000_000, "event": "stop", "client": "", "session": "s", "cwd": str(place.root)}
+def test_what_was_brought_while_there_was_no_cortexd_is_taken_in_when_one_starts(
+    place, until: Until
+):
+    note = {
+        "format": 1,
+        "at": 1_700_000_000,
+        "event": "stop",
+        "client": "",
+        "session": "s",
+        "cwd": str(place.root),
+    }
     for number in range(5):
         keep(str(place.home), {**note, "candidates": [{"title": f"number {number}"}]})
     start(place, until)
@@ -169,23 +204,44 @@ def test_many_hooks_at_once_become_one_memory_each(place, until: Until):
     place.home.mkdir()
     processes = []
     for number in range(8):
-        process = subprocess.Popen([*CORTEX, "hook", "stop"], stdin=subprocess.PIPE, env=place.environment())
+        process = subprocess.Popen(
+            [*CORTEX, "hook", "stop"], stdin=subprocess.PIPE, env=place.environment()
+        )
         processes.append(process)
         assert process.stdin
-        said = {"session_id": f"s{number}", "cwd": str(place.root), "candidates": [f"number {number}", "the same"]}
+        said = {
+            "session_id": f"s{number}",
+            "cwd": str(place.root),
+            "candidates": [f"number {number}", "the same"],
+        }
         process.stdin.write(json.dumps(said).encode())
         process.stdin.close()
     assert [process.wait(30) for process in processes] == [0] * 8
     until(lambda: taken(place))
-    assert [title for _, title in kept(place)] == [*(f"number {number}" for number in range(8)), "the same"]
+    assert [title for _, title in kept(place)] == [
+        *(f"number {number}" for number in range(8)),
+        "the same",
+    ]
     assert len(place.cortexds()) == 1
 
 
-def test_a_cortexd_that_is_killed_while_it_takes_in_has_lost_and_doubled_nothing(place, until: Until, killed):
-    note = {"format": 1, "at": 1_700_000_000, "event": "stop", "client": "", "session": "s", "cwd": str(place.root)}
+def test_a_cortexd_that_is_killed_while_it_takes_in_has_lost_and_doubled_nothing(
+    place, until: Until, killed
+):
+    note = {
+        "format": 1,
+        "at": 1_700_000_000,
+        "event": "stop",
+        "client": "",
+        "session": "s",
+        "cwd": str(place.root),
+    }
     titles = [f"number {number:03d} of many" for number in range(30)]
     for first in range(0, 30, 10):
-        keep(str(place.home), {**note, "candidates": [{"title": title} for title in titles[first : first + 10]]})
+        keep(
+            str(place.home),
+            {**note, "candidates": [{"title": title} for title in titles[first : first + 10]]},
+        )
     for least in (5, 15):
         start(place, until)
         until(lambda least=least: len(kept(place)) >= least)

@@ -1,4 +1,6 @@
-"""The front end's promise, against a cortexd that dies on cue: one answer per id, always, and nothing done twice unasked."""
+"""The front end's promise, against a cortexd that dies on cue: one answer per id, always, and
+nothing done twice unasked.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ from interfaces.daemon.fake_cortexd import FakeCortexd
 from interfaces.daemon.place import CALL
 from protocol.code_server import check_envelope, text_of
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the stand-in listens at a Unix socket")
+pytestmark = pytest.mark.skipif(
+    sys.platform == "win32", reason="the stand-in listens at a Unix socket"
+)
 
 WRITE = {"name": "reindex_workspace", "arguments": {}}
 KEYED = {"name": "reindex_workspace", "arguments": {"idempotency_key": "k1"}}
@@ -50,7 +54,9 @@ def test_windows_at_once_each_carry_their_own_variables(place, fake, monkeypatch
     monkeypatch.setenv("OPENAI_API_KEY", "not ours to carry")
     keyed = {"ACK_MEM_SCOPE": "team", "CODEINDEX_OPENAI_API_KEY": "mine"}
     with place.window(ACK_MEM_SCOPE="private") as one, place.window(**keyed) as two:
-        hellos = {hello["pid"]: hello["variables"] for hello in (fake.accept().hello, fake.accept().hello)}
+        hellos = {
+            hello["pid"]: hello["variables"] for hello in (fake.accept().hello, fake.accept().hello)
+        }
         own = [hellos[window.process.pid] for window in (one, two)]
     assert [one["ACK_MEM_SCOPE"] for one in own] == ["private", "team"]
     assert [one.get("CODEINDEX_OPENAI_API_KEY") for one in own] == [None, "mine"]
@@ -154,7 +160,8 @@ def test_the_session_is_made_again_and_the_client_hears_nothing_of_it(window, fa
         first.answer(first.hear())
         window.answer(id)
     first.die()
-    id = window.ask("tools/call", CALL, id=0)  # a client may use an id again, also that of its handshake
+    # A client may use an id again, also that of its handshake
+    id = window.ask("tools/call", CALL, id=0)
     second = fake.accept()
     said = [second.hear() for _ in range(5)]
     assert [one["method"] for one in said] == [
@@ -194,14 +201,19 @@ def test_a_handshake_that_was_not_answered_is_answered_by_the_next(window, fake)
 def test_a_batch_that_reads_is_asked_again_whole_and_one_that_writes_is_lost_whole(window, fake):
     first = fake.accept()
     shake_hands(window, first)
-    reads = [{"jsonrpc": "2.0", "id": f"r{n}", "method": "tools/call", "params": CALL} for n in range(3)]
+    reads = [
+        {"jsonrpc": "2.0", "id": f"r{n}", "method": "tools/call", "params": CALL} for n in range(3)
+    ]
     writes = [reads[0] | {"id": "w0"}, reads[0] | {"id": "w1", "params": WRITE}]
     window.send(json.dumps(reads).encode())
     window.send(json.dumps(writes).encode())
     assert (first.hear(), first.hear()) == (reads, writes)
     first.die()
     second = fake.accept()
-    assert [second.hear().get("method") for _ in range(2)] == ["initialize", "notifications/initialized"]
+    assert [second.hear().get("method") for _ in range(2)] == [
+        "initialize",
+        "notifications/initialized",
+    ]
     assert second.hear() == reads
     lost = window.take_batch()
     assert [one["id"] for one in lost] == ["w0", "w1"]
@@ -211,7 +223,11 @@ def test_a_batch_that_reads_is_asked_again_whole_and_one_that_writes_is_lost_who
     second.die()  # all three have their answers: nothing is asked again
     window.ask("ping", id="next")
     third = fake.accept()
-    assert [third.hear()["method"] for _ in range(3)] == ["initialize", "notifications/initialized", "ping"]
+    assert [third.hear()["method"] for _ in range(3)] == [
+        "initialize",
+        "notifications/initialized",
+        "ping",
+    ]
 
 
 def test_what_was_cancelled_does_not_come_back(window, fake):
@@ -357,8 +373,12 @@ def test_three_deaths_in_a_minute_are_enough(window, fake):
             window.ask("tools/call", CALL, id="read")
             connection.hear()
         connection.die()
-    assert "switch_lamp" in text_of(window.answer("read")["result"])  # by a server of its own, in the same session
+    # By a server of its own, in the same session
+    assert "switch_lamp" in text_of(window.answer("read")["result"])
     assert [one["id"] for one in window.aside] == [11]
     assert window.found("switch_lamp") == ["lamp.py"]
     assert window.close() == 0
-    assert window.stderr == "warning: cortexd ended 3 times within a minute; serving in a process of its own\n"
+    assert (
+        window.stderr
+        == "warning: cortexd ended 3 times within a minute; serving in a process of its own\n"
+    )

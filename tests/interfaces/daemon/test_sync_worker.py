@@ -1,4 +1,6 @@
-"""cortexd's background sync: soon after a write, never in the way of the end, and only where there is a Core."""
+"""cortexd's background sync: soon after a write, never in the way of the end, and only where there
+is a Core.
+"""
 
 from __future__ import annotations
 
@@ -82,7 +84,9 @@ def point_to(home: Path, url: str, token: str = "ctx_0_x") -> None:
     (home / connecting.TOKEN_FILE).write_text(token, encoding="utf-8")
 
 
-def test_a_home_is_synced_when_it_is_joined_and_soon_after_each_write(home: Path, core: CoreServer, until: Until):
+def test_a_home_is_synced_when_it_is_joined_and_soon_after_each_write(
+    home: Path, core: CoreServer, until: Until
+):
     write(home, "Before")
     with at_work(home) as running:
         join(home, core.url, core.let_in("ada"))
@@ -92,7 +96,9 @@ def test_a_home_is_synced_when_it_is_joined_and_soon_after_each_write(home: Path
         until(lambda: not running.has_work())
 
 
-def test_a_token_in_the_environment_is_enough(home: Path, core: CoreServer, until: Until, monkeypatch):
+def test_a_token_in_the_environment_is_enough(
+    home: Path, core: CoreServer, until: Until, monkeypatch
+):
     token = core.let_in("ada")
     join(home, core.url, token)
     (home / connecting.TOKEN_FILE).unlink()
@@ -128,7 +134,8 @@ def test_a_write_that_was_under_way_when_the_store_was_asked_is_found_later(home
     path, written = home / STORE_NAME, time.time() - 5
     for file in (path, *home.glob(f"{STORE_NAME}-wal")):
         os.utime(file, (written, written))
-    running._seen, running._seen_at = state_of(path), written  # the files of after the write, and none of its rows
+    # The files of after the write, and none of its rows
+    running._seen, running._seen_at = state_of(path), written
     for _ in range(2):  # reading makes an empty journal, which is a change once
         running._ask_store()
         assert running._waiting == 1
@@ -182,7 +189,9 @@ def test_with_no_seconds_only_commands_sync(home: Path, core: CoreServer, until:
         assert not core.titles() and not running.has_work()
 
 
-def test_an_idle_cortexd_stays_for_writes_that_wait_and_ends_after_them(place: Place, core: CoreServer, until: Until):
+def test_an_idle_cortexd_stays_for_writes_that_wait_and_ends_after_them(
+    place: Place, core: CoreServer, until: Until
+):
     place.home.mkdir()
     text = "indexing:\n  embeddingProvider: none\nserver:\n  idleTimeout: 1s\n"
     (place.home / "config.yml").write_text(text, encoding="utf-8")
@@ -190,7 +199,14 @@ def test_an_idle_cortexd_stays_for_writes_that_wait_and_ends_after_them(place: P
     core.stop()
     write(place.home, "Written offline")
     command = [*CORTEX, "start", "--no-mcp-write", "--no-gitignore-write"]
-    subprocess.run(command, env=place.environment(), cwd=place.root, check=True, capture_output=True, timeout=60)
+    subprocess.run(
+        command,
+        env=place.environment(),
+        cwd=place.root,
+        check=True,
+        capture_output=True,
+        timeout=60,
+    )
     pid = place.pid()
     until(lambda: "offline" in (place.home / "logs" / "cortexd.log").read_text(encoding="utf-8"))
     until(lambda: (place.status() or {}).get("endsIn") == 0)  # over, but for what waits

@@ -79,7 +79,9 @@ def test_no_other_line_does(line):
 
 def test_each_mark_gives_its_kind_and_bold_text_stays():
     found = find_candidates(
-        {"last_assistant_message": "Decision: **A** over *B*\nGotcha: `x`\n**Remember:** the **key**"}
+        {
+            "last_assistant_message": "Decision: **A** over *B*\nGotcha: `x`\n**Remember:** the **key**"
+        }
     )
     assert [(one["kind"], one["title"]) for one in found] == [
         ("decision", "**A** over *B*"),
@@ -110,12 +112,24 @@ def test_a_long_line_is_a_title_and_the_whole_text():
 
 
 def test_candidates_may_be_listed_as_texts_or_objects():
-    whole = {"title": "t", "text": "x", "facts": ["f"], "concepts": ["c"], "files": ["a.py"], "kind": "bugfix"}
-    found = find_candidates({"candidates": ["one", {**whole, "more": 1}, {"text": "only text"}, {"facts": ["a fact"]}]})
+    whole = {
+        "title": "t",
+        "text": "x",
+        "facts": ["f"],
+        "concepts": ["c"],
+        "files": ["a.py"],
+        "kind": "bugfix",
+    }
+    found = find_candidates(
+        {"candidates": ["one", {**whole, "more": 1}, {"text": "only text"}, {"facts": ["a fact"]}]}
+    )
     assert [one["title"] for one in found] == ["one", "t", "only text", "a fact"]
     assert found[1] == whole
     assert (
-        titles(candidates=["", " ", {}, {"title": 5}, 7, None, ["x"], {"concepts": ["c"]}], last_assistant_message="")
+        titles(
+            candidates=["", " ", {}, {"title": 5}, 7, None, ["x"], {"concepts": ["c"]}],
+            last_assistant_message="",
+        )
         == []
     )
     assert titles(candidates={"title": "no list"}) == []
@@ -128,27 +142,39 @@ def test_candidates_may_be_listed_as_texts_or_objects():
         lambda inner: (
             st.lists(inner)
             | st.dictionaries(
-                st.sampled_from(["title", "text", "facts", "candidates", "last_assistant_message"]), inner
+                st.sampled_from(["title", "text", "facts", "candidates", "last_assistant_message"]),
+                inner,
             )
         ),
         max_leaves=20,
     )
 )
 def test_whatever_is_said_gives_bounded_candidates(said):
-    found = find_candidates({"candidates": said, "last_assistant_message": said, "transcript_path": said})
+    found = find_candidates(
+        {"candidates": said, "last_assistant_message": said, "transcript_path": said}
+    )
     assert len(found) <= MOST
     for one in found:
-        strings = [one["title"], one["text"], *(text for name in ("facts", "concepts", "files") for text in one[name])]  # type: ignore[misc]
+        strings = [
+            one["title"],
+            one["text"],
+            *(text for name in ("facts", "concepts", "files") for text in one[name]),
+        ]  # type: ignore[misc]
         assert one["title"] and "\n" not in str(one["title"])
         assert sum(map(len, strings)) <= MOST_CHARACTERS
         json.dumps(one)
 
 
-# -- transcripts -------------------------------------------------------------------------------------------------------
+# -- transcripts
+# -------------------------------------------------------------------------------------------------------
 
 
 def block(id: str, *blocks: dict, **more: object) -> dict:
-    return {"type": "assistant", "message": {"id": id, "role": "assistant", "content": list(blocks)}, **more}
+    return {
+        "type": "assistant",
+        "message": {"id": id, "role": "assistant", "content": list(blocks)},
+        **more,
+    }
 
 
 def text(said: str) -> dict:
@@ -163,7 +189,13 @@ CLAUDE = [
     {"type": "progress"},
     block("m2", text("remember: b")),
     block("m2", {"type": "tool_use", "name": "Bash", "input": {}}),
-    {"type": "user", "message": {"role": "user", "content": [{"type": "tool_result", "content": "remember: output"}]}},
+    {
+        "type": "user",
+        "message": {
+            "role": "user",
+            "content": [{"type": "tool_result", "content": "remember: output"}],
+        },
+    },
     block("m3", text("remember: of another"), isSidechain=True),
     {"type": "system", "content": "assistant"},
 ]
@@ -177,7 +209,10 @@ CODEX = [
             "content": [{"type": "output_text", "text": "remember: earlier"}],
         },
     },
-    {"type": "event_msg", "payload": {"type": "agent_message", "message": "remember: a\nremember: b"}},
+    {
+        "type": "event_msg",
+        "payload": {"type": "agent_message", "message": "remember: a\nremember: b"},
+    },
     {
         "type": "response_item",
         "payload": {
@@ -190,18 +225,33 @@ CODEX = [
     {"type": "event_msg", "payload": {"type": "token_count"}},
 ]
 OLD_CODEX = [
-    {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "remember: a\nremember: b"}]}
+    {
+        "type": "message",
+        "role": "assistant",
+        "content": [{"type": "output_text", "text": "remember: a\nremember: b"}],
+    }
 ]
 CURSOR = [
     {"role": "user", "message": {"content": [text("remember: of the person")]}},
-    {"role": "assistant", "message": {"content": [text("remember: a"), {"type": "tool_use"}, text("remember: b")]}},
+    {
+        "role": "assistant",
+        "message": {"content": [text("remember: a"), {"type": "tool_use"}, text("remember: b")]},
+    },
     {"type": "turn_ended", "status": "success"},
 ]
 COPILOT = [
-    {"type": "assistant.message", "data": {"messageId": "1", "content": "remember: a\nremember: b"}},
+    {
+        "type": "assistant.message",
+        "data": {"messageId": "1", "content": "remember: a\nremember: b"},
+    },
     {"type": "assistant.turn_end", "data": {}},
 ]
-EVENTS = [{"type": "event_msg", "payload": {"type": "agent_message", "message": "remember: a\nremember: b"}}]
+EVENTS = [
+    {
+        "type": "event_msg",
+        "payload": {"type": "agent_message", "message": "remember: a\nremember: b"},
+    }
+]
 
 
 def write(path: Path, records: list) -> str:
@@ -216,7 +266,9 @@ def test_the_last_message_is_found_in_every_client_s_transcript(tmp_path, record
 
 def test_what_the_client_hands_over_comes_before_its_transcript(tmp_path):
     path = write(tmp_path / "t.jsonl", CLAUDE)
-    assert titles(last_assistant_message="remember: handed over", transcript_path=path) == ["handed over"]
+    assert titles(last_assistant_message="remember: handed over", transcript_path=path) == [
+        "handed over"
+    ]
     assert titles(prompt_response="gotcha: g", transcript_path=path) == ["g"]
     assert titles(last_assistant_message=None, transcript_path=path) == ["a", "b"]
     assert titles(last_assistant_message="nothing marked", transcript_path=path) == []
@@ -231,10 +283,16 @@ def test_an_agent_beside_the_session_has_a_transcript_of_its_own(tmp_path):
 UNFINISHED = {
     "the question": [{"type": "user.message", "data": {"content": "hello"}}],
     "a call of a tool": [
-        {"type": "assistant.message", "data": {"content": "remember: too early", "toolRequests": [{"name": "bash"}]}},
+        {
+            "type": "assistant.message",
+            "data": {"content": "remember: too early", "toolRequests": [{"name": "bash"}]},
+        },
         {"type": "tool.execution_complete", "data": {}},
     ],
-    "the answer of the turn before": [*COPILOT[:1], {"type": "user.message", "data": {"content": "more"}}],
+    "the answer of the turn before": [
+        *COPILOT[:1],
+        {"type": "user.message", "data": {"content": "more"}},
+    ],
     "nothing": [],
 }
 
@@ -277,7 +335,9 @@ def test_a_transcript_may_be_anything(tmp_path):
     folder.mkdir()
     broken = tmp_path / "broken.jsonl"
     broken.write_bytes(
-        b'\xff\n{"type": "assistant"\n' + b"[" * 100_000 + b'"assistant"\n{"role":"assistant","message":7}\n'
+        b'\xff\n{"type": "assistant"\n'
+        + b"[" * 100_000
+        + b'"assistant"\n{"role":"assistant","message":7}\n'
     )
     for path in (folder, broken, tmp_path / "missing", "", "\0", "/dev/zero"):
         assert last_message({"transcript_path": str(path)}) == ""

@@ -1,4 +1,6 @@
-"""Every documented variable of a client counts through cortexd, or a warning says what counts instead."""
+"""Every documented variable of a client counts through cortexd, or a warning says what counts
+instead.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +65,9 @@ class Cortexd:
         self._open = opener(self.lenders, read_arguments)
 
     def open(self, *arguments: str, **variables: str) -> ClientSession:
-        """What a client with these variables gets, which reach cortexd as the front end passes them on."""
+        """What a client with these variables gets, which reach cortexd as the front end passes them
+        on.
+        """
         passed = own_variables({"CORTEX_HOME": str(self.home), "PATH": "/bin", **variables})
         return self._open(Hello(arguments, str(self.root), passed, "0.1.0", 1, 1))
 
@@ -97,7 +101,9 @@ def settings_of(served: ClientSession) -> Settings:
 
 def call(served: ClientSession, name: str, client: str = "", **arguments: object) -> Any:
     family, tool = find_tool(served.families, name)
-    answer = perform(family, tool, bind(tool, arguments), Call(client=client, trace=served.identity.trace))
+    answer = perform(
+        family, tool, bind(tool, arguments), Call(client=client, trace=served.identity.trace)
+    )
     assert not answer.failed, answer.text
     return answer
 
@@ -116,8 +122,14 @@ def other_value(key: Key) -> str:
 def test_every_variable_counts_through_cortexd_or_is_said_not_to(
     open_client: Callable[..., ClientSession], place: int
 ) -> None:
-    """The first variable of every setting at once, then the second of those that have one, then the third."""
-    chosen = {key.variables[place]: key for key in KEYS if len(key.variables) > place and key.name not in PLACES}
+    """The first variable of every setting at once, then the second of those that have one, then the
+    third.
+    """
+    chosen = {
+        key.variables[place]: key
+        for key in KEYS
+        if len(key.variables) > place and key.name not in PLACES
+    }
     served = open_client("code", **{variable: other_value(key) for variable, key in chosen.items()})
     settings = settings_of(served)
     for variable, key in chosen.items():
@@ -131,7 +143,9 @@ def test_every_variable_counts_through_cortexd_or_is_said_not_to(
             assert settings.origin(key.name) == f"environment {variable}"
 
 
-@pytest.mark.parametrize("variable", ["CORTEX_WORKSPACE_PATHS", "CODEINDEX_WORKSPACE_PATH", "CLAUDE_PROJECT_DIR"])
+@pytest.mark.parametrize(
+    "variable", ["CORTEX_WORKSPACE_PATHS", "CODEINDEX_WORKSPACE_PATH", "CLAUDE_PROJECT_DIR"]
+)
 def test_a_variable_names_the_project_through_cortexd(
     open_client: Callable[..., ClientSession], tmp_path: Path, variable: str
 ) -> None:
@@ -147,13 +161,20 @@ def test_what_one_client_sets_for_the_index_is_not_what_the_other_gets(
     second = open_client("code")
     call(first, "reindex_workspace")
     notes = json.loads(call(first, "search_code", query="switch_lamp").text)["metadata"]["notes"]
-    assert [note for note in notes if "CODEINDEX_CHUNK_SIZE" in note and "250 counts" in note] == notes
+    assert [
+        note for note in notes if "CODEINDEX_CHUNK_SIZE" in note and "250 counts" in note
+    ] == notes
     answer = json.loads(call(second, "search_code", query="switch_lamp").text)
     assert "notes" not in answer["metadata"]
-    assert [family.context.settings.indexing.chunk_size for one in (first, second) for family in one.families] == [
-        250
-    ] * 2
-    with first.families[0].context.open() as [(_, one)], second.families[0].context.open() as [(_, two)]:
+    assert [
+        family.context.settings.indexing.chunk_size
+        for one in (first, second)
+        for family in one.families
+    ] == [250] * 2
+    with (
+        first.families[0].context.open() as [(_, one)],
+        second.families[0].context.open() as [(_, two)],
+    ):
         assert one is two
 
 
@@ -200,7 +221,10 @@ def test_the_log_level_of_documents_is_that_of_their_tools(
         assert served.told is not None
         served.told.pass_on = told.append
         call(served, "kb_stats")
-        wanted = variables.get("CONDUIT_MCP_LOG_LEVEL") == "debug" and "CORTEX_LOG_LEVEL" not in variables
+        wanted = (
+            variables.get("CONDUIT_MCP_LOG_LEVEL") == "debug"
+            and "CORTEX_LOG_LEVEL" not in variables
+        )
         assert [line.partition(" ms")[0].rpartition(":")[0] for line in lines(caplog)] == (
             ["a client: kb_stats"] if wanted else []
         )

@@ -22,10 +22,14 @@ KEYS = st.sampled_from(
         "Stop",
     ]
 )
-WORDS = st.sampled_from(["x", "// no comment", "/* none */", "a,b", "{", "]", "\\", "\n", 'say "hi"', "é", "cortex"])
+WORDS = st.sampled_from(
+    ["x", "// no comment", "/* none */", "a,b", "{", "]", "\\", "\n", 'say "hi"', "é", "cortex"]
+)
 SCALARS = st.one_of(WORDS, st.integers(-9, 9), st.booleans(), st.none())
 VALUES = st.recursive(
-    SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=3), max_leaves=8
+    SCALARS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=3),
+    max_leaves=8,
 )
 COMMENTS = ["// a note", "/* a note */", '// {"cortex": [', "/* ,\n } */", "//"]
 
@@ -34,7 +38,11 @@ COMMENTS = ["// a note", "/* a note */", '// {"cortex": [', "/* ,\n } */", "//"]
 def servers(draw) -> dict[str, object]:
     """Other people's servers."""
     return draw(
-        st.dictionaries(st.sampled_from(["one", "two", "three"]), st.fixed_dictionaries({"command": WORDS}), max_size=2)
+        st.dictionaries(
+            st.sampled_from(["one", "two", "three"]),
+            st.fixed_dictionaries({"command": WORDS}),
+            max_size=2,
+        )
     )
 
 
@@ -49,7 +57,9 @@ def jsonc_documents(draw, key: str, hook_events: tuple[str, ...] = ()) -> str:
     if hook_events and draw(st.booleans()):
         events = draw(st.lists(st.sampled_from([*hook_events, "Other"]), unique=True, max_size=3))
         content["hooks"] = {
-            event: draw(st.sampled_from([[], [{"command": "theirs"}], [{"hooks": [{"command": "t"}]}]]))
+            event: draw(
+                st.sampled_from([[], [{"command": "theirs"}], [{"hooks": [{"command": "t"}]}]])
+            )
             for event in events
         }
     if draw(st.booleans()):
@@ -78,15 +88,23 @@ class Layout:
             return json.dumps(value, ensure_ascii=self._draw(st.booleans()))
         opening, closing = "{}" if isinstance(value, dict) else "[]"
         if not value:
-            return opening + self._draw(st.sampled_from(["", "", " ", "\n", " /* empty */ ", "// empty\n"])) + closing
+            return (
+                opening
+                + self._draw(st.sampled_from(["", "", " ", "\n", " /* empty */ ", "// empty\n"]))
+                + closing
+            )
         rows = []
         entries = list(value.items()) if isinstance(value, dict) else [(None, one) for one in value]
         for name, one in entries:
             colon = self._draw(st.sampled_from([": ", ":", " : "]))
-            rows.append(("" if name is None else json.dumps(name) + colon) + self.write(one, depth + 1))
+            rows.append(
+                ("" if name is None else json.dumps(name) + colon) + self.write(one, depth + 1)
+            )
         if self._flat or self._draw(st.integers(0, 5)) == 0:
             comma = "," if self._trailing else ""
-            return opening + self._draw(st.sampled_from(["", " "])) + ", ".join(rows) + comma + closing
+            return (
+                opening + self._draw(st.sampled_from(["", " "])) + ", ".join(rows) + comma + closing
+            )
         return opening + "\n" + self._lines(rows, depth + 1) + self._unit * depth + closing
 
     def _lines(self, rows: list[str], depth: int) -> str:

@@ -25,7 +25,13 @@ SERVER = ServerEntry("/opt/cortex", ("mcp", "code"))
 # client, system, the person's file below the home, the key, the project's file
 EXPECTED = [
     ("claude-code", System.LINUX, ".claude.json", "mcpServers", ".mcp.json"),
-    ("claude-desktop", System.LINUX, ".config/Claude/claude_desktop_config.json", "mcpServers", None),
+    (
+        "claude-desktop",
+        System.LINUX,
+        ".config/Claude/claude_desktop_config.json",
+        "mcpServers",
+        None,
+    ),
     (
         "claude-desktop",
         System.MACOS,
@@ -33,10 +39,22 @@ EXPECTED = [
         "mcpServers",
         None,
     ),
-    ("claude-desktop", System.WINDOWS, "AppData/Roaming/Claude/claude_desktop_config.json", "mcpServers", None),
+    (
+        "claude-desktop",
+        System.WINDOWS,
+        "AppData/Roaming/Claude/claude_desktop_config.json",
+        "mcpServers",
+        None,
+    ),
     ("cursor", System.WINDOWS, ".cursor/mcp.json", "mcpServers", ".cursor/mcp.json"),
     ("vscode", System.LINUX, ".config/Code/User/mcp.json", "servers", ".vscode/mcp.json"),
-    ("vscode", System.MACOS, "Library/Application Support/Code/User/mcp.json", "servers", ".vscode/mcp.json"),
+    (
+        "vscode",
+        System.MACOS,
+        "Library/Application Support/Code/User/mcp.json",
+        "servers",
+        ".vscode/mcp.json",
+    ),
     ("vscode", System.WINDOWS, "AppData/Roaming/Code/User/mcp.json", "servers", ".vscode/mcp.json"),
     ("codex", System.MACOS, ".codex/config.toml", "mcp_servers", ".codex/config.toml"),
     ("gemini", System.LINUX, ".gemini/settings.json", "mcpServers", ".gemini/settings.json"),
@@ -44,7 +62,13 @@ EXPECTED = [
     ("windsurf", System.LINUX, ".codeium/windsurf/mcp_config.json", "mcpServers", None),
     ("zed", System.LINUX, ".config/zed/settings.json", "context_servers", ".zed/settings.json"),
     ("zed", System.MACOS, ".config/zed/settings.json", "context_servers", ".zed/settings.json"),
-    ("zed", System.WINDOWS, "AppData/Roaming/Zed/settings.json", "context_servers", ".zed/settings.json"),
+    (
+        "zed",
+        System.WINDOWS,
+        "AppData/Roaming/Zed/settings.json",
+        "context_servers",
+        ".zed/settings.json",
+    ),
     ("opencode", System.LINUX, ".config/opencode/opencode.json", "mcp", "opencode.json"),
     ("cline", System.LINUX, ".cline/data/settings/cline_mcp_settings.json", "mcpServers", None),
     ("kiro", System.LINUX, ".kiro/settings/mcp.json", "mcpServers", ".kiro/settings/mcp.json"),
@@ -80,7 +104,12 @@ def test_every_row_is_whole(client, system):
 
 
 def test_variables_move_the_files():
-    variables = {"XDG_CONFIG_HOME": "/x", "CODEX_HOME": "/c", "CLAUDE_CONFIG_DIR": "/k", "COPILOT_HOME": "/g"}
+    variables = {
+        "XDG_CONFIG_HOME": "/x",
+        "CODEX_HOME": "/c",
+        "CLAUDE_CONFIG_DIR": "/k",
+        "COPILOT_HOME": "/g",
+    }
     machine = Machine(HOME, System.LINUX, variables)
     assert entry_file(find_client("vscode"), machine, None) == Path("/x/Code/User/mcp.json")
     assert entry_file(find_client("codex"), machine, None) == Path("/c/config.toml")
@@ -108,7 +137,11 @@ def test_a_client_is_found_by_its_folder_or_its_command(client, tmp_path):
     assert not is_installed(client, machine, lambda _: None)
     if client.commands:
         assert is_installed(client, machine, lambda name: name == client.commands[-1])
-    folder = machine.path(client.folders[0]) if client.folders else machine.path(client.user.macos[0]).parent
+    folder = (
+        machine.path(client.folders[0])
+        if client.folders
+        else machine.path(client.user.macos[0]).parent
+    )
     folder.mkdir(parents=True)
     assert is_installed(client, machine, lambda _: None)
 
@@ -125,9 +158,15 @@ def test_clients_have_other_names_and_unknown_ones_are_told():
     [
         ("claude-code", {"type": "stdio", "command": "/opt/cortex", "args": ["mcp", "code"]}),
         ("cursor", {"command": "/opt/cortex", "args": ["mcp", "code"]}),
-        ("copilot", {"type": "local", "command": "/opt/cortex", "args": ["mcp", "code"], "tools": ["*"]}),
+        (
+            "copilot",
+            {"type": "local", "command": "/opt/cortex", "args": ["mcp", "code"], "tools": ["*"]},
+        ),
         ("opencode", {"type": "local", "command": ["/opt/cortex", "mcp", "code"], "enabled": True}),
-        ("cline", {"transport": {"type": "stdio", "command": "/opt/cortex", "args": ["mcp", "code"]}}),
+        (
+            "cline",
+            {"transport": {"type": "stdio", "command": "/opt/cortex", "args": ["mcp", "code"]}},
+        ),
     ],
 )
 def test_an_entry_has_the_clients_shape(name, entry):
@@ -140,7 +179,10 @@ def test_an_entry_has_the_clients_shape(name, entry):
         ({"command": "cortex", "args": ["mcp"]}, True),
         ({"command": "C:\\Tools\\Cortex.EXE", "args": ["mcp", "--workspace", "x"]}, True),
         ({"command": "uvx", "args": ["cortex-context==0.1.0", "mcp"]}, True),
-        ({"command": "uvx", "args": ["--from", "cortex-context[languages]", "cortex", "mcp"]}, True),
+        (
+            {"command": "uvx", "args": ["--from", "cortex-context[languages]", "cortex", "mcp"]},
+            True,
+        ),
         ({"command": "cortex", "args": ["serve"]}, False),
         ({"command": "cortex"}, False),
         ({"command": "npx", "args": ["cortex-mcp"]}, False),

@@ -1,4 +1,7 @@
-"""The handbook's page on clients says what the table says. `python tests/interfaces/install/test_clients_page.py` renews its tables."""
+"""The handbook's page on clients says what the table says.
+
+`python tests/interfaces/install/test_clients_page.py` renews its tables.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +16,19 @@ PAGE = Path(__file__).parents[3] / "docs" / "clients.md"
 
 
 def plain(template: str) -> str:
-    return re.sub(r"\$\{APPDATA:-[^}]*\}", "%APPDATA%", re.sub(r"\$\{(?!APPDATA)\w+:-([^}]*)\}", r"\1", template))
+    return re.sub(
+        r"\$\{APPDATA:-[^}]*\}",
+        "%APPDATA%",
+        re.sub(r"\$\{(?!APPDATA)\w+:-([^}]*)\}", r"\1", template),
+    )
 
 
 def files(places: Places) -> str:
     """One cell: what is the same everywhere once, else by system."""
     named = {"Linux": places.linux, "macOS": places.macos, "Windows": places.windows}
     shown = {
-        system: " or ".join(f"`{plain(template)}`" for template in templates) for system, templates in named.items()
+        system: " or ".join(f"`{plain(template)}`" for template in templates)
+        for system, templates in named.items()
     }
     if len(set(shown.values())) == 1:
         return shown["Linux"]
@@ -34,7 +42,9 @@ def client_rows() -> list[str]:
     rows = ["| name | client | your file | a project's file | key |", "|---|---|---|---|---|"]
     for client in CLIENTS:
         project = " or ".join(f"`{one}`" for one in client.project) or "none"
-        rows.append(f"| `{client.name}` | {client.title} | {files(client.user)} | {project} | `{client.key}` |")
+        rows.append(
+            f"| `{client.name}` | {client.title} | {files(client.user)} | {project} | `{client.key}` |"
+        )
     return rows
 
 
@@ -43,7 +53,9 @@ def hook_rows() -> list[str]:
     for client in CLIENTS:
         if client.hooks:
             moments = ", ".join(client.hooks.events)
-            rows.append(f"| {client.title} | {files(client.hooks.user)} | `{client.hooks.project}` | {moments} |")
+            rows.append(
+                f"| {client.title} | {files(client.hooks.user)} | `{client.hooks.project}` | {moments} |"
+            )
     return rows
 
 

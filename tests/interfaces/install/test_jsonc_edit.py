@@ -38,7 +38,9 @@ def test_plain_json_means_what_the_standard_library_says(content: object, indent
 def test_putting_adds_and_takes_nothing_away(text: str):
     before = value(text)
     changed, made = jsonc_edit.put(text, ("mcpServers", "cortex"), ENTRY)
-    assert value(changed) == before | {"mcpServers": {**before.get("mcpServers", {}), "cortex": ENTRY}}
+    assert value(changed) == before | {
+        "mcpServers": {**before.get("mcpServers", {}), "cortex": ENTRY}
+    }
     assert is_subsequence(letters(text), letters(changed))
     assert made == (() if "mcpServers" in before else (("mcpServers",),))
     if "\r\n" in text:
@@ -72,7 +74,10 @@ def test_elements_are_appended_and_cut_out(text: str, count: int):
     changed = text
     for number in range(count):
         changed, _ = jsonc_edit.append(changed, ("hooks", "Stop"), {"command": f"c{number}"})
-    assert value(changed)["hooks"]["Stop"] == [*there, *({"command": f"c{number}"} for number in range(count))]
+    assert value(changed)["hooks"]["Stop"] == [
+        *there,
+        *({"command": f"c{number}"} for number in range(count)),
+    ]
     for number in reversed(range(count)):
         changed = jsonc_edit.remove(changed, ("hooks", "Stop"), len(there) + number)
     assert value(changed)["hooks"]["Stop"] == there
@@ -87,10 +92,19 @@ def test_elements_are_appended_and_cut_out(text: str, count: int):
         ("{}", '{\n  "s": {\n    "c": 1\n  }\n}'),
         ('{"a": 1}', '{"a": 1, "s": {"c": 1}}'),
         ('{"s": {"a": 1,},}', '{"s": {"a": 1, "c": 1,},}'),
-        ('{\n\t"s": {\n\t\t"a": 1 // one\n\t}\n}', '{\n\t"s": {\n\t\t"a": 1, // one\n\t\t"c": 1\n\t}\n}'),
-        ('{\n  "s": {\n    "a": 1, // one\n  },\n}', '{\n  "s": {\n    "a": 1, // one\n    "c": 1,\n  },\n}'),
+        (
+            '{\n\t"s": {\n\t\t"a": 1 // one\n\t}\n}',
+            '{\n\t"s": {\n\t\t"a": 1, // one\n\t\t"c": 1\n\t}\n}',
+        ),
+        (
+            '{\n  "s": {\n    "a": 1, // one\n  },\n}',
+            '{\n  "s": {\n    "a": 1, // one\n    "c": 1,\n  },\n}',
+        ),
         ('{\r\n  "s": {} // none\r\n}', '{\r\n  "s": {\r\n    "c": 1\r\n  } // none\r\n}'),
-        ('{\n  "s": {\n    // none yet\n  }\n}', '{\n  "s": {\n    // none yet\n    "c": 1\n  }\n}'),
+        (
+            '{\n  "s": {\n    // none yet\n  }\n}',
+            '{\n  "s": {\n    // none yet\n    "c": 1\n  }\n}',
+        ),
         ('{"s": {"x": 1}, "s": {"y": 2}}', '{"s": {"x": 1}, "s": {"y": 2, "c": 1}}'),
     ],
 )

@@ -30,7 +30,9 @@ PLUGIN = ROOT / "plugin"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 SHARED = write_entry(find_client("claude-code"), ServerEntry("cortex", ("mcp",)))
 # The fields that the portable manifest may have; clients report every other one.
-PORTABLE = set("$schema name version description author homepage repository license keywords extensions".split())
+PORTABLE = set(
+    "$schema name version description author homepage repository license keywords extensions".split()
+)
 
 
 def read(file: Path) -> dict:
@@ -39,7 +41,11 @@ def read(file: Path) -> dict:
 
 def test_every_manifest_has_the_version_of_the_package():
     server = read(ROOT / "server.json")
-    manifests = [PLUGIN / ".claude-plugin" / "plugin.json", PLUGIN / "plugin.json", ROOT / "npm" / "package.json"]
+    manifests = [
+        PLUGIN / ".claude-plugin" / "plugin.json",
+        PLUGIN / "plugin.json",
+        ROOT / "npm" / "package.json",
+    ]
     found = [*map(read, manifests), server, *server["packages"]]
     assert {one["version"] for one in found} == {PROJECT["version"]}
 
@@ -60,7 +66,9 @@ def test_the_plugin_of_claude_code_is_whole():
     assert manifest["name"] == "cortex" and manifest["license"] == PROJECT["license"]
     # Where `/plugin marketplace add OWNER/REPO` looks for it: at the root of the repository.
     market = read(ROOT / ".claude-plugin" / "marketplace.json")
-    assert market["owner"]["name"] and [one["name"] for one in market["plugins"]] == [manifest["name"]]
+    assert market["owner"]["name"] and [one["name"] for one in market["plugins"]] == [
+        manifest["name"]
+    ]
     assert market["metadata"]["description"]
     assert (ROOT / market["plugins"][0]["source"] / ".claude-plugin" / "plugin.json").exists()
     assert read(PLUGIN / ".mcp.json") == {"mcpServers": {"cortex": SHARED}}
@@ -71,7 +79,9 @@ def test_the_plugins_hooks_are_those_that_install_registers():
     client = find_client("claude-code")
     assert client.hooks is not None
     assert tuple(hooks) == client.hooks.events
-    commands = [hook["command"] for groups in hooks.values() for group in groups for hook in group["hooks"]]
+    commands = [
+        hook["command"] for groups in hooks.values() for group in groups for hook in group["hooks"]
+    ]
     assert commands == [f"cortex hook {event}" for event in EVENTS]
 
 
@@ -90,13 +100,20 @@ def test_the_skill_names_only_tools_that_exist_and_all_of_them():
 
 def test_the_registry_gets_what_its_schema_needs():
     server = read(ROOT / "server.json")
-    assert server["$schema"] == "https://static.modelcontextprotocol.io/schemas/2025-12-11/server.schema.json"
+    assert (
+        server["$schema"]
+        == "https://static.modelcontextprotocol.io/schemas/2025-12-11/server.schema.json"
+    )
     assert server["name"] == "io.github.cortex-context/cortex"
     assert re.fullmatch(r"[a-zA-Z0-9.-]+/[a-zA-Z0-9._-]+", server["name"])
     assert 1 <= len(server["description"]) <= 100
     (package,) = server["packages"]
     assert {"registryType", "identifier", "version", "transport"} <= set(package)
-    assert (package["registryType"], package["identifier"], package["runtimeHint"]) == ("pypi", PROJECT["name"], "uvx")
+    assert (package["registryType"], package["identifier"], package["runtimeHint"]) == (
+        "pypi",
+        PROJECT["name"],
+        "uvx",
+    )
     assert package["packageArguments"][0] == {"type": "positional", "value": "mcp"}
     assert f"mcp-name: {server['name']}" in (ROOT / "README.md").read_text(encoding="utf-8")
 
@@ -118,7 +135,9 @@ def test_the_image_is_a_server_over_the_workspace_and_not_root():
             assert (ROOT / name).exists() and f"!{name}" in allowed, name
 
 
-@pytest.mark.parametrize("file", sorted(PLUGIN.rglob("*.json")), ids=lambda file: file.relative_to(PLUGIN).as_posix())
+@pytest.mark.parametrize(
+    "file", sorted(PLUGIN.rglob("*.json")), ids=lambda file: file.relative_to(PLUGIN).as_posix()
+)
 def test_no_file_of_the_plugin_has_a_secret_or_a_persons_path(file: Path):
     text = file.read_text(encoding="utf-8")
     assert json.loads(text)
@@ -138,7 +157,9 @@ def test_codeindex_mcp_serves_the_code_tools(monkeypatch):
 
 
 NPM = ROOT / "npm"
-node = pytest.mark.skipif(not shutil.which("npm") or os.name == "nt", reason="needs npm and a POSIX shell")
+node = pytest.mark.skipif(
+    not shutil.which("npm") or os.name == "nt", reason="needs npm and a POSIX shell"
+)
 
 
 @pytest.fixture(scope="module")
@@ -155,7 +176,11 @@ def packed(tmp_path_factory: pytest.TempPathFactory) -> Path:
         check=True,
     )
     (told,) = json.loads(made.stdout)
-    assert {one["path"] for one in told["files"]} == {"package.json", "README.md", "bin/codeindex-mcp.js"}
+    assert {one["path"] for one in told["files"]} == {
+        "package.json",
+        "README.md",
+        "bin/codeindex-mcp.js",
+    }
     with tarfile.open(folder / told["filename"]) as archive:
         file = archive.extractfile("package/bin/codeindex-mcp.js")
         assert file

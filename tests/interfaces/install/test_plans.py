@@ -12,7 +12,13 @@ import pytest
 from cortex.base.errors import ConfigError, FileError, InputError
 from cortex.interfaces.install.clients import CLIENTS, entry_file, find_client, hooks_file
 from cortex.interfaces.install.config_entries import ServerEntry
-from cortex.interfaces.install.plans import InstallOptions, install, plan_install, plan_uninstall, uninstall
+from cortex.interfaces.install.plans import (
+    InstallOptions,
+    install,
+    plan_install,
+    plan_uninstall,
+    uninstall,
+)
 
 SERVER = ServerEntry("/opt/cortex", ("mcp",))
 WISH = InstallOptions(SERVER)
@@ -90,7 +96,9 @@ def test_an_old_hook_of_ours_is_replaced_and_one_of_others_stays(place):
     connect(place, "claude-code", InstallOptions(ServerEntry("/old/cortex", ("mcp",)), hooks=True))
     file = hooks_file(client, place.machine, None)
     theirs = '{"hooks": [{"type": "command", "command": "say cortex hook stop it"}]}'
-    file.write_text(file.read_text("utf-8").replace('"Stop": [', f'"Stop": [{theirs},'), encoding="utf-8")
+    file.write_text(
+        file.read_text("utf-8").replace('"Stop": [', f'"Stop": [{theirs},'), encoding="utf-8"
+    )
     connect(place, "claude-code", InstallOptions(SERVER, hooks=True))
     text = file.read_text("utf-8")
     assert "/old/cortex" not in text
@@ -167,7 +175,10 @@ def test_a_client_without_files_in_projects_is_told(place):
 
 def test_a_projects_entry_of_cursor_names_the_folder_by_cursors_own_variable(place):
     (edit,) = plan_install(
-        [find_client("cursor")], place.machine, place.root, InstallOptions(ServerEntry("cortex", ("mcp",)))
+        [find_client("cursor")],
+        place.machine,
+        place.root,
+        InstallOptions(ServerEntry("cortex", ("mcp",))),
     )
     assert b'"command": "cortex"' in edit.after
     assert b'"args": ["mcp", "--workspace", "${workspaceFolder}"]' in edit.after
@@ -213,7 +224,9 @@ def test_what_a_client_wrote_after_a_removal_was_planned_stays(place):
     file = written(place, "claude-code", '{"history": 1}')
     connect(place, "claude-code")
     edits = plan_uninstall([find_client("claude-code")], place.machine, None, place.home, [])
-    file.write_text(file.read_text("utf-8").replace('"history": 1', '"history": 2'), encoding="utf-8")
+    file.write_text(
+        file.read_text("utf-8").replace('"history": 1', '"history": 2'), encoding="utf-8"
+    )
     uninstall(edits, place.home)
     assert file.read_text("utf-8") == '{"history": 2}'
 

@@ -31,7 +31,9 @@ def write(place, **what):
 
 
 def write_all(place, **what):
-    return write_project_files(place.root, **{"mcp": True, "gitignore": True, "home": place.home, **what})
+    return write_project_files(
+        place.root, **{"mcp": True, "gitignore": True, "home": place.home, **what}
+    )
 
 
 def server_of(place):
@@ -56,14 +58,23 @@ def test_each_file_can_be_left_out(project):
 
 
 def test_other_servers_and_lines_stay(project):
-    (project.root / ".mcp.json").write_text('{"mcpServers": {"other": {"command": "o"}}}', encoding="utf-8")
+    (project.root / ".mcp.json").write_text(
+        '{"mcpServers": {"other": {"command": "o"}}}', encoding="utf-8"
+    )
     (project.root / ".gitignore").write_bytes(b"*.log\r\nbuild")
     write(project)
-    assert set(json.loads((project.root / ".mcp.json").read_text("utf-8"))["mcpServers"]) == {"other", "cortex"}
-    assert (project.root / ".gitignore").read_bytes() == b"*.log\r\nbuild\r\n" + LINES.replace("\n", "\r\n").encode()
+    assert set(json.loads((project.root / ".mcp.json").read_text("utf-8"))["mcpServers"]) == {
+        "other",
+        "cortex",
+    }
+    assert (project.root / ".gitignore").read_bytes() == b"*.log\r\nbuild\r\n" + LINES.replace(
+        "\n", "\r\n"
+    ).encode()
 
 
-@pytest.mark.parametrize("line", [".cortex", ".cortex/", "/.cortex/", ".cortex/*", "!.cortex/", ".*"])
+@pytest.mark.parametrize(
+    "line", [".cortex", ".cortex/", "/.cortex/", ".cortex/*", "!.cortex/", ".*"]
+)
 def test_a_project_that_has_decided_is_left_alone(project, line):
     (project.root / ".gitignore").write_text(line + "\n", encoding="utf-8")
     assert write(project) == [".mcp.json"]
@@ -120,7 +131,9 @@ def test_without_git_there_is_no_list_and_it_is_said(place):
 def test_an_entry_keeps_its_command_and_arguments_and_gets_the_profile_that_is_named(project):
     for arguments in (["mcp", "--profile", "blue"], ["mcp", "memory", "team"]):
         entry = {"type": "stdio", "command": "cortex", "args": arguments}
-        (project.root / ".mcp.json").write_text(json.dumps({"mcpServers": {"cortex": entry}}), encoding="utf-8")
+        (project.root / ".mcp.json").write_text(
+            json.dumps({"mcpServers": {"cortex": entry}}), encoding="utf-8"
+        )
         assert write(project, gitignore=False) == []
         assert server_of(project) == ["cortex", *arguments]
     assert write(project, gitignore=False, profile="green") == [".mcp.json"]
@@ -144,7 +157,9 @@ def test_a_new_entry_names_a_command_that_works_here(project, tmp_path, monkeypa
 
 
 def test_a_foreign_entry_is_told(project):
-    (project.root / ".mcp.json").write_text('{"mcpServers": {"cortex": {"command": "o"}}}', encoding="utf-8")
+    (project.root / ".mcp.json").write_text(
+        '{"mcpServers": {"cortex": {"command": "o"}}}', encoding="utf-8"
+    )
     with pytest.raises(ConfigError) as told:
         write(project)
     assert told.value.code == "ENTRY_FOREIGN"

@@ -39,11 +39,17 @@ def test_the_table_comes_and_goes_and_the_rest_stays(text: str):
 
 
 @given(toml_documents(), toml_documents(), st.sampled_from(["", "# above\n", "\n", "above = 1\n"]))
-def test_what_a_person_wrote_around_the_table_stays_byte_for_byte(text: str, other: str, above: str):
+def test_what_a_person_wrote_around_the_table_stays_byte_for_byte(
+    text: str, other: str, above: str
+):
     """Edited after the install: lines at the top, tables and comments directly below ours."""
     end = "\r\n" if "\r\n" in text else "\n"
-    _, heading, tables = other.removeprefix("\ufeff").replace("\r\n", "\n").partition("[[profiles]]")
-    below = f"[below]\nweb_search = true\n{heading.replace('profiles', 'added')}{tables}".replace("\n", end)
+    _, heading, tables = (
+        other.removeprefix("\ufeff").replace("\r\n", "\n").partition("[[profiles]]")
+    )
+    below = f"[below]\nweb_search = true\n{heading.replace('profiles', 'added')}{tables}".replace(
+        "\n", end
+    )
     above = above.replace("\n", end)
     mark = "\ufeff" if text.startswith("\ufeff") else ""
     edited = mark + above + toml_edit.put_table(text, PATH, VALUES).removeprefix(mark) + below
@@ -51,7 +57,10 @@ def test_what_a_person_wrote_around_the_table_stays_byte_for_byte(text: str, oth
         meaning(edited)
     except tomllib.TOMLDecodeError:
         assume(False)
-    assert toml_edit.remove_table(edited, PATH) == mark + above + with_line_end(text).removeprefix(mark) + below
+    assert (
+        toml_edit.remove_table(edited, PATH)
+        == mark + above + with_line_end(text).removeprefix(mark) + below
+    )
 
 
 def test_the_heading_below_the_table_stays_on_a_line_of_its_own():
@@ -63,14 +72,18 @@ def test_the_heading_below_the_table_stays_on_a_line_of_its_own():
 
 @given(toml_documents())
 def test_a_table_in_the_middle_goes_with_the_tables_in_it(text: str):
-    ours = '\n[mcp_servers.cortex]\ncommand = "c"\n# about it\n\n[mcp_servers.cortex.env]\nA = "b"\n'
+    ours = (
+        '\n[mcp_servers.cortex]\ncommand = "c"\n# about it\n\n[mcp_servers.cortex.env]\nA = "b"\n'
+    )
     later = "\n[later]\nx = 1\n"
     both = text + ours + later
     assert meaning(toml_edit.remove_table(both, PATH)) == meaning(text + later)
 
 
 def test_values_of_a_table_that_is_there_are_changed_in_place():
-    text = '[mcp_servers.cortex]\nargs = [\n  "mcp", # why\n] # end\nstartup_timeout_sec = 5\n\n[x]\n'
+    text = (
+        '[mcp_servers.cortex]\nargs = [\n  "mcp", # why\n] # end\nstartup_timeout_sec = 5\n\n[x]\n'
+    )
     changed = toml_edit.put_table(text, PATH, {"command": "c", "args": ["mcp", "code"]})
     assert changed == (
         '[mcp_servers.cortex]\ncommand = "c"\nargs = ["mcp", "code"] # end\nstartup_timeout_sec = 5\n\n[x]\n'
@@ -79,7 +92,12 @@ def test_values_of_a_table_that_is_there_are_changed_in_place():
 
 @pytest.mark.parametrize(
     "text",
-    ["mcp_servers = {}\n", 'mcp_servers = { a = { command = "x" } }\n', "[[mcp_servers]]\n", "mcp_servers = 1\n"],
+    [
+        "mcp_servers = {}\n",
+        'mcp_servers = { a = { command = "x" } }\n',
+        "[[mcp_servers]]\n",
+        "mcp_servers = 1\n",
+    ],
 )
 def test_a_way_of_writing_that_leaves_no_room_for_a_table_is_told(text: str):
     with pytest.raises(Broken, match="can't be"):
@@ -88,7 +106,12 @@ def test_a_way_of_writing_that_leaves_no_room_for_a_table_is_told(text: str):
 
 @pytest.mark.parametrize(
     ("text", "line", "column"),
-    [("a = \n", 1, 5), ("a = 1\nb = [1\n", 3, 1), ("x = 1\n\n[t\ny = 1\n", 3, 3), ("a = 1 2", 1, 7)],
+    [
+        ("a = \n", 1, 5),
+        ("a = 1\nb = [1\n", 3, 1),
+        ("x = 1\n\n[t\ny = 1\n", 3, 3),
+        ("a = 1 2", 1, 7),
+    ],
 )
 def test_a_broken_document_is_told_with_line_and_column(text: str, line: int, column: int):
     with pytest.raises(Broken) as told:

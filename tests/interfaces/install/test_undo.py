@@ -15,12 +15,19 @@ from hypothesis import strategies as st
 from cortex.interfaces.install import jsonc_edit
 from cortex.interfaces.install.clients import CLIENTS, Client, ConfigFormat, entry_file, hooks_file
 from cortex.interfaces.install.config_entries import ServerEntry, is_ours, read_entry
-from cortex.interfaces.install.plans import InstallOptions, install, plan_install, plan_uninstall, uninstall
+from cortex.interfaces.install.plans import (
+    InstallOptions,
+    install,
+    plan_install,
+    plan_uninstall,
+    uninstall,
+)
 from interfaces.install.documents import jsonc_documents, toml_documents
 from interfaces.install.places import make_place
 
 SERVER = ServerEntry("/opt/my tools/cortex", ("mcp", "code"))
-FEWER = settings(max_examples=settings.default.max_examples // 5)  # every example is files and their copies on a disk
+# Every example is files and their copies on a disk
+FEWER = settings(max_examples=settings.default.max_examples // 5)
 WITH_PROJECT = [client for client in CLIENTS if client.project]
 
 
@@ -51,7 +58,10 @@ def write(file: Path, text: str) -> None:
 
 
 def tree(folder: Path) -> dict[str, bytes | None]:
-    return {str(one.relative_to(folder)): one.read_bytes() if one.is_file() else None for one in folder.rglob("*")}
+    return {
+        str(one.relative_to(folder)): one.read_bytes() if one.is_file() else None
+        for one in folder.rglob("*")
+    }
 
 
 def connect(place, client: Client, root: Path | None, *, hooks: bool) -> None:
@@ -64,7 +74,10 @@ def connect(place, client: Client, root: Path | None, *, hooks: bool) -> None:
 @given(choice=st.data())
 def test_what_was_there_comes_back_byte_for_byte(client: Client, choice: st.DataObject):
     with machine() as place:
-        files = {entry_file(client, place.machine, None), hooks_file(client, place.machine, None)} - {None}
+        files = {
+            entry_file(client, place.machine, None),
+            hooks_file(client, place.machine, None),
+        } - {None}
         for file in sorted(files):
             if choice.draw(st.booleans()):
                 text = (
@@ -135,37 +148,57 @@ def test_after_somebody_else_changed_the_file_only_ours_goes(client: Client, cho
 @FEWER
 @given(choice=st.data())
 def test_after_edits_elsewhere_every_foreign_byte_stays(client: Client, choice: st.DataObject):
-    """The same edits, made to the file with our entry and hooks and to one that never had them, end alike."""
+    """The same edits, made to the file with our entry and hooks and to one that never had them, end
+    alike.
+    """
     with machine() as place:
-        entries, hooks = entry_file(client, place.machine, None), hooks_file(client, place.machine, None)
+        entries, hooks = (
+            entry_file(client, place.machine, None),
+            hooks_file(client, place.machine, None),
+        )
         originals: dict[Path, str] = {}
         for file in sorted({entries, hooks or entries}):
             toml = file.suffix == ".toml"
             events = client.hooks.events if client.hooks and not toml else ()
-            originals[file] = choice.draw(toml_documents() if toml else jsonc_documents(client.key, events))
+            originals[file] = choice.draw(
+                toml_documents() if toml else jsonc_documents(client.key, events)
+            )
             if file == hooks and client.hooks and client.hooks.version:
-                # A file of hooks needs one: what was added is left to the hooks that others put there since.
+                # A file of hooks needs one: what was added is left to the hooks that others put
+                # there since.
                 originals[file], _ = jsonc_edit.put(originals[file], ("version",), 1)
             write(file, originals[file])
         connect(place, client, None, hooks=True)
-        edits = choice.draw(st.lists(st.sampled_from(["head", "tail", "inside", "member"]), min_size=1, unique=True))
+        edits = choice.draw(
+            st.lists(st.sampled_from(["head", "tail", "inside", "member"]), min_size=1, unique=True)
+        )
         for file in originals:
             write(file, edited(file.read_bytes().decode(), edits, file.suffix))
         uninstall(plan_uninstall([client], place.machine, None, place.home, []), place.home)
         for file, text in originals.items():
-            assert squeezed(file.read_bytes().decode()) == squeezed(edited(text, edits, file.suffix))
+            assert squeezed(file.read_bytes().decode()) == squeezed(
+                edited(text, edits, file.suffix)
+            )
         assert tree(place.home) == {}
 
 
 def edited(text: str, edits: list[str], suffix: str) -> str:
-    """A file as a person or a client leaves it: a comment above and below, another value, one more member."""
+    """A file as a person or a client leaves it: a comment above and below, another value, one more
+    member.
+    """
     mark, text = ("\ufeff", text[1:]) if text.startswith("\ufeff") else ("", text)
     note = "# mine" if suffix == ".toml" else "// mine"
     if "inside" in edits:
-        text = text.replace("theirs", "changed").replace('"x"', '"y"').replace("a note", "another remark")
+        text = (
+            text.replace("theirs", "changed")
+            .replace('"x"', '"y"')
+            .replace("a note", "another remark")
+        )
     if "member" in edits:
         text = (
-            f"{text}\n[added]\nlater = 1\n" if suffix == ".toml" else jsonc_edit.put(text, ("added",), {"later": 1})[0]
+            f"{text}\n[added]\nlater = 1\n"
+            if suffix == ".toml"
+            else jsonc_edit.put(text, ("added",), {"later": 1})[0]
         )
     if "head" in edits:
         text = f"{note} above\n{text}"
@@ -192,7 +225,10 @@ def test_without_any_record_ours_is_cut_out(client: Client, choice: st.DataObjec
         write(file, choice.draw(documents(client)))
         original = parse(file)
         connect(place, client, None, hooks=False)
-        uninstall(plan_uninstall([client], place.machine, None, place.home / "another", []), place.home / "another")
+        uninstall(
+            plan_uninstall([client], place.machine, None, place.home / "another", []),
+            place.home / "another",
+        )
         left = parse(file)
         assert left == original or left == original | {client.key: {}}
 
@@ -217,7 +253,9 @@ def test_all_clients_at_once_leave_no_folder_behind(place):
 
 
 def test_a_file_that_two_clients_share_stays_for_the_other(place):
-    vscode, copilot = (next(one for one in CLIENTS if one.name == name) for name in ("vscode", "copilot"))
+    vscode, copilot = (
+        next(one for one in CLIENTS if one.name == name) for name in ("vscode", "copilot")
+    )
     for client in (vscode, copilot):
         connect(place, client, None, hooks=True)
     shared = hooks_file(vscode, place.machine, None)

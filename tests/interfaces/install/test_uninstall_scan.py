@@ -49,14 +49,32 @@ def test_a_full_machine_is_empty_afterwards(place):
     for edit in plan_install([find_client("vscode")], place.machine, place.root, WISH):
         install(edit, place.home)
     write_project_files(place.root, mcp=True, gitignore=True, home=place.home)
-    fill(place.home, "config.yml", "cortex.db", "cortex.db-wal", "words/a", "vectors-2/b", "lease", "cortexd.log.1")
+    fill(
+        place.home,
+        "config.yml",
+        "cortex.db",
+        "cortex.db-wal",
+        "words/a",
+        "vectors-2/b",
+        "lease",
+        "cortexd.log.1",
+    )
     fill(place.home, "inbox/1.json", "inbox/refused/2.json")
-    fill(place.home, TOKEN_FILE, LOCK, f"{rejections.FOLDER}/1.json", f"{overwritten.FOLDER}/1.jsonl")
+    fill(
+        place.home, TOKEN_FILE, LOCK, f"{rejections.FOLDER}/1.json", f"{overwritten.FOLDER}/1.jsonl"
+    )
     fill(place.home, "backups/20261118T134021Z-daily.db.gz", "cortex.db.replaced-1")
     fill(home_of(place.root, place.home) / "1", "cortex.db")
-    fill(place.home, f"projects/{'0a' * 16}/cortex.db", "profiles/work/cortex.db", "profiles/work/config.yml")
+    fill(
+        place.home,
+        f"projects/{'0a' * 16}/cortex.db",
+        "profiles/work/cortex.db",
+        "profiles/work/config.yml",
+    )
     fill(place.root, ".cortex/cortex.db", ".cortex/words/x", ".cortex/lease")
-    (place.root / ".cortex" / ".gitignore").write_text("# Written by Cortex: its own files\n", encoding="utf-8")
+    (place.root / ".cortex" / ".gitignore").write_text(
+        "# Written by Cortex: its own files\n", encoding="utf-8"
+    )
     found = remove(place)
     assert {one.kind for one in found.places} == {"home", "store"}
     assert not place.home.exists()
@@ -67,7 +85,11 @@ def test_a_full_machine_is_empty_afterwards(place):
 
 def test_what_a_core_has_here_is_a_teams_and_stays(place):
     fill(
-        place.home, "cortex.db", f"{FOLDER}/cortex.db", f"profiles/blue/{REPLICA}/cortex.db", "profiles/blue/cortex.db"
+        place.home,
+        "cortex.db",
+        f"{FOLDER}/cortex.db",
+        f"profiles/blue/{REPLICA}/cortex.db",
+        "profiles/blue/cortex.db",
     )
     found = remove(place)
     assert found.kept == (place.home / FOLDER, place.home / "profiles" / "blue" / REPLICA)
@@ -186,7 +208,10 @@ def test_a_list_that_cant_be_read_doesnt_keep_us_in_everything_else(place):
 
 def test_a_file_that_broke_after_it_was_found_doesnt_keep_us_in_everything_else(place):
     for edit in plan_install(
-        [find_client("cursor"), find_client("gemini")], place.machine, None, InstallOptions(WISH.server)
+        [find_client("cursor"), find_client("gemini")],
+        place.machine,
+        None,
+        InstallOptions(WISH.server),
     ):
         install(edit, place.home)
     found = find_traces(place.machine, place.home)

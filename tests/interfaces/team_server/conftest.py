@@ -1,4 +1,6 @@
-"""A Core in this process: a ledger, a hall over it, people with tokens, and a client for each of them."""
+"""A Core in this process: a ledger, a hall over it, people with tokens, and a client for each of
+them.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ class Client:
         self.http = http
         self.token = token
 
-    def ask(self, method: str, path: str, body: Any = None, *, key: str | None = "", **more: Any) -> Any:
+    def ask(
+        self, method: str, path: str, body: Any = None, *, key: str | None = "", **more: Any
+    ) -> Any:
         """The response; a write has a fresh key unless one is given, or None for none."""
         headers = {"Authorization": f"Bearer {self.token}", **more.pop("headers", {})}
         if method in ("POST", "PATCH") and key is not None:
@@ -78,9 +82,18 @@ class Place:
         self.app: App = make_app(hall, ledger, settings, clock=clock)
         self.http = StraightClient(self.app)
 
-    def person(self, name: str, tier: int, grants: dict[str, bool] | None = None, *, sensitive: bool = False) -> Client:
+    def person(
+        self,
+        name: str,
+        tier: int,
+        grants: dict[str, bool] | None = None,
+        *,
+        sensitive: bool = False,
+    ) -> Client:
         """Somebody new, with a token."""
-        one = principals.add(self.ledger, name, tier, sensitive, EVERYWHERE if grants is None else grants)
+        one = principals.add(
+            self.ledger, name, tier, sensitive, EVERYWHERE if grants is None else grants
+        )
         return Client(self.http, self.ledger.principals.make_token(one.id)[1])
 
 
@@ -115,11 +128,15 @@ def open_place(settings: Settings, clock: Clock, folder: Path) -> Iterator[Calla
     """Opens Cores, and closes them when the test ends."""
     opened: list[Place] = []
 
-    def open_one(url: str = "", directory: Path | None = None, settings: Settings = settings) -> Place:
+    def open_one(
+        url: str = "", directory: Path | None = None, settings: Settings = settings
+    ) -> Place:
         (folder / "ledger").mkdir(exist_ok=True)
         ledger = open_ledger(url or f"sqlite:///{folder / 'ledger'}")
         try:
-            hall = ReadReplica(settings, ledger, directory or folder / "ledger", embedders=Embedders(None))
+            hall = ReadReplica(
+                settings, ledger, directory or folder / "ledger", embedders=Embedders(None)
+            )
         except BaseException:
             ledger.close()
             raise

@@ -1,7 +1,9 @@
-"""A Core with something hidden from everybody: people of every tier and grant, records of every kind in every place.
+"""A Core with something hidden from everybody: people of every tier and grant, records of every
+kind in every place.
 
-Each record says words of its own that nothing else says, and what an answer tells is looked through for those of what its reader may
-not see. Who sees what is told by hand in `PEOPLE`, not taken from the rule that is tested.
+Each record says words of its own that nothing else says, and what an answer tells is looked through
+for those of what its reader may not see. Who sees what is told by hand in `PEOPLE`, not taken from
+the rule that is tested.
 """
 
 from __future__ import annotations
@@ -26,8 +28,21 @@ SCOPES = {
     "attic": {"visibility": "private", "steward_ids": ["steward"]},
     "crypt": {"sensitivity": "sensitive"},
 }
-# Where something is: a subcortex or none, and with "!" what is sensitive there. All of the crypt is.
-PLACES = ("harbor", "harbor!", "meadow", "meadow!", "vault", "vault!", "attic", "attic!", "none", "none!", "crypt!")
+# Where something is: a subcortex or none, and with "!" what is sensitive there. All of the crypt
+# is.
+PLACES = (
+    "harbor",
+    "harbor!",
+    "meadow",
+    "meadow!",
+    "vault",
+    "vault!",
+    "attic",
+    "attic!",
+    "none",
+    "none!",
+    "crypt!",
+)
 NORMAL = ("harbor", "meadow", "none")
 COMMON = "lighthouse"  # that every record speaks of
 PATH = "src/lamp.py"
@@ -67,7 +82,9 @@ PEOPLE: dict[str, Somebody] = {
     "root":         Somebody(4, EVERYWHERE,                        True,  PLACES),
 }  # fmt: skip
 _WORD = re.compile("zq[a-z]+")
-_ID = re.compile("(?:subcortex|thread|comment|obs|artifact|task|draft|notif|link)_[0-9A-HJKMNP-TV-Z]{26}")
+_ID = re.compile(
+    "(?:subcortex|thread|comment|obs|artifact|task|draft|notif|link)_[0-9A-HJKMNP-TV-Z]{26}"
+)
 
 
 @dataclass(slots=True)
@@ -106,7 +123,8 @@ class World:
         self._fresh: list[str] = []
         self._hidden: dict[str, set[str]] = {}
 
-    # -- making it -----------------------------------------------------------------------------------------------------
+    # -- making it
+    # -----------------------------------------------------------------------------------------------------
 
     def word(self) -> str:
         """A word that nobody has said yet."""
@@ -118,7 +136,9 @@ class World:
     def said(self) -> str:
         return f"{self.word()} {COMMON}"
 
-    def plant(self, path: str, body: dict[str, Any], place: str, by: str = "root", **more: Any) -> Planted:
+    def plant(
+        self, path: str, body: dict[str, Any], place: str, by: str = "root", **more: Any
+    ) -> Planted:
         """Write a record."""
         told = self.clients[by].post(path, body)
         one = Planted(told["id"], told["kind"], place, by, words=self._fresh, **more)
@@ -138,13 +158,24 @@ class World:
 
     def ids(self, name: str, *kinds: str) -> set[str]:
         """The ids that somebody may see."""
-        return {one.id for one in self.planted.values() if one.is_for(name) and (not kinds or one.kind in kinds)}
+        return {
+            one.id
+            for one in self.planted.values()
+            if one.is_for(name) and (not kinds or one.kind in kinds)
+        }
 
-    # -- looking through answers ---------------------------------------------------------------------------------------
+    # -- looking through answers
+    # ---------------------------------------------------------------------------------------
 
     def look_through(self, name: str, text: str, told: str = "") -> None:
-        """What somebody is told has no word and no id of what they may not see, but for what they said themselves."""
-        said = set(_WORD.findall(text)) | set(_ID.findall(text)) | {slug for slug in SCOPES if slug in text}
+        """What somebody is told has no word and no id of what they may not see, but for what they
+        said themselves.
+        """
+        said = (
+            set(_WORD.findall(text))
+            | set(_ID.findall(text))
+            | {slug for slug in SCOPES if slug in text}
+        )
         leaked = [one for one in said & self.hidden(name) if one not in told]
         assert not leaked, (name, leaked, text[:2_000])
 
@@ -153,7 +184,9 @@ class World:
         if name not in self._hidden:
             away = [one for one in self.planted.values() if not one.is_for(name)]
             words = {word for one in away for word in one.words}
-            words |= {word for word, places in self.gone.items() if set(places) - set(PEOPLE[name].sees)}
+            words |= {
+                word for word, places in self.gone.items() if set(places) - set(PEOPLE[name].sees)
+            }
             ids = {one.id for one in away} - self.pointed
             slugs = {slug for slug in SCOPES if _own(slug) not in PEOPLE[name].sees}
             self._hidden[name] = words | ids | slugs
@@ -171,7 +204,9 @@ class Reader:
         self.world, self.name = world, name
         self.client = world.clients[name]
 
-    def ask(self, method: str, path: str, body: Any = None, *, key: str | None = "", **more: Any) -> Any:
+    def ask(
+        self, method: str, path: str, body: Any = None, *, key: str | None = "", **more: Any
+    ) -> Any:
         response = self.client.ask(method, path, body, key=key, **more)
         assert response.status_code < 500, response.text
         self.world.look_through(self.name, response.text, f"{path} {body} {more}")
@@ -194,18 +229,23 @@ class Reader:
                 return found
 
 
-# -- what there is -----------------------------------------------------------------------------------------------------
+# -- what there is
+# -----------------------------------------------------------------------------------------------------
 
 
 @contextmanager
 def open_world(folder: Path) -> Iterator[World]:
-    """A Core in which all of it is there; nothing of it was changed since, but for what `furnish` changes."""
+    """A Core in which all of it is there; nothing of it was changed since, but for what `furnish`
+    changes.
+    """
     environment = {"CORTEX_HOME": str(folder / "home"), "CORTEX_CORE_RATES": "0,0,0,0,0"}
     settings = load(None, environment=environment, flags={"indexing.workers": 1}, user_home=folder)
     (folder / "ledger").mkdir()
     with ExitStack() as stack:
         ledger = stack.enter_context(open_ledger(f"sqlite:///{folder / 'ledger'}"))
-        hall = stack.enter_context(ReadReplica(settings, ledger, folder / "ledger", embedders=Embedders(None)))
+        hall = stack.enter_context(
+            ReadReplica(settings, ledger, folder / "ledger", embedders=Embedders(None))
+        )
         place = Place(settings, ledger, hall, Clock())
         stack.enter_context(place.http)
         world = World(place)
@@ -218,8 +258,13 @@ def furnish(world: World) -> None:
     scopes = {slug: _scope(world, slug, more) for slug, more in SCOPES.items()}
     for name, one in PEOPLE.items():
         if name != "root":
-            grants = {scopes[slug].id if slug != "*" else slug: writes for slug, writes in one.grants.items()}
-            world.clients[name] = world.place.person(name, one.tier, grants, sensitive=one.sensitive)
+            grants = {
+                scopes[slug].id if slug != "*" else slug: writes
+                for slug, writes in one.grants.items()
+            }
+            world.clients[name] = world.place.person(
+                name, one.tier, grants, sensitive=one.sensitive
+            )
     for place in PLACES:
         _fill(world, place)
     _cross(world)
@@ -249,11 +294,19 @@ def _fill(world: World, place: str) -> None:
         {"title": said(), "body_md": said(), "tags": [world.word()], "code_links": links, **here},
         place,
     )
-    world.plant(f"/threads/{thread.id}/comments", {"body_md": f"We decided on {said()}.", **private}, place)
+    world.plant(
+        f"/threads/{thread.id}/comments", {"body_md": f"We decided on {said()}.", **private}, place
+    )
     observed = {**private, **({} if slug == "none" else {"linked_subcortex_id": slug})}
     world.plant(
         "/observations",
-        {"title": said(), "summary_md": said(), "tags": [world.word()], "code_links": links, **observed},
+        {
+            "title": said(),
+            "summary_md": said(),
+            "tags": [world.word()],
+            "code_links": links,
+            **observed,
+        },
         place,
     )
     world.plant("/observations", {"title": said(), "linked_thread_id": thread.id, **private}, place)
@@ -268,10 +321,19 @@ def _fill(world: World, place: str) -> None:
     task = {"title": said(), "body_md": said(), "notes_md": said(), "tags": [world.word()], "status": "blocked",
             "blocked_reason": world.word(), "assignee_ids": list(PEOPLE), "linked_thread_id": thread.id, **here}  # fmt: skip
     world.plant("/tasks", task, place)
-    draft = {"type": "comment", "title": said(), "body_md": said(), "reason": said(), "tags": [world.word()], **private}
+    draft = {
+        "type": "comment",
+        "title": said(),
+        "body_md": said(),
+        "reason": said(),
+        "tags": [world.word()],
+        **private,
+    }
     world.plant("/drafts", {**draft, "target_id": thread.id}, place)
     world.plant(
-        "/links", {"source_id": thread.id, "relation": "supports", "target_id": artifact.id, "note": said()}, place
+        "/links",
+        {"source_id": thread.id, "relation": "supports", "target_id": artifact.id, "note": said()},
+        place,
     )
 
 
@@ -280,24 +342,44 @@ def _cross(world: World) -> None:
     root, said = world.clients["root"], world.said
     home = world.of("thread", "harbor")
     for place in ("meadow", "harbor!", "vault", "none"):
-        ends = {"source_id": home.id, "relation": "depends_on", "target_id": world.of("thread", place).id}
+        ends = {
+            "source_id": home.id,
+            "relation": "depends_on",
+            "target_id": world.of("thread", place).id,
+        }
         world.plant("/links", {**ends, "note": said()}, "harbor", places=("harbor", place))
     world.plant(
         "/drafts",
-        {"type": "comment", "title": said(), "body_md": said(), "target_id": home.id, "reason": said()},
+        {
+            "type": "comment",
+            "title": said(),
+            "body_md": said(),
+            "target_id": home.id,
+            "reason": said(),
+        },
         "harbor",
         by="mate",
     )
     world.plant(
-        f"/threads/{home.id}/comments", {"body_md": f"We decided on {said()}.", "sensitivity": "sensitive"}, "harbor!"
+        f"/threads/{home.id}/comments",
+        {"body_md": f"We decided on {said()}.", "sensitivity": "sensitive"},
+        "harbor!",
     )
-    moved = world.plant("/artifacts", {"title": said(), "body_md": said(), "subcortex_id": "vault"}, "harbor")
+    moved = world.plant(
+        "/artifacts", {"title": said(), "body_md": said(), "subcortex_id": "vault"}, "harbor"
+    )
     world.moved = moved.id
     world.gone |= dict.fromkeys(moved.words, ("harbor", "vault"))
-    root.patch(f"/artifacts/{moved.id}", {"subcortex_id": "harbor", "title": said(), "body_md": said()})
+    root.patch(
+        f"/artifacts/{moved.id}", {"subcortex_id": "harbor", "title": said(), "body_md": said()}
+    )
     moved.words, world._fresh = world._fresh, []
     cited = world.of("thread", "vault")
-    pointing = {"title": said(), "subcortex_id": "harbor", "evidence_links": [{"type": "thread", "ref": cited.id}]}
+    pointing = {
+        "title": said(),
+        "subcortex_id": "harbor",
+        "evidence_links": [{"type": "thread", "ref": cited.id}],
+    }
     world.plant("/artifacts", pointing, "harbor")
     root.patch("/subcortexes/harbor", {"pinned_threads": [cited.id]})
     world.pointed.add(cited.id)
@@ -311,8 +393,12 @@ def _take_stock(world: World) -> None:
             continue
         if record.kind == "notification":
             place = world.planted[record.body.about].place
-            one = Planted(record.id, "notification", place, record.author, recipient=record.body.recipient)
+            one = Planted(
+                record.id, "notification", place, record.author, recipient=record.body.recipient
+            )
         else:
-            places = tuple(world.planted[end].place for end in (record.body.source, record.body.target))
+            places = tuple(
+                world.planted[end].place for end in (record.body.source, record.body.target)
+            )
             one = Planted(record.id, "link", places[0], places=places)
         world.planted[record.id] = one

@@ -1,6 +1,8 @@
-"""A client of an ASGI application in this process that goes to the thread of its loop once for each request.
+"""A client of an ASGI application in this process that goes to the thread of its loop once for each
+request.
 
-The one of Starlette, which this is else, goes there seven times, so that an answer can be read while it is made; nobody does that here.
+The one of Starlette, which this is else, goes there seven times, so that an answer can be read
+while it is made; nobody does that here.
 """
 
 from __future__ import annotations
@@ -29,9 +31,13 @@ class _Straight(httpx2.BaseTransport):
 
     def handle_request(self, request: httpx2.Request) -> httpx2.Response:
         assert self._client.portal is not None, "it was not entered"
-        status, headers, body = self._client.portal.call(_ask, self._client.app, _scope(request), request.read())
+        status, headers, body = self._client.portal.call(
+            _ask, self._client.app, _scope(request), request.read()
+        )
         content = b"" if request.method == "HEAD" else body
-        return httpx2.Response(status, headers=headers, stream=httpx2.ByteStream(content), request=request)
+        return httpx2.Response(
+            status, headers=headers, stream=httpx2.ByteStream(content), request=request
+        )
 
 
 def _scope(request: httpx2.Request) -> dict[str, Any]:
@@ -52,7 +58,9 @@ def _scope(request: httpx2.Request) -> dict[str, Any]:
     }
 
 
-async def _ask(app: Any, scope: dict[str, Any], body: bytes) -> tuple[int, list[tuple[bytes, bytes]], bytes]:
+async def _ask(
+    app: Any, scope: dict[str, Any], body: bytes
+) -> tuple[int, list[tuple[bytes, bytes]], bytes]:
     """Status, headers and body of an answer."""
     answered = anyio.Event()
     waiting = [body]

@@ -1,4 +1,6 @@
-"""A team in one process, for tests of what a Core takes: a ledger, principals, and homes whose outbox goes there by hand."""
+"""A team in one process, for tests of what a Core takes: a ledger, principals, and homes whose
+outbox goes there by hand.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ from families.team.invariants import check_ledger
 
 
 class Unindexed(Library):
-    """A library in which somebody else has what is written found, later: a test that finds nothing needn't wait for that."""
+    """A library in which somebody else has what is written found, later: a test that finds nothing
+    needn't wait for that.
+    """
 
     def follow(self, *, forget: bool = False) -> bool:
         return False
@@ -49,9 +53,17 @@ class Team:
     home_of: Callable[[str], Library]
     homes: dict[str, Home] = field(default_factory=dict)
 
-    def home(self, name: str, tier: int = 4, sensitive: bool = True, grants: dict[str, bool] | None = None) -> Home:
+    def home(
+        self,
+        name: str,
+        tier: int = 4,
+        sensitive: bool = True,
+        grants: dict[str, bool] | None = None,
+    ) -> Home:
         """The home of a principal who is new here; all is granted unless something else is."""
-        principals.add(self.ledger, name, tier, sensitive, {"*": True} if grants is None else grants)
+        principals.add(
+            self.ledger, name, tier, sensitive, {"*": True} if grants is None else grants
+        )
         library = self.home_of(name)
         library.store.truth.set({"core.url": "https://core.example"})
         self.homes[name] = Home(self, name, library)
@@ -61,7 +73,9 @@ class Team:
         return principals.find(self.ledger, name)
 
     def viewer(self, principal: Principal) -> Viewer:
-        return viewer_of(principal, self.ledger.recorded.select(RecordFilter(kinds=("subcortex",)), 1_000))
+        return viewer_of(
+            principal, self.ledger.recorded.select(RecordFilter(kinds=("subcortex",)), 1_000)
+        )
 
     def accept(self, principal: Principal, action: Action) -> Accepted:
         return accept(self.ledger, principal, self.viewer(principal), action, self.settings)
@@ -72,7 +86,9 @@ class Team:
             check_ledger(connection)
 
     def records(self) -> dict[str, Record[Any]]:
-        return {change.record.id: change.record for change in self.ledger.recorded.changes(0, 100_000)}
+        return {
+            change.record.id: change.record for change in self.ledger.recorded.changes(0, 100_000)
+        }
 
     def sees(self, viewer: Viewer, record: Record[Any]) -> bool:
         lookup = self.ledger.recorded
@@ -132,7 +148,12 @@ class Home:
         told = [record_from(json.loads(json.dumps(record_to(record)))) for record in records]
         here = [VersionedRecord(renamed(one.record, inward(self.name)), one.change) for one in told]
         self.library.store.records.apply(
-            here, (), wording=wording(self.library.settings), meta={}, settle=settle, skip_waiting=True
+            here,
+            (),
+            wording=wording(self.library.settings),
+            meta={},
+            settle=settle,
+            skip_waiting=True,
         )
 
 
@@ -150,12 +171,18 @@ def open_team(folder: Path, url: str = "", *, indexed: bool = False) -> Iterator
         yield Team(ledger, settings, home_of)
 
 
-def told(id: str, after: Body, before: Body | None = None, author: str = "ada", created: int = 1) -> RecordChange:
+def told(
+    id: str, after: Body, before: Body | None = None, author: str = "ada", created: int = 1
+) -> RecordChange:
     """A change, as somebody could make it up."""
     return RecordChange(id, type(after).__name__.lower(), author, created, before, after)
 
 
 def acting(
-    *changes: RecordChange, key: str = "made-up", action: str = "edit", actor: str = "person", tier: int = 4
+    *changes: RecordChange,
+    key: str = "made-up",
+    action: str = "edit",
+    actor: str = "person",
+    tier: int = 4,
 ) -> Action:
     return Action(key, action, actor, tier, 1, changes)

@@ -7,7 +7,17 @@ from dataclasses import replace
 import pytest
 
 from cortex.base.errors import InputError
-from cortex.base.record_model import SENSITIVE, Body, Draft, Link, Notification, Observation, Record, Subcortex, Thread
+from cortex.base.record_model import (
+    SENSITIVE,
+    Body,
+    Draft,
+    Link,
+    Notification,
+    Observation,
+    Record,
+    Subcortex,
+    Thread,
+)
 from cortex.base.visibility import sees
 from cortex.engine.store.records.principals import Principal
 from cortex.families.team.ids import new_id
@@ -15,7 +25,9 @@ from cortex.interfaces.team_server.access_policy import guard_of, stamp_of, view
 
 OPEN = Record(new_id(Subcortex), Subcortex("open", "Open"), "root")
 SECRET = Record(new_id(Subcortex), Subcortex("hush", "Hush", visibility="private"), "root")
-OTHER = Record(new_id(Subcortex), Subcortex("other", "Other", visibility="private", stewards=("ada",)), "root")
+OTHER = Record(
+    new_id(Subcortex), Subcortex("other", "Other", visibility="private", stewards=("ada",)), "root"
+)
 SCOPES = (OPEN, SECRET, OTHER)
 
 
@@ -30,11 +42,15 @@ def made(body: Body, author: str = "ada") -> Record:
 
 
 def getting(*records: Record):
-    known = {scope.id: scope for scope in (*SCOPES, *records)} | {one.body.slug: one for one in SCOPES}
+    known = {scope.id: scope for scope in (*SCOPES, *records)} | {
+        one.body.slug: one for one in SCOPES
+    }
     return known.get
 
 
-def refusal(who: Principal, before: Record | None, after: Record, *others: Record) -> InputError | None:
+def refusal(
+    who: Principal, before: Record | None, after: Record, *others: Record
+) -> InputError | None:
     try:
         guard_of(viewer_of(who, SCOPES))(before, after, getting(*others))
     except InputError as error:
@@ -46,13 +62,17 @@ def test_everywhere_is_not_where_it_is_private():
     viewer = viewer_of(principal(everywhere=True), SCOPES)
     assert viewer.may_write("") and viewer.may_write(OPEN.id) and not viewer.may_write(SECRET.id)
     assert not viewer.may_read(SECRET.id) and viewer.may_write(OTHER.id), "a steward writes"
-    assert viewer_of(principal(4, everywhere=False), SCOPES).may_read(SECRET.id), "whoever may do all sees all"
+    assert viewer_of(principal(4, everywhere=False), SCOPES).may_read(SECRET.id), (
+        "whoever may do all sees all"
+    )
     assert not viewer_of(principal(4, open=True), SCOPES).may_read(SECRET.id)
 
 
 def test_grants_are_read_or_write():
     viewer = viewer_of(principal(open=False, hush=True), SCOPES)
-    assert viewer.may_read(OPEN.id) and not viewer.may_write(OPEN.id) and viewer.may_write(SECRET.id)
+    assert (
+        viewer.may_read(OPEN.id) and not viewer.may_write(OPEN.id) and viewer.may_write(SECRET.id)
+    )
     assert not viewer.may_read("") and not viewer.may_write("")
     nobody = viewer_of(replace(principal(), name="zoe"), SCOPES)
     assert not nobody.reads and not nobody.writes
@@ -61,7 +81,9 @@ def test_grants_are_read_or_write():
 def test_who_writes_everywhere_and_may_read_in_a_private_subcortex_only_reads_there():
     who = principal(3, everywhere=True, hush=False)
     viewer = viewer_of(who, SCOPES)
-    assert viewer.may_read(SECRET.id) and not viewer.may_write(SECRET.id) and viewer.may_write(OPEN.id)
+    assert (
+        viewer.may_read(SECRET.id) and not viewer.may_write(SECRET.id) and viewer.may_write(OPEN.id)
+    )
     told = refusal(who, None, made(Thread("A title", "", subcortex=SECRET.id)))
     assert told is not None and told.code == "RIGHTS_MISSING"
 
@@ -79,7 +101,9 @@ def test_the_stamp_changes_with_what_may_be_seen():
         )
     ]
     assert len(set(stamps)) == len(stamps)
-    assert stamp_of(viewer_of(principal(open=True), SCOPES)) == stamp_of(viewer_of(principal(open=False), SCOPES))
+    assert stamp_of(viewer_of(principal(open=True), SCOPES)) == stamp_of(
+        viewer_of(principal(open=False), SCOPES)
+    )
     fewer = (OPEN, SECRET, replace(OTHER, body=replace(OTHER.body, stewards=())))
     assert stamp_of(viewer_of(principal(), fewer)) != stamps[0], "a steward no more"
 
@@ -98,8 +122,13 @@ def test_what_is_moved_needs_both_scopes():
     before = made(Thread("x", subcortex=OPEN.id))
     after = replace(before, body=replace(before.body, subcortex=OTHER.id))
     assert refusal(principal(open=True, other=True), before, after) is None
-    assert refusal(replace(principal(open=True), name="zoe"), before, after).code == "SCOPE_NOT_FOUND"
-    assert refusal(replace(principal(other=True), name="zoe"), before, after).code == "TARGET_NOT_FOUND"
+    assert (
+        refusal(replace(principal(open=True), name="zoe"), before, after).code == "SCOPE_NOT_FOUND"
+    )
+    assert (
+        refusal(replace(principal(other=True), name="zoe"), before, after).code
+        == "TARGET_NOT_FOUND"
+    )
 
 
 def test_a_hidden_scope_is_answered_like_none():
@@ -110,7 +139,12 @@ def test_a_hidden_scope_is_answered_like_none():
         one = refusal(principal(open=True), None, made(Thread("x", subcortex=scope)))
         assert one is not None and one.context["near"] == []
         errors.append(
-            (one.code, one.message.replace(scope, "X"), str(one.context).replace(scope, "X"), one.suggestions)
+            (
+                one.code,
+                one.message.replace(scope, "X"),
+                str(one.context).replace(scope, "X"),
+                one.suggestions,
+            )
         )
     assert errors[0] == errors[1]
 
@@ -130,7 +164,10 @@ def test_a_refusal_tells_what_was_named_and_not_where_that_is():
 
 
 def test_what_isnt_seen_cant_be_changed():
-    for thread in (made(Thread("x", subcortex=SECRET.id)), made(Thread("x", sensitivity=SENSITIVE))):
+    for thread in (
+        made(Thread("x", subcortex=SECRET.id)),
+        made(Thread("x", sensitivity=SENSITIVE)),
+    ):
         error = refusal(principal(everywhere=True), thread, thread)
         assert error.code == "TARGET_NOT_FOUND" and error.context["id"] == thread.id
     draft = made(Draft("thread", "x", "y"), "bob")
@@ -145,14 +182,22 @@ def test_what_is_sensitive_is_written_by_who_sees_it_and_drafted_by_all():
     draft = made(Draft("thread", "x", "y", sensitivity=SENSITIVE), "ada/agent")
     assert refusal(principal(everywhere=True), None, draft) is None
     assert not sees(viewer_of(principal(everywhere=True), SCOPES), draft, getting())
-    assert refusal(principal(everywhere=True), None, replace(draft, author="bob")).code == "RIGHTS_MISSING"
+    assert (
+        refusal(principal(everywhere=True), None, replace(draft, author="bob")).code
+        == "RIGHTS_MISSING"
+    )
 
 
 def test_a_subcortex_is_made_by_who_writes_everywhere():
     new = made(Subcortex("new-one", "New"))
     assert refusal(principal(4, everywhere=True), None, new) is None
     assert refusal(principal(4, everywhere=False, open=True), None, new).code == "RIGHTS_MISSING"
-    assert refusal(principal(4, everywhere=True), OPEN, replace(OPEN, body=replace(OPEN.body, name="x"))) is None
+    assert (
+        refusal(
+            principal(4, everywhere=True), OPEN, replace(OPEN, body=replace(OPEN.body, name="x"))
+        )
+        is None
+    )
     assert refusal(principal(4, open=False), OPEN, OPEN).code == "RIGHTS_MISSING"
 
 

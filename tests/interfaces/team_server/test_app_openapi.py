@@ -27,7 +27,13 @@ def test_it_names_every_route_and_nothing_else():
     }
     assert told == {(route.method, API + route.path) for route in ROUTES}
     assert (
-        len({one["operationId"] for methods in DOCUMENT["paths"].values() for one in methods.values()})
+        len(
+            {
+                one["operationId"]
+                for methods in DOCUMENT["paths"].values()
+                for one in methods.values()
+            }
+        )
         == len(ROUTES) + 3
     )
 
@@ -35,9 +41,19 @@ def test_it_names_every_route_and_nothing_else():
 def test_every_write_but_those_that_carry_their_own_keys_wants_one():
     for route in ROUTES:
         operation = DOCUMENT["paths"][API + route.path][route.method.lower()]
-        keyed = any(one["name"] == "Idempotency-Key" and one["required"] for one in operation["parameters"])
-        reads = route.path in ("/search", "/packs/bootstrap", "/packs/context", "/sync/visible", "/sync/bootstrap")
-        assert keyed == (route.method != "GET" and not reads and route.path != "/sync/flush"), route.path
+        keyed = any(
+            one["name"] == "Idempotency-Key" and one["required"] for one in operation["parameters"]
+        )
+        reads = route.path in (
+            "/search",
+            "/packs/bootstrap",
+            "/packs/context",
+            "/sync/visible",
+            "/sync/bootstrap",
+        )
+        assert keyed == (route.method != "GET" and not reads and route.path != "/sync/flush"), (
+            route.path
+        )
 
 
 def test_every_schema_that_is_referred_to_is_there():
@@ -65,8 +81,13 @@ def test_the_document_is_served_to_anybody_and_answers_are_as_it_says(place, ada
     assert place.http.get(f"{API}/openapi.json").json() == DOCUMENT
     thread = ada.post("/threads", {"title": "a", "code_links": [{"path": "a.py", "symbol": "b"}]})
     task = ada.post("/tasks", {"title": "a"})
-    draft = ada.post("/drafts", {"type": "task_update", "target_id": task["id"], "patch": {"status": "done"}})
-    artifact = ada.post("/artifacts", {"title": "a", "evidence_links": [{"type": "url", "ref": "https://example.com"}]})
+    draft = ada.post(
+        "/drafts", {"type": "task_update", "target_id": task["id"], "patch": {"status": "done"}}
+    )
+    artifact = ada.post(
+        "/artifacts",
+        {"title": "a", "evidence_links": [{"type": "url", "ref": "https://example.com"}]},
+    )
     for name, row in (
         ("Thread", thread),
         ("Task", task),

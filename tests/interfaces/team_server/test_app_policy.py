@@ -26,13 +26,26 @@ def judged(open_place: Callable[..., Place], folder: Path, censor: str) -> Clien
 
 def changed(title: str) -> dict[str, object]:
     body = {"title": title}
-    return {"id": new_id(Thread), "kind": "thread", "author": "ada", "created": 1, "before": None, "after": body}
+    return {
+        "id": new_id(Thread),
+        "kind": "thread",
+        "author": "ada",
+        "created": 1,
+        "before": None,
+        "after": body,
+    }
 
 
 def test_a_core_judges_what_is_posted_and_what_homes_send(judged: Client) -> None:
-    judged.refused(403, "SENSITIVE_BLOCKED", judged.ask("POST", "/threads", {"title": "forbidden"}, key="k"))
+    judged.refused(
+        403, "SENSITIVE_BLOCKED", judged.ask("POST", "/threads", {"title": "forbidden"}, key="k")
+    )
     assert judged.post("/threads", {"title": "Of Zeus"})["title"] == "Of [redacted: code name]"
-    sent = [action("a", changed("forbidden")), action("b", changed("To Zeus")), action("c", changed("Fine"))]
+    sent = [
+        action("a", changed("forbidden")),
+        action("b", changed("To Zeus")),
+        action("c", changed("Fine")),
+    ]
     results = judged.post("/sync/flush", {"actions": sent}, key=None)["results"]
     assert [result["status"] for result in results] == ["refused", "applied", "applied"]
     assert results[0]["error"]["code"] == "SENSITIVE_BLOCKED"
@@ -48,6 +61,13 @@ def test_the_log_of_a_core_says_that_it_saw_a_token(judged: Client) -> None:
     judged.post("/threads", {"title": "T"})
     told = action("a", changed("Fine"), actor="agent", tier=2)
     told["payload"]["changes"][0]["author"] = "ada/agent"
-    assert judged.post("/sync/flush", {"actions": [told]}, key=None)["results"][0]["status"] == "applied"
-    lines = [(one["actor_id"], one["via"]) for one in judged.get("/audit") if one["action"] == "create_thread"]
+    assert (
+        judged.post("/sync/flush", {"actions": [told]}, key=None)["results"][0]["status"]
+        == "applied"
+    )
+    lines = [
+        (one["actor_id"], one["via"])
+        for one in judged.get("/audit")
+        if one["action"] == "create_thread"
+    ]
     assert lines == [("ada/agent", "agent"), ("ada", "server")]

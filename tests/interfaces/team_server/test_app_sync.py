@@ -1,4 +1,6 @@
-"""What homes sync with over HTTP: a beginning, pages of changes, what leaves, writes in order, and which ids are visible."""
+"""What homes sync with over HTTP: a beginning, pages of changes, what leaves, writes in order, and
+which ids are visible.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ def action(key: str, *changes: dict[str, Any], **payload: Any) -> dict[str, Any]
     return {"idempotency_key": f"{key}@home/person", "action": "create_thread", "payload": told}
 
 
-def pull(client, cursor: str = "", view: str = "", **more: Any) -> tuple[list[dict], list[str], str]:
+def pull(
+    client, cursor: str = "", view: str = "", **more: Any
+) -> tuple[list[dict], list[str], str]:
     """All pages from a cursor on."""
     updates, gone = [], []
     while True:
@@ -43,7 +47,12 @@ def pull(client, cursor: str = "", view: str = "", **more: Any) -> tuple[list[di
 
 def test_it_begins_with_who_one_is_and_what_to_know_first(ada, place):
     ada.post(
-        "/subcortexes", {"slug": "queues", "name": "Queues", "glossary": [{"term": "DLQ", "meaning": "dead letters"}]}
+        "/subcortexes",
+        {
+            "slug": "queues",
+            "name": "Queues",
+            "glossary": [{"term": "DLQ", "meaning": "dead letters"}],
+        },
     )
     artifact = ada.post("/artifacts", {"title": "Retries", "subcortex_id": "queues"})
     ada.patch("/subcortexes/queues", {"pinned_artifacts": [artifact["id"]]})
@@ -71,7 +80,8 @@ def test_changes_come_in_pages_each_record_once_as_it_is_now(ada):
 def test_who_sees_little_gets_that_and_not_a_word_of_the_rest(ada, place):
     ada.post("/subcortexes", {"slug": "salaries", "name": "Salaries", "visibility": "private"})
     hidden = [
-        ada.post("/threads", {"title": f"secret {number}", "subcortex_id": "salaries"})["id"] for number in range(5)
+        ada.post("/threads", {"title": f"secret {number}", "subcortex_id": "salaries"})["id"]
+        for number in range(5)
     ]
     ada.patch(f"/threads/{hidden[0]}", {"title": "still secret"})
     seen = ada.post("/threads", {"title": "open"})
@@ -92,13 +102,20 @@ def test_what_may_not_be_seen_any_more_is_told_by_its_id_alone(ada, place):
     task = bob.post("/tasks", {"title": "moves"})
     done = bob.post("/observations", {"title": "of the task", "linked_task_id": task["id"]})
     draft = bob.post(
-        "/drafts", {"type": "thread", "title": "for plans", "target_id": "plans", "target_type": "subcortex"}
+        "/drafts",
+        {"type": "thread", "title": "for plans", "target_id": "plans", "target_type": "subcortex"},
     )
     private = bob.post("/threads", {"title": "becomes sensitive"})
     closed = bob.post("/threads", {"title": "in what becomes private", "subcortex_id": "plans"})
     stays = bob.post("/threads", {"title": "stays"})
     updates, _, cursor = pull(bob)
-    assert {update["id"] for update in updates} >= {moved["id"], about["id"], private["id"], closed["id"], stays["id"]}
+    assert {update["id"] for update in updates} >= {
+        moved["id"],
+        about["id"],
+        private["id"],
+        closed["id"],
+        stays["id"],
+    }
     ada.patch(f"/threads/{moved['id']}", {"subcortex_id": "salaries"})
     ada.patch(f"/tasks/{task['id']}", {"subcortex_id": "salaries"})
     ada.patch(f"/threads/{private['id']}", {"sensitivity": "sensitive"})
@@ -123,7 +140,9 @@ def test_another_history_and_other_rights_want_everything_anew(ada, place):
     )
     assert error["details"] == [{"reason": "view"}]
     place.ledger.renew_epoch()
-    error = bob.refused(410, "RESYNC_NEEDED", bob.ask("GET", "/sync/deltas", params={"since": page["next_cursor"]}))
+    error = bob.refused(
+        410, "RESYNC_NEEDED", bob.ask("GET", "/sync/deltas", params={"since": page["next_cursor"]})
+    )
     assert error["details"] == [{"reason": "epoch"}]
     assert bob.get("/sync/deltas")["epoch"] == place.ledger.epoch() != page["epoch"]
 
@@ -134,7 +153,10 @@ def test_a_database_that_was_put_back_by_other_means_is_noticed_even_where_more_
     ada.post("/threads", {"title": "kept"})
     kept = pull(ada)[2]
     (folder / "back").mkdir()
-    with sqlite3.connect(folder / "ledger" / STORE_NAME) as now, sqlite3.connect(folder / "back" / STORE_NAME) as back:
+    with (
+        sqlite3.connect(folder / "ledger" / STORE_NAME) as now,
+        sqlite3.connect(folder / "back" / STORE_NAME) as back,
+    ):
         now.backup(back)
     now.close()
     back.close()
@@ -143,29 +165,43 @@ def test_a_database_that_was_put_back_by_other_means_is_noticed_even_where_more_
     old = open_place(f"sqlite:///{folder / 'back'}", folder / "back")
     again = Client(old.http, ada.token)
     for title in ("new", "newer", "newest"):
-        error = again.refused(410, "RESYNC_NEEDED", again.ask("GET", "/sync/deltas", params={"since": lost}))
+        error = again.refused(
+            410, "RESYNC_NEEDED", again.ask("GET", "/sync/deltas", params={"since": lost})
+        )
         assert error["details"] == [{"reason": "epoch"}]
         again.post("/threads", {"title": title})
     assert [one["body"]["title"] for one in pull(again, kept)[0]] == ["new", "newer", "newest"]
     invented = f"{old.ledger.epoch()}:9{'':0>9}"
-    again.refused(410, "RESYNC_NEEDED", again.ask("GET", "/sync/deltas", params={"since": invented}))
+    again.refused(
+        410, "RESYNC_NEEDED", again.ask("GET", "/sync/deltas", params={"since": invented})
+    )
 
 
-def test_what_can_not_even_be_read_is_refused_with_the_records_as_they_are_and_may_be_seen(ada, place):
+def test_what_can_not_even_be_read_is_refused_with_the_records_as_they_are_and_may_be_seen(
+    ada, place
+):
     bob = place.person("bob", 2, {})
     thread = ada.post("/threads", {"title": "as it is"})["id"]
-    odd = action("odd", {"id": thread, "kind": "thread", "after": {"titel": 1}}, {"id": "\x00"}, {"id": 7}, "x")
+    odd = action(
+        "odd",
+        {"id": thread, "kind": "thread", "after": {"titel": 1}},
+        {"id": "\x00"},
+        {"id": 7},
+        "x",
+    )
     for client, there in ((ada, ["as it is"]), (bob, [])):
         [told] = client.post("/sync/flush", {"actions": [odd]}, key=None)["results"]
         assert (told["status"], told["error"]["code"]) == ("refused", "RECORD_INVALID")
         assert [one["body"]["title"] for one in told["records"]] == there
-    [bare] = ada.post("/sync/flush", {"actions": [{**odd, "payload": {"changes": [{"id": thread}]}}]}, key=None)[
-        "results"
-    ]
+    [bare] = ada.post(
+        "/sync/flush", {"actions": [{**odd, "payload": {"changes": [{"id": thread}]}}]}, key=None
+    )["results"]
     assert (bare["status"], bare["records"][0]["id"]) == ("refused", thread)
 
 
-def test_who_begins_at_the_start_hears_of_nothing_that_was_hidden_by_then_but_of_all_that_is_hidden_since(ada, place):
+def test_who_begins_at_the_start_hears_of_nothing_that_was_hidden_by_then_but_of_all_that_is_hidden_since(
+    ada, place
+):
     bob = place.person("bob", 2)
     threads = [ada.post("/threads", {"title": str(number)})["id"] for number in range(4)]
     ada.patch(f"/threads/{threads[1]}", {"sensitivity": "sensitive"})
@@ -180,7 +216,9 @@ def test_who_begins_at_the_start_hears_of_nothing_that_was_hidden_by_then_but_of
 
 def test_writes_are_taken_in_order_once_for_each_key(ada):
     one, two = change("one"), change("two")
-    results = ada.post("/sync/flush", {"actions": [action("a", one), action("b", two)]}, key=None)["results"]
+    results = ada.post("/sync/flush", {"actions": [action("a", one), action("b", two)]}, key=None)[
+        "results"
+    ]
     assert [(row["status"], row["idempotency_key"]) for row in results] == [
         ("applied", "a@home/person"),
         ("applied", "b@home/person"),
@@ -207,7 +245,9 @@ def test_what_is_refused_is_told_with_its_reason_and_does_not_stop_the_rest(ada,
     )["results"]
     assert [row["status"] for row in results] == ["refused", "refused", "applied"]
     assert all(row["error"]["code"] == "RECORD_INVALID" for row in results[:2])
-    denied = bob.post("/sync/flush", {"actions": [action("d", change("no"))]}, key=None)["results"][0]
+    denied = bob.post("/sync/flush", {"actions": [action("d", change("no"))]}, key=None)["results"][
+        0
+    ]
     assert (denied["status"], denied["error"]["code"]) == ("refused", "RIGHTS_MISSING")
 
 
@@ -216,10 +256,12 @@ def test_after_one_that_has_to_be_tried_again_nothing_is_taken(ada, monkeypatch)
     from cortex.interfaces.team_server.apply import action as accepting
 
     told = StoreError("STORE_LOCKED", "another one writes")
-    monkeypatch.setattr(accepting, "accept", lambda *rest: accepting.Accepted(accepting.RETRY, (), told))
-    results = ada.post("/sync/flush", {"actions": [action("a", change("a")), action("b", change("b"))]}, key=None)[
-        "results"
-    ]
+    monkeypatch.setattr(
+        accepting, "accept", lambda *rest: accepting.Accepted(accepting.RETRY, (), told)
+    )
+    results = ada.post(
+        "/sync/flush", {"actions": [action("a", change("a")), action("b", change("b"))]}, key=None
+    )["results"]
     assert [row["status"] for row in results] == ["retry", "retry"]
 
 

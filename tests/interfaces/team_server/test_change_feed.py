@@ -1,4 +1,6 @@
-"""What leaves a home because it may no longer be seen, whatever it hung on; and that no change is ever passed by."""
+"""What leaves a home because it may no longer be seen, whatever it hung on; and that no change is
+ever passed by.
+"""
 
 from __future__ import annotations
 
@@ -23,12 +25,18 @@ def cat(place: Place) -> Client:
 
 
 def make_private(ada: Client) -> str:
-    return ada.post("/subcortexes", {"slug": "payroll", "name": "Payroll", "visibility": "private"})["id"]
+    return ada.post(
+        "/subcortexes", {"slug": "payroll", "name": "Payroll", "visibility": "private"}
+    )["id"]
 
 
 @pytest.mark.parametrize("where", ["in a private subcortex", "sensitive"])
 def test_an_observation_that_is_attached_to_what_is_hidden_leaves(ada, cat, where):
-    told = {"sensitivity": "sensitive"} if where == "sensitive" else {"subcortex_id": make_private(ada)}
+    told = (
+        {"sensitivity": "sensitive"}
+        if where == "sensitive"
+        else {"subcortex_id": make_private(ada)}
+    )
     thread = ada.post("/threads", {"title": "Salaries", **told})["id"]
     seen = ada.post("/observations", {"title": "Five thousand"})["id"]
     got, _, cursor = pull(cat)
@@ -42,7 +50,10 @@ def test_what_hangs_on_what_hangs_on_a_thread_leaves_with_it(ada, cat):
     private = make_private(ada)
     thread, other = (ada.post("/threads", {"title": name})["id"] for name in ("Salaries", "Lunch"))
     seen = ada.post("/observations", {"title": "Five thousand", "linked_thread_id": thread})["id"]
-    link = ada.post("/links", {"source_id": seen, "relation": "supports", "target_id": other, "note": "Bob has less"})
+    link = ada.post(
+        "/links",
+        {"source_id": seen, "relation": "supports", "target_id": other, "note": "Bob has less"},
+    )
     got, _, cursor = pull(cat)
     assert {seen, link["id"]} <= {one["id"] for one in got}
     ada.patch(f"/threads/{thread}", {"subcortex_id": private})
@@ -54,10 +65,20 @@ def test_of_what_was_never_to_be_seen_not_even_the_id_is_told(ada, cat):
     _, _, cursor = pull(cat)
     hidden = {"sensitivity": "sensitive"}
     ada.post("/observations", {"title": "x", "linked_thread_id": one, **hidden})
-    ada.post("/drafts", {"type": "comment", "body_md": "x", "target_type": "thread", "target_id": one, **hidden})
+    ada.post(
+        "/drafts",
+        {"type": "comment", "body_md": "x", "target_type": "thread", "target_id": one, **hidden},
+    )
     ada.post(f"/threads/{one}/comments", {"body_md": "x", **hidden})
     after = {"source": one, "relation": "supports", "target": two, **hidden}
-    told = {"id": new_id(Link), "kind": "link", "author": "person", "created": 1, "before": None, "after": after}
+    told = {
+        "id": new_id(Link),
+        "kind": "link",
+        "author": "person",
+        "created": 1,
+        "before": None,
+        "after": after,
+    }
     (result,) = ada.post("/sync/flush", {"actions": [action("link", told)]}, key=None)["results"]
     assert result["status"] == "applied"
     assert pull(cat, cursor)[1] == []
@@ -108,7 +129,10 @@ def test_of_another_history_nothing_is_told_before_it_is_followed(in_postgres, m
 
     with monkeypatch.context() as patched:
         patched.setattr(in_postgres.hall.back.store.records, "apply", full)
-        for method, path, body in (("GET", "/sync/deltas", None), ("POST", "/sync/visible", {"ids": titles})):
+        for method, path, body in (
+            ("GET", "/sync/deltas", None),
+            ("POST", "/sync/visible", {"ids": titles}),
+        ):
             assert bob.ask(method, path, body, key=None).status_code == 503
     new = [ada.post("/threads", {"title": f"new {number}"})["id"] for number in range(5)]
     assert [one["id"] for one in pull(bob)[0]] == [titles[0], *new]

@@ -1,7 +1,8 @@
-"""The Core answers as its document says, whatever fits it or doesn't: requests are made of the document itself.
+"""The Core answers as its document says, whatever fits it or doesn't: requests are made of the
+document itself.
 
-`make test` asks a few of each operation, always the same, `make soak` thousands. Ids of what is there stand in some of them, so that
-not everything ends at what isn't.
+`make test` asks a few of each operation, always the same, `make soak` thousands. Ids of what is
+there stand in some of them, so that not everything ends at what isn't.
 """
 
 from __future__ import annotations
@@ -87,9 +88,13 @@ def grounded(world: World, name: str, value: Any) -> Any:
 
 
 def flushed(world: World) -> st.SearchStrategy[Any]:
-    """Actions of homes, which the document leaves open: of what is there, with something else in it."""
+    """Actions of homes, which the document leaves open: of what is there, with something else in
+    it.
+    """
     bodies = [
-        (one.kind, one.id, body_to(world.kept(one.id))) for one in world.planted.values() if one.place == "harbor"
+        (one.kind, one.id, body_to(world.kept(one.id)))
+        for one in world.planted.values()
+        if one.place == "harbor"
     ]
     value = st.one_of(
         st.text(max_size=20),
@@ -154,7 +159,11 @@ def test_answers_are_as_the_document_says(world, campaign, label, name):
         case = data.draw(operation.as_strategy(mode))
         if "id" in (case.path_parameters or {}) and data.draw(st.booleans()):
             case.path_parameters["id"] = known(world, operation.path)
-        if isinstance(case.body, dict) and mode is GenerationMode.POSITIVE and data.draw(st.integers(0, 2)):
+        if (
+            isinstance(case.body, dict)
+            and mode is GenerationMode.POSITIVE
+            and data.draw(st.integers(0, 2))
+        ):
             case.body = grounded(world, "", case.body)
             case.headers["Idempotency-Key"] = fresh_key()
         if label.endswith("/sync/flush") and data.draw(st.booleans()):

@@ -1,4 +1,6 @@
-"""Everything that is done at home by name, asked of the Core: the same right is needed there, and the same comes out."""
+"""Everything that is done at home by name, asked of the Core: the same right is needed there, and
+the same comes out.
+"""
 
 from __future__ import annotations
 
@@ -71,8 +73,16 @@ def draft(name: str, body: Callable[[Place], Draft]) -> tuple[str, Deed]:
 
 def edit(name: str, **changes: Any) -> tuple[str, Deed]:
     def deed(place: Place, actor: Actor) -> None:
-        told = {field: value(place) if callable(value) else value for field, value in changes.items()}
-        revise(place.library, place.ids[name], lambda body: replace(body, **told), actor=actor, action="edit")
+        told = {
+            field: value(place) if callable(value) else value for field, value in changes.items()
+        }
+        revise(
+            place.library,
+            place.ids[name],
+            lambda body: replace(body, **told),
+            actor=actor,
+            action="edit",
+        )
 
     return f"edit {name} {' '.join(changes)}", deed
 
@@ -164,14 +174,27 @@ def first_tier(deed: Deed, place: Place, name: str, most: int) -> int:
 
 def upload(home: Home) -> int:
     """Queue all that a home has."""
-    everything = (Actor(PERSON, 4), "once", "epoch", {}, lambda found: [one.record for one in found])
+    everything = (
+        Actor(PERSON, 4),
+        "once",
+        "epoch",
+        {},
+        lambda found: [one.record for one in found],
+    )
     return home.library.store.outbox.upload(*everything, changes=True)
 
 
-@pytest.mark.parametrize(("name", "deeds", "most"), [(PERSON, BY_PERSON, 4), (AGENT, BY_AGENT, MOST_OF_AGENTS)])
-def test_every_deed_needs_the_same_tier_at_the_core_and_says_the_same_there(tmp_path: Path, name, deeds, most):
+@pytest.mark.parametrize(
+    ("name", "deeds", "most"), [(PERSON, BY_PERSON, 4), (AGENT, BY_AGENT, MOST_OF_AGENTS)]
+)
+def test_every_deed_needs_the_same_tier_at_the_core_and_says_the_same_there(
+    tmp_path: Path, name, deeds, most
+):
     indexed = name == AGENT  # whose observations contradict each other
-    with open_team(tmp_path, indexed=indexed) as team, library_of(tmp_path / "alone", indexed=indexed) as alone:
+    with (
+        open_team(tmp_path, indexed=indexed) as team,
+        library_of(tmp_path / "alone", indexed=indexed) as alone,
+    ):
         ada = team.home("ada")
         here, there = Place(alone, {}), Place(ada.library, {})
         for what, deed in deeds:
@@ -183,7 +206,10 @@ def test_every_deed_needs_the_same_tier_at_the_core_and_says_the_same_there(tmp_
             for tier in range(needed):
                 refused = ada.send(entry, action, replace(ada.principal, tier=tier))
                 assert refused.status == REFUSED, (what, tier)
-                assert refused.error is not None and refused.error.code == "RIGHTS_MISSING", (what, refused.error)
+                assert refused.error is not None and refused.error.code == "RIGHTS_MISSING", (
+                    what,
+                    refused.error,
+                )
             accepted = ada.send(entry, action, replace(ada.principal, tier=needed))
             assert accepted.status == APPLIED, (what, accepted.error and accepted.error.message)
             at_core = {number: one.body for number, one in team.records().items()}
@@ -193,12 +219,16 @@ def test_every_deed_needs_the_same_tier_at_the_core_and_says_the_same_there(tmp_
         assert {one.author for one in told.values()} == {"ada" if name == PERSON else "ada/agent"}
         ada.pull()
         assert {number: one.body for number, one in team.records().items()} == ada.bodies()
-        assert not indexed or Link in {type(one.body) for one in told.values() if one.body.state == "candidate"}
+        assert not indexed or Link in {
+            type(one.body) for one in told.values() if one.body.state == "candidate"
+        }
         team.check()
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
-def test_all_that_was_done_before_there_was_a_core_is_uploaded_once_and_says_the_same_there(tmp_path, kind, request):
+def test_all_that_was_done_before_there_was_a_core_is_uploaded_once_and_says_the_same_there(
+    tmp_path, kind, request
+):
     url = request.getfixturevalue("database") if kind == "postgresql" else ""
     with open_team(tmp_path, url) as team:
         ada = team.home("ada")
@@ -212,7 +242,9 @@ def test_all_that_was_done_before_there_was_a_core_is_uploaded_once_and_says_the
         assert [one.error and one.error.message for one in ada.flush()] == [None]
         at_core = {number: one.body for number, one in team.records().items()}
         told = {
-            number: changed_fields(body, at_core[number]) for number, body in before.items() if at_core[number] != body
+            number: changed_fields(body, at_core[number])
+            for number, body in before.items()
+            if at_core[number] != body
         }
         assert told == {place.ids["a thread"]: {"target"}}, "a slug is an id there"
         assert at_core == without_others(ada.bodies())

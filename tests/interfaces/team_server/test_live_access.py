@@ -1,4 +1,6 @@
-"""Who may see and write what is judged when it is one's turn to write: what became private while one waited is private."""
+"""Who may see and write what is judged when it is one's turn to write: what became private while
+one waited is private.
+"""
 
 from __future__ import annotations
 
@@ -32,12 +34,17 @@ class Hidden:
         self.ada, self.eve = place.person("ada", 4), place.person("eve", 2)
         self.database = database
         self.scope = self.ada.post("/subcortexes", {"slug": "payroll", "name": "Payroll"})["id"]
-        self.thread = self.ada.post("/threads", {"title": "Pay", "body_md": "old", "subcortex_id": self.scope})["id"]
+        self.thread = self.ada.post(
+            "/threads", {"title": "Pay", "body_md": "old", "subcortex_id": self.scope}
+        )["id"]
         told = {"title": "Pay", "body": "old", "subcortex": self.scope}
         self.same = {**change("Pay", self.thread), "author": "ada", "before": told, "after": told}
 
     def hide(self, step: RecordTransaction) -> str:
-        for number, news in ((self.scope, {"visibility": "private"}), (self.thread, {"body": "salaries"})):
+        for number, news in (
+            (self.scope, {"visibility": "private"}),
+            (self.thread, {"body": "salaries"}),
+        ):
             found = step.get(number)
             assert found is not None
             step.put(replace(found, body=replace(found.body, **news)))
@@ -48,11 +55,12 @@ class Hidden:
         """Whoever asks inside the block waits for their turn, and has it when the block ends."""
         import psycopg
 
-        waiting = (
-            "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
-        )
+        waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
         asked: list[Future[Any]] = []
-        with ThreadPoolExecutor(4) as pool, psycopg.connect(self.database, autocommit=True) as watch:
+        with (
+            ThreadPoolExecutor(4) as pool,
+            psycopg.connect(self.database, autocommit=True) as watch,
+        ):
 
             def ask(client: Client, *rest: Any, **more: Any) -> Future[Any]:
                 asked.append(pool.submit(client.ask, *rest, **more))
@@ -60,7 +68,12 @@ class Hidden:
 
             with open_ledger(self.database) as other, other.together():
                 other.records.perform(
-                    self.hide, actor=Actor("ada", 4), key="k", action="edit", payload="", wording=lambda *rest: None
+                    self.hide,
+                    actor=Actor("ada", 4),
+                    key="k",
+                    action="edit",
+                    payload="",
+                    wording=lambda *rest: None,
                 )
                 if found := other.principals.named(sent_away):
                     other.principals.change(found.id, state="revoked")
@@ -71,7 +84,9 @@ class Hidden:
                     time.sleep(0.005)
 
 
-def test_who_waited_for_their_turn_neither_sees_nor_writes_what_became_private_meanwhile(away: Place, database: str):
+def test_who_waited_for_their_turn_neither_sees_nor_writes_what_became_private_meanwhile(
+    away: Place, database: str
+):
     hidden = Hidden(away, database)
     typed = {**hidden.same, "after": {**hidden.same["after"], "title": "Mine"}}
     new = change("New", subcortex=hidden.scope)
@@ -79,7 +94,9 @@ def test_who_waited_for_their_turn_neither_sees_nor_writes_what_became_private_m
     with hidden.hidden_meanwhile() as ask:
         flushed = ask(hidden.eve, "POST", "/sync/flush", sent, key=None)
         patched = ask(hidden.eve, "PATCH", f"/threads/{hidden.thread}", {"title": "Mine"})
-        own = ask(hidden.ada, "POST", "/sync/flush", {"actions": [action("own", hidden.same)]}, key=None)
+        own = ask(
+            hidden.ada, "POST", "/sync/flush", {"actions": [action("own", hidden.same)]}, key=None
+        )
     told = flushed.result()
     assert [one["status"] for one in told.json()["data"]["results"]] == ["refused"] * 3
     assert "salaries" not in told.text and "Pay" not in told.text
@@ -87,13 +104,17 @@ def test_who_waited_for_their_turn_neither_sees_nor_writes_what_became_private_m
     assert own.result().json()["data"]["results"][0]["records"][0]["body"]["body"] == "salaries"
     kept = hidden.ada.get(f"/threads/{hidden.thread}")
     assert (kept["title"], len(hidden.ada.get("/threads"))) == ("Pay", 1)
-    assert hidden.eve.ask("PATCH", f"/threads/{hidden.thread}", {"title": "Mine"}).status_code == 404
+    assert (
+        hidden.eve.ask("PATCH", f"/threads/{hidden.thread}", {"title": "Mine"}).status_code == 404
+    )
 
 
 def test_who_is_sent_away_while_they_wait_writes_nothing(away: Place, database: str):
     hidden = Hidden(away, database)
     with hidden.hidden_meanwhile(sent_away="eve") as ask:
-        flushed = ask(hidden.eve, "POST", "/sync/flush", {"actions": [action("new", change("New"))]}, key=None)
+        flushed = ask(
+            hidden.eve, "POST", "/sync/flush", {"actions": [action("new", change("New"))]}, key=None
+        )
         written = ask(hidden.eve, "POST", "/threads", {"title": "New"})
     assert (flushed.result().status_code, written.result().status_code) == (401, 401)
     assert [one["title"] for one in hidden.ada.get("/threads")] == ["Pay"]
@@ -129,10 +150,14 @@ def test_what_a_directory_has_is_judged_the_same(place: Place, ada: Client):
     """Where the ledger is a directory, nothing comes between."""
     scope = ada.post("/subcortexes", {"slug": "payroll", "name": "Payroll"})["id"]
     eve = place.person("eve", 2)
-    told = eve.post("/sync/flush", {"actions": [action("a", change("A", subcortex=scope))]}, key=None)
+    told = eve.post(
+        "/sync/flush", {"actions": [action("a", change("A", subcortex=scope))]}, key=None
+    )
     assert [one["status"] for one in told["results"]] == ["applied"]
     ada.patch("/subcortexes/payroll", {"visibility": "private"})
-    told = eve.post("/sync/flush", {"actions": [action("b", change("B", subcortex=scope))]}, key=None)
+    told = eve.post(
+        "/sync/flush", {"actions": [action("b", change("B", subcortex=scope))]}, key=None
+    )
     assert [one["error"]["code"] for one in told["results"]] == ["SCOPE_NOT_FOUND"]
 
 

@@ -1,4 +1,5 @@
-"""Who is told what at a Core: everybody of `PEOPLE`, by every way of reading, row by row; and nothing of the rest, not by a word.
+"""Who is told what at a Core: everybody of `PEOPLE`, by every way of reading, row by row; and
+nothing of the rest, not by a word.
 
 What somebody may not see is answered as what isn't there: the same status, the same words.
 """
@@ -20,6 +21,7 @@ REST = (*FOUND, "draft", "link")
 SEVERAL = {"thread": "threads", "comment": "comments", "artifact": "artifacts", "observation": "observations",
            "task": "tasks", "subcortex": "subcortexes"}  # fmt: skip
 EVERYBODY = list(PEOPLE)
+# Where many questions are asked
 SOME = [
     "nobody",
     "one-read",
@@ -29,8 +31,14 @@ SOME = [
     "closed-s",
     "chief",
     "chief-one",
-]  # where many questions are asked
-SWITCHES = ("canon_artifacts", "recent_threads", "recent_observations", "in_progress_tasks", "contradictions")
+]
+SWITCHES = (
+    "canon_artifacts",
+    "recent_threads",
+    "recent_observations",
+    "in_progress_tasks",
+    "contradictions",
+)
 
 
 @pytest.fixture
@@ -52,18 +60,23 @@ def alike(response: Any, ref: str) -> tuple[int, Any]:
     return response.status_code, told
 
 
-def answered_as_nothing(reader: Reader, method: str, path: str, body: Any, ref: str, **more: Any) -> tuple[int, Any]:
+def answered_as_nothing(
+    reader: Reader, method: str, path: str, body: Any, ref: str, **more: Any
+) -> tuple[int, Any]:
     """Ask for what is hidden, in place of REF, and for what isn't there; the answers are the same."""
     answers = []
     for one in (ref, twin_of(ref)):
         sent = None if body is None else json.loads(json.dumps(body).replace("REF", one))
         params = {name: str(value).replace("REF", one) for name, value in more.items()}
-        answers.append(alike(reader.ask(method, path.replace("REF", one), sent, params=params), one))
+        answers.append(
+            alike(reader.ask(method, path.replace("REF", one), sent, params=params), one)
+        )
     assert answers[0] == answers[1], (reader.name, method, path, body)
     return answers[0]
 
 
-# -- reading, row by row -----------------------------------------------------------------------------------------------
+# -- reading, row by row
+# -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", EVERYBODY)
@@ -71,16 +84,24 @@ def test_lists_tell_what_their_reader_may_see_and_nothing_else(world, reader, na
     for kind in REST:
         path = f"/{PLURALS[kind]}"
         assert {one["id"] for one in reader.all(path)} == world.ids(name, kind), kind
-        private = [one for one in reader.all(path, sensitivity="sensitive") if one["id"] not in world.ids(name, kind)]
+        private = [
+            one
+            for one in reader.all(path, sensitivity="sensitive")
+            if one["id"] not in world.ids(name, kind)
+        ]
         assert private == []
     told = {one["id"] for one in reader.all("/notifications")}
-    assert told == {id_ for id_ in world.ids(name, "notification") if world.planted[id_].recipient == name}
+    assert told == {
+        id_ for id_ in world.ids(name, "notification") if world.planted[id_].recipient == name
+    }
 
 
 @pytest.mark.parametrize("name", ["one-read", "all-write", "reviewer-s", "chief"])
 def test_pages_of_one_have_as_many_as_may_be_seen(world, reader, name):
     for kind in REST:
-        assert {one["id"] for one in reader.all(f"/{PLURALS[kind]}", limit=1)} == world.ids(name, kind)
+        assert {one["id"] for one in reader.all(f"/{PLURALS[kind]}", limit=1)} == world.ids(
+            name, kind
+        )
 
 
 @pytest.mark.parametrize("name", SOME)
@@ -94,25 +115,39 @@ def test_one_by_its_id_is_told_or_is_not_there(world, reader, name):
             assert error["code"] == "NOT_FOUND" and one.id in error["message"]
 
 
-@pytest.mark.parametrize("name", ["nobody", "one-write", "all-write", "reviewer", "closed-write", "chief", "chief-one"])
+@pytest.mark.parametrize(
+    "name", ["nobody", "one-write", "all-write", "reviewer", "closed-write", "chief", "chief-one"]
+)
 def test_what_is_hidden_is_answered_as_what_is_not_there(world, reader, name):
     asked = 0
     for kind in (*REST, "notification"):
-        hidden = [one for one in world.planted.values() if one.kind == kind and not one.is_for(name)]
+        hidden = [
+            one for one in world.planted.values() if one.kind == kind and not one.is_for(name)
+        ]
         for ref in [one.id for one in hidden[:2]]:
             path = f"/{PLURALS[kind]}/REF"
             assert answered_as_nothing(reader, "GET", path, None, ref)[0] == 404
             asked += 1
         for ref in [one.id for one in hidden[:1]]:
             assert reader.client.ask("HEAD", f"/{PLURALS[kind]}/{ref}").status_code == 404
-            begun = answered_as_nothing(reader, "GET", f"/{PLURALS[kind]}/REF", None, ref[:-4] + "ZZZZ")
+            begun = answered_as_nothing(
+                reader, "GET", f"/{PLURALS[kind]}/REF", None, ref[:-4] + "ZZZZ"
+            )
             assert begun[0] == 404
-            answered_as_nothing(reader, "GET", f"/{PLURALS[kind]}/REF", None, ref.rpartition("_")[2])
+            answered_as_nothing(
+                reader, "GET", f"/{PLURALS[kind]}/REF", None, ref.rpartition("_")[2]
+            )
     for place in PLACES:
         thread, artifact = world.of("thread", place), world.of("artifact", place)
         if not thread.is_for(name):
-            assert answered_as_nothing(reader, "GET", "/threads/REF/comments", None, thread.id)[0] == 404
-            assert answered_as_nothing(reader, "GET", "/artifacts/REF/versions", None, artifact.id)[0] == 404
+            assert (
+                answered_as_nothing(reader, "GET", "/threads/REF/comments", None, thread.id)[0]
+                == 404
+            )
+            assert (
+                answered_as_nothing(reader, "GET", "/artifacts/REF/versions", None, artifact.id)[0]
+                == 404
+            )
     assert asked >= 6
 
 
@@ -137,7 +172,10 @@ def test_filters_by_something_hidden_find_what_filters_by_nothing_find(world, re
         if slug != "none" and f"{slug}!" not in PEOPLE[name].sees and slug not in PEOPLE[name].sees:
             for ref in (slug, world.of("subcortex", "crypt!" if slug == "crypt" else slug).id):
                 for path in ("/threads", "/comments", "/observations", "/artifacts", "/tasks"):
-                    assert answered_as_nothing(reader, "GET", path, None, ref, subcortex="REF")[0] == 404
+                    assert (
+                        answered_as_nothing(reader, "GET", path, None, ref, subcortex="REF")[0]
+                        == 404
+                    )
 
 
 @pytest.mark.parametrize("name", EVERYBODY)
@@ -150,7 +188,8 @@ def test_versions_of_when_it_was_elsewhere_are_for_those_who_see_there(world, re
     assert versions == ([2, 1] if "vault" in PEOPLE[name].sees else [2])
 
 
-# -- searches ----------------------------------------------------------------------------------------------------------
+# -- searches
+# ----------------------------------------------------------------------------------------------------------
 
 
 def search(reader: Reader, query: str, **more: Any) -> tuple[list[str], int]:
@@ -179,7 +218,9 @@ def test_a_search_finds_and_counts_what_may_be_seen(world, reader, name):
 
 
 @pytest.mark.parametrize("name", SOME)
-def test_words_of_what_is_hidden_find_nothing_and_are_answered_as_words_of_nobody(world, reader, name):
+def test_words_of_what_is_hidden_find_nothing_and_are_answered_as_words_of_nobody(
+    world, reader, name
+):
     for place in PLACES:
         one = world.of("thread", place)
         for query in (one.words[0], f'"{one.words[1]}" {one.words[2]}'):
@@ -189,7 +230,10 @@ def test_words_of_what_is_hidden_find_nothing_and_are_answered_as_words_of_nobod
             continue
         assert search(reader, COMMON, filters={"tags": [one.words[2]]}) == ([], 0)
         if place in ("vault", "none!"):
-            assert answered_as_nothing(reader, "POST", "/search", {"query": "REF"}, one.words[0])[0] == 200
+            assert (
+                answered_as_nothing(reader, "POST", "/search", {"query": "REF"}, one.words[0])[0]
+                == 200
+            )
             found = [search(reader, ref) for ref in (one.id, twin_of(one.id))]
             assert (set(found[0][0]), found[0][1]) == (set(found[1][0]), found[1][1])
         slug = place.rstrip("!")
@@ -203,53 +247,85 @@ def test_filters_of_a_search_count_what_may_be_seen(world, reader, name):
     private = {id_ for id_ in world.ids(name, *FOUND) if world.planted[id_].place.endswith("!")}
     assert set(search(reader, COMMON, filters={"sensitivity": "sensitive"})[0]) == private
     kinds = ("thread", "comment", "artifact", "task")
-    here = {one for one in world.ids(name, *kinds) if world.planted[one].place.rstrip("!") == "harbor"}
+    here = {
+        one for one in world.ids(name, *kinds) if world.planted[one].place.rstrip("!") == "harbor"
+    }
     types = [SEVERAL[kind] for kind in kinds]
     assert set(search(reader, COMMON, types=types, filters={"subcortex": "harbor"})[0]) == here
-    assert set(search(reader, COMMON, filters={"since": "1d", "status": "blocked"})[0]) == world.ids(name, "task")
+    assert set(
+        search(reader, COMMON, filters={"since": "1d", "status": "blocked"})[0]
+    ) == world.ids(name, "task")
 
 
 def test_a_cursor_of_somebody_else_shows_nothing_more(world):
     root, mate = Reader(world, "root"), Reader(world, "mate")
     body = {"query": COMMON, "limit": 3}
     cursor = root.ask("POST", "/search", body, key=None).json()["pagination"]["cursor"]
-    assert cursor and mate.ask("POST", "/search", {**body, "cursor": cursor}, key=None).status_code == 200
+    assert (
+        cursor
+        and mate.ask("POST", "/search", {**body, "cursor": cursor}, key=None).status_code == 200
+    )
     for path in ("/threads", "/drafts", "/artifacts"):
         place = root.ask("GET", path, params={"limit": 2}).json()["pagination"]["cursor"]
-        found = {one["id"] for one in mate.ask("GET", path, params={"cursor": place}).json()["data"]}
+        found = {
+            one["id"] for one in mate.ask("GET", path, params={"cursor": place}).json()["data"]
+        }
         assert found <= world.ids("mate")
 
 
-# -- packs -------------------------------------------------------------------------------------------------------------
+# -- packs
+# -------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", EVERYBODY)
 def test_packs_have_what_may_be_seen(world, reader, name):
-    for scope in ("global", "workspace", *(f"subcortex:{place}" for place in ("harbor", "vault", "attic", "crypt"))):
+    for scope in (
+        "global",
+        "workspace",
+        *(f"subcortex:{place}" for place in ("harbor", "vault", "attic", "crypt")),
+    ):
         slug = scope.partition(":")[2]
-        response = reader.ask("POST", "/packs/bootstrap", {"scope": scope, "budget": 32_000}, key=None)
-        visible = not slug or world.of("subcortex", "crypt!" if slug == "crypt" else slug).is_for(name)
+        response = reader.ask(
+            "POST", "/packs/bootstrap", {"scope": scope, "budget": 32_000}, key=None
+        )
+        visible = not slug or world.of("subcortex", "crypt!" if slug == "crypt" else slug).is_for(
+            name
+        )
         assert (response.status_code == 200) == visible, scope
         if not visible:
-            answered_as_nothing(reader, "POST", "/packs/bootstrap", {"scope": "subcortex:REF"}, slug)
+            answered_as_nothing(
+                reader, "POST", "/packs/bootstrap", {"scope": "subcortex:REF"}, slug
+            )
     for switched in ((), *((one,) for one in SWITCHES)):
         include = {switch: switch not in switched for switch in SWITCHES}
-        body = {"subject": {"code_link": {"path": PATH, "symbol": "light"}}, "include": include, "budget": 64_000}
+        body = {
+            "subject": {"code_link": {"path": PATH, "symbol": "light"}},
+            "include": include,
+            "budget": 64_000,
+        }
         assert reader.ask("POST", "/packs/context", body, key=None).status_code == 200
 
 
 @pytest.mark.parametrize("name", SOME)
 def test_a_subject_that_may_not_be_seen_is_none(world, reader, name):
     for place in (
-        PLACES if name in ("all-write", "one-read", "chief", "root") else ("harbor", "vault", "none!", "crypt!")
+        PLACES
+        if name in ("all-write", "one-read", "chief", "root")
+        else ("harbor", "vault", "none!", "crypt!")
     ):
         subjects = [("thread_id", "thread"), ("task_id", "task"), ("artifact_id", "artifact")]
-        subjects += [("ref", kind) for kind in ("thread", "comment", "observation", "draft", "link", "notification")]
+        subjects += [
+            ("ref", kind)
+            for kind in ("thread", "comment", "observation", "draft", "link", "notification")
+        ]
         for argument, kind in subjects:
             one = world.of(kind, place)
             body = {"subject": {argument: "REF"}, "budget": 64_000}
             if not one.is_for(name):
-                assert answered_as_nothing(reader, "POST", "/packs/context", body, one.id)[0] in (400, 404), one
+                assert answered_as_nothing(reader, "POST", "/packs/context", body, one.id)[0] in (
+                    400,
+                    404,
+                ), one
             elif kind != "notification":
                 told = {"subject": {argument: one.id}, "budget": 64_000}
                 assert reader.ask("POST", "/packs/context", told, key=None).status_code == 200, one
@@ -260,11 +336,16 @@ def test_a_subject_that_may_not_be_seen_is_none(world, reader, name):
             assert answered_as_nothing(reader, "POST", "/packs/context", body, slug)[0] == 404
         else:
             for switched in SWITCHES:
-                told = {"subject": {"subcortex_slug": slug}, "include": {switched: False}, "budget": 64_000}
+                told = {
+                    "subject": {"subcortex_slug": slug},
+                    "include": {switched: False},
+                    "budget": 64_000,
+                }
                 assert reader.ask("POST", "/packs/context", told, key=None).status_code == 200
 
 
-# -- what waits, who did what, and what is synced ----------------------------------------------------------------------
+# -- what waits, who did what, and what is synced
+# ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", EVERYBODY)
@@ -273,8 +354,14 @@ def test_an_inbox_has_what_its_owner_may_see(world, reader, name):
     assert told <= world.ids(name)
     assert {one for one in told if one.startswith("task_")} == world.ids(name, "task")
     decides = PEOPLE[name].tier >= 3
-    assert {one for one in told if one.startswith("draft_")} == (world.ids(name, "draft") if decides else set())
-    due = {one["id"] for one in reader.all("/inbox", include="reviews") if one["type"] == "review_overdue"}
+    assert {one for one in told if one.startswith("draft_")} == (
+        world.ids(name, "draft") if decides else set()
+    )
+    due = {
+        one["id"]
+        for one in reader.all("/inbox", include="reviews")
+        if one["type"] == "review_overdue"
+    }
     seen = world.ids(name, "artifact") if decides else set()
     assert due == {one for one in seen if world.planted[one].words[-1:] and _is_due(world, one)}
     notices = {one["id"] for one in reader.all("/inbox", include="notifications")}
@@ -293,7 +380,10 @@ def test_the_audit_log_has_what_may_be_seen(world, reader, name):
     assert {one for one in told if not one.startswith("principal_")} == world.ids(name)
     hidden = [one.id for one in world.planted.values() if not one.is_for(name)][:3]
     for number in hidden:
-        assert answered_as_nothing(reader, "GET", "/audit", None, number, record="REF")[1]["data"] == []
+        assert (
+            answered_as_nothing(reader, "GET", "/audit", None, number, record="REF")[1]["data"]
+            == []
+        )
 
 
 @pytest.mark.parametrize("name", [name for name, one in PEOPLE.items() if one.tier < 4])
@@ -302,7 +392,10 @@ def test_what_is_for_tier_4_is_refused_to_all_others_whatever_they_name(world, r
         if route.tier:
             for who in ("root", "no-such"):
                 response = reader.ask(route.method, route.path.replace("{id}", who), {})
-                assert response.status_code == 403 and response.json()["error"]["code"] == "PERMISSION_DENIED"
+                assert (
+                    response.status_code == 403
+                    and response.json()["error"]["code"] == "PERMISSION_DENIED"
+                )
 
 
 @pytest.mark.parametrize("name", EVERYBODY)
@@ -327,19 +420,24 @@ def test_a_replica_gets_what_may_be_seen_and_learns_of_nothing_else(world, reade
     )
     begun = reader.read("GET", "/sync/bootstrap")
     assert {one["id"] for one in begun["subcortexes"]} == world.ids(name, "subcortex")
-    assert {one["subcortex"] for one in begun["glossary"]} == {one["body"]["slug"] for one in begun["subcortexes"]}
+    assert {one["subcortex"] for one in begun["glossary"]} == {
+        one["body"]["slug"] for one in begun["subcortexes"]
+    }
 
 
 @pytest.mark.parametrize("name", EVERYBODY)
 def test_ids_that_may_not_be_seen_are_not_visible_and_told_by_nothing_else(world, reader, name):
-    """That an id is known is told to who has it: nobody guesses 80 random bits, and copies of what is lost here must stay."""
+    """That an id is known is told to who has it: nobody guesses 80 random bits, and copies of what
+    is lost here must stay.
+    """
     ids = [one.id for one in world.planted.values()]
     strange = [twin_of(id_) for id_ in ids]
     told = reader.client.post("/sync/visible", {"ids": [*ids, *strange]}, key=None)
     assert set(told["visible"]) == world.ids(name) and set(told["unknown"]) == set(strange)
 
 
-# -- who comes in ------------------------------------------------------------------------------------------------------
+# -- who comes in
+# ------------------------------------------------------------------------------------------------------
 
 
 def test_without_a_token_that_counts_every_way_is_closed_alike(world):
@@ -369,7 +467,10 @@ def test_without_a_token_that_counts_every_way_is_closed_alike(world):
             headers = {} if authorization is None else {"Authorization": authorization}
             path = "/api/v2" + route.path.replace("{id}", world.of("thread", "vault").id)
             response = world.place.http.request(route.method, path, headers=headers, json={})
-            assert (response.status_code, response.json()["error"]["code"]) == (401, code), (route.path, authorization)
+            assert (response.status_code, response.json()["error"]["code"]) == (401, code), (
+                route.path,
+                authorization,
+            )
 
 
 def test_who_is_revoked_gets_nothing_from_the_next_request_on(world):
@@ -379,5 +480,7 @@ def test_who_is_revoked_gets_nothing_from_the_next_request_on(world):
     assert principal is not None
     world.place.ledger.principals.change(principal.id, state="revoked")
     for route in ROUTES:
-        response = someone.ask(route.method, route.path.replace("{id}", world.of("thread", "harbor").id), {})
+        response = someone.ask(
+            route.method, route.path.replace("{id}", world.of("thread", "harbor").id), {}
+        )
         assert response.status_code == 401

@@ -1,6 +1,8 @@
-"""Who is told what at a Core whose records are in PostgreSQL: a sample of the rows that `test_permissions` asks of a directory.
+"""Who is told what at a Core whose records are in PostgreSQL: a sample of the rows that
+`test_permissions` asks of a directory.
 
-There everybody reads a replica that follows the database: what may be seen is to be right in it, too.
+There everybody reads a replica that follows the database: what may be seen is to be right in it,
+too.
 """
 
 from __future__ import annotations
@@ -20,7 +22,9 @@ READING = (
 )
 
 
-def test_a_core_over_a_database_tells_everybody_what_they_may_see_and_nothing_else(open_place, database, folder):
+def test_a_core_over_a_database_tells_everybody_what_they_may_see_and_nothing_else(
+    open_place, database, folder
+):
     world = World(open_place(database, folder / "replica"))
     furnish(world)
     assert world.ids("chief") and world.hidden("chief")

@@ -1,4 +1,5 @@
-"""Who may write what at a Core, row by row: each tier, each place, and whatever names something that its writer may not see.
+"""Who may write what at a Core, row by row: each tier, each place, and whatever names something
+that its writer may not see.
 
 A refusal for what is hidden is that for what isn't there, and changes nothing.
 """
@@ -27,7 +28,8 @@ def writer(world: World, name: str) -> Reader:
     return Reader(world, name)
 
 
-# -- what a tier may do ------------------------------------------------------------------------------------------------
+# -- what a tier may do
+# ------------------------------------------------------------------------------------------------
 
 # The least tier, the request, and what it needs: {thread}, {task}, ... are fresh ones.
 DEEDS = [
@@ -76,10 +78,14 @@ def fresh(client: Any, kind: str) -> str:
             state = "proposed" if kind == "artifact" else kind
             return client.post("/artifacts", {"title": "a", "status": state, **evidence})["id"]
         case "comment":
-            return client.post(f"/threads/{fresh(client, 'thread')}/comments", {"body_md": "a"})["id"]
+            return client.post(f"/threads/{fresh(client, 'thread')}/comments", {"body_md": "a"})[
+                "id"
+            ]
         case "draft":
             thread = fresh(client, "thread")
-            return client.post("/drafts", {"type": "comment", "target_id": thread, "title": "b", "body_md": "b"})["id"]
+            return client.post(
+                "/drafts", {"type": "comment", "target_id": thread, "title": "b", "body_md": "b"}
+            )["id"]
         case "hushed":
             return client.post("/tasks", {"title": "a", "sensitivity": "sensitive"})["id"]
         case "link":
@@ -91,7 +97,11 @@ def fresh(client: Any, kind: str) -> str:
 def filled(client: Any, told: Any, **known: str) -> Any:
     """What is sent, with fresh records in place of {thread}, {task}, ..."""
     return json.loads(
-        re.sub(r"\{(\w+)\}", lambda found: known.get(found[1]) or fresh(client, found[1]), json.dumps(told))
+        re.sub(
+            r"\{(\w+)\}",
+            lambda found: known.get(found[1]) or fresh(client, found[1]),
+            json.dumps(told),
+        )
     )
 
 
@@ -102,13 +112,18 @@ def test_a_tier_may_do_what_the_table_says(place, ada, tier):
     for least, method, path, body in DEEDS:
         asked, sent = filled(ada, [path, body], subcortex="queues", tier=str(tier))
         response = someone.ask(method, asked, sent)
-        assert (response.status_code in (200, 201)) == (tier >= least), (method, asked, response.text)
+        assert (response.status_code in (200, 201)) == (tier >= least), (
+            method,
+            asked,
+            response.text,
+        )
         if tier < least:  # drafts of others aren't there
             assert response.status_code == (404 if "/drafts/" in path else 403), response.text
     assert someone.get("/me")["tier"] == tier
 
 
-# The least tier, and what a home tells of it: a new record of a kind (None), or another word of one that is there ({}).
+# The least tier, and what a home tells of it: a new record of a kind (None), or another word of one
+# that is there ({}).
 CHANGES = [
     (1, "observation", None, {"title": "a"}),
     (1, "draft", None, {"type": "thread", "title": "a", "body": "b"}),
@@ -133,25 +148,45 @@ CHANGES = [
 
 
 def action(
-    *changes: dict[str, Any], name: str = "edit", actor: str = "person", tier: int = 4, key: str = ""
+    *changes: dict[str, Any],
+    name: str = "edit",
+    actor: str = "person",
+    tier: int = 4,
+    key: str = "",
 ) -> dict[str, Any]:
     payload = {"actor": actor, "tier": tier, "at": 1, "changes": list(changes)}
-    return {"idempotency_key": f"{key or fresh_key()}@home/person", "action": name, "payload": payload}
+    return {
+        "idempotency_key": f"{key or fresh_key()}@home/person",
+        "action": name,
+        "payload": payload,
+    }
 
 
 def change(
     kind: str, after: Any, before: Any = None, number: str = "", author: str = "person", **more: Any
 ) -> dict[str, Any]:
     number = number or new_id(KINDS[kind])
-    return {"id": number, "kind": kind, "author": author, "created": 1, "before": before, "after": after, **more}
+    return {
+        "id": number,
+        "kind": kind,
+        "author": author,
+        "created": 1,
+        "before": before,
+        "after": after,
+        **more,
+    }
 
 
 def flush(client: Any, one: dict[str, Any]) -> dict[str, Any]:
     return client.post("/sync/flush", {"actions": [one]}, key=None)["results"][0]
 
 
-@pytest.mark.parametrize(("tier", "actor"), [*((tier, "person") for tier in range(5)), (1, "agent"), (4, "agent")])
-def test_a_home_may_send_what_the_table_says_and_an_agent_no_more_than_tier_2(place, ada, tier, actor):
+@pytest.mark.parametrize(
+    ("tier", "actor"), [*((tier, "person") for tier in range(5)), (1, "agent"), (4, "agent")]
+)
+def test_a_home_may_send_what_the_table_says_and_an_agent_no_more_than_tier_2(
+    place, ada, tier, actor
+):
     someone = place.person(f"tier-{tier}", tier, sensitive=True)
     rank = min(tier, 2) if actor == "agent" else tier
     for least, kind, before, after in CHANGES:
@@ -162,12 +197,20 @@ def test_a_home_may_send_what_the_table_says_and_an_agent_no_more_than_tier_2(pl
         sent = change(kind, filled(ada, after, tier=str(tier)), before, number, actor)
         for told in (rank, 4) if rank < least else (4,):  # a home can't say that it may do more
             result = flush(someone, action(sent, actor=actor, tier=told))
-            assert result["status"] == ("applied" if rank >= least else "refused"), (kind, before, after, result)
-            code = "TARGET_NOT_FOUND" if kind == "draft" and number and tier < 3 else "RIGHTS_MISSING"
+            assert result["status"] == ("applied" if rank >= least else "refused"), (
+                kind,
+                before,
+                after,
+                result,
+            )
+            code = (
+                "TARGET_NOT_FOUND" if kind == "draft" and number and tier < 3 else "RIGHTS_MISSING"
+            )
             assert rank >= least or result["error"]["code"] == code, result
 
 
-# -- where one may write -----------------------------------------------------------------------------------------------
+# -- where one may write
+# -----------------------------------------------------------------------------------------------
 
 OK, NO, NOT_THERE = 201, 403, 404
 WHERE = [
@@ -196,15 +239,25 @@ WHERE = [
 
 @pytest.mark.parametrize(("name", "expected"), WHERE)
 def test_an_observation_is_taken_where_its_author_may_write(world, writer, name, expected):
-    for slug, status in zip(("harbor", "meadow", "vault", "attic", "crypt", ""), expected, strict=True):
+    for slug, status in zip(
+        ("harbor", "meadow", "vault", "attic", "crypt", ""), expected, strict=True
+    ):
         if PEOPLE[name].tier == 0:
             status = NO  # whatever it names
-        ids = [slug, world.of("subcortex", "crypt!" if slug == "crypt" else slug).id] if slug else [""]
+        ids = (
+            [slug, world.of("subcortex", "crypt!" if slug == "crypt" else slug).id]
+            if slug
+            else [""]
+        )
         for ref in ids:
-            response = writer.ask("POST", "/observations", {"title": "a", "linked_subcortex_id": ref})
+            response = writer.ask(
+                "POST", "/observations", {"title": "a", "linked_subcortex_id": ref}
+            )
             assert response.status_code == status, (slug, response.text)
             scope = world.of("subcortex", "crypt!" if slug == "crypt" else slug).id if slug else ""
-            result = flush(writer.client, action(change("observation", {"title": "a", "subcortex": scope})))
+            result = flush(
+                writer.client, action(change("observation", {"title": "a", "subcortex": scope}))
+            )
             world.look_through(name, json.dumps(result), scope)
             code = {OK: None, NO: "RIGHTS_MISSING", NOT_THERE: "SCOPE_NOT_FOUND"}[status]
             if PEOPLE[name].tier == 0:
@@ -246,7 +299,9 @@ def test_what_is_moved_needs_both_places(world, writer, name, start, end, status
     assert (told["status"] == "applied") == (status == 200), told
 
 
-def _moved(world: World, root: Any, start: str, end: str, private: dict[str, str]) -> dict[str, Any]:
+def _moved(
+    world: World, root: Any, start: str, end: str, private: dict[str, str]
+) -> dict[str, Any]:
     """The same, sent from a home."""
     thread = root.post("/threads", {"title": "moves", "subcortex_id": start, **private})["id"]
     scope = world.kept(thread).subcortex
@@ -255,7 +310,8 @@ def _moved(world: World, root: Any, start: str, end: str, private: dict[str, str
     return action(change("thread", {**before, "subcortex": to}, before, thread))
 
 
-# -- naming what is hidden ---------------------------------------------------------------------------------------------
+# -- naming what is hidden
+# ---------------------------------------------------------------------------------------------
 
 # The request, REF being what is hidden, of this kind; {thread}, ... are what may be seen.
 NAMING = [
@@ -313,11 +369,14 @@ def alike(response: Any, ref: str) -> tuple[int, Any]:
 
 
 @pytest.mark.parametrize(("name", "where"), HIDDEN)
-def test_naming_what_is_hidden_is_answered_as_naming_nothing_and_changes_nothing(world, writer, name, where):
+def test_naming_what_is_hidden_is_answered_as_naming_nothing_and_changes_nothing(
+    world, writer, name, where
+):
     here = "vault" if name == "closed-write" else "harbor"
     seen = {kind: world.of(kind, here).id for kind in ("thread", "task", "artifact")}
     seen["draft"] = next(
-        (one.id for one in world.planted.values() if one.kind == "draft" and one.is_for(name)), seen["thread"]
+        (one.id for one in world.planted.values() if one.kind == "draft" and one.is_for(name)),
+        seen["thread"],
     )
     before = _hidden(world, name)
     for kind, method, path, body in NAMING:
@@ -325,7 +384,9 @@ def test_naming_what_is_hidden_is_answered_as_naming_nothing_and_changes_nothing
         for ref in refs:
             answers = []
             for one in (ref, twin_of(ref)):
-                told = re.sub(r"\{(\w+)\}", lambda found: seen[found[1]], json.dumps([path, body])).replace("REF", one)
+                told = re.sub(
+                    r"\{(\w+)\}", lambda found: seen[found[1]], json.dumps([path, body])
+                ).replace("REF", one)
                 asked, sent = json.loads(told)
                 answers.append(alike(writer.ask(method, asked, sent), one))
             assert answers[0] == answers[1], (name, method, path, body)
@@ -336,7 +397,9 @@ def test_naming_what_is_hidden_is_answered_as_naming_nothing_and_changes_nothing
 
 def _scopes(world: World, name: str) -> list[str]:
     """Subcortexes that somebody may not see, by id and by slug."""
-    hidden = [one.id for one in world.planted.values() if one.kind == "subcortex" and not one.is_for(name)]
+    hidden = [
+        one.id for one in world.planted.values() if one.kind == "subcortex" and not one.is_for(name)
+    ]
     slugs = [world.kept(number).slug for number in hidden]
     return [hidden[-1], slugs[-1]]
 
@@ -344,7 +407,11 @@ def _scopes(world: World, name: str) -> list[str]:
 def _hidden(world: World, name: str) -> dict[str, Any]:
     """What somebody may not see, as it is."""
     away = {one.id for one in world.planted.values() if not one.is_for(name)}
-    return {one.record.id: one for one in world.place.ledger.recorded.changes(0, 100_000) if one.record.id in away}
+    return {
+        one.record.id: one
+        for one in world.place.ledger.recorded.changes(0, 100_000)
+        if one.record.id in away
+    }
 
 
 # What a home sends, REF being what is hidden, of this kind.
@@ -370,7 +437,9 @@ SENT = [
 
 @pytest.mark.parametrize("name_of_action", ["create", "upload"])
 @pytest.mark.parametrize(("name", "where"), HIDDEN)
-def test_what_a_home_sends_that_names_what_is_hidden_is_answered_as_naming_nothing(world, name, where, name_of_action):
+def test_what_a_home_sends_that_names_what_is_hidden_is_answered_as_naming_nothing(
+    world, name, where, name_of_action
+):
     client, before = world.clients[name], _hidden(world, name)
     seen = world.of("thread", "vault" if name == "closed-write" else "harbor").id
     for kind, made, after in SENT:
@@ -382,7 +451,12 @@ def test_what_a_home_sends_that_names_what_is_hidden_is_answered_as_naming_nothi
                 told = json.loads(json.dumps(after).replace("REF", one).replace("{thread}", seen))
                 result = flush(client, action(change(made, told), name=name_of_action))
                 world.look_through(name, json.dumps(result), one)
-                answers.append((result["status"], _ID.sub("ID", json.dumps(result["error"]).replace(one, "REF"))))
+                answers.append(
+                    (
+                        result["status"],
+                        _ID.sub("ID", json.dumps(result["error"]).replace(one, "REF")),
+                    )
+                )
             assert answers[0] == answers[1], (name, made, after)
             assert made == "draft" or answers[0][0] == "refused", (made, after, answers)
     assert _hidden(world, name) == before
@@ -403,17 +477,24 @@ def test_what_is_hidden_is_neither_changed_nor_told_by_its_id(world, name, where
             (body, {**body, "sensitivity": "normal"}),
         ):
             for name_of_action in ("edit", "upload", "approve_draft"):
-                result = flush(client, action(change(kind, after, before_body, one.id), name=name_of_action))
+                result = flush(
+                    client, action(change(kind, after, before_body, one.id), name=name_of_action)
+                )
                 if kind == "notification":  # it was shown once, and closing it matters to nobody
                     assert result["records"] == []
                     continue
-                assert (result["status"], result["records"], result["id"]) == ("refused", [], None), (kind, result)
+                assert (result["status"], result["records"], result["id"]) == (
+                    "refused",
+                    [],
+                    None,
+                ), (kind, result)
                 assert result["error"]["code"] in ("TARGET_NOT_FOUND", "RIGHTS_MISSING"), result
                 assert not [word for word in one.words if word in json.dumps(result)]
     assert _hidden(world, name) == before
 
 
-# -- pretending --------------------------------------------------------------------------------------------------------
+# -- pretending
+# --------------------------------------------------------------------------------------------------------
 
 PRETENDED = [
     # who may not, what it is called, what is sent, and how it is refused
@@ -450,19 +531,29 @@ def test_nobody_pretends_to_be_or_to_have_decided(world, row):
     result = flush(world.clients[name], action(sent, name=called))
     assert (result["error"] and result["error"]["code"]) == code, result
     if code is None:
-        assert "summary_by" not in result["records"][0]["body"], "a summary comes from who says something"
+        assert "summary_by" not in result["records"][0]["body"], (
+            "a summary comes from who says something"
+        )
 
 
 @pytest.mark.parametrize(("field", "value"), [("author_id", "root"), ("created_at", "2020-01-01"), ("version", 5), ("change", 1),
                                               ("id", "thread_01M7JGCCV6Z6AHT5Y577AMQVTW"), ("rolling_summary_by_id", "root")])  # fmt: skip
 def test_what_a_server_says_itself_is_not_taken_from_anybody(world, field, value):
     root = world.clients["root"]
-    root.refused(400, "VALIDATION_ERROR", root.ask("POST", "/threads", {"title": "a", field: value}))
+    root.refused(
+        400, "VALIDATION_ERROR", root.ask("POST", "/threads", {"title": "a", field: value})
+    )
 
 
 @pytest.mark.parametrize("type", ["system_alert", "mention", "review_needed"])
 def test_what_others_should_hear_is_not_uploaded(world, type):
-    body = {"type": type, "recipient": "chief", "about": world.of("thread", "harbor").id, "title": "a", "reason": "b"}
+    body = {
+        "type": type,
+        "recipient": "chief",
+        "about": world.of("thread", "harbor").id,
+        "title": "a",
+        "reason": "b",
+    }
     sent = change("notification", body)
     assert flush(world.clients["root"], action(sent, name="upload"))["records"] == []
     assert world.place.ledger.recorded.one(sent["id"]) is None
@@ -474,7 +565,9 @@ def test_a_home_without_a_clock_is_not_from_the_future(world):
 
 
 def test_a_draft_of_somebody_else_is_neither_changed_nor_decided_below_tier_3(world):
-    draft = next(one for one in world.planted.values() if one.kind == "draft" and one.author == "mate")
+    draft = next(
+        one for one in world.planted.values() if one.kind == "draft" and one.author == "mate"
+    )
     mate, other = world.clients["mate"], world.clients["all-write"]
     mate.refused(403, "PERMISSION_DENIED", mate.ask("POST", f"/drafts/{draft.id}/approve", {}))
     mate.refused(403, "PERMISSION_DENIED", mate.ask("POST", f"/drafts/{draft.id}/reject", {}))
@@ -485,25 +578,32 @@ def test_a_draft_of_somebody_else_is_neither_changed_nor_decided_below_tier_3(wo
     assert mate.get(f"/drafts/{draft.id}")["status"] == "pending_review"
 
 
-# -- keys of others ----------------------------------------------------------------------------------------------------
+# -- keys of others
+# ----------------------------------------------------------------------------------------------------
 
 
 def test_a_key_of_somebody_else_is_no_key_of_mine(world):
     one, two = world.clients["all-write"], world.clients["reviewer"]
     first = one.ask("POST", "/threads", {"title": "first"}, key="shared-key")
     second = two.ask("POST", "/threads", {"title": "second"}, key="shared-key")
-    assert [first.status_code, second.status_code] == [201, 201] and "X-Idempotency-Replayed" not in second.headers
+    assert [first.status_code, second.status_code] == [
+        201,
+        201,
+    ] and "X-Idempotency-Replayed" not in second.headers
     assert first.json()["data"]["id"] != second.json()["data"]["id"]
     told = action(change("thread", {"title": "third"}), key="shared")
     results = [flush(client, told) for client in (one, two, one)]
     assert [result["status"] for result in results] == ["applied", "applied", "replayed"]
-    assert {result["records"][0]["author"] for result in results} == {"all-write"}, "and it stays who wrote it"
+    assert {result["records"][0]["author"] for result in results} == {"all-write"}, (
+        "and it stays who wrote it"
+    )
     other = action(change("thread", {"title": "fourth"}), key="shared")
     assert flush(world.clients["chief"], other)["status"] == "applied"
     assert flush(one, other)["error"]["code"] == "IDEMPOTENCY_REPLAY"
 
 
-# -- rights that were taken away ---------------------------------------------------------------------------------------
+# -- rights that were taken away
+# ---------------------------------------------------------------------------------------
 
 
 def test_who_may_see_no_more_sees_nothing_from_the_next_request_on(world):
@@ -534,11 +634,18 @@ def test_who_may_see_no_more_sees_nothing_from_the_next_request_on(world):
     someone.refused(404, "NOT_FOUND", again)
     old = {"since": page["next_cursor"], "view": page["view"]}
     someone.refused(410, "RESYNC_NEEDED", someone.ask("GET", "/sync/deltas", params=old))
-    assert someone.get("/sync/deltas")["updates"] == [] == someone.get("/sync/deltas")["invalidations"]
-    assert someone.post("/sync/visible", {"ids": [own["id"]]}, key=None) == {"visible": [], "unknown": []}
+    assert (
+        someone.get("/sync/deltas")["updates"] == [] == someone.get("/sync/deltas")["invalidations"]
+    )
+    assert someone.post("/sync/visible", {"ids": [own["id"]]}, key=None) == {
+        "visible": [],
+        "unknown": [],
+    }
     root.patch("/principals/former", {"grants": {"harbor": False}, "sensitive": False, "tier": 0})
     assert someone.get(f"/threads/{own['id']}")["title"] == "mine"
-    someone.refused(403, "PERMISSION_DENIED", someone.ask("PATCH", f"/threads/{own['id']}", {"title": "a"}))
+    someone.refused(
+        403, "PERMISSION_DENIED", someone.ask("PATCH", f"/threads/{own['id']}", {"title": "a"})
+    )
 
 
 def test_an_approval_that_is_sent_again_does_not_show_what_is_hidden_since(world):
@@ -546,13 +653,17 @@ def test_an_approval_that_is_sent_again_does_not_show_what_is_hidden_since(world
     draft = mate.post("/drafts", {"type": "thread", "title": "Alone", "body_md": "unfiled"})["id"]
     done = reviewer.post(f"/drafts/{draft}/approve", key="approved")
     root.patch(f"/threads/{done['published']['id']}", {"subcortex_id": "vault"})
-    reviewer.refused(404, "NOT_FOUND", reviewer.ask("POST", f"/drafts/{draft}/approve", {}, key="approved"))
+    reviewer.refused(
+        404, "NOT_FOUND", reviewer.ask("POST", f"/drafts/{draft}/approve", {}, key="approved")
+    )
 
 
 def test_a_slug_that_is_taken_by_what_is_hidden_is_taken(world):
     """The one thing that can't be as if it weren't there: two subcortexes of one name."""
     chief = world.clients["chief"]
-    error = chief.refused(400, "VALIDATION_ERROR", chief.ask("POST", "/subcortexes", {"slug": "crypt", "name": "a"}))
+    error = chief.refused(
+        400, "VALIDATION_ERROR", chief.ask("POST", "/subcortexes", {"slug": "crypt", "name": "a"})
+    )
     assert world.of("subcortex", "crypt!").id not in json.dumps(error)
 
 
@@ -560,5 +671,7 @@ def test_grants_for_what_is_not_there_tell_of_nothing_near(world):
     chief = Reader(world, "chief-one")
     response = chief.ask("PATCH", "/principals/mate", {"grants": {"vaulx": True}})
     assert response.status_code == 404
-    response = chief.ask("POST", "/principals", {"name": "somebody", "tier": 1, "grants": {"no-such-place": True}})
+    response = chief.ask(
+        "POST", "/principals", {"name": "somebody", "tier": 1, "grants": {"no-such-place": True}}
+    )
     assert response.status_code == 404

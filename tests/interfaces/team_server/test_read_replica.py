@@ -1,4 +1,6 @@
-"""The hall: it follows its ledger, shows nothing to nobody, refuses directories of others, and goes on where it can't follow."""
+"""The hall: it follows its ledger, shows nothing to nobody, refuses directories of others, and goes
+on where it can't follow.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ ALL = Viewer("ada", 4, True, frozenset({"*"}), frozenset({"*"}))
 def titles(hall: ReadReplica) -> list[str]:
     hall.refresh()
     with hall.as_(ALL):
-        return [one.body.title for one in hall.store.recorded.select(RecordFilter(kinds=("thread",)))]
+        return [
+            one.body.title for one in hall.store.recorded.select(RecordFilter(kinds=("thread",)))
+        ]
 
 
 def test_without_a_visitor_nothing_is_seen_and_nothing_written(place, ada):
@@ -71,13 +75,19 @@ def test_what_is_in_a_database_is_read_and_found_in_a_replica_at_once(away):
     thread = ada.post("/threads", {"title": "How often do we retry?"}, key="one")
     assert bob.post("/search", {"query": "retry"})["results"][0]["id"] == thread["id"]
     comment = bob.post(f"/threads/{thread['id']}/comments", {"body_md": "Five times."})
-    assert comment["author_id"] == "bob" and "Five" in ada.get(f"/threads/{thread['id']}")["rolling_summary_md"]
+    assert (
+        comment["author_id"] == "bob"
+        and "Five" in ada.get(f"/threads/{thread['id']}")["rolling_summary_md"]
+    )
     again = ada.ask("POST", "/threads", {"title": "How often do we retry?"}, key="one")
     assert again.headers["X-Idempotency-Replayed"] == "true"
     artifact = ada.post("/artifacts", {"title": "Retries"})
     ada.patch(f"/artifacts/{artifact['id']}", {"title": "Retries, all of them"})
     assert [one["version"] for one in ada.get(f"/artifacts/{artifact['id']}/versions")] == [2, 1]
-    assert [one["action"] for one in ada.get("/audit", limit=2)] == ["edit_artifact", "create_artifact"]
+    assert [one["action"] for one in ada.get("/audit", limit=2)] == [
+        "edit_artifact",
+        "create_artifact",
+    ]
     told = [one["kind"] for one in bob.get("/sync/deltas")["updates"]]
     assert told == ["comment", "thread", "notification", "artifact"] and away.hall.lag() == 0
     ada.refused(400, "VALIDATION_ERROR", ada.ask("POST", "/threads", {"title": "a\x00"}))
@@ -85,7 +95,9 @@ def test_what_is_in_a_database_is_read_and_found_in_a_replica_at_once(away):
     assert ada.ask("GET", "/threads", params={"author": "\x00"}).status_code in (200, 400)
 
 
-def test_what_another_process_writes_is_followed_and_another_history_built_anew(away, open_place, database, folder):
+def test_what_another_process_writes_is_followed_and_another_history_built_anew(
+    away, open_place, database, folder
+):
     ada = away.person("ada", 4)
     ada.post("/threads", {"title": "before"})
     other = open_place(database, folder / "other")
@@ -106,7 +118,9 @@ def test_a_damaged_replica_is_filled_anew(away, open_place, database, folder):
 
 
 def go_back(database: str, change: int) -> None:
-    """Put a database back to where it was after some change, as its own tools do: without telling anybody."""
+    """Put a database back to where it was after some change, as its own tools do: without telling
+    anybody.
+    """
     import psycopg
 
     with psycopg.connect(database) as connection:
@@ -118,7 +132,9 @@ def go_back(database: str, change: int) -> None:
         connection.execute("ALTER TABLE audit ENABLE TRIGGER audit_kept")
 
 
-def test_a_database_that_was_put_back_is_noticed_and_begins_another_history_once(away, open_place, database, folder):
+def test_a_database_that_was_put_back_is_noticed_and_begins_another_history_once(
+    away, open_place, database, folder
+):
     other = open_place(database, folder / "other")
     ada = away.person("ada", 4)
     for title in ("one", "two", "three"):
@@ -133,7 +149,9 @@ def test_a_database_that_was_put_back_is_noticed_and_begins_another_history_once
     assert titles(other.hall) == ["new", "one"] and other.ledger.epoch() == renewed
 
 
-def test_a_database_that_was_put_back_while_nobody_followed_is_noticed_at_the_start(away, settings, database, folder):
+def test_a_database_that_was_put_back_while_nobody_followed_is_noticed_at_the_start(
+    away, settings, database, folder
+):
     ada = away.person("ada", 4)
     first = ReadReplica(settings, away.ledger, folder / "other", embedders=Embedders(None))
     for title in ("one", "two"):
@@ -165,7 +183,9 @@ def test_a_database_that_lost_what_another_core_wrote_past_since_is_noticed(
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
-def test_a_ledger_where_nothing_happens_is_asked_for_one_number_only(open_place, database, folder, monkeypatch, kind):
+def test_a_ledger_where_nothing_happens_is_asked_for_one_number_only(
+    open_place, database, folder, monkeypatch, kind
+):
     place = open_place(*(() if kind == "sqlite" else (database, folder / "replica")))
     write_past(place.ledger, "one")
     asked: list[str] = []
@@ -206,7 +226,9 @@ def test_a_replica_is_not_made_of_what_is_something_else(away, settings, folder)
         ReadReplica(settings, away.ledger, folder / "mine", embedders=Embedders(None))
 
 
-def test_where_the_replica_can_not_follow_reading_goes_on_and_a_write_is_tried_again(away, monkeypatch):
+def test_where_the_replica_can_not_follow_reading_goes_on_and_a_write_is_tried_again(
+    away, monkeypatch
+):
     ada = away.person("ada", 4)
     ada.post("/threads", {"title": "before"})
     full = FileError("DISK_FULL", "the disk is full")
@@ -270,7 +292,9 @@ def test_whoever_reads_and_asks_how_it_is_does_not_wait_for_those_who_write(away
     with ThreadPoolExecutor(24) as pool, psycopg.connect(database, autocommit=True) as watch:
         with psycopg.connect(database) as holder:
             holder.execute("SELECT value FROM counters WHERE name = 'change' FOR UPDATE")
-            writes = [pool.submit(ada.ask, "POST", "/threads", {"title": str(one)}) for one in range(24)]
+            writes = [
+                pool.submit(ada.ask, "POST", "/threads", {"title": str(one)}) for one in range(24)
+            ]
             until(lambda: watch.execute(waiting).fetchone() == (WRITERS,))
             assert [one["title"] for one in ada.get("/threads")] == ["before"]
             until(lambda: away.http.get("/health").status_code == 200)

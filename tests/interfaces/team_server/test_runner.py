@@ -50,12 +50,22 @@ def test_a_certificate_that_is_none_is_told_before_anything_is_served(settings, 
             serve_core(ledger, settings, folder / "ledger", tls_cert=folder / "cert.pem")
         for name in ("cert.pem", "missing.pem"):
             with pytest.raises(ConfigError, match="can't be used"):
-                serve_core(ledger, settings, folder / "ledger", port=0, tls_cert=folder / name, tls_key=folder / name)
+                serve_core(
+                    ledger,
+                    settings,
+                    folder / "ledger",
+                    port=0,
+                    tls_cert=folder / name,
+                    tls_key=folder / name,
+                )
 
 
 def test_an_address_that_is_taken_is_told(settings, folder):
     (folder / "ledger").mkdir()
-    with socket.create_server(("127.0.0.1", 0)) as taken, open_ledger(f"sqlite:///{folder / 'ledger'}") as ledger:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as taken,
+        open_ledger(f"sqlite:///{folder / 'ledger'}") as ledger,
+    ):
         assert address_of(taken, secure=True).startswith("https://127.0.0.1:")
         with pytest.raises(NetworkError, match="can't listen"):
             serve_core(ledger, settings, folder / "ledger", port=taken.getsockname()[1])
@@ -68,7 +78,9 @@ def serving(folder: Path, *certificate: Path) -> Iterator[tuple[subprocess.Popen
         ada = principals.add(ledger, "ada", 4, True, {"*": True})
         token = ledger.principals.make_token(ada.id)[1]
     command = [sys.executable, str(SERVER), str(folder), *map(str, certificate)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, encoding="utf-8")
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, encoding="utf-8"
+    )
     assert process.stdout is not None
     try:
         yield process, process.stdout.readline().strip(), token
@@ -89,7 +101,8 @@ def test_at_a_signal_what_is_under_way_is_answered_and_nothing_is_left(folder):
             "Idempotency-Key": "one",
             "Content-Type": "application/json",
             "Content-Length": str(len(body)),
-            "Expect": "100-continue",  # it is answered when the body is asked for: then the request is under way
+            # It is answered when the body is asked for: then the request is under way
+            "Expect": "100-continue",
         }.items():
             connection.putheader(name, value)
         connection.endheaders()
@@ -110,14 +123,32 @@ def test_at_a_signal_what_is_under_way_is_answered_and_nothing_is_left(folder):
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="nothing makes a certificate here")
 def test_with_a_certificate_it_speaks_tls_and_nothing_else(folder):
     cert, key = folder / "cert.pem", folder / "key.pem"
-    make = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "1"]
+    make = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:P-256",
+        "-nodes",
+        "-days",
+        "1",
+    ]
     name = ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]
-    subprocess.run([*make, "-keyout", str(key), "-out", str(cert), *name], check=True, capture_output=True, timeout=30)
+    subprocess.run(
+        [*make, "-keyout", str(key), "-out", str(cert), *name],
+        check=True,
+        capture_output=True,
+        timeout=30,
+    )
     with serving(folder, cert, key) as (_, address, token):
         where = urlsplit(address)
         assert where.scheme == "https"
         trust = ssl.create_default_context(cafile=str(cert))
-        connection = http.client.HTTPSConnection(where.hostname or "", where.port, timeout=20, context=trust)
+        connection = http.client.HTTPSConnection(
+            where.hostname or "", where.port, timeout=20, context=trust
+        )
         connection.request("GET", "/api/v2/me", headers={"Authorization": f"Bearer {token}"})
         assert json.loads(connection.getresponse().read())["data"]["name"] == "ada"
         connection.close()

@@ -39,7 +39,13 @@ REFS = (
     "superseded_by",
     "ref",
 )
-SEVERAL_REFS = ("pinned_threads", "pinned_artifacts", "pinned_tasks", "citations", "summary_sources")
+SEVERAL_REFS = (
+    "pinned_threads",
+    "pinned_artifacts",
+    "pinned_tasks",
+    "citations",
+    "summary_sources",
+)
 
 
 class Maker:
@@ -54,7 +60,13 @@ class Maker:
         changes = [self.changed() for _ in range(self.chance.choice((1, 1, 1, 2, 4)))]
         name = self.chance.choice(("edit", "edit", "upload", "approve_draft"))
         actor = self.chance.choice(("person", "person", "person", "agent"))
-        return acting(*changes, key=f"{number}", action=name, actor=actor, tier=self.chance.choice((1, 2, 4, 4, 4, 9)))
+        return acting(
+            *changes,
+            key=f"{number}",
+            action=name,
+            actor=actor,
+            tier=self.chance.choice((1, 2, 4, 4, 4, 9)),
+        )
 
     def changed(self) -> RecordChange:
         cls = self.chance.choice(list(KINDS.values()))
@@ -62,27 +74,44 @@ class Maker:
         if of_kind and self.chance.random() < 0.6:
             record = self.chance.choice(of_kind)
             number, now = record.id, record.body
-            before, after = self.chance.choice((now, now, now, None, self.body(cls))), self.twisted(now)
+            before, after = (
+                self.chance.choice((now, now, now, None, self.body(cls))),
+                self.twisted(now),
+            )
         else:
-            number, before, after = new_id(cls), self.chance.choice((None, None, None, self.body(cls))), self.body(cls)
-        author = self.chance.choice(("zoe", "zoe", "zoe", "zoe", "zoe/agent", "person", "ada", "nobody"))
-        return RecordChange(number, cls.__name__.lower(), author, self.chance.choice((0, 1, 1 << 52)), before, after)
+            number, before, after = (
+                new_id(cls),
+                self.chance.choice((None, None, None, self.body(cls))),
+                self.body(cls),
+            )
+        author = self.chance.choice(
+            ("zoe", "zoe", "zoe", "zoe", "zoe/agent", "person", "ada", "nobody")
+        )
+        return RecordChange(
+            number, cls.__name__.lower(), author, self.chance.choice((0, 1, 1 << 52)), before, after
+        )
 
     def twisted(self, body: Any) -> Any:
-        names = self.chance.sample([field.name for field in fields(body)], k=self.chance.choice((1, 1, 2)))
+        names = self.chance.sample(
+            [field.name for field in fields(body)], k=self.chance.choice((1, 1, 2))
+        )
         return replace(body, **{name: self.value(type(body), name) for name in names})
 
     def body(self, cls: type) -> Any:
         """A body that may be right: most of it says nothing."""
         needed = {field.name for field in fields(cls) if field.default is MISSING}
-        told = {one.name for one in fields(cls) if one.name in needed or self.chance.random() < 0.15}
+        told = {
+            one.name for one in fields(cls) if one.name in needed or self.chance.random() < 0.15
+        }
         return cls(**{name: self.value(cls, name) for name in told})
 
     def value(self, cls: type, name: str) -> Any:
         hint = get_type_hints(cls)[name]
         if get_origin(hint) is not tuple:
             return self.part(hint, name, cls)
-        return tuple(self.part(get_args(hint)[0], name, cls) for _ in range(self.chance.choice((0, 1, 1, 2))))
+        return tuple(
+            self.part(get_args(hint)[0], name, cls) for _ in range(self.chance.choice((0, 1, 1, 2)))
+        )
 
     def part(self, hint: Any, name: str, cls: type) -> Any:
         if hint is int:
@@ -91,7 +120,9 @@ class Maker:
             return tuple(self.text() for _ in get_args(hint))
         if hint is not str:
             return self.body(hint)
-        allowed = {"state": STATES, "type": TYPES}.get(name, {}).get(cls) or ALLOWED.get((cls, name))
+        allowed = {"state": STATES, "type": TYPES}.get(name, {}).get(cls) or ALLOWED.get(
+            (cls, name)
+        )
         if name == "sensitivity":
             allowed = ("normal", "normal", "normal", SENSITIVE)
         if allowed and self.chance.random() < 0.9:
@@ -116,15 +147,23 @@ def furnish(team: Team) -> None:
     ada = team.home("ada")
     for slug, visibility in (("api", "internal"), ("hush", "private")):
         create(ada.library, Subcortex(slug, slug, visibility=visibility), actor=person())
-        thread = create(ada.library, Thread(f"About {slug}", "@zoe, look", subcortex=slug), actor=person())
-        create(ada.library, Comment(thread.id, "We wait 30 seconds because the gateway does."), actor=person())
+        thread = create(
+            ada.library, Thread(f"About {slug}", "@zoe, look", subcortex=slug), actor=person()
+        )
+        create(
+            ada.library,
+            Comment(thread.id, "We wait 30 seconds because the gateway does."),
+            actor=person(),
+        )
         create(ada.library, Thread("Keys", subcortex=slug, sensitivity=SENSITIVE), actor=person())
     assert all(one.status == APPLIED for one in ada.flush())
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize(("tier", "sensitive"), [(3, False), (4, True)])
-def test_whatever_is_sent_is_answered_and_what_is_hidden_stays_as_it_is(tmp_path: Path, campaign, tier, sensitive):
+def test_whatever_is_sent_is_answered_and_what_is_hidden_stays_as_it_is(
+    tmp_path: Path, campaign, tier, sensitive
+):
     for seed in range(campaign(ROUNDS, SOAKED)):
         with open_team(tmp_path / str(seed)) as team:
             send_strange_things(team, seed, tier, sensitive)

@@ -1,4 +1,6 @@
-"""Lets the tests here import modules of others as `protocol.…` and `embedders.…`; the test family over HTTP, without a token and with one."""
+"""Lets the tests here import modules of others as `protocol.…` and `embedders.…`; the test family
+over HTTP, without a token and with one.
+"""
 
 import pytest
 

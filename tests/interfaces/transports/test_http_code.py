@@ -1,4 +1,6 @@
-"""`cortex mcp --http` as a JSON API, from its own process and from cortexd: the same answers as MCP, and the document of the tools."""
+"""`cortex mcp --http` as a JSON API, from its own process and from cortexd: the same answers as
+MCP, and the document of the tools.
+"""
 
 import http.client
 import json
@@ -65,8 +67,17 @@ def serving_by_cortexd(argv: list[str], home: Path):
 def server(request, repository, tmp_path_factory):
     argv = [*CORTEX, "mcp", "code", "--workspace", str(repository), "--http", "127.0.0.1:0"]
     own = request.param == "own process"
-    with serving(argv) if own else serving_by_cortexd(argv, tmp_path_factory.mktemp("home")) as server:
-        wait_for(lambda: server.api("search_code", {"query": "basket"})[1]["metadata"]["index"]["status"] == "ready")
+    with (
+        serving(argv)
+        if own
+        else serving_by_cortexd(argv, tmp_path_factory.mktemp("home")) as server
+    ):
+        wait_for(
+            lambda: (
+                server.api("search_code", {"query": "basket"})[1]["metadata"]["index"]["status"]
+                == "ready"
+            )
+        )
         yield server
 
 
@@ -74,10 +85,13 @@ def test_each_tool_answers_as_it_does_over_mcp(server):
     tools = {tool["name"]: tool for tool in server.modern("tools/list", {})[1]["result"]["tools"]}
     assert set(tools) == set(CALLS)
     for name, arguments in CALLS.items():
-        server.api(name, arguments)  # so that update_config has nothing to change when it is compared
+        # So that update_config has nothing to change when it is compared
+        server.api(name, arguments)
 
         def agree(name=name, arguments=arguments) -> bool:
-            result = server.modern("tools/call", {"name": name, "arguments": arguments})[1]["result"]
+            result = server.modern("tools/call", {"name": name, "arguments": arguments})[1][
+                "result"
+            ]
             status, body = server.api(name, arguments)
             assert status == 200
             if "outputSchema" in tools[name]:
@@ -110,7 +124,9 @@ def test_the_document_is_valid_and_as_it_was(server):
     assert list(document["paths"])[2:] == [f"/api/{tool['name']}" for tool in tools]
     for tool in tools:
         operation = document["paths"][f"/api/{tool['name']}"]["post"]
-        assert operation["requestBody"]["content"]["application/json"]["schema"] == tool["inputSchema"]
+        assert (
+            operation["requestBody"]["content"]["application/json"]["schema"] == tool["inputSchema"]
+        )
         assert operation["description"] == tool["description"]
         assert operation["x-read-only"] is tool["annotations"]["readOnlyHint"]
     check_golden("openapi", document | {"info": document["info"] | {"version": "<version>"}})
@@ -119,7 +135,9 @@ def test_the_document_is_valid_and_as_it_was(server):
 def test_many_searches_at_once_all_succeed(server):
     queries = ["merge_baskets", "parse_invoice_number", "addToCart"] * 8
     with ThreadPoolExecutor(12) as crowd:
-        answers = list(crowd.map(lambda query: server.api("search_code", {"query": query}), queries))
+        answers = list(
+            crowd.map(lambda query: server.api("search_code", {"query": query}), queries)
+        )
     assert {status for status, _ in answers} == {200}
     for query, (_, body) in zip(queries, answers, strict=True):
         assert any(query in hit["chunk"]["text"] for hit in body["results"]), query
@@ -139,22 +157,35 @@ def test_read_only_leaves_out_the_tools_that_write(repository):
     with serving(argv) as server:
         names = [tool["name"] for tool in json.loads(server.send("GET", path="/api")[1])["tools"]]
         assert names[:3] == ["search_code", "get_file_context", "find_similar_code"]
-        assert not {"reindex_workspace", "update_config", "cortex_create_draft", "cortex_update_task"} & set(names)
+        assert not {
+            "reindex_workspace",
+            "update_config",
+            "cortex_create_draft",
+            "cortex_update_task",
+        } & set(names)
         assert server.api("reindex_workspace", {})[0] == 404
-        assert "/api/update_config" not in json.loads(server.send("GET", path="/api/openapi.json")[1])["paths"]
+        assert (
+            "/api/update_config"
+            not in json.loads(server.send("GET", path="/api/openapi.json")[1])["paths"]
+        )
 
 
 @pytest.mark.parametrize("sidecar", [False, True])
-def test_the_setting_limits_the_requests_and_a_projects_files_do_not(tmp_path, monkeypatch, sidecar):
+def test_the_setting_limits_the_requests_and_a_projects_files_do_not(
+    tmp_path, monkeypatch, sidecar
+):
     root = make_repository(tmp_path / "limited", {"a.py": "x = 1\n"})
     (root / "codeindex.config.json").write_text('{"server": {"rateLimit": 1}}', encoding="utf-8")
     monkeypatch.setenv("CORTEX_SERVER_RATE_LIMIT", "4")
     argv = [*CORTEX, "mcp", "--workspace", str(root), "--http", "127.0.0.1:0"]
     with serving_by_cortexd(argv, tmp_path / "home") if sidecar else serving(argv) as server:
-        assert [server.send("GET", path="/api")[0].status for _ in range(6)] == [200] * 4 + [429] * 2
+        assert [server.send("GET", path="/api")[0].status for _ in range(6)] == [200] * 4 + [
+            429
+        ] * 2
 
 
-# -- the page ----------------------------------------------------------------------------------------------------------
+# -- the page
+# ----------------------------------------------------------------------------------------------------------
 
 
 def commands() -> list[str]:
@@ -187,6 +218,8 @@ def test_the_page_has_the_status_of_every_error():
     others = {500: "all others", 503: "all others that are retryable"}
     for status, meaning in REFUSALS.items():
         codes = ", ".join(f"`{code}`" for code, other in STATUSES.items() if other == status)
-        rows.append(f"| {status} | {meaning} | {codes or others.get(status, '`REQUEST_REFUSED`')} |")
+        rows.append(
+            f"| {status} | {meaning} | {codes or others.get(status, '`REQUEST_REFUSED`')} |"
+        )
     present = text.partition("<!-- statuses -->")[2].partition("<!-- end of statuses -->")[0]
     assert present.strip().splitlines() == rows, "put this there:\n" + "\n".join(rows)

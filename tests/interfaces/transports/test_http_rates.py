@@ -1,4 +1,6 @@
-"""How many requests a client may send over HTTP: counted by address and token, bounded in memory, refused with a time to wait."""
+"""How many requests a client may send over HTTP: counted by address and token, bounded in memory,
+refused with a time to wait.
+"""
 
 import json
 import sys
@@ -26,7 +28,9 @@ class Clock:
 
 @contextmanager
 def serving(*arguments: str):
-    with http_client.serving([sys.executable, str(FAMILY), "http", "0", "127.0.0.1", *arguments]) as server:
+    with http_client.serving(
+        [sys.executable, str(FAMILY), "http", "0", "127.0.0.1", *arguments]
+    ) as server:
         yield server
 
 
@@ -66,7 +70,10 @@ def test_clients_beyond_the_most_push_out_those_unseen_for_longest():
     assert len(rates) == 10
 
 
-@given(some.integers(1, 50), some.lists(some.tuples(some.floats(0, 20), some.integers(1, 3)), max_size=200))
+@given(
+    some.integers(1, 50),
+    some.lists(some.tuples(some.floats(0, 20), some.integers(1, 3)), max_size=200),
+)
 def test_no_minute_has_more_than_twice_the_rate_and_waiting_as_told_always_helps(rate, steps):
     clock = Clock()
     rates = Rates(rate, clock=clock)
@@ -125,28 +132,51 @@ def test_a_page_of_another_site_uses_up_nobodys_requests():
 
 def test_who_guesses_the_token_is_stopped_and_shuts_nobody_out():
     with serving("secret", "5") as server:
-        guesses = [server.api("echo", {"text": "a"}, authorization=f"Bearer {number}")[0] for number in range(8)]
+        guesses = [
+            server.api("echo", {"text": "a"}, authorization=f"Bearer {number}")[0]
+            for number in range(8)
+        ]
         assert guesses == [401] * 5 + [429] * 3
-        assert server.api("echo", {"text": "a"}, authorization="Bearer secret") == (200, {"text": "a"})
+        assert server.api("echo", {"text": "a"}, authorization="Bearer secret") == (
+            200,
+            {"text": "a"},
+        )
 
 
 def test_with_a_token_a_proxy_on_this_machine_says_for_whom_it_asks(monkeypatch):
     monkeypatch.setenv("FORWARDED_ALLOW_IPS", "*")
     with serving("secret", "2") as server:
         for client in ("10.0.0.1", "10.0.0.2", "10.9.9.9, 10.0.0.3", "10.8.8.8, 10.0.0.3"):
-            answers = [server.api("echo", {"text": "a"}, authorization="Bearer secret", x_forwarded_for=client)[0]]
+            answers = [
+                server.api(
+                    "echo", {"text": "a"}, authorization="Bearer secret", x_forwarded_for=client
+                )[0]
+            ]
             assert answers == [200], client
         # What came from beyond the proxy is only somebody's word.
-        last = server.api("echo", {"text": "a"}, authorization="Bearer secret", x_forwarded_for="10.7.7.7, 10.0.0.3")
+        last = server.api(
+            "echo",
+            {"text": "a"},
+            authorization="Bearer secret",
+            x_forwarded_for="10.7.7.7, 10.0.0.3",
+        )
         assert last[0] == 429
 
 
 def test_a_batch_counts_as_many_as_it_asks():
-    hello = {"protocolVersion": "2025-03-26", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
+    hello = {
+        "protocolVersion": "2025-03-26",
+        "capabilities": {},
+        "clientInfo": {"name": "x", "version": "1"},
+    }
     with serving("", "20") as server:
         opening = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}
         response, _ = server.send("POST", json.dumps(opening).encode())
         session = response.getheader("mcp-session-id")
         batch = [PING | {"id": number} for number in range(15)]
-        assert server.send("POST", json.dumps(batch).encode(), mcp_session_id=session)[0].status == 200
-        assert server.send("POST", json.dumps(batch).encode(), mcp_session_id=session)[0].status == 429
+        assert (
+            server.send("POST", json.dumps(batch).encode(), mcp_session_id=session)[0].status == 200
+        )
+        assert (
+            server.send("POST", json.dumps(batch).encode(), mcp_session_id=session)[0].status == 429
+        )

@@ -45,33 +45,50 @@ def test_a_line_that_is_too_long_is_marked_and_the_next_is_whole():
 
 @given(st.binary(max_size=300))
 def test_any_bytes_are_judged(line):
-    assert parse(line) is None or isinstance(parse(line), RpcRequest | RpcNotification | Refusal | RpcBatch)
+    assert parse(line) is None or isinstance(
+        parse(line), RpcRequest | RpcNotification | Refusal | RpcBatch
+    )
 
 
 def test_requests_and_notifications_are_told_apart():
     assert parse(b'{"jsonrpc":"2.0","id":"a","method":"m"}') == RpcRequest("a", "m", None)
-    assert parse(b'\xef\xbb\xbf{"jsonrpc":"2.0","method":"m","params":{}}\r') == RpcNotification("m", {})
+    assert parse(b'\xef\xbb\xbf{"jsonrpc":"2.0","method":"m","params":{}}\r') == RpcNotification(
+        "m", {}
+    )
 
 
 def test_nesting_is_allowed_up_to_a_hundred_levels():
     def nested(depth: int) -> bytes:
-        return b'{"jsonrpc":"2.0","id":1,"method":"m","params":{"x":' + b"[" * depth + b"]" * depth + b"}}"
+        return (
+            b'{"jsonrpc":"2.0","id":1,"method":"m","params":{"x":'
+            + b"[" * depth
+            + b"]" * depth
+            + b"}}"
+        )
 
     assert isinstance(parse(nested(98)), RpcRequest)
     assert isinstance(parse(nested(99)), Refusal)
     assert isinstance(
-        parse(b'{"jsonrpc":"2.0","id":1,"method":"m","params":{"x":[' + b"[]," * 500 + b"1]}}"), RpcRequest
+        parse(b'{"jsonrpc":"2.0","id":1,"method":"m","params":{"x":[' + b"[]," * 500 + b"1]}}"),
+        RpcRequest,
     )
 
 
 def test_an_integer_of_any_length_costs_its_message_nothing_but_itself():
     digits = b"9" * 5_000
     message = parse(b'{"jsonrpc":"2.0","id":7,"method":"m","params":{"limit":-%s}}' % digits)
-    assert isinstance(message, RpcRequest) and message.id == 7 and message.params == {"limit": -(10**300)}
+    assert (
+        isinstance(message, RpcRequest)
+        and message.id == 7
+        and message.params == {"limit": -(10**300)}
+    )
     refused = parse(b'{"jsonrpc":"2.0","id":7,"method":%s}' % digits)
     assert isinstance(refused, Refusal) and json.loads(refused.line)["id"] == 7
     refused = parse(b'{"jsonrpc":"2.0","id":%s,"method":"m"}' % digits)
-    assert isinstance(refused, Refusal) and "at most 4300 digits" in json.loads(refused.line)["error"]["message"]
+    assert (
+        isinstance(refused, Refusal)
+        and "at most 4300 digits" in json.loads(refused.line)["error"]["message"]
+    )
 
 
 def ping(id: object) -> dict:
@@ -86,7 +103,12 @@ def batch(*messages: object) -> RpcBatch | Refusal:
 
 def test_a_batch_is_judged_member_by_member():
     judged = batch(
-        ping(1), {"jsonrpc": "2.0", "method": "m"}, {"jsonrpc": "2.0", "id": 9, "result": {}}, 5, [], ping(None)
+        ping(1),
+        {"jsonrpc": "2.0", "method": "m"},
+        {"jsonrpc": "2.0", "id": 9, "result": {}},
+        5,
+        [],
+        ping(None),
     )
     assert isinstance(judged, RpcBatch)
     assert judged.members[:2] == (RpcRequest(1, "ping", None), RpcNotification("m", None))
@@ -101,6 +123,8 @@ def test_an_empty_batch_and_one_of_too_many_are_refused_whole():
 
 
 def test_a_handshake_and_a_repeated_id_are_refused_inside_a_batch():
-    judged = batch({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {}}, ping(2), ping("2"))
+    judged = batch(
+        {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {}}, ping(2), ping("2")
+    )
     assert isinstance(judged, RpcBatch)
     assert [json.loads(line)["id"] for line in judged.refusals] == [1, "2"]

@@ -1,4 +1,6 @@
-"""Threads behind a loop, which end with it; a share of them: nobody gets more than the share, not even by cancelling."""
+"""Threads behind a loop, which end with it; a share of them: nobody gets more than the share, not
+even by cancelling.
+"""
 
 import asyncio
 import threading
@@ -69,7 +71,9 @@ def test_a_thread_that_works_when_its_loop_ends_ends_with_its_work(until):
 
     async def ask() -> None:
         threads = ThreadPool(1)
-        await asyncio.wait({asyncio.create_task(threads.run(lambda: go.wait(30), make_call()))}, timeout=0.01)
+        await asyncio.wait(
+            {asyncio.create_task(threads.run(lambda: go.wait(30), make_call()))}, timeout=0.01
+        )
 
     asyncio.run(ask())
     assert set(threading.enumerate()) - before

@@ -1,4 +1,6 @@
-"""How tools are listed: names that every client takes, short texts, one order; dots in names on wish, both spellings callable."""
+"""How tools are listed: names that every client takes, short texts, one order; dots in names on
+wish, both spellings callable.
+"""
 
 import json
 import re
@@ -47,7 +49,11 @@ def test_every_name_is_one_that_all_clients_take(everything):
 
 
 def test_texts_are_short_enough_for_every_client(everything):
-    assert [tool["name"] for tool in listed(everything) if len(tool["description"].encode()) >= MOST_BYTES] == []
+    assert [
+        tool["name"]
+        for tool in listed(everything)
+        if len(tool["description"].encode()) >= MOST_BYTES
+    ] == []
     assert len(everything.initialize()["result"]["instructions"].encode()) < MOST_BYTES
     prompts = everything.request("prompts/list")["result"]["prompts"]
     assert all(len(prompt["description"].encode()) < MOST_BYTES for prompt in prompts)
@@ -62,7 +68,11 @@ def test_the_tools_come_in_one_order_each_time(everything, repository):
     first = [tool["name"] for tool in listed(everything)]
     assert len(set(first)) == len(first)
     with CodeServer(repository, more=FAMILIES[1:]) as again:
-        assert [tool["name"] for tool in listed(again)] == [tool["name"] for tool in listed(everything)] == first
+        assert (
+            [tool["name"] for tool in listed(again)]
+            == [tool["name"] for tool in listed(everything)]
+            == first
+        )
 
 
 def test_the_schemas_of_every_family_are_golden():
@@ -76,16 +86,26 @@ def test_dots_are_listed_on_wish_and_both_spellings_can_be_called(spelling, name
         assert spelling == "dotted" or all(NAME.match(name) for name in names)
         for called, defined in zip(DEFINED + UNDERSCORED, DEFINED * 2, strict=True):
             assert server.call(called)["result"]["content"][0]["text"] == defined
-        for unknown in ("team.record_add", "team_record.add", "plain.name", "team.status", "Team.search"):
+        for unknown in (
+            "team.record_add",
+            "team_record.add",
+            "plain.name",
+            "team.status",
+            "Team.search",
+        ):
             assert server.call(unknown)["error"]["code"] == -32602
 
 
 @pytest.mark.parametrize(("spelling", "names"), [("underscore", UNDERSCORED), ("dotted", DEFINED)])
 def test_the_api_spells_names_like_mcp(spelling, names):
     with serving([sys.executable, PROGRAM, "http", spelling]) as server:
-        assert [tool["name"] for tool in json.loads(server.send("GET", path="/api")[1])["tools"]] == names
+        assert [
+            tool["name"] for tool in json.loads(server.send("GET", path="/api")[1])["tools"]
+        ] == names
         paths = json.loads(server.send("GET", path="/api/openapi.json")[1])["paths"]
-        assert [path for path, methods in paths.items() if "post" in methods] == [f"/api/{name}" for name in names]
+        assert [path for path, methods in paths.items() if "post" in methods] == [
+            f"/api/{name}" for name in names
+        ]
         for called, defined in zip(DEFINED + UNDERSCORED, DEFINED * 2, strict=True):
             assert server.api(called, {}) == (200, {"text": defined})
 

@@ -32,4 +32,6 @@ def test_a_template_is_filled_and_sections_without_a_value_are_gone():
 def test_the_overview_has_a_fifth_point_only_with_a_focus():
     template = instructions.text("workspace-overview")
     assert "5." not in instructions.fill(template, {})
-    assert "5. **tests Analysis**: Detailed analysis of tests\n" in instructions.fill(template, {"focus": "tests"})
+    assert "5. **tests Analysis**: Detailed analysis of tests\n" in instructions.fill(
+        template, {"focus": "tests"}
+    )

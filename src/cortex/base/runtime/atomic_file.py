@@ -1,4 +1,6 @@
-"""A file that a command writes: aside, then renamed, so that a reader sees the old one or the new one."""
+"""A file that a command writes: aside, then renamed, so that a reader sees the old one or the new
+one.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +15,16 @@ from cortex.base.errors import FileError, code_of, error_of
 
 @contextmanager
 def written_aside(file: Path) -> Iterator[Path]:
-    """Where to write a file that nobody else can read and that is there once it is whole. Raises: FileError."""
+    """Where to write a file that nobody else can read and that is there once it is whole.
+
+    Raises: FileError.
+    """
     temporary = ""
     try:
+        # For us alone
         number, temporary = tempfile.mkstemp(
             dir=file.parent, prefix=f".{file.name[:40]}-", suffix=".tmp"
-        )  # for us alone
+        )
         os.close(number)
         yield Path(temporary)
         os.replace(temporary, file)

@@ -36,7 +36,9 @@ else:
 
 @contextmanager
 def turn(path: str, seconds: float, given_up: Callable[[], bool]) -> Iterator[bool]:
-    """Be the only one on this machine inside the block; false where that took too long, or was given up. Children don't inherit it."""
+    """Be the only one on this machine inside the block; false where that took too long, or was
+    given up. Children don't inherit it.
+    """
     deadline = time.monotonic() + seconds
     file = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
     try:

@@ -1,4 +1,6 @@
-"""The person's own folder, and which environment variables are Cortex's: for processes that import the standard library only."""
+"""The person's own folder, and which environment variables are Cortex's: for processes that import
+the standard library only.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +12,8 @@ if TYPE_CHECKING:
 
 VERSION = "0.1.0"  # as the package has it
 INBOX = "inbox"  # in a home, for what hooks bring
-# Every variable that Cortex reads, besides CORTEX_<GROUP>_<KEY>, which each setting has. Front ends pass them on to
-# cortexd, `cortex.base.settings` reads them, and docs/settings.md lists them.
+# Every variable that Cortex reads, besides CORTEX_<GROUP>_<KEY>, which each setting has. Front ends
+# pass them on to cortexd, `cortex.base.settings` reads them, and docs/settings.md lists them.
 PREFIXES = ("CORTEX_", "CODEINDEX_", "CONDUIT_", "ACK_")
 # Other names of settings; of several that are set the first counts.
 SETTING_VARIABLES = {
@@ -49,7 +51,8 @@ OTHER_VARIABLES = (
 # For commands alone; cortexd needs none of them.
 COMMAND_VARIABLES = ("VISUAL", "EDITOR")
 PROFILES = "profiles"  # in a home, the homes of its profiles
-_FIRST_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789")  # a disk may not tell capitals from others
+# A disk may not tell capitals from others
+_FIRST_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789")
 _NAME_CHARACTERS = _FIRST_CHARACTERS | frozenset("._-")
 MAX_NAME = 50
 NAMES = f"at most {MAX_NAME} small letters, digits, '.', '_' and '-', the first a letter or digit"
@@ -63,7 +66,11 @@ def version_parts(version: str) -> tuple[int, ...]:
 def own_variables(variables: Mapping[str, str]) -> dict[str, str]:
     """Those of the variables that a connection's settings may depend on."""
     listed = {*SETTING_VARIABLES, *OTHER_VARIABLES}
-    return {name: value for name, value in variables.items() if name.startswith(PREFIXES) or name in listed}
+    return {
+        name: value
+        for name, value in variables.items()
+        if name.startswith(PREFIXES) or name in listed
+    }
 
 
 def find_home(variables: Mapping[str, str], user_home: str) -> str:
@@ -81,14 +88,20 @@ def find_home(variables: Mapping[str, str], user_home: str) -> str:
     if not profile:
         return home
     if not is_profile(profile):
-        message = f"{profile!r} can't be a profile's name (--profile, or CORTEX_PROFILE): that is {NAMES}"
+        message = (
+            f"{profile!r} can't be a profile's name (--profile, or CORTEX_PROFILE): that is {NAMES}"
+        )
         raise ValueError(message, "CORTEX_PROFILE")
     return os.path.join(home, PROFILES, profile)
 
 
 def is_profile(name: str) -> bool:
     """Whether a profile can be called that."""
-    return 0 < len(name) <= MAX_NAME and name[0] in _FIRST_CHARACTERS and _NAME_CHARACTERS.issuperset(name)
+    return (
+        0 < len(name) <= MAX_NAME
+        and name[0] in _FIRST_CHARACTERS
+        and _NAME_CHARACTERS.issuperset(name)
+    )
 
 
 def profile_names(home: str) -> list[str]:
@@ -101,7 +114,9 @@ def profile_names(home: str) -> list[str]:
 
 
 def split_profile(arguments: Sequence[str]) -> tuple[str, list[str]]:
-    """The profile that a command line names before its command, "" for none, and the command line without it."""
+    """The profile that a command line names before its command, "" for none, and the command line
+    without it.
+    """
     rest = list(arguments)
     if rest[:1] == ["--profile"] and len(rest) > 1:
         return rest[1], rest[2:]

@@ -1,10 +1,14 @@
-"""One request to another machine over HTTP: within time and size, to that server and no other. The only room that knows the library for it.
+"""One request to another machine over HTTP: within time and size, to that server and no other.
 
-What an answer means is up to whoever asks, and so is trying again. The key goes into one header and nowhere else: not into errors,
-logs or another host, since no redirect is followed and no proxy, netrc or other variable of the environment is looked at, but for the
-certificates to trust where that is wanted. A request has one deadline, and but for looking up a name nothing of it waits longer: the
-library's own limits are for each read, so that a head of a line a second held a request of 3 s for as long as the server liked. Roads not
-taken: a timer that closes the socket, which is a thread for each request; an SDK for each server, they differ by a few lines.
+The only room that knows the library for it.
+
+What an answer means is up to whoever asks, and so is trying again. The key goes into one header and
+nowhere else: not into errors, logs or another host, since no redirect is followed and no proxy,
+netrc or other variable of the environment is looked at, but for the certificates to trust where
+that is wanted. A request has one deadline, and but for looking up a name nothing of it waits
+longer: the library's own limits are for each read, so that a head of a line a second held a request
+of 3 s for as long as the server liked. Roads not taken: a timer that closes the socket, which is a
+thread for each request; an SDK for each server, they differ by a few lines.
 """
 
 from __future__ import annotations
@@ -25,7 +29,8 @@ if TYPE_CHECKING:  # 50 ms, needed once something is asked
     import httpcore2
 
 CONNECT_SECONDS = 5.0
-MAX_HEAD_BYTES = 256 * 1024  # of one answer, with all that come before the last; the library refuses one of 100 KB
+# Of one answer, with all that come before the last; the library refuses one of 100 KB
+MAX_HEAD_BYTES = 256 * 1024
 MAX_SHOWN_CHARACTERS = 200
 MAX_CONNECTIONS = 100
 IDLE_SECONDS = 5.0  # that an unused connection is kept
@@ -77,8 +82,12 @@ class Closed(NoAnswer):
 class HttpConnections:
     """Connections to one server; threads may use them at once."""
 
-    def __init__(self, url: str, key: str = "", *, max_bytes: int, own_certificates: bool = False) -> None:
-        """`max_bytes` is the largest answer; with `own_certificates` SSL_CERT_FILE says whom to trust, where it is set."""
+    def __init__(
+        self, url: str, key: str = "", *, max_bytes: int, own_certificates: bool = False
+    ) -> None:
+        """`max_bytes` is the largest answer; with `own_certificates` SSL_CERT_FILE says whom to
+        trust, where it is set.
+        """
         self.url = url.rstrip("/")
         self._key = key
         self._max_bytes = max_bytes
@@ -189,7 +198,9 @@ class HttpConnections:
 
 
 class _UnderWay(threading.local):
-    """What the request of this thread may still take: the library asks, sends and reads in the thread of whoever asks."""
+    """What the request of this thread may still take: the library asks, sends and reads in the
+    thread of whoever asks.
+    """
 
     until = 0.0
     room = 0
@@ -205,7 +216,10 @@ class _UnderWay(threading.local):
         self.room = sys.maxsize
 
     def left(self) -> float:
-        """The seconds that there are, more than none. Raises: TimeoutError; OSError, where it was closed meanwhile."""
+        """The seconds that there are, more than none.
+
+        Raises: TimeoutError; OSError, where it was closed meanwhile.
+        """
         if self._closed.is_set():
             raise OSError("closed")
         left = self.until - time.monotonic()
@@ -215,16 +229,23 @@ class _UnderWay(threading.local):
 
 
 class _Network:
-    """Where the library gets its connections from. This and `_Stream` have its shapes without being made of them, see its import."""
+    """Where the library gets its connections from.
+
+    This and `_Stream` have its shapes without being made of them, see its import.
+    """
 
     def __init__(self, under_way: _UnderWay) -> None:
         self._under_way = under_way
 
     def connect_tcp(self, host: str, port: int, timeout: float, **options: Any) -> _Stream:
-        """A connection to the first address of a name that answers; those not tried yet share what is left of the request's time."""
+        """A connection to the first address of a name that answers; those not tried yet share what
+        is left of the request's time.
+        """
         import httpcore2
 
-        found = dict.fromkeys(str(one[4][0]) for one in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
+        found = dict.fromkeys(
+            str(one[4][0]) for one in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        )
         failed: Exception = OSError("it has no address")
         addresses = list(found) if len(found) > 1 else [host]
         for tried, address in enumerate(addresses):
@@ -239,7 +260,9 @@ class _Network:
 
 
 class _Stream:
-    """A connection that each request uses up to its deadline; what the library says of a single wait is never less."""
+    """A connection that each request uses up to its deadline; what the library says of a single
+    wait is never less.
+    """
 
     def __init__(self, stream: httpcore2.NetworkStream, under_way: _UnderWay) -> None:
         self._stream = stream
@@ -270,10 +293,13 @@ class _Stream:
                 left = left[self._socket.send(left) :]
         except TimeoutError:
             raise httpcore2.WriteTimeout from None
-        except OSError as error:  # which the library passes over: there may be an answer nonetheless
+        # Which the library passes over: there may be an answer nonetheless
+        except OSError as error:
             raise httpcore2.WriteError(str(error)) from None
 
-    def start_tls(self, ssl_context: ssl.SSLContext, server_hostname: str, timeout: float) -> _Stream:
+    def start_tls(
+        self, ssl_context: ssl.SSLContext, server_hostname: str, timeout: float
+    ) -> _Stream:
         limit = min(timeout, self._under_way.left())
         return _Stream(self._stream.start_tls(ssl_context, server_hostname, limit), self._under_way)
 
@@ -324,7 +350,9 @@ def _sendable(key: str) -> str:
 
 
 def _retry_after(response: httpcore2.Response) -> float:
-    """Seconds that a Retry-After header asks to wait, given as a number or as a date; 0 without one."""
+    """Seconds that a Retry-After header asks to wait, given as a number or as a date; 0 without
+    one.
+    """
     values = [value for name, value in response.headers if name.lower() == b"retry-after"]
     text = values[0].decode("latin-1").strip() if values else ""
     if text.isdecimal():
@@ -333,4 +361,9 @@ def _retry_after(response: httpcore2.Response) -> float:
         until = parsedate_to_datetime(text)
     except (ValueError, TypeError):
         return 0.0
-    return max(0.0, ((until if until.tzinfo else until.replace(tzinfo=UTC)) - datetime.now(UTC)).total_seconds())
+    return max(
+        0.0,
+        (
+            (until if until.tzinfo else until.replace(tzinfo=UTC)) - datetime.now(UTC)
+        ).total_seconds(),
+    )

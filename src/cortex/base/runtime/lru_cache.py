@@ -1,6 +1,8 @@
-"""Answers that were given before, in memory: least recently used out first, bounded by bytes and age.
+"""Answers that were given before, in memory: least recently used out first, bounded by bytes and
+age.
 
-A key holds the store's sequence number, so a change makes the old answers unreachable and nothing has to be told.
+A key holds the store's sequence number, so a change makes the old answers unreachable and nothing
+has to be told.
 """
 
 from __future__ import annotations

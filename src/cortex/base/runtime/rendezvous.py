@@ -1,8 +1,10 @@
-"""Where cortexd and those who want it meet: a socket and a lock in a private folder, one pair for each home.
+"""Where cortexd and those who want it meet: a socket and a lock in a private folder, one pair for
+each home.
 
-Standard library only, and little of it: every agent window pays for these imports. The lock is the election: whoever has it is
-cortexd, and it ends with its process. The socket's name says nothing about who listens. On Windows, which has no such sockets for
-Python, it is a port on loopback, and a token that only the person can read.
+Standard library only, and little of it: every agent window pays for these imports. The lock is the
+election: whoever has it is cortexd, and it ends with its process. The socket's name says nothing
+about who listens. On Windows, which has no such sockets for Python, it is a port on loopback, and a
+token that only the person can read.
 """
 
 from __future__ import annotations
@@ -34,7 +36,8 @@ MAX_HELLO_BYTES = 4 << 20
 def find(profile: str = "") -> tuple[Rendezvous, dict[str, str]]:
     """The meeting place of this process's home, or of a profile's, and its own variables.
 
-    Raises: ValueError, with a sentence for people first, where they are wrong; OSError, where there can't be a private folder.
+    Raises: ValueError, with a sentence for people first, where they are wrong; OSError, where there
+    can't be a private folder.
     """
     variables = own_variables(os.environ)
     if profile:
@@ -82,7 +85,9 @@ class Rendezvous:
                     if not is_own(link):
                         raise PermissionError(f"{self.socket} is another user's")
                 else:
-                    link = socket.create_connection(("127.0.0.1", int(self.read_note()["port"])), CONNECT_SECONDS)
+                    link = socket.create_connection(
+                        ("127.0.0.1", int(self.read_note()["port"])), CONNECT_SECONDS
+                    )
                 link.settimeout(None)
                 return link
             except (OSError, KeyError, ValueError) as error:
@@ -99,8 +104,12 @@ class Rendezvous:
             return found if isinstance(found, dict) else {}
         return {}
 
-    def ask(self, hello: dict[str, object], wait: float = CONNECT_SECONDS) -> dict[str, object] | None:
-        """Say one thing to cortexd and hear the answer; None where nobody listens or nobody answers in time."""
+    def ask(
+        self, hello: dict[str, object], wait: float = CONNECT_SECONDS
+    ) -> dict[str, object] | None:
+        """Say one thing to cortexd and hear the answer; None where nobody listens or nobody answers
+        in time.
+        """
         link = self.connect()
         if link is None:
             return None
@@ -110,10 +119,14 @@ class Rendezvous:
             except (OSError, ValueError):
                 return None
 
-    def exchange(self, link: socket.socket, hello: dict[str, object], wait: float) -> dict[str, object] | None:
-        """Say one thing over a connection and hear the answer, a line, no more; None where it ends first.
+    def exchange(
+        self, link: socket.socket, hello: dict[str, object], wait: float
+    ) -> dict[str, object] | None:
+        """Say one thing over a connection and hear the answer, a line, no more; None where it ends
+        first.
 
-        Raises: TimeoutError; OSError and ValueError, where the connection breaks or the answer is none.
+        Raises: TimeoutError; OSError and ValueError, where the connection breaks or the answer is
+        none.
         """
         link.settimeout(wait)
         link.sendall(self.encode(hello))
@@ -150,13 +163,20 @@ class Rendezvous:
             cwd=os.path.abspath(os.sep),
             env=variables,
             start_new_session=not windows,
-            creationflags=0x00000208 if windows else 0,  # DETACHED_PROCESS, CREATE_NEW_PROCESS_GROUP
+            # DETACHED_PROCESS, CREATE_NEW_PROCESS_GROUP
+            creationflags=0x00000208 if windows else 0,
         )
 
     def obtain(
-        self, by: str, seconds: float = START_SECONDS, arguments: Sequence[str] = (), patience: float = 0.0
+        self,
+        by: str,
+        seconds: float = START_SECONDS,
+        arguments: Sequence[str] = (),
+        patience: float = 0.0,
     ) -> socket.socket | None:
-        """A connection to cortexd, which is started where there is none, after some patience; None where that fails."""
+        """A connection to cortexd, which is started where there is none, after some patience; None
+        where that fails.
+        """
         began = time.monotonic()
         process: Popen[bytes] | None = None
         failures = 0
@@ -166,7 +186,9 @@ class Rendezvous:
                 if process is not None:
                     _forget(process)
                 return link
-            if time.monotonic() >= began + patience and (process is None or process.poll() is not None):
+            if time.monotonic() >= began + patience and (
+                process is None or process.poll() is not None
+            ):
                 failures += process is not None and process.returncode not in (0, ELECTED)
                 try:
                     process = self.start(by, arguments)
@@ -184,7 +206,9 @@ def _forget(process: Popen[bytes]) -> None:
 
 
 def is_own(link: socket.socket) -> bool:
-    """Whether the process at the other end of a unix socket is this user's, as far as the system says it."""
+    """Whether the process at the other end of a unix socket is this user's, as far as the system
+    says it.
+    """
     if sys.platform == "linux":
         # struct ucred: pid, uid, gid.
         size, option, level, at = 12, socket.SO_PEERCRED, socket.SOL_SOCKET, 4
@@ -201,24 +225,33 @@ def is_own(link: socket.socket) -> bool:
 
 
 def _private_folder(variables: Mapping[str, str], home: str, name_bytes: int) -> str:
-    """A folder that only this user can enter, with room for a socket's name: the system's, a temporary one, the home's.
+    """A folder that only this user can enter, with room for a socket's name: the system's, a
+    temporary one, the home's.
 
     Raises: OSError, where each of these is another user's or open to others.
     """
     given = variables.get("XDG_RUNTIME_DIR", "")
-    if not given and sys.platform == "linux":  # clients hand on few variables: without it the place must be the same
+    # Clients hand on few variables: without it the place must be the same
+    if not given and sys.platform == "linux":
         given = f"/run/user/{os.getuid()}" if os.path.isdir(f"/run/user/{os.getuid()}") else ""
-    if given and os.path.isabs(given) and len(os.fsencode(given)) + name_bytes + 8 <= MAX_SOCKET_BYTES:
+    if (
+        given
+        and os.path.isabs(given)
+        and len(os.fsencode(given)) + name_bytes + 8 <= MAX_SOCKET_BYTES
+    ):
         folder = os.path.join(given, "cortex")
         with contextlib.suppress(OSError):
             return _make_private(folder)
     if sys.platform == "win32":
-        return _make_private(os.path.join(variables.get("LOCALAPPDATA") or os.path.expanduser("~"), "cortex"))
+        return _make_private(
+            os.path.join(variables.get("LOCALAPPDATA") or os.path.expanduser("~"), "cortex")
+        )
     temporary = f"{TEMPORARY}/cortex-{os.getuid()}"
     try:
         return _make_private(temporary)
     except OSError:
-        # It can't be made, or another user made it first. Ours that is open to others is for the person to close.
+        # It can't be made, or another user made it first. Ours that is open to others is for the
+        # person to close.
         inside = os.path.join(home, "run")
         if _is_ours(temporary) or len(os.fsencode(inside)) + name_bytes + 1 > MAX_SOCKET_BYTES:
             raise
@@ -240,5 +273,7 @@ def _make_private(folder: str) -> str:
     if sys.platform != "win32":
         status = os.lstat(folder)
         if status.st_uid != os.getuid() or status.st_mode & 0o170077 != 0o040000:
-            raise PermissionError(f"{folder} is not a folder that only this user can enter: remove it")
+            raise PermissionError(
+                f"{folder} is not a folder that only this user can enter: remove it"
+            )
     return folder

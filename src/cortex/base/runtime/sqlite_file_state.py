@@ -1,7 +1,8 @@
 """Whether a database may have been written to since it was read, told by its files alone.
 
-SQLite fills its journal first, and what it wrote can be read only when the disk has confirmed it: whoever reads in between sees the
-files of after the write and the rows of before it. So what was read shortly after the files changed is read again, a few times.
+SQLite fills its journal first, and what it wrote can be read only when the disk has confirmed it:
+whoever reads in between sees the files of after the write and the rows of before it. So what was
+read shortly after the files changed is read again, a few times.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ def state_of(path: Path) -> tuple[int, ...]:
 
 
 def may_lack(state: Sequence[int], read_at: float, now: float) -> bool:
-    """Whether a reading at that time (Unix seconds), of files in that state, may lack what they hold, and a new one is due by now."""
+    """Whether a reading at that time (Unix seconds), of files in that state, may lack what they
+    hold, and a new one is due by now.
+    """
     if not state:
         return False
     written_at = max(state[1::3]) / 1e9

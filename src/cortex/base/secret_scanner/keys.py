@@ -1,4 +1,6 @@
-"""Secrets that their shape tells: private keys, keys of known services, tokens that decode to what they are."""
+"""Secrets that their shape tells: private keys, keys of known services, tokens that decode to what
+they are.
+"""
 
 from __future__ import annotations
 
@@ -17,17 +19,25 @@ MAX_KEY_BLOCK = 20_000  # characters of one private key; RSA with 16,384 bits ta
 MAX_SHORTENED = 300  # characters of a private key that dots stand in for
 KEY_BLOCK_HEAD = 400  # characters of headers before the base64 of a private key
 
-# -- private keys ------------------------------------------------------------------------------------------------------
+# -- private keys
+# ------------------------------------------------------------------------------------------------------
 
-_KEY_HEAD = re.compile(r"-----BEGIN (?:(?!PRIVATE)[A-Z0-9]{1,20}+ ){0,3}+PRIVATE KEY(?: BLOCK)?-----")
-# A block, not a mention: the base64 follows, also where line ends are written as \n in a string, or a column is narrow.
+_KEY_HEAD = re.compile(
+    r"-----BEGIN (?:(?!PRIVATE)[A-Z0-9]{1,20}+ ){0,3}+PRIVATE KEY(?: BLOCK)?-----"
+)
+# A block, not a mention: the base64 follows, also where line ends are written as \n in a string, or
+# a column is narrow.
 _KEY_BODY = re.compile(r"[A-Za-z0-9+/=]{40}|(?:[A-Za-z0-9+/=]{16,39}+\s{1,4}+){3}")
 _KEY_REST = re.compile(r"(?:(?:\s|\\[nr]){0,8}+[A-Za-z0-9+/=]{16,200}+){0,500}+")
 _KEY_TAIL = re.compile(r"-----END [A-Z0-9 ]{3,60}+-----")
 _OTHER_KEYS = tuple(
     (mark, re.compile(pattern))
     for mark, pattern in (
-        ("client-key-data", r"client-key-data[\"']?:\s{0,4}+[\"']?(LS0tLS1[A-Za-z0-9+/=]{40,20000}+)"),  # of Kubernetes
+        # Of Kubernetes
+        (
+            "client-key-data",
+            r"client-key-data[\"']?:\s{0,4}+[\"']?(LS0tLS1[A-Za-z0-9+/=]{40,20000}+)",
+        ),
         ("AGE-SECRET-KEY-", r"(AGE-SECRET-KEY-(?:PQ-)?1[02-9AC-HJ-NP-Z]{58,2000}+)"),
         (
             "PuTTY-User-Key-File-",
@@ -62,7 +72,9 @@ def private_keys(text: str) -> Iterator[Leak]:
 
 
 def _is_example(block: str) -> bool:
-    """Whether a manual shows this key: its mark is in the base64 (by chance in one of 10^9 keys), or most is left out."""
+    """Whether a manual shows this key: its mark is in the base64 (by chance in one of 10^9 keys),
+    or most is left out.
+    """
     return "EXAMPLE" in block or ("..." in block and len(block) < MAX_SHORTENED)
 
 
@@ -80,17 +92,25 @@ def _end_of_key(text: str, start: int) -> int:
     return rest.end() if rest else body.end()
 
 
-# -- keys of known shape -----------------------------------------------------------------------------------------------
+# -- keys of known shape
+# -----------------------------------------------------------------------------------------------
 
 
 def _edge(word: str = "A-Za-z0-9") -> str:
-    r"""What begins a word of these characters, also after an escape such as \n or %3D; a key may follow on "thread_" or "x-"."""
+    r"""What begins a word of these characters, also after an escape such as \n or %3D; a key may
+    follow on "thread_" or "x-".
+    """
     return rf"(?:(?<![{word}])|(?<=\\[nrt])|(?<=%[0-9A-F][0-9A-F]))"
 
 
 _EDGE = _edge()
-# Beginnings that are words themselves: "retry_key-…" is no key of Mailgun's, nor "messages-sk-…" (in Slovak) one of OpenAI's.
-_WORDS = {"key-": _edge("A-Za-z0-9_-"), "secret_": _edge("A-Za-z0-9_-"), "sk-[": _edge("A-Za-z0-9-")}
+# Beginnings that are words themselves: "retry_key-…" is no key of Mailgun's, nor "messages-sk-…"
+# (in Slovak) one of OpenAI's.
+_WORDS = {
+    "key-": _edge("A-Za-z0-9_-"),
+    "secret_": _edge("A-Za-z0-9_-"),
+    "sk-[": _edge("A-Za-z0-9-"),
+}
 _END = r"(?![A-Za-z0-9_-])"
 # Whose key, a piece of text that each has (or one of several, with spaces between), the shape.
 _SHAPES = (
@@ -161,7 +181,9 @@ _SHAPES = (
 
 AWS_SECRET_SIZE = 40
 NEAR_ID = 400  # characters between an AWS key's id and its secret, where no name tells it
-_AWS_SECRET_ALONE = re.compile(rf"{_edge('A-Za-z0-9+/_-')}[A-Za-z0-9+/]{{{AWS_SECRET_SIZE}}}(?![A-Za-z0-9+/=_-])")
+_AWS_SECRET_ALONE = re.compile(
+    rf"{_edge('A-Za-z0-9+/_-')}[A-Za-z0-9+/]{{{AWS_SECRET_SIZE}}}(?![A-Za-z0-9+/=_-])"
+)
 
 
 def keys_of_known_shape(text: str, long: str) -> Iterator[Leak]:
@@ -170,7 +192,9 @@ def keys_of_known_shape(text: str, long: str) -> Iterator[Leak]:
     found = {shape for mark in set(pattern.findall(long)) for shape in by_mark[mark]}
     for name, _, shape in _SHAPES if found else ():
         if shape in found and _compiled(shape).search(long):
-            matches = [match for match in _compiled(shape).finditer(text) if not is_made_up(match[0])]
+            matches = [
+                match for match in _compiled(shape).finditer(text) if not is_made_up(match[0])
+            ]
             yield from (Leak(name, *match.span()) for match in matches)
             if name == "AWS key":
                 yield from _aws_secrets_near(text, matches)
@@ -183,7 +207,11 @@ def _aws_secrets_near(text: str, ids: Sequence[re.Match[str]]) -> Iterator[Leak]
         start, end = max(start, key_id.start() - NEAR_ID), key_id.end() + NEAR_ID
         for match in _AWS_SECRET_ALONE.finditer(text, start, end):
             start = match.end()
-            if not match[0].islower() and not match[0].isupper() and is_random(match[0].lstrip("/")):
+            if (
+                not match[0].islower()
+                and not match[0].isupper()
+                and is_random(match[0].lstrip("/"))
+            ):
                 yield Leak("AWS secret key", *match.span())
         start = max(start, end - AWS_SECRET_SIZE)
 
@@ -196,24 +224,37 @@ def _marks() -> tuple[literals.Pattern[str], dict[str, list[str]]]:
     """
     shapes = [(mark, shape) for _, marks, shape in _SHAPES for mark in marks.split()]
     marks = {mark for mark, _ in shapes}
-    shortest = sorted(mark for mark in marks if not any(mark != other and mark.startswith(other) for other in marks))
+    shortest = sorted(
+        mark
+        for mark in marks
+        if not any(mark != other and mark.startswith(other) for other in marks)
+    )
     by_mark = {
-        found: [shape for mark, shape in shapes if mark.startswith(found) or _begins_within(mark, found)]
+        found: [
+            shape for mark, shape in shapes if mark.startswith(found) or _begins_within(mark, found)
+        ]
         for found in shortest
     }
     return literals.compile(_any_of(shortest)), by_mark
 
 
 def _begins_within(mark: str, found: str) -> bool:
-    return any(mark.startswith(found[start:]) or found.startswith(mark, start) for start in range(1, len(found)))
+    return any(
+        mark.startswith(found[start:]) or found.startswith(mark, start)
+        for start in range(1, len(found))
+    )
 
 
 def _any_of(words: Sequence[str]) -> str:
-    """An expression for sorted words, none of which begins another: what they have in common is looked at once."""
+    """An expression for sorted words, none of which begins another: what they have in common is
+    looked at once.
+    """
     if words == [""]:
         return ""
     starts = itertools.groupby(words, key=lambda word: word[0])
-    branches = [literals.escape(first) + _any_of([word[1:] for word in group]) for first, group in starts]
+    branches = [
+        literals.escape(first) + _any_of([word[1:] for word in group]) for first, group in starts
+    ]
     return branches[0] if len(branches) == 1 else f"(?:{'|'.join(branches)})"
 
 
@@ -223,16 +264,22 @@ def _compiled(shape: str) -> re.Pattern[str]:
     return re.compile(f"{edge}(?:{shape}){_END}", re.ASCII)
 
 
-# -- tokens that say themselves what they are --------------------------------------------------------------------------
+# -- tokens that say themselves what they are
+# --------------------------------------------------------------------------
 
-_JWT = re.compile(  # with one word before it at most: its parts are long, and every hyphen in one would be a new attempt
+# With one word before it at most: its parts are long, and every hyphen in one would be a new
+# attempt
+_JWT = re.compile(
     rf"{_WORDS['key-']}(?:[A-Za-z]{{0,16}}+[_-]{{1,2}}+)?(?P<token>(eyJ[\w-]{{10,2000}}+)\.(eyJ[\w-]{{8,8000}}+)\.([\w-]{{16,2000}}+))",
     re.ASCII,
 )
 _CLAIM = re.compile(r"\"(?:iss|sub|aud|exp|nbf|iat|jti)\"")  # one of which a token has that is used
 MIN_CLAIMS = 60  # characters of claims that are none of these: less is an example
-_DISCORD_TAIL = re.compile(r"\.[\w-]{6}\.[\w-]{27}", re.ASCII)  # ten times as fast to look for as the whole
-_DISCORD = re.compile(rf"{_EDGE}([MNO][\w-]{{22,27}}+)\.[\w-]{{6}}\.[\w-]{{27,40}}+{_END}", re.ASCII)
+# Ten times as fast to look for as the whole
+_DISCORD_TAIL = re.compile(r"\.[\w-]{6}\.[\w-]{27}", re.ASCII)
+_DISCORD = re.compile(
+    rf"{_EDGE}([MNO][\w-]{{22,27}}+)\.[\w-]{{6}}\.[\w-]{{27,40}}+{_END}", re.ASCII
+)
 
 
 def self_describing_tokens(text: str, long: str) -> Iterator[Leak]:

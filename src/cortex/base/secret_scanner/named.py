@@ -1,4 +1,6 @@
-"""Secrets that their place tells: passwords in addresses and commands, values beside a secret's name."""
+"""Secrets that their place tells: passwords in addresses and commands, values beside a secret's
+name.
+"""
 
 from __future__ import annotations
 
@@ -22,10 +24,13 @@ from cortex.base.types import Leak
 
 MIN_PASSWORD = 6  # characters of one behind a user's name
 
-# -- passwords in addresses --------------------------------------------------------------------------------------------
+# -- passwords in addresses
+# --------------------------------------------------------------------------------------------
 
 _ADDRESS = re.compile(r"://([^\s:/@\"'<>`]{0,100}+):([^\s/@\"'<>`]{6,200}+)@([\w.-]{1,100}+)")
-_NO_HOSTS = frozenset("host hostname your-host your_host myhost db-host dbhost server domain".split())
+_NO_HOSTS = frozenset(
+    "host hostname your-host your_host myhost db-host dbhost server domain".split()
+)
 _NO_DOMAINS = frozenset({"example", "test", "invalid"})  # kept free for examples
 _PLACEHOLDER = re.compile(
     r"(?:my|the|a(?!dmin|pi)|your|some|super|very|pass(?:word|wd|phrase)?|secret|user|name|admin|test|api|key|token|foo|bar){1,6}+"
@@ -41,16 +46,22 @@ def passwords_in_addresses(text: str) -> Iterator[Leak]:
     for match in _ADDRESS.finditer(text):
         user, password, host = match.groups()
         near = host == "localhost" or host.startswith("127.")
-        nowhere = _is_nowhere(host.lower()) and not (host.lower() in _NO_HOSTS and is_random(password))
+        nowhere = _is_nowhere(host.lower()) and not (
+            host.lower() in _NO_HOSTS and is_random(password)
+        )
         if not (nowhere or _HOSTS.match(password) or _is_no_password(user, password, near)):
             yield Leak("password in an address", *match.span(2))
 
 
 def _is_no_password(user: str, password: str, near: bool = False) -> bool:
-    """Whether what stands behind a user's name is a placeholder; for a server on this machine any word is one."""
+    """Whether what stands behind a user's name is a placeholder; for a server on this machine any
+    word is one.
+    """
     folded, written = password.lower(), unquote(password).lower()
     words = "".join(filter(str.isalnum, written))
-    plain = words.isalpha() and (near or folded in MADE_UP_WORDS or _PLACEHOLDER.fullmatch(words) is not None)
+    plain = words.isalpha() and (
+        near or folded in MADE_UP_WORDS or _PLACEHOLDER.fullmatch(words) is not None
+    )
     disguised = near and _PLACEHOLDER.fullmatch(folded.translate(_AS_LETTERS)) is not None
     named = folded in (user.lower(), "x-oauth-basic")
     short = len(written) < MIN_PASSWORD
@@ -59,10 +70,15 @@ def _is_no_password(user: str, password: str, near: bool = False) -> bool:
 
 def _is_nowhere(host: str) -> bool:
     labels = host.split(".")
-    return host in _NO_HOSTS or labels[-1] in _NO_DOMAINS or (len(labels) > 1 and labels[-2] == "example")
+    return (
+        host in _NO_HOSTS
+        or labels[-1] in _NO_DOMAINS
+        or (len(labels) > 1 and labels[-2] == "example")
+    )
 
 
-# -- passwords in commands ---------------------------------------------------------------------------------------------
+# -- passwords in commands
+# ---------------------------------------------------------------------------------------------
 
 _USER_OPTION = re.compile(
     r"(?:-u|--(?:proxy-)?user(?=[ =\"']))(?:[\"'],)?[ =]{0,2}+\\?[\"']?(?P<user>[^\s:\"'/$]{1,100}+):(?P<password>[^\s\"'`]{6,200}+)"
@@ -72,26 +88,33 @@ MAX_COMMAND = 400  # characters between the name of a program and an option of i
 
 
 def command_passwords(text: str) -> Iterator[Leak]:
-    """Passwords of `curl -u user:password`; of other programs' users only those that look like passwords."""
+    """Passwords of `curl -u user:password`; of other programs' users only those that look like
+    passwords.
+    """
     if "-u" not in text:
         return
     for match in _USER_OPTION.finditer(text):
         user, password, start = match["user"], match["password"].rstrip("\\,;)"), match.start()
         command = _LINE_BEGIN.split(text[max(0, start - MAX_COMMAND) : start])[-1]
         if not command[-1:].strip(" \t\"'[\n") and (
-            not _is_no_password(user, password) if "curl" in command else is_random(password) or is_chosen(password)
+            not _is_no_password(user, password)
+            if "curl" in command
+            else is_random(password) or is_chosen(password)
         ):
             yield Leak("password", match.start("password"), match.start("password") + len(password))
 
 
-# -- values that only their name gives away ----------------------------------------------------------------------------
+# -- values that only their name gives away
+# ----------------------------------------------------------------------------
 
 _OWNERS = "api access auth account client private secret signing encryption master sharedaccess shared_access shared-access".split()
 # Names of secrets, their case folded. A key is one only behind whose it is.
 _KEYWORDS = ("passw", "passphrase", "pwd", "secret", "token", "credential", "key")
 _OWNED = tuple(f"{owner}{sign}" for owner in _OWNERS for sign in ("", "_", " ", "-"))
 _NAME = r"(?i:pass(?:word|wd|phrase)|pwd|secret|token|credential|key)"
-_QUALIFIED = r"(?i:[_ -]?(?:access[_ -]?key|key|secret|token|value|prod|production|staging|live|dev)){0,2}+"
+_QUALIFIED = (
+    r"(?i:[_ -]?(?:access[_ -]?key|key|secret|token|value|prod|production|staging|live|dev)){0,2}+"
+)
 _TYPE = r"(?:: ?(?:str|[Ss]tring)(?: \| None)? ?(?==))?"
 _VALUE = r"(?:[bBuUL@]?+(?P<quote>[\"'`])(?P<quoted>[^\s\"'`]{8,500}+)(?=(?P=quote))|\\?[\"'`*]{0,3}+(?P<plain>[^\s\"'`,;<>(){}\[\]|\\*]{8,500}+))"
 # A literal for the case that there is none: getenv("API_KEY", "…"), process.env.API_KEY || "…".
@@ -112,8 +135,12 @@ _BLOCK = re.compile(
     rf"(?P<name>{_NAME}{_QUALIFIED})[\"']?[ \t]{{0,8}}+:[ \t]{{1,8}}+[>|][-+1-9]{{0,2}}+[ \t]{{0,8}}+(?:\#[^\n]{{0,200}}+){{0,1}}+\r?\n"
     rf"(?P<indent>[ \t]{{1,40}}+)(?P<quoted>\S{{8,500}}+{_LINE_END}(?:\r?\n(?P=indent)\S{{1,500}}+{_LINE_END}){{0,40}}+)"
 )
-_BEARER = re.compile(r"(?P<name>(?i:bearer|basic)) \\?[\"'`]?(?P<quoted>[A-Za-z0-9+/=._~-]{16,2000}+)")
-_CONNECTION = re.compile(r"(?P<name>(?:Account|SharedAccess)Key)=(?P<quoted>[A-Za-z0-9+/]{40,100}+={0,2}+)")
+_BEARER = re.compile(
+    r"(?P<name>(?i:bearer|basic)) \\?[\"'`]?(?P<quoted>[A-Za-z0-9+/=._~-]{16,2000}+)"
+)
+_CONNECTION = re.compile(
+    r"(?P<name>(?:Account|SharedAccess)Key)=(?P<quoted>[A-Za-z0-9+/]{40,100}+={0,2}+)"
+)
 _AWS_SECRET = re.compile(
     r"(?P<name>(?i:secret[_ -]?access[_ -]?key|(?<=aws|aws[_ -])secret(?:[_ -]?key)?))[\"'` \t:=>\\|]{1,12}+"
     r"(?P<quoted>[A-Za-z0-9+/]{40})(?![A-Za-z0-9+/=])"
@@ -123,7 +150,8 @@ _KEY_ID = re.compile(
 )
 # Names of secrets that may be UUIDs: behind others a UUID names something.
 _UUID_NAME = re.compile(r"(?:(?:client|app|consumer)[_-]?secret|api[_-]?key)\Z")
-# What makes a name another one: a type (AWS::IAM::AccessKey), a badge, a file; for a token or key where to go on (nextToken).
+# What makes a name another one: a type (AWS::IAM::AccessKey), a badge, a file; for a token or key
+# where to go on (nextToken).
 _NO_NAME = re.compile(r"(?:::\w{0,40}+|\.svg\?|/etc/)\Z")
 _NO_SECRET = re.compile(
     r"(?:public[_-]?key|page |(?:next|page|pagination|continuation|change|update|sync|resume|start|starting|unit|verification|confirmation|idempotency))[_-]?\Z"
@@ -164,7 +192,9 @@ def named_values(text: str) -> Iterator[Leak]:
 
 
 def _names_another(folded: str, start: int, word: str) -> bool:
-    """Whether what stands before a name makes it another one; an ARN has its own word for a secret's name."""
+    """Whether what stands before a name makes it another one; an ARN has its own word for a
+    secret's name.
+    """
     begin = max(0, start - 60)
     return (
         _NO_NAME.search(folded, begin, start) is not None
@@ -182,8 +212,13 @@ def _matches(text: str, start: int, word: str) -> Iterator[tuple[str, re.Match[s
             yield name, match
     if not assigned and (match := _BLOCK.match(text, start)):
         yield "", match
-    for mark, before, pattern in (("--", _OPTION_BEFORE, _OPTION), ("<", _ELEMENT_BEFORE, _ELEMENT)):
-        if text.rfind(mark, max(0, start - 42), start) >= 0 and before.search(text, max(0, start - 80), start):
+    for mark, before, pattern in (
+        ("--", _OPTION_BEFORE, _OPTION),
+        ("<", _ELEMENT_BEFORE, _ELEMENT),
+    ):
+        if text.rfind(mark, max(0, start - 42), start) >= 0 and before.search(
+            text, max(0, start - 80), start
+        ):
             match = pattern.match(text, start)
             if match:
                 yield "", match
@@ -201,7 +236,9 @@ def _judged(match: re.Match[str] | None, name: str) -> Iterator[Leak]:
     if word == "basic":
         told = _of_a_person(value)
     elif UUID.fullmatch(value):
-        told = _may_be_uuid(match) and not is_made_up(value, 3.0) and value.lower() not in KNOWN_UUIDS
+        told = (
+            _may_be_uuid(match) and not is_made_up(value, 3.0) and value.lower() not in KNOWN_UUIDS
+        )
     else:
         one = "".join(value.split())
         typed = is_password and (group == "quoted" or match.re is _OPTION)
@@ -218,12 +255,16 @@ def _may_be_uuid(match: re.Match[str]) -> bool:
 
 
 def _of_an_example(match: re.Match[str]) -> bool:
-    """Whether a secret access key or session token stands beside the id of an example's key, and no other id between."""
+    """Whether a secret access key or session token stands beside the id of an example's key, and no
+    other id between.
+    """
     start = match.start("name")
     before = match.string[max(0, start - MAX_PAIR) : start]
     name = (before[-8:] + match["name"]).lower().replace("_", "")
     _, example, between = before.rpartition("EXAMPLE")
-    return bool(example and _PAIRED.search(name)) and "AKIA" not in between and "ASIA" not in between
+    return (
+        bool(example and _PAIRED.search(name)) and "AKIA" not in between and "ASIA" not in between
+    )
 
 
 def _places(text: str, word: str) -> Iterator[int]:
@@ -238,10 +279,14 @@ def _folded(text: str) -> str:
     folded = text.lower()
     if len(folded) == len(text):
         return folded
-    return "".join(lower if len(lower := character.lower()) == 1 else character for character in text)
+    return "".join(
+        lower if len(lower := character.lower()) == 1 else character for character in text
+    )
 
 
 def _of_a_person(value: str) -> bool:
     """Whether a value is the base64 of a name and a password."""
     user, colon, password = decoded(value).lower().partition(":")
-    return bool(colon) and password != user and len(password) >= 6 and not speaks_of_itself(password)
+    return (
+        bool(colon) and password != user and len(password) >= 6 and not speaks_of_itself(password)
+    )

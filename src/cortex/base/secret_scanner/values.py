@@ -1,7 +1,7 @@
 """Judgement of one value: random, chosen by a person, a variable, or made up for an example.
 
-A value is random where it has too many pairs of characters that names in programs don't have. Not taken: entropy, which
-tells too little about a dozen characters.
+A value is random where it has too many pairs of characters that names in programs don't have. Not
+taken: entropy, which tells too little about a dozen characters.
 """
 
 from __future__ import annotations
@@ -14,18 +14,24 @@ from collections import Counter
 
 import regex as re
 
-MIN_ENTROPY = 2.5  # bits per character of what follows a key's prefix; hex of 32 characters has 3.3 at least
-MIN_RANDOM_TURNS = 0.22  # of its characters: see is_random; random keys have .27 to .6, names in programs up to .2
+# Bits per character of what follows a key's prefix; hex of 32 characters has 3.3 at least
+MIN_ENTROPY = 2.5
+# Of its characters: see is_random; random keys have .27 to .6, names in programs up to .2
+MIN_RANDOM_TURNS = 0.22
 MIN_ODD = 12  # letters and digits of a value that is judged by its pairs of them
-MIN_ODD_PAIRS = 0.3  # of the pairs; random letters and digits have .35 to .9, names in programs up to .28
-MIN_STEPS, MIN_COUNTED = 6, 0.75  # steps from digit to digit and letter to letter, and the share of them that is one up
+# Of the pairs; random letters and digits have .35 to .9, names in programs up to .28
+MIN_ODD_PAIRS = 0.3
+# Steps from digit to digit and letter to letter, and the share of them that is one up
+MIN_STEPS, MIN_COUNTED = 6, 0.75
 
+# Of standards
 KNOWN_UUIDS = frozenset(
     {"550e8400-e29b-41d4-a716-446655440000", "123e4567-e89b-12d3-a456-426614174000"}
-)  # of standards
+)
 UUID = re.compile(r"(?i)[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}")
 _NOT_RANDOM = re.compile(
-    r"\d{4}-\d\d-\d\d|v?\d{1,5}+(?:\.\d{1,5}+){1,3}+|[./~\\]|\w{1,20}+://|(?i:sha\d{1,3}+|md5)[-:]|(?:magnet|urn|data):"  # a date, version, path, address, hash
+    # A date, version, path, address, hash
+    r"\d{4}-\d\d-\d\d|v?\d{1,5}+(?:\.\d{1,5}+){1,3}+|[./~\\]|\w{1,20}+://|(?i:sha\d{1,3}+|md5)[-:]|(?:magnet|urn|data):"
     r"|[A-Za-z_]\w{0,60}+(?:(?:\.|::|->)[A-Za-z_]\w{0,60}+){1,8}+$"  # or an attribute
     r"|[a-z]{2,20}+\d{0,2}+(?:_[a-z]{2,20}+\d{0,2}+){1,6}+$",  # or a name of words: utf8_to_utf16
     re.ASCII,
@@ -33,13 +39,15 @@ _NOT_RANDOM = re.compile(
 _VARIABLE = re.compile(
     r"^[$%]\w|[$%#][({]|\{[^}]{0,99}+\}|<[^>]{0,99}+>|\[[^]]{0,99}+\]|\([^)]{0,99}+\)|%s|\*\*|\.\.\.|…|•|\\[ux]"
 )
-_NAMES_ONE = re.compile(r"(?i)(?:token|secret|key)\d{0,2}+\Z")  # the name of a variable: refreshTokenV2Key
+# The name of a variable: refreshTokenV2Key
+_NAMES_ONE = re.compile(r"(?i)(?:token|secret|key)\d{0,2}+\Z")
 MADE_UP_WORDS = (
     "example", "xxxx", "your", "changeme", "change-me", "change_me", "placeholder", "redacted", "dummy", "fake", "sample", "password",
     "passwd", "secret", "token", "apikey", "api_key", "api-key", "insert", "hunter2", "foobar", "123456", "abcdef", "qwerty", "0000000",
     "1111111", "aaaaaa", "s3cr3t", "pass", "user", "admin", "test", "gx1fbat3bv",
 )  # fmt: skip
-# Values that documents give for examples, whole: of RFC 5849 and 6749, of oauthlib, of the manual of AWS IAM.
+# Values that documents give for examples, whole: of RFC 5849 and 6749, of oauthlib, of the manual
+# of AWS IAM.
 _DOCUMENTED = (
     "h480djs93hd8", "2YotnFZFEjr1zCsicMWpAA", "tGzv3JOkF0XG5Qx2TlKWIA", "mF_9.B5f-4.1JqM", "kkk9d7dh3k39sjv7", "ad180jjd733klru7",
     "askfjh234as9sd8", "sdf0o9823sjdfsdf", "2kjshdfp92i34asdasd", "3s0K_;xh4~8XXI", "]35d/{pB9Fo9wJ", "h]6EszR}vJ*m", "&1-3a6u:RA0djs",
@@ -56,7 +64,8 @@ _SAMPLE_TOKEN = ".".join(
         "SflKxwRJSMeKKF2QT4fwpMeJf36POk6yJV_adQssw5c",
     )
 )
-# The letters that follow each letter in 95 % of all places of 21,597 words of programs and documents.
+# The letters that follow each letter in 95 % of all places of 21,597 words of programs and
+# documents.
 _FOLLOWERS = {
     "a": "bcdgiklmnprstuvy", "b": "aeilorsu", "c": "acehiklorstuy", "d": "abdeilorsu", "e": "abcdefgilmnopqrstvwxy", "f": "aefiloru",
     "g": "aehilnorsu", "h": "aeiort", "i": "abcdefglmnoprstvxz", "j": "e", "k": "eis", "l": "adeilostuy", "m": "abeimopsu",
@@ -67,9 +76,11 @@ _USUAL_PAIRS = frozenset(one + two for one, followers in _FOLLOWERS.items() for 
 
 
 def is_random(value: str) -> bool:
-    """Whether a value is nothing that a person would write: letters and digits take turns in it, or follow each other oddly.
+    """Whether a value is nothing that a person would write: letters and digits take turns in it, or
+    follow each other oddly.
 
-    A turn is from a letter to a digit or back, or from a small letter to a capital: names in programs have few of them.
+    A turn is from a letter to a digit or back, or from a small letter to a capital: names in
+    programs have few of them.
     """
     if _NOT_RANDOM.match(value) or UUID.fullmatch(value) or is_variable(value) or is_made_up(value):
         return False
@@ -84,8 +95,14 @@ def is_random(value: str) -> bool:
 
 
 def _odd_pairs(value: str) -> float:
-    """The share of neighbours in a value that names in programs don't have; non-ASCII text has none."""
-    pairs = [one + two for one, two in itertools.pairwise(value.lower()) if one.isalnum() and two.isalnum()]
+    """The share of neighbours in a value that names in programs don't have; non-ASCII text has
+    none.
+    """
+    pairs = [
+        one + two
+        for one, two in itertools.pairwise(value.lower())
+        if one.isalnum() and two.isalnum()
+    ]
     odd = sum(pair not in _USUAL_PAIRS and not pair.isdigit() for pair in pairs)
     return odd / len(pairs) if pairs and value.isascii() else 0.0
 
@@ -97,7 +114,9 @@ def _encodes_a_placeholder(value: str) -> bool:
 
 
 def is_chosen(value: str) -> bool:
-    """Whether a quoted value is a password that a person made: letters, digits and signs, and no word that stands for one."""
+    """Whether a quoted value is a password that a person made: letters, digits and signs, and no
+    word that stands for one.
+    """
     signs = any(not character.isalnum() and character not in "_-./:" for character in value)
     return (
         signs

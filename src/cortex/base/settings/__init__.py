@@ -1,10 +1,19 @@
-"""Settings: one frozen object per workspace, from defaults, files, environment and flags; knows where each value came from.
+"""Settings: one frozen object per workspace, from defaults, files, environment and flags; knows
+where each value came from.
 
-groups (what there is) -> keys (as a table) -> layers (checking and trust) -> model (Settings) -> files, load -> roots.
+groups (what there is) -> keys (as a table) -> layers (checking and trust) -> model (Settings) ->
+files, load -> roots.
 """
 
 from cortex.base.settings.files import read_setting, write_setting
-from cortex.base.settings.load import choose_profile, environment, find_conduit, find_home, load, load_again
+from cortex.base.settings.load import (
+    choose_profile,
+    environment,
+    find_conduit,
+    find_home,
+    load,
+    load_again,
+)
 from cortex.base.settings.model import Settings, known_key
 from cortex.base.settings.override import Override, apply_override, read_override
 from cortex.base.settings.registry import FAMILY_KEYS, KEYS, FamilyKey, Key

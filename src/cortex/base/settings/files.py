@@ -1,7 +1,8 @@
 """Reading a settings file into entries, and changing one key of a YAML file with its comments kept.
 
-Knows the two formats and nothing of precedence or trust. A file that can't be read is a warning, never an error; its text is never
-quoted, since a link may point anywhere. ruamel.yaml is imported only when a YAML file is there.
+Knows the two formats and nothing of precedence or trust. A file that can't be read is a warning,
+never an error; its text is never quoted, since a link may point anywhere. ruamel.yaml is imported
+only when a YAML file is there.
 """
 
 from __future__ import annotations
@@ -21,7 +22,15 @@ from cortex.base.errors import ConfigError, FileError
 from cortex.base.paths import LAST_SETTINGS_FOLDER, make_private
 from cortex.base.settings.groups import Trust
 from cortex.base.settings.merge import SettingEntry
-from cortex.base.settings.registry import FamilyKey, Key, find_key, is_group, nearest_key, normalise, unknown
+from cortex.base.settings.registry import (
+    FamilyKey,
+    Key,
+    find_key,
+    is_group,
+    nearest_key,
+    normalise,
+    unknown,
+)
 from cortex.base.settings.values import format_duration, format_size
 from cortex.base.text import hash_bytes
 
@@ -31,17 +40,24 @@ if TYPE_CHECKING:
 MAX_FILE_BYTES = 256_000  # what is larger would take seconds to parse, at every command
 MAX_UNKNOWN_WARNINGS = 20  # in one file
 EXPOSED = "others can read this file; make it yours alone (chmod 600), or use the environment"
-_MAPPING_STEP = re.compile(r"^[^\s#-][^\n]*:[ \t]*(?:#[^\n]*)?\n(?:[ \t]*#[^\n]*\n)*( +)[^\s#-]", re.MULTILINE)
+_MAPPING_STEP = re.compile(
+    r"^[^\s#-][^\n]*:[ \t]*(?:#[^\n]*)?\n(?:[ \t]*#[^\n]*\n)*( +)[^\s#-]", re.MULTILINE
+)
 
 
 def read_file(
-    path: Path, *, within: Path | None = None, groups: tuple[str, ...] = (), home: Path | None = None
+    path: Path,
+    *,
+    within: Path | None = None,
+    groups: tuple[str, ...] = (),
+    home: Path | None = None,
 ) -> tuple[list[SettingEntry], list[str]]:
     """The entries of a settings file and what is wrong with it; nothing if there is no file.
 
     `within` is the folder that the file must really lie in; `groups` are those of another product's
-    file whose unknown keys are said; the rest of such a file is that product's. With a `home`, what a
-    file said when it could last be read counts while it can't: a typo must not switch off what it excludes.
+    file whose unknown keys are said; the rest of such a file is that product's. With a `home`, what
+    a file said when it could last be read counts while it can't: a typo must not switch off what it
+    excludes.
     """
     ignored = ""
     try:
@@ -76,7 +92,9 @@ def _is_secret(key: Key | FamilyKey) -> bool:
 
 
 def _others_can_read(path: Path) -> bool:
-    """Whether the file is open to other people on this machine; Windows keeps a profile's files private by itself."""
+    """Whether the file is open to other people on this machine; Windows keeps a profile's files
+    private by itself.
+    """
     try:
         return os.name == "posix" and bool(path.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH))
     except OSError:
@@ -105,7 +123,9 @@ def _kept(home: Path, path: Path) -> Path:
 def read_entries(
     content: Mapping[object, object], origin: str, *, groups: tuple[str, ...] = ()
 ) -> tuple[list[SettingEntry], list[str]]:
-    """The entries of a parsed file, with a warning for every key that isn't known; of some groups only, where they are named."""
+    """The entries of a parsed file, with a warning for every key that isn't known; of some groups
+    only, where they are named.
+    """
     entries: list[SettingEntry] = []
     strange: list[str] = []
     shapeless: list[str] = []
@@ -126,7 +146,11 @@ def read_entries(
 
     walk(content, "")
     if groups:
-        strange = [name for name in strange if {normalise(name.partition(".")[0]), nearest_key(name)} & {*groups}]
+        strange = [
+            name
+            for name in strange
+            if {normalise(name.partition(".")[0]), nearest_key(name)} & {*groups}
+        ]
     warnings = [f"{origin}: {unknown(name)}" for name in strange[:MAX_UNKNOWN_WARNINGS]]
     if len(strange) > MAX_UNKNOWN_WARNINGS:
         warnings.append(f"{origin}: {len(strange) - MAX_UNKNOWN_WARNINGS} more unknown keys")
@@ -142,10 +166,14 @@ def read_setting(path: Path, key: Key) -> object:
         return None
 
 
-def write_setting(path: Path, key: Key, value: object, *, private: bool, within: Path | None = None) -> None:
-    """Set `key` to the checked `value` in a YAML file, which is made if it is missing and replaced in one step.
+def write_setting(
+    path: Path, key: Key, value: object, *, private: bool, within: Path | None = None
+) -> None:
+    """Set `key` to the checked `value` in a YAML file, which is made if it is missing and replaced
+    in one step.
 
-    Raises: ConfigError, if the file can't be understood; FileError, if it can't be written. Then it is as it was.
+    Raises: ConfigError, if the file can't be understood; FileError, if it can't be written. Then it
+    is as it was.
     """
     target = Path(os.path.realpath(path))
     if within and not target.is_relative_to(within.resolve()):
@@ -169,7 +197,9 @@ def write_setting(path: Path, key: Key, value: object, *, private: bool, within:
         _replace(target, new, private=private)
     except OSError as error:
         raise FileError(
-            "PERMISSION_DENIED", f"{path}: can't be written ({error.strerror})", context={"file": str(path)}
+            "PERMISSION_DENIED",
+            f"{path}: can't be written ({error.strerror})",
+            context={"file": str(path)},
         ) from error
 
 
@@ -228,7 +258,9 @@ def _change_yaml(text: str, key: Key, value: object) -> str:
     yaml = YAML()
     yaml.preserve_quotes, yaml.width = True, 4096
     try:
-        content, sequence, offset = load_yaml_guess_indent(text, yaml=yaml) if text.strip() else (None, None, None)
+        content, sequence, offset = (
+            load_yaml_guess_indent(text, yaml=yaml) if text.strip() else (None, None, None)
+        )
     except YAMLError as error:
         raise ValueError(_yaml_reason(error)) from error
     if content is None:  # nothing but comments: they stay on top
@@ -244,7 +276,9 @@ def _change_yaml(text: str, key: Key, value: object) -> str:
 
 
 def _place(node: MutableMapping[str, object], name: str, value: object) -> None:
-    """Put `value` where `name` is in `node`, in whatever spelling it is there; otherwise under its own."""
+    """Put `value` where `name` is in `node`, in whatever spelling it is there; otherwise under its
+    own.
+    """
     parts = name.split(".")
     for length in range(len(parts), 0, -1):
         wanted = normalise(".".join(parts[:length]))
@@ -281,10 +315,16 @@ def _plain(key: Key, value: object) -> object:
 
 
 def _quoted(value: object) -> object:
-    """A text with line breaks or control characters in double quotes: other styles fold some of them into spaces."""
+    """A text with line breaks or control characters in double quotes: other styles fold some of
+    them into spaces.
+    """
     from ruamel.yaml.scalarstring import DoubleQuotedScalarString
 
-    return DoubleQuotedScalarString(value) if isinstance(value, str) and not value.isprintable() else value
+    return (
+        DoubleQuotedScalarString(value)
+        if isinstance(value, str) and not value.isprintable()
+        else value
+    )
 
 
 def _dump(yaml: YAML, content: object) -> str:

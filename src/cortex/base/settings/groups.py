@@ -1,7 +1,10 @@
-"""Every setting there is: its group, type, default, range, description, and who may say it. The table in `keys.py` is read from here.
+"""Every setting there is: its group, type, default, range, description, and who may say it.
 
-Frozen pydantic models, one per group, nested as in the files. Knows no file, no variable's value and no origin. Groups that come
-from `codeindex.config.json` are spelled in camelCase there, the others in snake_case; both spellings are read everywhere.
+The table in `keys.py` is read from here.
+
+Frozen pydantic models, one per group, nested as in the files. Knows no file, no variable's value
+and no origin. Groups that come from `codeindex.config.json` are spelled in camelCase there, the
+others in snake_case; both spellings are read everywhere.
 """
 
 from __future__ import annotations
@@ -13,7 +16,14 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
 from pydantic.alias_generators import to_camel
 
-from cortex.base.settings.values import parse_duration, parse_list, parse_paths, parse_size, parse_url, refuse_boolean
+from cortex.base.settings.values import (
+    parse_duration,
+    parse_list,
+    parse_paths,
+    parse_size,
+    parse_url,
+    refuse_boolean,
+)
 
 DEFAULT_EXCLUDES = ("node_modules/**", ".git/**", "dist/**", "build/**", "*.log", "*.tmp")
 
@@ -41,7 +51,9 @@ class SettingKind:
 
 @dataclass(frozen=True, slots=True)
 class KeyMark:
-    """What pydantic doesn't know of a setting: its trust, whether it is a secret, whether it decides what an index holds."""
+    """What pydantic doesn't know of a setting: its trust, whether it is a secret, whether it
+    decides what an index holds.
+    """
 
     trust: Trust = Trust.FREE
     secret: bool = False
@@ -54,8 +66,14 @@ Size = Annotated[int, BeforeValidator(parse_size), SettingKind("size")]
 Duration = Annotated[float, BeforeValidator(parse_duration), SettingKind("duration")]
 Texts = Annotated[tuple[str, ...], BeforeValidator(parse_list), SettingKind("list")]
 Paths = Annotated[tuple[str, ...], BeforeValidator(parse_paths), SettingKind("list of paths")]
-Line = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f-\x9f]*$"), SettingKind("line of text")]
-Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,100}$"), SettingKind("letters, digits, _ and -")]
+Line = Annotated[
+    str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f-\x9f]*$"), SettingKind("line of text")
+]
+Name = Annotated[
+    str,
+    StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,100}$"),
+    SettingKind("letters, digits, _ and -"),
+]
 Rates = Annotated[
     tuple[Annotated[int, Field(ge=0, le=1_000_000)], ...],
     BeforeValidator(parse_list),
@@ -79,7 +97,10 @@ def _level(value: object) -> object:
 
 
 class SettingsGroup(BaseModel):
-    """A group of settings. Values are checked one by one by `layers.py`, so every field has a default."""
+    """A group of settings.
+
+    Values are checked one by one by `layers.py`, so every field has a default.
+    """
 
     model_config = ConfigDict(
         frozen=True,
@@ -103,19 +124,25 @@ class WorkspaceSettings(CamelGroup):
         (), description="The folders that are indexed; empty: found by the working directory."
     )
     exclude_patterns: Annotated[Texts, KeyMark(index=True)] = Field(
-        DEFAULT_EXCLUDES, description="Files left out, as in .gitignore. A list replaces the default."
+        DEFAULT_EXCLUDES,
+        description="Files left out, as in .gitignore. A list replaces the default.",
     )
     include_patterns: Annotated[Texts, KeyMark(index=True)] = Field(
         ("**/*",), min_length=1, description="Only files that match one of these are indexed."
     )
     max_file_size: Annotated[Size, KeyMark(Trust.CAPPED, index=True)] = Field(
-        1_500_000, ge=1, description="Larger files are skipped; at most limits.processing.max_file_size."
+        1_500_000,
+        ge=1,
+        description="Larger files are skipped; at most limits.processing.max_file_size.",
     )
     max_files: Annotated[Whole, KeyMark(Trust.CAPPED, index=True)] = Field(
-        25_000, ge=1, description="Files beyond this number are skipped; at most limits.processing.max_files."
+        25_000,
+        ge=1,
+        description="Files beyond this number are skipped; at most limits.processing.max_files.",
     )
     watch_files: bool = Field(
-        True, description="Follow changes as they are saved; otherwise every indexing.updateInterval."
+        True,
+        description="Follow changes as they are saved; otherwise every indexing.updateInterval.",
     )
 
 
@@ -124,7 +151,10 @@ class Indexing(CamelGroup):
         250, ge=50, le=1000, description="Every chunker's target, in tokens."
     )
     chunk_overlap: Annotated[Whole, KeyMark(index=True)] = Field(
-        0, ge=0, le=500, description="Tokens that two chunks of the line chunker share; at most half of chunkSize."
+        0,
+        ge=0,
+        le=500,
+        description="Tokens that two chunks of the line chunker share; at most half of chunkSize.",
     )
     strategies: Annotated[
         tuple[Literal["embeddings", "tfidf"], ...],
@@ -145,10 +175,15 @@ class Indexing(CamelGroup):
         "openai, ollama or cortex-embed only where you configured it: a key, another baseUrl, for ollama another model.",
     )
     update_interval: Duration = Field(
-        60.0, ge=1, description="Time between two comparing scans where watching is off or impossible."
+        60.0,
+        ge=1,
+        description="Time between two comparing scans where watching is off or impossible.",
     )
     batch_size: Whole = Field(
-        100, ge=1, le=10_000, description="Files that are stored in one step; earlier where they are large or slow."
+        100,
+        ge=1,
+        le=10_000,
+        description="Files that are stored in one step; earlier where they are large or slow.",
     )
     workers: Annotated[Whole, KeyMark(Trust.LOWER)] = Field(
         0, ge=0, le=64, description="Processes that read and cut files; 0: by the number of cores."
@@ -156,8 +191,12 @@ class Indexing(CamelGroup):
 
 
 class SearchSettings(CamelGroup):
-    default_max_results: Whole = Field(50, ge=1, le=200, description="Results where a question doesn't say how many.")
-    relevance_threshold: Number = Field(0.65, ge=0, le=1, description="Results below this relevance are left out.")
+    default_max_results: Whole = Field(
+        50, ge=1, le=200, description="Results where a question doesn't say how many."
+    )
+    relevance_threshold: Number = Field(
+        0.65, ge=0, le=1, description="Results below this relevance are left out."
+    )
     timeout: Annotated[Duration, KeyMark(Trust.LOWER)] = Field(
         30.0, gt=0, description="A search that takes longer ends with SEARCH_TIMEOUT."
     )
@@ -166,25 +205,35 @@ class SearchSettings(CamelGroup):
         500_000_000, ge=0, description="Most that remembered answers may take."
     )
     budget: Annotated[Whole, KeyMark(Trust.LOWER)] = Field(
-        4000, ge=200, le=1_000_000, description="Tokens that an answer may cost where the question doesn't say."
+        4000,
+        ge=200,
+        le=1_000_000,
+        description="Tokens that an answer may cost where the question doesn't say.",
     )
 
 
 class OpenAI(CamelGroup):
     api_key: Annotated[str, KeyMark(Trust.NEVER, secret=True)] = Field(
-        "", repr=False, description="Key for the OpenAI-compatible server, from a file that only you can read."
+        "",
+        repr=False,
+        description="Key for the OpenAI-compatible server, from a file that only you can read.",
     )
     model: Annotated[str, KeyMark(Trust.NEVER, index=True)] = Field(  # another one may cost more
         "text-embedding-3-small", min_length=1, description="Embedding model."
     )
     dimensions: Annotated[Whole, KeyMark(index=True)] = Field(
-        0, ge=0, le=100_000, description="Length of the vectors, where the model can shorten them; 0: as it makes them."
+        0,
+        ge=0,
+        le=100_000,
+        description="Length of the vectors, where the model can shorten them; 0: as it makes them.",
     )
     batch_size: Whole = Field(
         100, ge=1, le=2048, description="Texts in one request; at most limits.network.batch_size."
     )
     base_url: Annotated[Url, KeyMark(Trust.NEVER)] = Field(  # the key goes there
-        "https://api.openai.com/v1", min_length=1, description="Address of the OpenAI-compatible server."
+        "https://api.openai.com/v1",
+        min_length=1,
+        description="Address of the OpenAI-compatible server.",
     )
 
 
@@ -192,15 +241,21 @@ class Ollama(CamelGroup):
     base_url: Annotated[Url, KeyMark(Trust.NEVER)] = Field(  # texts go there
         "http://localhost:11434", min_length=1, description="Address of Ollama."
     )
-    model: Annotated[str, KeyMark(index=True)] = Field("nomic-embed-text", min_length=1, description="Embedding model.")
+    model: Annotated[str, KeyMark(index=True)] = Field(
+        "nomic-embed-text", min_length=1, description="Embedding model."
+    )
     timeout: Duration = Field(
-        30.0, gt=0, description="Longest wait for one request; at most limits.network.embedding_timeout."
+        30.0,
+        gt=0,
+        description="Longest wait for one request; at most limits.network.embedding_timeout.",
     )
 
 
 class CortexEmbed(CamelGroup):
     base_url: Annotated[Url, KeyMark(Trust.NEVER)] = Field(  # the token goes there
-        "http://127.0.0.1:8121", min_length=1, description="Address of a `cortex embed serve`, or of a cortex-embed."
+        "http://127.0.0.1:8121",
+        min_length=1,
+        description="Address of a `cortex embed serve`, or of a cortex-embed.",
     )
     token: Annotated[str, KeyMark(Trust.NEVER, secret=True)] = Field(
         "", repr=False, description="Its token, from a file that only you can read."
@@ -214,16 +269,22 @@ class Providers(CamelGroup):
 
 
 class ServerSettings(CamelGroup):
-    name: Line = Field("cortex", min_length=1, max_length=100, description="Name told to MCP clients.")
-    version: Line = Field("", max_length=100, description="Version told to MCP clients; empty: the installed one.")
+    name: Line = Field(
+        "cortex", min_length=1, max_length=100, description="Name told to MCP clients."
+    )
+    version: Line = Field(
+        "", max_length=100, description="Version told to MCP clients; empty: the installed one."
+    )
     transport: Annotated[Literal["stdio", "http"], KeyMark(Trust.NEVER)] = Field(
-        "stdio", description="How `cortex mcp` speaks without --http; http: at 127.0.0.1:8765, path /mcp."
+        "stdio",
+        description="How `cortex mcp` speaks without --http; http: at 127.0.0.1:8765, path /mcp.",
     )
     log_level: Annotated[
         Literal["debug", "info", "warn", "error"],
         BeforeValidator(_level),
     ] = Field(
-        "info", description="What is logged; debug: each call of a tool, with its time and hits, without content."
+        "info",
+        description="What is logged; debug: each call of a tool, with its time and hits, without content.",
     )
     enable_telemetry: bool = Field(
         False,
@@ -241,19 +302,29 @@ class ServerSettings(CamelGroup):
         description="Above this cortexd closes the projects that were unused longest, until their next call; 0: no limit.",
     )
     rate_limit: Annotated[Whole, KeyMark(Trust.NEVER)] = Field(
-        1200, ge=0, le=1_000_000, description="Requests per minute that one HTTP client may send; 0: any number."
+        1200,
+        ge=0,
+        le=1_000_000,
+        description="Requests per minute that one HTTP client may send; 0: any number.",
     )
     chunks_dir: Annotated[str, KeyMark(Trust.INSIDE)] = Field(
-        ".cortex/chunks", min_length=1, description="Folder of the chunk files, relative to the workspace."
+        ".cortex/chunks",
+        min_length=1,
+        description="Folder of the chunk files, relative to the workspace.",
     )
     http_token: Annotated[str, KeyMark(Trust.ENVIRONMENT, secret=True)] = Field(
-        "", repr=False, description="Token that HTTP clients must send; needed to serve beyond this machine."
+        "",
+        repr=False,
+        description="Token that HTTP clients must send; needed to serve beyond this machine.",
     )
 
 
 class Retention(CamelGroup):
     days: Annotated[Whole, KeyMark(Trust.LOWER)] = Field(
-        30, ge=1, le=36_500, description="How long the search cache, logs and the operations log are kept."
+        30,
+        ge=1,
+        le=36_500,
+        description="How long the search cache, logs and the operations log are kept.",
     )
 
 
@@ -265,7 +336,9 @@ class MemoryLimits(SettingsGroup):
         500_000_000, ge=0, description="Memory for remembered answers."
     )
     embeddings: Annotated[Size, KeyMark(Trust.LOWER)] = Field(
-        300_000_000, ge=0, description="Memory for vectors; beyond it EMBEDDINGS_LIMIT, and search goes by words."
+        300_000_000,
+        ge=0,
+        description="Memory for vectors; beyond it EMBEDDINGS_LIMIT, and search goes by words.",
     )
     buffer: Annotated[Size, KeyMark(Trust.LOWER)] = Field(
         200_000_000, ge=1, description="Memory for files that wait to be stored."
@@ -332,10 +405,18 @@ class ChunkPaths(SettingsGroup):
 
 class Chunking(SettingsGroup):
     strategies: Annotated[
-        tuple[Literal["symbols", "definitions", "data"], ...], BeforeValidator(parse_list), SettingKind("list")
-    ] = Field(("symbols", "definitions", "data"), description="Chunk files: the kinds of code chunks.")
-    doc_chunk_size: Whole = Field(400, ge=1, description="Chunk files: size of a document's chunk, in tokens.")
-    doc_overlap: Whole = Field(50, ge=0, description="Chunk files: tokens that two chunks of a document share.")
+        tuple[Literal["symbols", "definitions", "data"], ...],
+        BeforeValidator(parse_list),
+        SettingKind("list"),
+    ] = Field(
+        ("symbols", "definitions", "data"), description="Chunk files: the kinds of code chunks."
+    )
+    doc_chunk_size: Whole = Field(
+        400, ge=1, description="Chunk files: size of a document's chunk, in tokens."
+    )
+    doc_overlap: Whole = Field(
+        50, ge=0, description="Chunk files: tokens that two chunks of a document share."
+    )
     code_chunk_size: Whole = Field(
         0, ge=0, description="Chunk files: size of a code chunk, in tokens; 0: whole definitions."
     )
@@ -343,10 +424,17 @@ class Chunking(SettingsGroup):
 
 
 class EmbeddingSettings(SettingsGroup):
-    provider: Literal["local", "openai"] = Field("local", description="Chunk files: who made their vectors.")
-    model: str = Field("", description="Chunk files: the model of their vectors; empty: as the files say.")
+    provider: Literal["local", "openai"] = Field(
+        "local", description="Chunk files: who made their vectors."
+    )
+    model: str = Field(
+        "", description="Chunk files: the model of their vectors; empty: as the files say."
+    )
     dimensions: Whole = Field(
-        0, ge=0, le=100_000, description="Chunk files: length of their vectors; 0: as the files say."
+        0,
+        ge=0,
+        le=100_000,
+        description="Chunk files: length of their vectors; 0: as the files say.",
     )
     endpoint: Annotated[Url, KeyMark(Trust.LOOPBACK)] = Field(  # questions go there
         "",
@@ -358,10 +446,12 @@ class EmbeddingSettings(SettingsGroup):
         "`cortex chunks allow` adds one.",
     )
     required: bool = Field(
-        False, description="Chunk files: no answers by words alone; without the server there is an error."
+        False,
+        description="Chunk files: no answers by words alone; without the server there is an error.",
     )
     autostart: Annotated[bool, KeyMark(Trust.NEVER)] = Field(  # it starts a process
-        False, description="Chunk files: start `cortex embed serve` at a loopback endpoint where nobody answers."
+        False,
+        description="Chunk files: start `cortex embed serve` at a loopback endpoint where nobody answers.",
     )
 
 
@@ -373,10 +463,14 @@ class Storage(SettingsGroup):
         True, description="Chunk files: another indexer's cache for each branch. No effect yet."
     )
     cache_max_age_days: Whole = Field(
-        30, ge=0, description="Chunk files: age at which another indexer drops a cache. No effect yet."
+        30,
+        ge=0,
+        description="Chunk files: age at which another indexer drops a cache. No effect yet.",
     )
     cache_max_size_mb: Whole = Field(
-        500, ge=0, description="Chunk files: most that another indexer's caches may take, in MB. No effect yet."
+        500,
+        ge=0,
+        description="Chunk files: most that another indexer's caches may take, in MB. No effect yet.",
     )
 
 
@@ -387,7 +481,9 @@ def _redact(value: object) -> object:
 
 class Security(SettingsGroup):
     redact: Annotated[
-        Literal["off", "answers", "index"], BeforeValidator(_redact), KeyMark(Trust.NEVER, index=True)
+        Literal["off", "answers", "index"],
+        BeforeValidator(_redact),
+        KeyMark(Trust.NEVER, index=True),
     ] = Field(
         "answers",
         description="Secrets in files: redacted in answers and exports, also kept out of the index, or shown (off).",
@@ -403,7 +499,10 @@ class Rag(SettingsGroup):
         0.0, ge=0, le=1, description="Documents: results below this score are left out."
     )
     semantic_weight: Annotated[Number, KeyMark(Trust.NEVER)] = Field(
-        0.5, ge=0, le=1, description="Documents: weight of meaning; 0.5 as measured, 1 twice that, 0 words only."
+        0.5,
+        ge=0,
+        le=1,
+        description="Documents: weight of meaning; 0.5 as measured, 1 twice that, 0 words only.",
     )
     enable_mmr: Annotated[bool, KeyMark(Trust.NEVER)] = Field(
         True, description="Documents: prefer results that differ."
@@ -415,10 +514,13 @@ class Rag(SettingsGroup):
 
 class KbQdrant(SettingsGroup):
     url: Annotated[Url, KeyMark(Trust.NEVER)] = Field(  # what documents mean goes there
-        "", description="Documents: address of a Qdrant server that keeps their vectors; empty: files do."
+        "",
+        description="Documents: address of a Qdrant server that keeps their vectors; empty: files do.",
     )
     api_key: Annotated[str, KeyMark(Trust.NEVER, secret=True)] = Field(
-        "", repr=False, description="Documents: key for that server, from a file that only you can read."
+        "",
+        repr=False,
+        description="Documents: key for that server, from a file that only you can read.",
     )
     collection: Annotated[Name, KeyMark(Trust.NEVER)] = Field(
         "cortex_kb", description="Documents: what the names of its collections begin with."
@@ -432,7 +534,9 @@ class Kb(SettingsGroup):
         50_000_000, ge=1, description="Documents: larger files are skipped, and listed as such."
     )
     read_timeout: Annotated[Duration, KeyMark(Trust.NEVER)] = Field(
-        60.0, gt=0, description="Documents: time for one file; then it is skipped, and listed as such."
+        60.0,
+        gt=0,
+        description="Documents: time for one file; then it is skipped, and listed as such.",
     )
 
 
@@ -441,13 +545,17 @@ class KbSearch(SettingsGroup):
         "hybrid", description="Documents: mode of a search that names none; fts5: words."
     )
     default_limit: Annotated[Whole, KeyMark(Trust.NEVER)] = Field(
-        10, ge=1, le=200, description="Documents: results of a search that doesn't say how many; at most max_limit."
+        10,
+        ge=1,
+        le=200,
+        description="Documents: results of a search that doesn't say how many; at most max_limit.",
     )
     max_limit: Annotated[Whole, KeyMark(Trust.NEVER)] = Field(
         50, ge=1, le=200, description="Documents: most results of a search."
     )
     semantic_fallback: Annotated[bool, KeyMark(Trust.NEVER)] = Field(
-        True, description="Documents: answer by words where meaning is unavailable; false: that is an error."
+        True,
+        description="Documents: answer by words where meaning is unavailable; false: that is an error.",
     )
 
 
@@ -461,7 +569,8 @@ class KbLogging(SettingsGroup):
         description="Documents: what is logged of their tools, where server.logLevel isn't set; debug: each call, without content.",
     )
     to_stderr: Annotated[bool, KeyMark(Trust.NEVER)] = Field(
-        False, description="Documents: log to the client's stderr, too; without cortexd nowhere else."
+        False,
+        description="Documents: log to the client's stderr, too; without cortexd nowhere else.",
     )
 
 
@@ -476,10 +585,12 @@ class Mcp(SettingsGroup):
 
 class MemorySettings(SettingsGroup):
     path: Annotated[Line, KeyMark(Trust.NEVER)] = Field(
-        "", description="Memories: folder with claude-mem.db and scopes/NAME/memory.db; empty: ~/.ack-mem."
+        "",
+        description="Memories: folder with claude-mem.db and scopes/NAME/memory.db; empty: ~/.ack-mem.",
     )
     database: Annotated[Line, KeyMark(Trust.NEVER)] = Field(
-        "", description="Memories: a claude-mem database to read; empty: claude-mem.db in memory.path."
+        "",
+        description="Memories: a claude-mem database to read; empty: claude-mem.db in memory.path.",
     )
     claude_mem: Annotated[Line, KeyMark(Trust.NEVER)] = Field(
         "", description="Memories: claude-mem's own folder; empty: ~/.claude-mem."
@@ -488,34 +599,46 @@ class MemorySettings(SettingsGroup):
         "", description="Memories: the current scope; empty: found by the project."
     )
     uncurated: Annotated[Literal["approved", "staging"], KeyMark(Trust.NEVER)] = Field(
-        "approved", description="Memories: what rows of other products' databases count as that nobody has judged."
+        "approved",
+        description="Memories: what rows of other products' databases count as that nobody has judged.",
     )
 
 
 class TeamSettings(SettingsGroup):
     agent_tier: Annotated[Whole, KeyMark(Trust.NEVER)] = Field(
-        1, ge=1, le=2, description="Team: what agents may do: 1 observes and drafts, 2 also updates tasks."
+        1,
+        ge=1,
+        le=2,
+        description="Team: what agents may do: 1 observes and drafts, 2 also updates tasks.",
     )
     publish_comments: Annotated[bool, KeyMark(Trust.NEVER)] = Field(
         False, description="Team: agents of tier 2 publish comments instead of drafting them."
     )
     embed_sensitive: Annotated[bool, KeyMark(Trust.NEVER)] = Field(
-        False, description="Team: vectors are made of sensitive records, too; otherwise only words find them."
+        False,
+        description="Team: vectors are made of sensitive records, too; otherwise only words find them.",
     )
     name: Annotated[Line, KeyMark(Trust.NEVER)] = Field(
-        "", description="Team: what others call you in mentions and assignments; empty: your login name."
+        "",
+        description="Team: what others call you in mentions and assignments; empty: your login name.",
     )
     approval: Annotated[Literal["terminal", "studio"], KeyMark(Trust.NEVER)] = Field(
         "terminal",
         description="Team: where a person decides: commands ask on a terminal; studio: only on the page of a later version.",
     )
-    plugins: Annotated[Texts, KeyMark(Trust.NEVER)] = Field(("git",), description="Team: plugins that are used.")
-    server: Annotated[Url, KeyMark(Trust.NEVER)] = Field(  # what the team keeps goes there, and a token
+    plugins: Annotated[Texts, KeyMark(Trust.NEVER)] = Field(
+        ("git",), description="Team: plugins that are used."
+    )
+    # What the team keeps goes there, and a token
+    server: Annotated[Url, KeyMark(Trust.NEVER)] = Field(
         "",
         description="Team: address of the Core that `cortex connect` and `cortex sync` join where none is joined yet.",
     )
     sync_seconds: Annotated[Duration, KeyMark(Trust.NEVER)] = Field(
-        30.0, ge=0, le=86_400, description="Team: how often cortexd syncs by itself; 0: only `cortex sync` does."
+        30.0,
+        ge=0,
+        le=86_400,
+        description="Team: how often cortexd syncs by itself; 0: only `cortex sync` does.",
     )
 
 

@@ -3,9 +3,10 @@
     defaults < conduit.yaml < $CORTEX_HOME/config.yml < <root>/.cortex/config.yml < <root>/codeindex.config.json
              < <root>/.cortex/config.json < environment < flags (< runtime, see Settings.changed)
 
-`environment()` is the only place in Cortex that reads the process's own variables; `load` takes them as an argument, because one
-process may serve connections that have different ones. Trust needs two passes: what a project may say depends on what counts
-without it, and that includes the environment, which comes after the project's files.
+`environment()` is the only place in Cortex that reads the process's own variables; `load` takes
+them as an argument, because one process may serve connections that have different ones. Trust needs
+two passes: what a project may say depends on what counts without it, and that includes the
+environment, which comes after the project's files.
 """
 
 from __future__ import annotations
@@ -27,14 +28,24 @@ from cortex.base.settings.registry import KEYS, Key
 PROJECT_FILES = (".cortex/config.yml", "codeindex.config.json", ".cortex/config.json")
 OWN_FILE, CONDUIT_FILE = "config.yml", "conduit.yaml"
 _FLAGS = {"workspace.paths": "--workspace"}  # where a flag isn't called like its key
-_PREFIXES = (*(f"CORTEX_{group.upper()}_" for group in Groups.model_fields), "CODEINDEX_", "CONDUIT_MCP_")
+_PREFIXES = (
+    *(f"CORTEX_{group.upper()}_" for group in Groups.model_fields),
+    "CODEINDEX_",
+    "CONDUIT_MCP_",
+)
 _VARIABLES = {variable: key for key in KEYS for variable in key.variables}
 
 
 def environment() -> dict[str, str]:
-    """The process's variables that Cortex reads: those listed in `base/runtime/home.py`, and all that begin like a setting's."""
+    """The process's variables that Cortex reads: those listed in `base/runtime/home.py`, and all
+    that begin like a setting's.
+    """
     names = {*home.OTHER_VARIABLES, *home.COMMAND_VARIABLES, *_VARIABLES}
-    return {name: value for name, value in os.environ.items() if name in names or name.startswith(_PREFIXES)}
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if name in names or name.startswith(_PREFIXES)
+    }
 
 
 def choose_profile(name: str) -> None:
@@ -52,10 +63,12 @@ def load(
 ) -> Settings:
     """The settings of the workspace at `root`, or those that count without one.
 
-    `flags` go by a setting's name; one that is None was not given. `shared` is for a client of a process that serves several:
-    what decides what an index holds then comes from files alone, and `unheeded` says which variables don't count.
+    `flags` go by a setting's name; one that is None was not given. `shared` is for a client of a
+    process that serves several: what decides what an index holds then comes from files alone, and
+    `unheeded` says which variables don't count.
 
-    Raises: ConfigError (CONFIG_INVALID) for an invalid flag or variable; what is wrong in files is in `warnings`.
+    Raises: ConfigError (CONFIG_INVALID) for an invalid flag or variable; what is wrong in files is
+    in `warnings`.
     """
     user_home = user_home or Path.home()
     own_home = find_home(environment, user_home)
@@ -63,7 +76,9 @@ def load(
     own, own_warnings = _read_own(own_home, environment, user_home)
     project, project_warnings = _read_project(root, own_home)
     variables = list(_read_variables(environment))
-    apart = [entry for entry in variables if shared and isinstance(entry.key, Key) and entry.key.index]
+    apart = [
+        entry for entry in variables if shared and isinstance(entry.key, Key) and entry.key.index
+    ]
     heeded = [entry for entry in variables if entry not in apart]
     typed = ((heeded, Speaker.ENVIRONMENT), (list(_read_flags(flags or {})), Speaker.FLAG))
 
@@ -73,15 +88,18 @@ def load(
     layers = Layers(warnings=[*own_warnings, *project_warnings, *_unknown_variables(environment)])
     for entries, speaker in ((own, Speaker.HOME), (project, Speaker.PROJECT), *typed):
         layers.lay(entries, speaker, held=trusted, root=root)
-    Layers().lay(apart, Speaker.ENVIRONMENT, held=trusted, root=root)  # what isn't allowed is an error all the same
-    inputs = Inputs(root, dict(environment), dict(flags or {}), user_home, shared, files, tuple(apart))
+    # What isn't allowed is an error all the same
+    Layers().lay(apart, Speaker.ENVIRONMENT, held=trusted, root=root)
+    inputs = Inputs(
+        root, dict(environment), dict(flags or {}), user_home, shared, files, tuple(apart)
+    )
     return Settings.build(layers, home=own_home, root=root, own=trusted, inputs=inputs)
 
 
 def load_again(settings: Settings, *, settle_seconds: float = 0.0) -> Settings:
-    """The settings as their files say it now: the same object where no file changed, or one changed so lately that it may
-    be half written. Where a file can't be read any more, the values from before count: a typo must not
-    switch off what a file excludes.
+    """The settings as their files say it now: the same object where no file changed, or one changed
+    so lately that it may be half written. Where a file can't be read any more, the values from
+    before count: a typo must not switch off what a file excludes.
     """
     inputs = settings.inputs
     if inputs is None:
@@ -104,8 +122,12 @@ def load_again(settings: Settings, *, settle_seconds: float = 0.0) -> Settings:
     return settings.model_copy(update={"warnings": again.warnings, "inputs": again.inputs})
 
 
-def _file_states(root: Path | None, home: Path, environment: Mapping[str, str], user_home: Path) -> FileStates:
-    """Time, size and number of each settings file, None where there is none: it was written to where that differs."""
+def _file_states(
+    root: Path | None, home: Path, environment: Mapping[str, str], user_home: Path
+) -> FileStates:
+    """Time, size and number of each settings file, None where there is none: it was written to
+    where that differs.
+    """
     paths = [find_conduit(environment, user_home) / CONDUIT_FILE, home / OWN_FILE]
     paths += [root / name for name in PROJECT_FILES] if root else []
     states: list[tuple[int, int, int] | None] = []
@@ -127,9 +149,16 @@ def find_home(environment: Mapping[str, str], user_home: Path) -> Path:
         raise ConfigError("CONFIG_INVALID", message, context={"key": variable}) from None
 
 
-def _read_own(home: Path, environment: Mapping[str, str], user_home: Path) -> tuple[list[SettingEntry], list[str]]:
-    """The person's own files. Of conduit.yaml only the keys of documents are ours; the rest belongs to that product."""
-    conduit, more = read_file(find_conduit(environment, user_home) / CONDUIT_FILE, groups=("kb", "mcp"), home=home)
+def _read_own(
+    home: Path, environment: Mapping[str, str], user_home: Path
+) -> tuple[list[SettingEntry], list[str]]:
+    """The person's own files.
+
+    Of conduit.yaml only the keys of documents are ours; the rest belongs to that product.
+    """
+    conduit, more = read_file(
+        find_conduit(environment, user_home) / CONDUIT_FILE, groups=("kb", "mcp"), home=home
+    )
     entries, warnings = read_file(home / OWN_FILE, home=home)
     documents = [entry for entry in conduit if entry.key.name.startswith(("kb.", "mcp.kb."))]
     return documents + entries, more + warnings
@@ -145,7 +174,8 @@ def _read_project(root: Path | None, home: Path) -> tuple[list[SettingEntry], li
     entries: list[SettingEntry] = []
     warnings: list[str] = []
     for path in [root / name for name in PROJECT_FILES] if root else ():
-        if path.resolve() == (home / OWN_FILE).resolve():  # the root is the person's own home folder
+        # The root is the person's own home folder
+        if path.resolve() == (home / OWN_FILE).resolve():
             continue
         found, more = read_file(path, within=root, home=home)
         entries += found
@@ -154,7 +184,9 @@ def _read_project(root: Path | None, home: Path) -> tuple[list[SettingEntry], li
 
 
 def _read_variables(environment: Mapping[str, str]) -> Iterator[SettingEntry]:
-    """One entry per key: of several variables for one key the first that is set counts, and CORTEX_* come first."""
+    """One entry per key: of several variables for one key the first that is set counts, and
+    CORTEX_* come first.
+    """
     for key in KEYS:
         name = next((variable for variable in key.variables if environment.get(variable)), "")
         if name:
@@ -173,16 +205,32 @@ def _read_flags(flags: Mapping[str, object]) -> Iterator[SettingEntry]:
             continue
         key = known_key(name)
         spelled = key.attribute[-1] if isinstance(key, Key) else key.name
-        yield SettingEntry(key, value, "flag " + _FLAGS.get(key.name, "--" + spelled.replace("_", "-")))
+        yield SettingEntry(
+            key, value, "flag " + _FLAGS.get(key.name, "--" + spelled.replace("_", "-"))
+        )
 
 
 def _unknown_variables(environment: Mapping[str, str]) -> Iterator[str]:
     for name in sorted(environment):
-        if name.startswith(_PREFIXES) and name not in _VARIABLES and name not in home.OTHER_VARIABLES:
+        if (
+            name.startswith(_PREFIXES)
+            and name not in _VARIABLES
+            and name not in home.OTHER_VARIABLES
+        ):
             near = difflib.get_close_matches(name, _VARIABLES, n=1, cutoff=0.6)
-            yield f"environment {name}: unknown variable" + (f"; did you mean {near[0]}?" if near else "")
+            yield f"environment {name}: unknown variable" + (
+                f"; did you mean {near[0]}?" if near else ""
+            )
 
 
 def expand(path: str, user_home: Path) -> Path:
-    """`path` with a leading ~ replaced; not by Path.expanduser, which reads the process's own variables."""
-    return user_home / path[2:] if path[:2] in ("~/", "~\\") else user_home if path == "~" else Path(path)
+    """`path` with a leading ~ replaced; not by Path.expanduser, which reads the process's own
+    variables.
+    """
+    return (
+        user_home / path[2:]
+        if path[:2] in ("~/", "~\\")
+        else user_home
+        if path == "~"
+        else Path(path)
+    )

@@ -1,8 +1,10 @@
-"""Laying one origin's values over another's: checking, trust, and what holds where several settings meet.
+"""Laying one origin's values over another's: checking, trust, and what holds where several settings
+meet.
 
-An invalid value in a file is a warning and the next lower origin's value counts: a broken file must not stop the engine. The same
-in a variable, a flag or a runtime change is an error: somebody just typed it. A project's own files are a stranger's, and what
-comes at runtime comes from an agent: `_admit` says what they may not say. Knows no file format and no variable.
+An invalid value in a file is a warning and the next lower origin's value counts: a broken file must
+not stop the engine. The same in a variable, a flag or a runtime change is an error: somebody just
+typed it. A project's own files are a stranger's, and what comes at runtime comes from an agent:
+`_admit` says what they may not say. Knows no file format and no variable.
 """
 
 from __future__ import annotations
@@ -20,12 +22,13 @@ from cortex.base.settings.registry import KEYS, FamilyKey, Key
 from cortex.base.settings.values import is_embedding_address, stays_here
 
 _SHORT = reprlib.Repr()
+# A stranger's YAML may unfold without end
 _SHORT.maxlevel, _SHORT.maxlist, _SHORT.maxdict, _SHORT.maxstring = (
     2,
     4,
     4,
     80,
-)  # a stranger's YAML may unfold without end
+)
 
 
 class Speaker(Enum):
@@ -61,12 +64,16 @@ class SettingEntry:
 class Layers:
     """The values so far, with their origins; `lay` adds one origin's."""
 
-    values: dict[str, object] = field(default_factory=lambda: {key.name: key.default for key in KEYS})
+    values: dict[str, object] = field(
+        default_factory=lambda: {key.name: key.default for key in KEYS}
+    )
     origins: dict[str, str] = field(default_factory=dict)
     families: dict[str, object] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
 
-    def lay(self, entries: Iterable[SettingEntry], speaker: Speaker, held: Layers, root: Path | None) -> None:
+    def lay(
+        self, entries: Iterable[SettingEntry], speaker: Speaker, held: Layers, root: Path | None
+    ) -> None:
         """Put `entries` over the values so far; `held` is what counts without any project's files.
 
         Raises: ConfigError (CONFIG_INVALID), if a strict speaker says what isn't allowed.
@@ -89,7 +96,9 @@ class Layers:
     def _complain(self, entry: SettingEntry, speaker: Speaker, complaint: str) -> None:
         message = f"{entry.origin}: {entry.key.name}: {complaint}"
         if speaker.strict:
-            raise ConfigError("CONFIG_INVALID", message, context={"key": entry.key.name, "origin": entry.origin})
+            raise ConfigError(
+                "CONFIG_INVALID", message, context={"key": entry.key.name, "origin": entry.origin}
+            )
         self.warnings.append(f"{message} (ignored)")
 
 
@@ -115,7 +124,9 @@ def settle(values: Mapping[str, object]) -> tuple[dict[str, object], list[str]]:
                 f"{key.name}: {key.show(values[key.name])} is more than {reason} allows; {key.show(ceiling)} counts"
             )
     if values["server.enableTelemetry"]:
-        warnings.append("server.enableTelemetry: there is no telemetry; nothing is collected or sent")
+        warnings.append(
+            "server.enableTelemetry: there is no telemetry; nothing is collected or sent"
+        )
     excluded = (*_texts(values["workspace.excludePatterns"]), *_texts(values["paths.ignore"]))
     settled["workspace.excludePatterns"] = tuple(dict.fromkeys(excluded))
     return settled, warnings
@@ -141,9 +152,15 @@ def _admit(
         case Trust.INSIDE:
             return _admit_paths(value, root)
         case Trust.LOWER if _exceeds(key, value, before):
-            return None, f"a project may lower this limit, not raise it above {_shown_held(key, held)}"
+            return (
+                None,
+                f"a project may lower this limit, not raise it above {_shown_held(key, held)}",
+            )
         case Trust.CAPPED if key.name in held.origins and _exceeds(key, value, before):
-            return None, f"you set {_shown_held(key, held)}: a project may lower this limit, not raise it"
+            return (
+                None,
+                f"you set {_shown_held(key, held)}: a project may lower this limit, not raise it",
+            )
         case Trust.ON if before and not value:
             return None, "a project may turn this on, not off"
         case Trust.PROVIDER if not _is_configured(str(value), held):
@@ -155,14 +172,19 @@ def _admit(
 
 
 def _admit_address(address: str, held: Layers, root: Path | None) -> tuple[object, str]:
-    """An embedding server on this machine, for a project that the person allowed to name one: questions go there."""
+    """An embedding server on this machine, for a project that the person allowed to name one:
+    questions go there.
+    """
     if not stays_here(address):
         return (
             None,
             "an address beyond this machine counts only from your own configuration, the environment or a flag",
         )
     if not is_embedding_address(address):
-        return None, "a project may only name an embedding server's own path: /embed, /v1 or /v1/embeddings"
+        return (
+            None,
+            "a project may only name an embedding server's own path: /embed, /v1 or /v1/embeddings",
+        )
     allowed = _texts(held.values["embedding.allowed_projects"])
     if root is None or not any(_is_same_folder(path, root) for path in allowed):
         return None, "questions would go there: allow this project once with `cortex chunks allow`"
@@ -209,15 +231,21 @@ _SAID_OF = {  # what a person says of their own about a provider's server
 
 
 def _is_configured(provider: str, held: Layers) -> bool:
-    """Whether the person said anything of their own about where a provider is; one without a server needs nothing."""
+    """Whether the person said anything of their own about where a provider is; one without a server
+    needs nothing.
+    """
     names = _SAID_OF.get(provider, ())
-    return not names or any(held.values[key.name] != key.default for key in KEYS if key.name in names)
+    return not names or any(
+        held.values[key.name] != key.default for key in KEYS if key.name in names
+    )
 
 
 def _shown(entry: SettingEntry) -> str:
     """What was written, unless that is a secret, or an address that may hold one."""
     key = entry.key
-    hidden = isinstance(key, Key) and (key.secret or (key.kind == "address" and re.search("[@?#]", str(entry.value))))
+    hidden = isinstance(key, Key) and (
+        key.secret or (key.kind == "address" and re.search("[@?#]", str(entry.value)))
+    )
     return "the value" if hidden else _SHORT.repr(entry.value)
 
 
@@ -228,7 +256,9 @@ def _shown_held(key: Key | FamilyKey, held: Layers) -> str:
 
 
 def _is_flat(value: object) -> bool:
-    """Whether `value` is no deeper than a list: what unfolds without end would be shown without end."""
+    """Whether `value` is no deeper than a list: what unfolds without end would be shown without
+    end.
+    """
     return (
         all(not isinstance(part, dict | list) for part in value)
         if isinstance(value, list)
@@ -237,7 +267,8 @@ def _is_flat(value: object) -> bool:
 
 
 def _exceeds(key: Key | FamilyKey, value: object, held: object) -> bool:
-    if key.name == "indexing.workers" and 0 in (value, held):  # by the number of cores: one is surely not more
+    # By the number of cores: one is surely not more
+    if key.name == "indexing.workers" and 0 in (value, held):
         return value not in (held, 1)
     return _number(value) > _number(held)
 

@@ -1,7 +1,8 @@
 """One frozen Settings: all values, where each came from, and what was wrong with the files.
 
-Made by `load.py`; changed only into a new one. Knows no file. Values are kept twice, as stated and as they hold together
-(`settle`), so that a runtime change starts from what was said and not from what had been capped.
+Made by `load.py`; changed only into a new one. Knows no file. Values are kept twice, as stated and
+as they hold together (`settle`), so that a runtime change starts from what was said and not from
+what had been capped.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ FileStates = tuple[tuple[int, int, int] | None, ...]
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """All that settings were made from, to make them again; settings are compared by their values, not by this."""
+    """All that settings were made from, to make them again; settings are compared by their values,
+    not by this.
+    """
 
     root: Path | None = field(compare=False)
     environment: Mapping[str, str] = field(compare=False, repr=False)
@@ -31,7 +34,8 @@ class Inputs:
     user_home: Path = field(compare=False)
     shared: bool = field(compare=False)
     files: FileStates = field(compare=False)  # as they were before they were read
-    apart: tuple[SettingEntry, ...] = field(compare=False, default=())  # what variables say that don't count
+    # What variables say that don't count
+    apart: tuple[SettingEntry, ...] = field(compare=False, default=())
 
 
 IGNORED = "(file ignored)"  # at the end of a warning
@@ -42,22 +46,26 @@ class Settings(Groups):
 
     home: Path = Path()
     root: Path | None = None
-    families: Mapping[str, object] = Field(default_factory=dict)  # keys of other families, as they are written
+    # Keys of other families, as they are written
+    families: Mapping[str, object] = Field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     origins: Mapping[str, str] = Field(default_factory=dict, repr=False)
     stated: Mapping[str, object] = Field(default_factory=dict, repr=False)
-    own: Layers = Field(default_factory=Layers, repr=False)  # what counts without any project's files
+    # What counts without any project's files
+    own: Layers = Field(default_factory=Layers, repr=False)
     inputs: Inputs | None = Field(None, repr=False)
 
     def origin(self, name: str) -> str:
-        """Where the value of a key came from: "default", a file, "environment NAME", "flag --name" or "runtime".
+        """Where the value of a key came from: "default", a file, "environment NAME", "flag --name"
+        or "runtime".
 
         Raises: ConfigError (CONFIG_INVALID), if there is no such key.
         """
         return self.origins.get(known_key(name).name, "default")
 
     def value(self, name: str) -> object:
-        """The value of a key by its name in any spelling; None for another family's key that isn't set.
+        """The value of a key by its name in any spelling; None for another family's key that isn't
+        set.
 
         Raises: ConfigError (CONFIG_INVALID), if there is no such key.
         """
@@ -83,7 +91,9 @@ class Settings(Groups):
         return {name: list(value) if isinstance(value, tuple) else value for name, value in values}
 
     def unheeded(self, now: Settings | None = None) -> tuple[str, ...]:
-        """Which variables of this client don't count, and what does (as settings say it `now`), in a sentence each."""
+        """Which variables of this client don't count, and what does (as settings say it `now`), in
+        a sentence each.
+        """
         counting = now or self
         texts: list[str] = []
         for entry in self.inputs.apart if self.inputs else ():
@@ -99,34 +109,50 @@ class Settings(Groups):
     def changed(self, changes: Mapping[str, object], origin: str = "runtime") -> Self:
         """A copy with `changes`, each checked as what an agent may say.
 
-        Raises: ConfigError (CONFIG_INVALID), if a key is unknown or a value isn't allowed; then nothing is changed.
+        Raises: ConfigError (CONFIG_INVALID), if a key is unknown or a value isn't allowed; then
+        nothing is changed.
         """
-        layers = Layers(dict(self.stated), dict(self.origins), dict(self.families), list(self.warnings))
+        layers = Layers(
+            dict(self.stated), dict(self.origins), dict(self.families), list(self.warnings)
+        )
         entries = [SettingEntry(known_key(name), value, origin) for name, value in changes.items()]
         layers.lay(entries, Speaker.RUNTIME, held=self.own, root=self.root)
         return self.build(layers, home=self.home, root=self.root, own=self.own, inputs=self.inputs)
 
     def check(self, key: Key, value: object, *, project: Path | None) -> object:
-        """`value` as it would count in the person's own file, or in the files of `project`; these settings are the person's.
+        """`value` as it would count in the person's own file, or in the files of `project`; these
+        settings are the person's.
 
         Raises: ConfigError (CONFIG_INVALID), if it isn't allowed or would not count there.
         """
         layers = Layers(dict(self.stated))
         speaker = Speaker.PROJECT if project else Speaker.HOME
-        layers.lay([SettingEntry(key, value, "the new value")], speaker, held=self.own, root=project)
+        layers.lay(
+            [SettingEntry(key, value, "the new value")], speaker, held=self.own, root=project
+        )
         if layers.warnings:
             message = layers.warnings[0].removesuffix(" (ignored)")
             raise ConfigError("CONFIG_INVALID", message, context={"key": key.name})
         new = layers.values[key.name]
         settled, warnings = settle(layers.values)
         if isinstance(new, int) and settled[key.name] != new:  # capped by another setting
-            reason = next(warning for warning in warnings if warning.startswith(f"{key.name}: ")).partition(";")[0]
+            reason = next(
+                warning for warning in warnings if warning.startswith(f"{key.name}: ")
+            ).partition(";")[0]
             message = f"{reason}; the most is {key.show(settled[key.name])}"
             raise ConfigError("CONFIG_INVALID", message, context={"key": key.name})
         return new
 
     @classmethod
-    def build(cls, layers: Layers, *, home: Path, root: Path | None, own: Layers, inputs: Inputs | None = None) -> Self:
+    def build(
+        cls,
+        layers: Layers,
+        *,
+        home: Path,
+        root: Path | None,
+        own: Layers,
+        inputs: Inputs | None = None,
+    ) -> Self:
         """The settings that `layers` add up to; `own` is what counts without any project's files."""
         settled, warnings = settle(layers.values)
         return cls.model_construct(
@@ -154,13 +180,17 @@ def known_key(name: str) -> Key | FamilyKey:
     return key
 
 
-def _nest(model: type[SettingsGroup], values: Mapping[str, object], path: tuple[str, ...]) -> dict[str, object]:
+def _nest(
+    model: type[SettingsGroup], values: Mapping[str, object], path: tuple[str, ...]
+) -> dict[str, object]:
     """The fields of a group, made from checked values without checking them again."""
     out: dict[str, object] = {}
     for attribute, info in model.model_fields.items():
         here = (*path, attribute)
         if isinstance(info.annotation, type) and issubclass(info.annotation, SettingsGroup):
-            out[attribute] = info.annotation.model_construct(None, **_nest(info.annotation, values, here))
+            out[attribute] = info.annotation.model_construct(
+                None, **_nest(info.annotation, values, here)
+            )
         else:
             out[attribute] = values[_NAMES[here]]
     return out

@@ -1,4 +1,5 @@
-"""Settings that a tool changed for everybody who uses an index: kept with the index, over what files say, until a person ends it.
+"""Settings that a tool changed for everybody who uses an index: kept with the index, over what
+files say, until a person ends it.
 
 Text to and from values; where it is kept is the caller's.
 """
@@ -35,19 +36,23 @@ def read_override(text: str) -> Override | None:
     """What was kept, None for nothing, or for what is none."""
     try:
         found = json.loads(text) if text else None
-        return Override(dict(found["settings"]), str(found["by"]), str(found["since"])) if found else None
+        return (
+            Override(dict(found["settings"]), str(found["by"]), str(found["since"]))
+            if found
+            else None
+        )
     except (ValueError, KeyError, TypeError):
         return None
 
 
 def apply_override(settings: Settings, override: Override | None) -> Settings:
-    """The settings with an override; of one that isn't allowed any more nothing counts, and a warning says so."""
+    """The settings with an override; of one that isn't allowed any more nothing counts, and a
+    warning says so.
+    """
     if override is None or not override.settings:
         return settings
     try:
         return settings.changed(override.settings)
     except ConfigError as error:
-        warning = (
-            f"what update_config set doesn't count any more: {error.message}; end it with `cortex config end-override`"
-        )
+        warning = f"what update_config set doesn't count any more: {error.message}; end it with `cortex config end-override`"
         return settings.model_copy(update={"warnings": (*settings.warnings, warning)})

@@ -1,7 +1,9 @@
-"""The table of all settings, read from the groups: name, kind, default, range, variables, who may say it.
+"""The table of all settings, read from the groups: name, kind, default, range, variables, who may
+say it.
 
-Documentation, `cortex config` and the search for the nearest known key use it; so does the reading of files and variables.
-A name is found in any spelling (`workspace.maxFiles`, `workspace.max_files`). Knows no values but the defaults.
+Documentation, `cortex config` and the search for the nearest known key use it; so does the reading
+of files and variables. A name is found in any spelling (`workspace.maxFiles`,
+`workspace.max_files`). Knows no values but the defaults.
 """
 
 from __future__ import annotations
@@ -59,7 +61,8 @@ class Key:
         field = self.attribute[-1]
         try:
             return getattr(self.group.model_validate({field: value}), field)
-        except (ValidationError, ValueError) as error:  # a parser of ours may raise on its own: bad JSON in a list
+        # A parser of ours may raise on its own: bad JSON in a list
+        except (ValidationError, ValueError) as error:
             raise ValueError(self.allowed) from error
 
     def show(self, value: object) -> str:
@@ -83,14 +86,18 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class FamilyKey:
-    """A key that files of one of the other families hold: known, kept as it is written, not checked here."""
+    """A key that files of one of the other families hold: known, kept as it is written, not checked
+    here.
+    """
 
     name: str
     description: str
     trust: Trust = Trust.FREE
 
 
-def _read_keys(model: type[SettingsGroup], names: tuple[str, ...], attributes: tuple[str, ...]) -> Iterator[Key]:
+def _read_keys(
+    model: type[SettingsGroup], names: tuple[str, ...], attributes: tuple[str, ...]
+) -> Iterator[Key]:
     for attribute, field in model.model_fields.items():
         path, wire = (*attributes, attribute), (*names, field.alias or attribute)
         if isinstance(field.annotation, type) and issubclass(field.annotation, SettingsGroup):
@@ -99,7 +106,9 @@ def _read_keys(model: type[SettingsGroup], names: tuple[str, ...], attributes: t
             yield _read_key(model, field, ".".join(wire), path)
 
 
-def _read_key(model: type[SettingsGroup], field: FieldInfo, name: str, path: tuple[str, ...]) -> Key:
+def _read_key(
+    model: type[SettingsGroup], field: FieldInfo, name: str, path: tuple[str, ...]
+) -> Key:
     mark = next((part for part in field.metadata if isinstance(part, KeyMark)), KeyMark())
     choices = _choices(field.annotation)
     kind = next((part.name for part in field.metadata if isinstance(part, SettingKind)), "")
@@ -130,10 +139,17 @@ def _choices(annotation: object) -> tuple[str, ...]:
 
 def _allowed(kind: str, choices: tuple[str, ...], field: FieldInfo) -> str:
     if choices:
-        return ("a list of " if kind == "list" else "") + ", ".join(choices[:-1]) + f" or {choices[-1]}"
+        return (
+            ("a list of " if kind == "list" else "")
+            + ", ".join(choices[:-1])
+            + f" or {choices[-1]}"
+        )
     text = _ALLOWED.get(kind, kind)
     bounds = {
-        name: getattr(part, name) for part in field.metadata for name in ("ge", "gt", "le") if hasattr(part, name)
+        name: getattr(part, name)
+        for part in field.metadata
+        for name in ("ge", "gt", "le")
+        if hasattr(part, name)
     }
     low, above, high = bounds.get("ge"), bounds.get("gt"), bounds.get("le")
     if low is not None and high is not None:
@@ -182,7 +198,9 @@ def is_group(name: str) -> bool:
 
 
 def nearest_key(name: str) -> str:
-    """The known key that looks most like `name`, also where only its last part does; "" if none does."""
+    """The known key that looks most like `name`, also where only its last part does; "" if none
+    does.
+    """
     wanted = normalise(name[:MAX_SHOWN_CHARACTERS])
     whole = difflib.get_close_matches(wanted, _BY_NAME, n=1, cutoff=0.75)
     if whole:

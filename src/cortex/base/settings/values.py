@@ -1,7 +1,9 @@
-"""How a setting is written: sizes ("1.5MB"), durations ("60s"), lists ("a,b"), and back to text that reads the same.
+"""How a setting is written: sizes ("1.5MB"), durations ("60s"), lists ("a,b"), and back to text
+that reads the same.
 
-Pure functions; knows no key and no file. Sizes are decimal (1 MB = 1,000,000 bytes) as storage is sold and as the defaults are
-meant; the binary units are spelled KiB, MiB, ... A value that can't be read raises ValueError saying what is allowed.
+Pure functions; knows no key and no file. Sizes are decimal (1 MB = 1,000,000 bytes) as storage is
+sold and as the defaults are meant; the binary units are spelled KiB, MiB, ... A value that can't be
+read raises ValueError saying what is allowed.
 """
 
 from __future__ import annotations
@@ -12,13 +14,19 @@ import re
 
 _SIZE_UNITS = {"": 1, "B": 1}
 for _power, _letter in enumerate("KMGT", start=1):
-    _SIZE_UNITS |= {_letter: 1000**_power, f"{_letter}B": 1000**_power, f"{_letter}IB": 1024**_power}
+    _SIZE_UNITS |= {
+        _letter: 1000**_power,
+        f"{_letter}B": 1000**_power,
+        f"{_letter}IB": 1024**_power,
+    }
 _SECONDS = {"ms": 0.001, "": 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 _AMOUNT = re.compile(r"\s*(\d{1,15}(?:\.\d{1,9})?)\s*([A-Za-z]*)\s*", re.ASCII)
 _LOOPBACK = re.compile(
-    r"https?://(localhost|127(\.\d{1,3}){3}|\[::1\])(:\d{1,5})?(/[^\\@\s]*)?", re.ASCII | re.IGNORECASE
+    r"https?://(localhost|127(\.\d{1,3}){3}|\[::1\])(:\d{1,5})?(/[^\\@\s]*)?",
+    re.ASCII | re.IGNORECASE,
 )
-_EMBEDDING_PATHS = ("", "/embed", "/v1", "/v1/embeddings")  # where a server that speaks one of our dialects is reached
+# Where a server that speaks one of our dialects is reached
+_EMBEDDING_PATHS = ("", "/embed", "/v1", "/v1/embeddings")
 _URL = re.compile(r"https?://[^\s\\/?#@]+(/[^\s\\?#]*)?", re.IGNORECASE)
 
 
@@ -39,7 +47,10 @@ def parse_duration(value: object) -> float:
 
 
 def parse_list(value: object) -> object:
-    """A list written in one text: a JSON array, or parts between commas. Anything else is returned as it is."""
+    """A list written in one text: a JSON array, or parts between commas.
+
+    Anything else is returned as it is.
+    """
     if not isinstance(value, str):
         return value
     if value.lstrip().startswith("["):
@@ -55,9 +66,13 @@ def parse_paths(value: object) -> object:
 
 
 def parse_url(value: object) -> object:
-    """`value` if it is an http or https address, or empty; without a user, ? and #: addresses are shown, and may hold no secret."""
+    """`value` if it is an http or https address, or empty; without a user, ? and #: addresses are
+    shown, and may hold no secret.
+    """
     if isinstance(value, str) and value and not _URL.fullmatch(value):
-        raise ValueError("an address that starts with http:// or https://, without user, password, ? and #")
+        raise ValueError(
+            "an address that starts with http:// or https://, without user, password, ? and #"
+        )
     return value
 
 
@@ -69,12 +84,17 @@ def refuse_boolean(value: object) -> object:
 
 
 def stays_here(url: str) -> bool:
-    """Whether `url` surely stays on this machine. Strict on purpose: a spelling that parsers read differently doesn't count."""
+    """Whether `url` surely stays on this machine.
+
+    Strict on purpose: a spelling that parsers read differently doesn't count.
+    """
     return _LOOPBACK.fullmatch(url) is not None
 
 
 def is_embedding_address(url: str) -> bool:
-    """Whether `url` stays on this machine and has a path that an embedding server is documented to have."""
+    """Whether `url` stays on this machine and has a path that an embedding server is documented to
+    have.
+    """
     found = _LOOPBACK.fullmatch(url)
     return found is not None and (found[4] or "").rstrip("/") in _EMBEDDING_PATHS
 
@@ -102,6 +122,11 @@ def _amount(value: object, allowed: str) -> tuple[float, str]:
         match = _AMOUNT.fullmatch(value)
         if match:
             return float(match[1]), match[2]
-    elif isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and 0 <= value < 1e18:
+    elif (
+        isinstance(value, int | float)
+        and not isinstance(value, bool)
+        and math.isfinite(value)
+        and 0 <= value < 1e18
+    ):
         return value, ""
     raise ValueError(allowed)

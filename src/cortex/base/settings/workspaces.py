@@ -1,10 +1,11 @@
 """Which folders are the workspaces, and the settings of each.
 
-A root's files are settings, and settings name the roots; so it goes in two steps. First what counts without any project (flags,
-environment, the person's own file): if that names folders, they are the roots, each with its own files. Otherwise the root is
-guessed (CLAUDE_PROJECT_DIR, the repository around the working directory, the working directory), and if that folder's own files
-name folders inside it, these are the roots, with those files' settings. A person's home, `/` and the folder of Cortex's own plugin
-are never guessed.
+A root's files are settings, and settings name the roots; so it goes in two steps. First what counts
+without any project (flags, environment, the person's own file): if that names folders, they are the
+roots, each with its own files. Otherwise the root is guessed (CLAUDE_PROJECT_DIR, the repository
+around the working directory, the working directory), and if that folder's own files name folders
+inside it, these are the roots, with those files' settings. A person's home, `/` and the folder of
+Cortex's own plugin are never guessed.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from cortex.base.paths import find_project_root
 from cortex.base.settings.load import expand, load
 from cortex.base.settings.model import Settings
 
-# A plugin's manifest beside the file of its servers, in the portable form and in that of Claude Code.
+# A plugin's manifest beside the file of its servers, in the portable form and in that of Claude
+# Code.
 PLUGIN_FILES = (("plugin.json", "mcp.json"), (".claude-plugin/plugin.json", ".mcp.json"))
 PLUGIN_NAME = "cortex"
 MANIFEST_BYTES = 100_000
@@ -43,17 +45,22 @@ def find_workspaces(
     user_home: Path | None = None,
     shared: bool = False,
 ) -> tuple[Workspace, ...]:
-    """The workspaces, in the order they are named; `settings` are those that count without a root (`load(None, ...)`),
-    `shared` is as there.
+    """The workspaces, in the order they are named; `settings` are those that count without a root
+    (`load(None, ...)`), `shared` is as there.
 
-    Raises: ConfigError (WORKSPACE_UNKNOWN), if a folder that was named isn't there; (WORKSPACE_MISSING), if none was named and
-    the working directory can't be one.
+    Raises: ConfigError (WORKSPACE_UNKNOWN), if a folder that was named isn't there;
+    (WORKSPACE_MISSING), if none was named and the working directory can't be one.
     """
     user_home = user_home or Path.home()
     if settings.workspace.paths:
         roots = _check(settings, cwd, user_home)
         return tuple(
-            Workspace(root, load(root, environment=environment, flags=flags, user_home=user_home, shared=shared))
+            Workspace(
+                root,
+                load(
+                    root, environment=environment, flags=flags, user_home=user_home, shared=shared
+                ),
+            )
             for root in roots
         )
     root = _guess(cwd, environment, user_home)
@@ -71,7 +78,10 @@ def _check(settings: Settings, base: Path, user_home: Path) -> tuple[Path, ...]:
             message = f"the workspace {path!r} ({origin}) is not a folder on this machine"
             context = {"path": path, "origin": origin}
             raise ConfigError(
-                "WORKSPACE_UNKNOWN", message, context=context, suggestions=(f"Correct the path in: {origin}.",)
+                "WORKSPACE_UNKNOWN",
+                message,
+                context=context,
+                suggestions=(f"Correct the path in: {origin}.",),
             )
         roots[root] = None
     return tuple(roots)

@@ -1,4 +1,6 @@
-"""Text to chunks and symbols: code by its syntax tree, Markdown by its headings, all else by lines. Pure: no I/O.
+"""Text to chunks and symbols: code by its syntax tree, Markdown by its headings, all else by lines.
+
+Pure: no I/O.
 
 `VERSION` is part of a blob's identity: it grows whenever the same text would be cut differently.
 """
@@ -17,12 +19,18 @@ VERSION = 4
 
 
 def cut(
-    text: str, path: str, language: str, target_tokens: int = 250, overlap_tokens: int = 0, document: bool = False
+    text: str,
+    path: str,
+    language: str,
+    target_tokens: int = 250,
+    overlap_tokens: int = 0,
+    document: bool = False,
 ) -> Cut:
     """Cut `text` into chunks of about `target_tokens`; every non-blank line is in one.
 
-    `overlap_tokens` counts for cutting by lines only. In a `document` a form feed ends a page, and no chunk of prose is on two pages;
-    reStructuredText is cut by its headings, and so is plain text that has such.
+    `overlap_tokens` counts for cutting by lines only. In a `document` a form feed ends a page, and
+    no chunk of prose is on two pages; reStructuredText is cut by its headings, and so is plain text
+    that has such.
     """
     # The grammars (and the parser library) load only for a process that cuts code.
     from cortex.engine.chunkers.grammars import has_grammar

@@ -1,8 +1,10 @@
-"""Code to chunks: whole definitions where they fit, their parts where they don't, small neighbours together.
+"""Code to chunks: whole definitions where they fit, their parts where they don't, small neighbours
+together.
 
-Works in rows: a chunk is whole lines, so two definitions on one line share a chunk. The text is first laid out as units (a whole
-definition, or the text between definitions), then units too small to stand alone are put together. A group of several small
-definitions is named after what encloses them; their signatures and the symbols still name each one.
+Works in rows: a chunk is whole lines, so two definitions on one line share a chunk. The text is
+first laid out as units (a whole definition, or the text between definitions), then units too small
+to stand alone are put together. A group of several small definitions is named after what encloses
+them; their signatures and the symbols still name each one.
 """
 
 from __future__ import annotations
@@ -23,8 +25,11 @@ from cortex.engine.chunkers.outline_repair import mend
 from cortex.engine.chunkers.parse_recovery import better_language
 from cortex.engine.chunkers.signatures import MAX_SIGNATURE_CHARACTERS, doc_of, signature_of
 
-SLACK = 1.5  # a definition of up to 1.5 targets stays whole: two halves of a function are worse than one long chunk
-TINY = 0.2  # of the target: a definition smaller than this (some five lines) shares a chunk with its neighbours
+# A definition of up to 1.5 targets stays whole: two halves of a function are worse than one long
+# chunk
+SLACK = 1.5
+# Of the target: a definition smaller than this (some five lines) shares a chunk with its neighbours
+TINY = 0.2
 SCRAP = 0.08  # of the target: text between definitions that is smaller goes to a neighbour
 _WORDS = re.compile(r"\w\w")
 
@@ -34,7 +39,9 @@ class _Unit:
 
     __slots__ = ("first", "heavy", "last", "opens", "owner", "size", "whole")
 
-    def __init__(self, first: int, last: int, owner: Definition, whole: tuple[Definition, ...], size: int) -> None:
+    def __init__(
+        self, first: int, last: int, owner: Definition, whole: tuple[Definition, ...], size: int
+    ) -> None:
         self.first = first
         self.last = last
         self.owner = owner
@@ -44,7 +51,9 @@ class _Unit:
         self.opens = False  # holds the owner's own declaration
 
 
-def cut_code(text: str, language: str, target_tokens: int) -> tuple[tuple[Chunk, ...], tuple[Symbol, ...]]:
+def cut_code(
+    text: str, language: str, target_tokens: int
+) -> tuple[tuple[Chunk, ...], tuple[Symbol, ...]]:
     """Chunks and symbols of a text in a language that has a grammar."""
     grammar = load(language)
     rows = Rows(text)
@@ -90,7 +99,9 @@ def _symbols(found: list[Definition]) -> list[Symbol]:
 class _Layout:
     """One text on its way from definitions to chunks."""
 
-    def __init__(self, rows: Rows, raw: bytes, starts: list[int], language: str, target: int) -> None:
+    def __init__(
+        self, rows: Rows, raw: bytes, starts: list[int], language: str, target: int
+    ) -> None:
         self.rows = rows
         self.raw = raw
         self.starts = starts
@@ -125,12 +136,16 @@ class _Layout:
     def _whole(self, definition: Definition) -> None:
         first, last = self.rows.trim(self.free, definition.last)
         self.free = definition.last + 1
-        unit = _Unit(first, last, definition.owner or definition, (definition,), self.rows.size(first, last))
+        unit = _Unit(
+            first, last, definition.owner or definition, (definition,), self.rows.size(first, last)
+        )
         unit.heavy = not definition.light and unit.size > self.target * TINY
         self.units.append(unit)
 
     def _gap(self, owner: Definition, last: int) -> None:
-        """Text of `owner` between its children: one unit, or several at the boundaries of statements."""
+        """Text of `owner` between its children: one unit, or several at the boundaries of
+        statements.
+        """
         begin, self.free = self.free, last + 1
         first, last = self.rows.trim(begin, last)
         if last < first:
@@ -146,7 +161,9 @@ class _Layout:
                 self.units.append(unit)
 
     def _breaks(self, node: Node, first: int, last: int) -> list[int]:
-        """Rows at which `first` to `last` can be cut: where statements begin; in large statements, where inner ones do."""
+        """Rows at which `first` to `last` can be cut: where statements begin; in large statements,
+        where inner ones do.
+        """
         starts = self.starts
         low, high = starts[first], starts[last + 1]
         found = {first, last + 1}
@@ -176,8 +193,23 @@ class _Layout:
         out: list[Chunk] = []
         for group in self._attach_scraps(self._group()):
             kind, name, qualified, signature, doc = self._caption(group)
-            for start, end, first, last in ranges(self.rows, group.first, group.last, self.target, self.limit):
-                out.append(Chunk(len(out), start, end, first + 1, last + 1, kind, name, qualified, signature, doc))
+            for start, end, first, last in ranges(
+                self.rows, group.first, group.last, self.target, self.limit
+            ):
+                out.append(
+                    Chunk(
+                        len(out),
+                        start,
+                        end,
+                        first + 1,
+                        last + 1,
+                        kind,
+                        name,
+                        qualified,
+                        signature,
+                        doc,
+                    )
+                )
                 doc = ""
         return tuple(out)
 
@@ -202,7 +234,9 @@ class _Layout:
         return groups
 
     def _attach_scraps(self, groups: list[_Unit]) -> list[_Unit]:
-        """Put a few lines that mean little alone (a brace, a section comment) to the next or the previous group."""
+        """Put a few lines that mean little alone (a brace, a section comment) to the next or the
+        previous group.
+        """
         out: list[_Unit] = []
         carried: _Unit | None = None
         for index, group in enumerate(groups):
@@ -214,14 +248,19 @@ class _Layout:
                 out.append(group)
                 continue
             following = groups[index + 1] if index + 1 < len(groups) else None
-            meaningful = _WORDS.search("".join(self.rows.lines[group.first : group.last + 1])) is not None
+            meaningful = (
+                _WORDS.search("".join(self.rows.lines[group.first : group.last + 1])) is not None
+            )
             if (
                 following is not None
                 and (meaningful or not out)
                 and self.rows.size(group.first, following.last) <= self.limit
             ):
                 carried = group
-            elif out and self.rows.size(out[-1].first, group.last) <= self.limit + self.target * SCRAP:
+            elif (
+                out
+                and self.rows.size(out[-1].first, group.last) <= self.limit + self.target * SCRAP
+            ):
                 out[-1].last = group.last
             else:
                 out.append(group)
@@ -235,15 +274,24 @@ class _Layout:
         if speaker.owner is None:
             return "block", "", "", self._joined(whole), ""
         signature = (
-            signature_of(speaker, self.raw, self.starts) if alone or group.opens or not whole else self._joined(whole)
+            signature_of(speaker, self.raw, self.starts)
+            if alone or group.opens or not whole
+            else self._joined(whole)
         )
-        doc = doc_of(speaker, self.raw, self.rows.lines, self.language) if alone or group.opens else ""
+        doc = (
+            doc_of(speaker, self.raw, self.rows.lines, self.language)
+            if alone or group.opens
+            else ""
+        )
         return speaker.kind, speaker.name, speaker.qualified, signature, doc
 
     def _main(self, group: _Unit) -> Definition | None:
         """The one definition that most of a group is, if there is one."""
         candidates = [each for each in group.whole if not each.light] or group.whole
-        if len(candidates) == 1 and 2 * self.rows.size(candidates[0].first, candidates[0].last) >= group.size:
+        if (
+            len(candidates) == 1
+            and 2 * self.rows.size(candidates[0].first, candidates[0].last) >= group.size
+        ):
             return candidates[0]
         return None
 

@@ -1,4 +1,5 @@
-"""What a syntax tree's nodes mean, language by language, as one table; and loading a grammar on first use.
+"""What a syntax tree's nodes mean, language by language, as one table; and loading a grammar on
+first use.
 
 A row of `RULES` maps a meaning to node types:
     kind, kind/namer   the node defines something of that kind; `namer` is a function of names.py (default: `named`).
@@ -14,7 +15,8 @@ A row of `RULES` maps a meaning to node types:
     values             node type=kind: a variable with such a value is a definition of that kind
 Kinds in `LIGHT` are small by nature: they are symbols, but share a chunk with their neighbours.
 
-Not here: how chunks are made (code.py). Queries (.scm files) were not taken: a hand-walk that skips expressions costs a third.
+Not here: how chunks are made (code.py). Queries (.scm files) were not taken: a hand-walk that skips
+expressions costs a third.
 """
 
 from __future__ import annotations
@@ -52,7 +54,9 @@ class Grammar:
 
 @cache
 def has_grammar(language: str) -> bool:
-    """Whether `language` is cut by its syntax tree here; the largest grammars come with the extra `languages`."""
+    """Whether `language` is cut by its syntax tree here; the largest grammars come with the extra
+    `languages`.
+    """
     return language in RULES and importlib.util.find_spec(_module_of(language)) is not None
 
 
@@ -105,7 +109,15 @@ def _pairs(text: str) -> dict[str, str]:
 
 
 def _rule(meaning: str) -> Rule:
-    actions = {"in": IN, "wrap": WRAP, "hold": HOLD, "scope": SCOPE, "lead": LEAD, "tail": TAIL, "elixir": ELIXIR}
+    actions = {
+        "in": IN,
+        "wrap": WRAP,
+        "hold": HOLD,
+        "scope": SCOPE,
+        "lead": LEAD,
+        "tail": TAIL,
+        "elixir": ELIXIR,
+    }
     if meaning in actions:
         return actions[meaning], "", name_extractors.named
     kind, _, namer = meaning.partition("/")

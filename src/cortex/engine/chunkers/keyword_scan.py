@@ -1,8 +1,9 @@
 """Declarations by their keyword, line by line: what is left where a grammar has lost its way.
 
-One small table for all languages: a line that begins, after modifiers and annotations, with a word such as "class" or "fun" and a name
-declares something; its indentation says where it ends. Knows no grammar and no tree. Declarations without a keyword (C functions, Java
-methods) are not guessed: a call looks the same.
+One small table for all languages: a line that begins, after modifiers and annotations, with a word
+such as "class" or "fun" and a name declares something; its indentation says where it ends. Knows no
+grammar and no tree. Declarations without a keyword (C functions, Java methods) are not guessed: a
+call looks the same.
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ _MODIFIERS = (
     "virtual readonly ref mutating pub local cdef cpdef noinline crossinline vararg"
 )
 _MACRO = (
-    r"(?:(?:[A-Z][A-Z0-9_]{3,}(?:\([^()]*\))?|alignas\([^()]*\)|\[\[[^\[\]]*\]\])\s+(?=\w))?"  # before a name, in C++
+    # Before a name, in C++
+    r"(?:(?:[A-Z][A-Z0-9_]{3,}(?:\([^()]*\))?|alignas\([^()]*\)|\[\[[^\[\]]*\]\])\s+(?=\w))?"
 )
 _DECLARATION = re.compile(
     rf"""[ \t]*
@@ -54,7 +56,9 @@ _DECLARATION = re.compile(
     re.VERBOSE,
 )
 _STRINGS = ('"""', "'''")
-_LEADS = ("@", "//", "/*", "*", "#", "--", "template", "[")  # lines before a declaration that belong to it
+# Lines before a declaration that belong to it
+_LEADS = ("@", "//", "/*", "*", "#", "--", "template", "[")
+# Lines that end nothing of their indentation
 _GOES_ON = (
     ")",
     "{",
@@ -65,7 +69,7 @@ _GOES_ON = (
     "public:",
     "private:",
     "protected:",
-)  # lines that end nothing of their indentation
+)
 _CLOSES = ("}", "end")
 
 
@@ -127,7 +131,8 @@ def _declared(line: str, bare: str) -> tuple[str, str] | None:
 
 def _close(opened: list[Declaration], indent: int, row: int, bare: str) -> None:
     """End what a line of this indentation ends."""
-    goes_on = bare.startswith(_GOES_ON) or "constructor(" in bare  # Kotlin has annotated ones below the class's name
+    # Kotlin has annotated ones below the class's name
+    goes_on = bare.startswith(_GOES_ON) or "constructor(" in bare
     while opened and (indent < opened[-1].indent or (indent == opened[-1].indent and not goes_on)):
         ended = opened.pop()
         ended.last = row if indent == ended.indent and bare.startswith(_CLOSES) else row - 1

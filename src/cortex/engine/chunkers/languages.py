@@ -1,7 +1,8 @@
 """Which language a file is in, by its name, then by its first line.
 
-Knows names only: how a language is parsed is in grammars.py, and a language without a grammar is cut by lines. Content is not
-guessed beyond the interpreter line, because a wrong guess costs more than "text".
+Knows names only: how a language is parsed is in grammars.py, and a language without a grammar is
+cut by lines. Content is not guessed beyond the interpreter line, because a wrong guess costs more
+than "text".
 """
 
 from __future__ import annotations
@@ -144,16 +145,20 @@ def _invert(table: dict[str, str]) -> dict[str, str]:
 _BY_EXTENSION = _invert(_EXTENSIONS)
 _BY_FILENAME = _invert(_FILENAMES)
 _BY_INTERPRETER = _invert(_INTERPRETERS)
-LANGUAGES = frozenset({"text", *_EXTENSIONS, *_FILENAMES, *_INTERPRETERS})  # every name that a language can have here
+# Every name that a language can have here
+LANGUAGES = frozenset({"text", *_EXTENSIONS, *_FILENAMES, *_INTERPRETERS})
 _SHEBANG = re.compile(r"#!\s*(?:\S*/)?(?:env\s+(?:-\S+\s+)*(?:\w+=\S*\s+)*)?(?:\S*/)?([A-Za-z_-]+)")
 _OBJECTIVE_C = re.compile(r"^\s*(@interface|@protocol|@class|#import)\b", re.MULTILINE)
 _C_PLUS_PLUS = re.compile(
-    r"^\s*(class\s+\w|namespace\b|template\s*<|using\s+\w|public:|private:|protected:)|\w::\w", re.MULTILINE
+    r"^\s*(class\s+\w|namespace\b|template\s*<|using\s+\w|public:|private:|protected:)|\w::\w",
+    re.MULTILINE,
 )
 
 
 def language_of(path: str, head: str = "") -> str:
-    """The language of a file by its name, else by the interpreter line in `head` (its first characters), else "text"."""
+    """The language of a file by its name, else by the interpreter line in `head` (its first
+    characters), else "text".
+    """
     name = path.rpartition("/")[2].lower()
     extension = name.rpartition(".")[2] if "." in name else ""
     language = _BY_FILENAME.get(name) or _BY_EXTENSION.get(extension) or ""

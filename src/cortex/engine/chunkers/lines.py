@@ -1,8 +1,9 @@
 """Cutting by lines: for text without structure, and for what is too large within a structure.
 
-Rules: lines are added until the next would pass the target; blank lines cost nothing and never begin or end a chunk; a line longer
-than the target is split, not shortened; no chunk is dropped. A chunk is an exact range of the text, so indentation stays. Lines end
-at "\\n" only, as parsers count them.
+Rules: lines are added until the next would pass the target; blank lines cost nothing and never
+begin or end a chunk; a line longer than the target is split, not shortened; no chunk is dropped. A
+chunk is an exact range of the text, so indentation stays. Lines end at "\\n" only, as parsers count
+them.
 """
 
 from __future__ import annotations
@@ -19,7 +20,10 @@ Range = tuple[int, int, int, int]  # start and end offset, first and last row
 
 
 class Rows:
-    """A text and where its lines begin. Rows count from 0. `paged`: a row that begins with a form feed begins a page."""
+    """A text and where its lines begin.
+
+    Rows count from 0. `paged`: a row that begins with a form feed begins a page.
+    """
 
     __slots__ = ("breaks", "lines", "starts", "text")
 
@@ -29,7 +33,9 @@ class Rows:
         self.starts = [0]
         self.starts.extend(accumulate(len(line) + 1 for line in self.lines))
         feeds = paged and PAGE_END in text
-        self.breaks = [row for row, line in enumerate(self.lines) if _begins_page(line)] if feeds else []
+        self.breaks = (
+            [row for row, line in enumerate(self.lines) if _begins_page(line)] if feeds else []
+        )
 
     def size(self, first: int, last: int) -> int:
         """Characters in the rows `first` to `last`."""
@@ -45,7 +51,9 @@ class Rows:
         return first, last
 
     def range(self, first: int, last: int) -> Range:
-        """The exact range of these rows, without the last line's end, nor the form feed that begins a page."""
+        """The exact range of these rows, without the last line's end, nor the form feed that begins
+        a page.
+        """
         start = self.starts[first]
         if self.breaks and _begins_page(self.lines[first]):
             start += self.lines[first].rindex(PAGE_END) + 1
@@ -64,7 +72,9 @@ def _begins_page(line: str) -> bool:
 
 
 def ranges(rows: Rows, first: int, last: int, target: int, limit: int) -> list[Range]:
-    """These rows as one range when they have at most `limit` characters, else as ranges of about `target`."""
+    """These rows as one range when they have at most `limit` characters, else as ranges of about
+    `target`.
+    """
     first, last = rows.trim(first, last)
     if last < first:
         return []
@@ -74,7 +84,9 @@ def ranges(rows: Rows, first: int, last: int, target: int, limit: int) -> list[R
 
 
 def split(rows: Rows, first: int, last: int, target: int, overlap: int) -> list[Range]:
-    """Ranges of at most `target` characters (blank lines not counted), each repeating up to `overlap` characters of the one before."""
+    """Ranges of at most `target` characters (blank lines not counted), each repeating up to
+    `overlap` characters of the one before.
+    """
     out: list[Range] = []
     begin, used = first, 0
     row = first
@@ -121,7 +133,9 @@ def _split_line(rows: Rows, row: int, target: int) -> list[Range]:
     return out
 
 
-def cut_lines(text: str, target_tokens: int, overlap_tokens: int, paged: bool = False) -> tuple[Chunk, ...]:
+def cut_lines(
+    text: str, target_tokens: int, overlap_tokens: int, paged: bool = False
+) -> tuple[Chunk, ...]:
     """The whole text in chunks of kind "block"; with `paged` no chunk is on two pages."""
     rows = Rows(text, paged)
     target, overlap = target_tokens * TOKEN_CHARACTERS, overlap_tokens * TOKEN_CHARACTERS

@@ -1,7 +1,9 @@
-"""Markdown to chunks: a section (heading and the text up to the next heading) where it fits, its paragraphs where it doesn't.
+"""Markdown to chunks: a section (heading and the text up to the next heading) where it fits, its
+paragraphs where it doesn't.
 
-A line scan knows all that is needed: front matter, fenced code, both kinds of heading. Small sections of one parent share a chunk
-under the parent's name; a heading without text goes with the section that follows it.
+A line scan knows all that is needed: front matter, fenced code, both kinds of heading. Small
+sections of one parent share a chunk under the parent's name; a heading without text goes with the
+section that follows it.
 """
 
 from __future__ import annotations
@@ -20,10 +22,14 @@ SEPARATOR = " > "
 _HEADING = re.compile(r" {0,3}(#{1,6})(?:[ \t]+(.*?))?(?:[ \t]+#+)?[ \t]*\r?$")
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)$")
 _UNDERLINE = re.compile(r" {0,3}(=+|-{2,})[ \t]*\r?$")
-# Blank, code, a list entry, a quotation, a table, a line across; "2.34.2" and "*new*" begin like lists and are none.
-_NOT_PARAGRAPH = re.compile(r"\s*$| {4}|\t| {0,3}(?:(?:[-*+]|\d{1,9}[.)])(?:\s|$)|[>|]|([-*_])(?:[ \t]*\1){2,}\s*$)")
+# Blank, code, a list entry, a quotation, a table, a line across; "2.34.2" and "*new*" begin like
+# lists and are none.
+_NOT_PARAGRAPH = re.compile(
+    r"\s*$| {4}|\t| {0,3}(?:(?:[-*+]|\d{1,9}[.)])(?:\s|$)|[>|]|([-*_])(?:[ \t]*\1){2,}\s*$)"
+)
 _LINK = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")
-# Code is kept as it is; marks go in pairs only, so that *args, _private, MAX_SIZE and __init__ stay.
+# Code is kept as it is; marks go in pairs only, so that *args, _private, MAX_SIZE and __init__
+# stay.
 _MARK = re.compile(
     r"(?P<tick>`{1,3})(?P<code>.+?)(?P=tick)"
     r"|(?P<name>(?<!\w)__[a-z][a-z0-9_]*__(?!\w))"
@@ -49,9 +55,14 @@ class _Section:
 
 
 def cut_markdown(
-    text: str, target_tokens: int, paged: bool = False, headings: Callable[[Rows], list[Heading]] | None = None
+    text: str,
+    target_tokens: int,
+    paged: bool = False,
+    headings: Callable[[Rows], list[Heading]] | None = None,
 ) -> tuple[tuple[Chunk, ...], tuple[Symbol, ...]]:
-    """Chunks and headings of a Markdown text, or of one whose headings are found by `headings`; with `paged` no chunk is on two pages."""
+    """Chunks and headings of a Markdown text, or of one whose headings are found by `headings`;
+    with `paged` no chunk is on two pages.
+    """
     rows = Rows(text, paged)
     target = target_tokens * TOKEN_CHARACTERS
     sections = _sections(rows, headings(rows) if headings else _headings(rows))
@@ -63,7 +74,9 @@ def cut_markdown(
         pages = rows.pages(section.first, section.last)
         parts = (part for first, last in pages for part in _parts(rows, first, last, target))
         for start, end, first, last in parts:
-            chunks.append(Chunk(len(chunks), start, end, first + 1, last + 1, kind, name, qualified))
+            chunks.append(
+                Chunk(len(chunks), start, end, first + 1, last + 1, kind, name, qualified)
+            )
     symbols = [
         Symbol(
             each.trail[-1],
@@ -111,8 +124,14 @@ def _headings(rows: Rows) -> list[Heading]:
             continue
         elif line.lstrip(" ")[:1] == "#" and (heading := _HEADING.match(line)):
             out.append((row, len(heading[1]), titled(heading[2] or "")))
-        elif (underline := _UNDERLINE.match(line)) and row > begin and not _NOT_PARAGRAPH.match(lines[row - 1]):
-            single = row - 1 == begin or not lines[row - 2].strip() or (out and out[-1][0] == row - 2)
+        elif (
+            (underline := _UNDERLINE.match(line))
+            and row > begin
+            and not _NOT_PARAGRAPH.match(lines[row - 1])
+        ):
+            single = (
+                row - 1 == begin or not lines[row - 2].strip() or (out and out[-1][0] == row - 2)
+            )
             if single and not (out and out[-1][0] == row - 1):
                 out.append((row - 1, 1 if underline[1][0] == "=" else 2, titled(lines[row - 1])))
     return out
@@ -155,7 +174,12 @@ def _group(sections: list[_Section], rows: Rows, target: int) -> list[_Section]:
         begin, end = rows.trim(section.first, section.last)
         if begin > end:
             continue
-        if begin == end and section.trail and follower is not None and follower.level > section.level:
+        if (
+            begin == end
+            and section.trail
+            and follower is not None
+            and follower.level > section.level
+        ):
             carried = first
             continue
         size = rows.size(begin, end)
@@ -174,13 +198,17 @@ def _group(sections: list[_Section], rows: Rows, target: int) -> list[_Section]:
 
 
 def _siblings(group: _Section, section: _Section) -> bool:
-    """Whether `section` has the parent of `group`; a joined group (negative level) is already named after it."""
+    """Whether `section` has the parent of `group`; a joined group (negative level) is already named
+    after it.
+    """
     parent = group.trail if group.level < 0 else group.parent
     return bool(section.parent) and abs(group.level) == section.level and parent == section.parent
 
 
 def _parts(rows: Rows, first: int, last: int, target: int) -> list[Range]:
-    """A section as one range, or as ranges that end at blank lines outside of fences where possible."""
+    """A section as one range, or as ranges that end at blank lines outside of fences where
+    possible.
+    """
     limit = int(target * SLACK)
     first, last = rows.trim(first, last)
     if last < first or rows.size(first, last) <= limit:
@@ -204,7 +232,12 @@ def _paragraph_ends(rows: Rows, first: int, last: int) -> list[int]:
         found = _FENCE.match(rows.lines[row])
         if found and not fence:
             fence = found[1]
-        elif found and found[1][0] == fence[0] and len(found[1]) >= len(fence) and not found[2].strip():
+        elif (
+            found
+            and found[1][0] == fence[0]
+            and len(found[1]) >= len(fence)
+            and not found[2].strip()
+        ):
             fence = ""
         if not fence and not rows.lines[row].strip():
             out.append(row)

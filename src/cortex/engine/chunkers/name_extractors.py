@@ -1,7 +1,9 @@
-"""Names of definitions whose grammar has no plain `name` field: one small function for each way of naming.
+"""Names of definitions whose grammar has no plain `name` field: one small function for each way of
+naming.
 
-Each takes a node and the source bytes and gives the name as written relative to where it stands, parts joined by dots
-("Outer.inner"), or "" when the node defines nothing. Which node uses which is said in grammars.py.
+Each takes a node and the source bytes and gives the name as written relative to where it stands,
+parts joined by dots ("Outer.inner"), or "" when the node defines nothing. Which node uses which is
+said in grammars.py.
 """
 
 from __future__ import annotations
@@ -14,20 +16,25 @@ from tree_sitter import Node
 Namer = Callable[[Node, bytes], str]
 
 MAX_NAME_CHARACTERS = 200
-_NAME_TYPES = re.compile(r"(identifier|name|word|constant|module_id|variable|type_constructor|operator)$")
+_NAME_TYPES = re.compile(
+    r"(identifier|name|word|constant|module_id|variable|type_constructor|operator)$"
+)
 _ARGUMENTS = re.compile(r"<[^<>]*>|\[[^\[\]]*\]")
 _SEPARATORS = re.compile(r"\s*(?:::|\\|->|#|:|\.)\s*")
-_EXPORTS = re.compile(r"^(?:module\.exports|exports|window|globalThis|self|this)\.|\.prototype(?=\.)")
+_EXPORTS = re.compile(
+    r"^(?:module\.exports|exports|window|globalThis|self|this)\.|\.prototype(?=\.)"
+)
 _WORD = re.compile(r"^[\w$?!.@*'-]+$")
 
 
 def text_of(node: Node, raw: bytes) -> str:
     """The source text of `node`."""
-    # Slicing costs half of Node.text; Point (start_point, end_point) is never touched: reading its row or column in
-    # tree-sitter 0.26.0 returns a borrowed reference and crashes the process after enough numbers above 256.
-    return raw[node.start_byte : min(node.end_byte, node.start_byte + 4 * MAX_NAME_CHARACTERS)].decode(
-        "utf-8", "replace"
-    )
+    # Slicing costs half of Node.text; Point (start_point, end_point) is never touched: reading its
+    # row or column in tree-sitter 0.26.0 returns a borrowed reference and crashes the process after
+    # enough numbers above 256.
+    return raw[
+        node.start_byte : min(node.end_byte, node.start_byte + 4 * MAX_NAME_CHARACTERS)
+    ].decode("utf-8", "replace")
 
 
 def dotted(text: str) -> str:
@@ -46,13 +53,19 @@ def named(node: Node, raw: bytes) -> str:
     """The `name` field, else the first child that looks like a name."""
     found = node.child_by_field_name("name")
     if found is None:
-        found = next((child for child in node.named_children if _NAME_TYPES.search(child.type)), None)
+        found = next(
+            (child for child in node.named_children if _NAME_TYPES.search(child.type)), None
+        )
     return dotted(text_of(found, raw).strip("\"'$")) if found is not None else ""
 
 
 def assigned(node: Node, raw: bytes) -> str:
     """The left side of an assignment or the name of a declarator, if it is a plain (dotted) name."""
-    left = node.child_by_field_name("name") or node.child_by_field_name("left") or node.child_by_field_name("property")
+    left = (
+        node.child_by_field_name("name")
+        or node.child_by_field_name("left")
+        or node.child_by_field_name("property")
+    )
     left = left or node.child_by_field_name("key") or node.child_by_field_name("pattern")
     if left is None:
         left = node.named_children[0] if node.named_children else None
@@ -76,7 +89,12 @@ def declared(node: Node, raw: bytes) -> str:
         deeper = current.child_by_field_name("declarator")
         if deeper is None and kind in _DECLARATORS:
             deeper = next(
-                (child for child in current.named_children if child.type.endswith(("declarator", "identifier"))), None
+                (
+                    child
+                    for child in current.named_children
+                    if child.type.endswith(("declarator", "identifier"))
+                ),
+                None,
             )
         if deeper is None or kind in ("qualified_identifier", "operator_cast"):
             break
@@ -131,7 +149,9 @@ def first_line(node: Node, raw: bytes) -> str:
 def labels(node: Node, raw: bytes) -> str:
     """HCL: `resource "aws_x" "y"` is `aws_x.y`, `variable "v"` is `variable.v`."""
     words = [
-        text_of(child, raw).strip('"') for child in node.named_children if child.type in ("identifier", "string_lit")
+        text_of(child, raw).strip('"')
+        for child in node.named_children
+        if child.type in ("identifier", "string_lit")
     ]
     return ".".join(words[1:] if len(words) > 2 and words[0] == "resource" else words)
 
@@ -166,7 +186,9 @@ def described(node: Node, raw: bytes) -> str:
 
 def bound(node: Node, raw: bytes) -> str:
     """Kotlin: the name in a property's variable declaration."""
-    found = next((child for child in node.named_children if child.type == "variable_declaration"), None)
+    found = next(
+        (child for child in node.named_children if child.type == "variable_declaration"), None
+    )
     return named(found, raw) if found is not None else ""
 
 
@@ -211,8 +233,16 @@ _ELIXIR_KINDS = {
 def elixir(node: Node, raw: bytes) -> tuple[str, str]:
     """(kind, name) of an Elixir call that defines something, else ("", "")."""
     target = node.child_by_field_name("target")
-    kind = _ELIXIR_KINDS.get(text_of(target, raw), "") if target is not None and target.type == "identifier" else ""
-    arguments = next((child for child in node.named_children if child.type == "arguments"), None) if kind else None
+    kind = (
+        _ELIXIR_KINDS.get(text_of(target, raw), "")
+        if target is not None and target.type == "identifier"
+        else ""
+    )
+    arguments = (
+        next((child for child in node.named_children if child.type == "arguments"), None)
+        if kind
+        else None
+    )
     if arguments is None or not arguments.named_children:
         return "", ""
     head = arguments.named_children[0]

@@ -1,8 +1,10 @@
 """The definitions in a syntax tree, as a tree of their own with rows instead of nodes.
 
-Only nodes that can hold definitions are visited (grammars.py says which), with a stack of iterators, so that nesting costs no Python
-stack. ERROR nodes are looked through, or parsed again in pieces where that gives more (recovery.py); lines in them that declare something
-by keyword and are in no definition become definitions, too (mending.py). Knows nothing of chunks. Rows come from byte offsets by bisection, never from `Point` (see names.py).
+Only nodes that can hold definitions are visited (grammars.py says which), with a stack of
+iterators, so that nesting costs no Python stack. ERROR nodes are looked through, or parsed again in
+pieces where that gives more (recovery.py); lines in them that declare something by keyword and are
+in no definition become definitions, too (mending.py). Knows nothing of chunks. Rows come from byte
+offsets by bisection, never from `Point` (see names.py).
 """
 
 from __future__ import annotations
@@ -38,7 +40,9 @@ TYPES = frozenset({"class", "struct", "interface", "trait", "enum", "impl"})
 
 
 class Definition:
-    """A definition: rows count from 0, `first` includes the comments and decorators before the declaration."""
+    """A definition: rows count from 0, `first` includes the comments and decorators before the
+    declaration.
+    """
 
     __slots__ = (
         "body",
@@ -75,7 +79,12 @@ class Outliner:
     """One walk through one tree."""
 
     def __init__(
-        self, root: Node, raw: bytes, starts: list[int], grammar: Grammar, declarations: list[Declaration]
+        self,
+        root: Node,
+        raw: bytes,
+        starts: list[int],
+        grammar: Grammar,
+        declarations: list[Declaration],
     ) -> None:
         self.raw = raw
         self.starts = starts
@@ -129,8 +138,16 @@ class Outliner:
 
     def _keyword(self, node: Node) -> str:
         """Kotlin and Swift have one node for all types: the word before the name tells them apart."""
-        words = self.raw[node.start_byte : node.start_byte + 300].partition(b"{")[0].partition(b":")[0].split()
-        return next((self.grammar.keywords[word] for word in words if word in self.grammar.keywords), "class")
+        words = (
+            self.raw[node.start_byte : node.start_byte + 300]
+            .partition(b"{")[0]
+            .partition(b":")[0]
+            .split()
+        )
+        return next(
+            (self.grammar.keywords[word] for word in words if word in self.grammar.keywords),
+            "class",
+        )
 
     def _push(self, node: Node, owner: Definition, table: dict[int, Rule]) -> bool:
         if not node.child_count or len(self._stack) >= MAX_DEPTH:
@@ -141,7 +158,9 @@ class Outliner:
     def _recover(self, node: Node, owner: Definition) -> bool:
         """Go on in what an ERROR holds, or in its pieces where the grammar understands them better."""
         size = node.end_byte - node.start_byte
-        self.errors.append((owner, row_of(self.starts, node.start_byte), row_of(self.starts, node.end_byte - 1)))
+        self.errors.append(
+            (owner, row_of(self.starts, node.start_byte), row_of(self.starts, node.end_byte - 1))
+        )
         parts: list[Node] = []
         if self.declarations and size <= self._reparsable:
             self._reparsable -= size
@@ -157,7 +176,9 @@ class Outliner:
         """Record a definition and go on in its body; a nameless one is looked through."""
         body = value.child_by_field_id(self.grammar.body_field) if self.grammar.body_field else None
         if body is None and self.grammar.bodies:
-            body = next((child for child in value.named_children if child.type in self.grammar.bodies), None)
+            body = next(
+                (child for child in value.named_children if child.type in self.grammar.bodies), None
+            )
         if not name:
             return self._push(body or value, owner, self.grammar.outside)
         if body is None and node.type.endswith("_specifier"):
@@ -168,11 +189,17 @@ class Outliner:
         if found.qualified.count(".") > MAX_NESTING:
             return False
         return self._push(
-            body or value, found, self.grammar.inside if found.kind in FUNCTIONS else self.grammar.outside
+            body or value,
+            found,
+            self.grammar.inside if found.kind in FUNCTIONS else self.grammar.outside,
         )
 
-    def _value(self, node: Node, kind: str, name: str, owner: Definition, table: dict[int, Rule]) -> bool:
-        """A variable, constant, field or type: recorded outside of functions, or when its value is a function or a type."""
+    def _value(
+        self, node: Node, kind: str, name: str, owner: Definition, table: dict[int, Rule]
+    ) -> bool:
+        """A variable, constant, field or type: recorded outside of functions, or when its value is
+        a function or a type.
+        """
         values = self.grammar.values
         value = _valued(node, values) if values else None
         if value is not None:
@@ -181,9 +208,18 @@ class Outliner:
                 return self._push(value, owner, table)
             if name := name or name_extractors.named(value, self.raw):
                 return self._define(
-                    node, kind_of_value if kind_of_value != "value" else _spelled(name), name, owner, value
+                    node,
+                    kind_of_value if kind_of_value != "value" else _spelled(name),
+                    name,
+                    owner,
+                    value,
                 )
-        if name and kind != "callable" and owner.kind not in FUNCTIONS and table is not self.grammar.inside:
+        if (
+            name
+            and kind != "callable"
+            and owner.kind not in FUNCTIONS
+            and table is not self.grammar.inside
+        ):
             self._record(node, _spelled(name) if kind == "value" else kind, name, owner)
         return kind == "callable" and value is None and self._push(node, owner, self.grammar.inside)
 
@@ -193,7 +229,12 @@ class Outliner:
         row = bisect_right(starts, first) - 1
         end = bisect_right(starts, max(first, last - 1)) - 1
         siblings = owner.children
-        if self.grammar.joins and siblings and siblings[-1].name == name and siblings[-1].kind == kind:
+        if (
+            self.grammar.joins
+            and siblings
+            and siblings[-1].name == name
+            and siblings[-1].kind == kind
+        ):
             siblings[-1].last = end
             return siblings[-1]
         found = Definition(kind, name, owner, node)
@@ -202,7 +243,9 @@ class Outliner:
             found.name = name.rpartition(".")[2] or name
         if kind == "function" and (
             owner.kind in TYPES
-            or ("." in name and node.type == "function_definition" and "::" in _head(node, self.raw))
+            or (
+                "." in name and node.type == "function_definition" and "::" in _head(node, self.raw)
+            )
         ):
             found.kind = "method"
         if owner.qualified:
@@ -237,7 +280,9 @@ class Outliner:
         self._lead_end = bisect_right(starts, max(first, node.end_byte - 1)) - 1
 
     def _remember_wrap(self, node: Node) -> None:
-        """The first definition in `node` begins where `node` begins, or at the comments before that."""
+        """The first definition in `node` begins where `node` begins, or at the comments before
+        that.
+        """
         row = bisect_right(self.starts, node.start_byte) - 1
         if self._lead < 0 or row > self._lead_end + 1:
             self._lead = row
@@ -250,7 +295,11 @@ def _valued(node: Node, values: dict[str, str]) -> Node | None:
         if child.type == "expression_list" and child.named_children:
             child = child.named_children[0]
         if child.type in values:
-            return None if child.type.endswith("_specifier") and child.child_by_field_name("body") is None else child
+            return (
+                None
+                if child.type.endswith("_specifier") and child.child_by_field_name("body") is None
+                else child
+            )
     return None
 
 

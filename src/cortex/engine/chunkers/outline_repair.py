@@ -1,7 +1,9 @@
-"""An outline with holes, mended: declarations found by their keyword take the places where the tree has nothing.
+"""An outline with holes, mended: declarations found by their keyword take the places where the tree
+has nothing.
 
-What the tree found stays, and moves into the declaration whose lines it stands in. Where most of a text is lost and keywords find more,
-they alone make the outline: what a tree of garbage calls a definition is garbage. Knows definitions and declarations, no grammar.
+What the tree found stays, and moves into the declaration whose lines it stands in. Where most of a
+text is lost and keywords find more, they alone make the outline: what a tree of garbage calls a
+definition is garbage. Knows definitions and declarations, no grammar.
 """
 
 from __future__ import annotations
@@ -32,7 +34,9 @@ def mend(outliner: Outliner) -> list[Definition]:
         opened = _lengthen(children, rows, by_row)
         seen = {each.row for each in missing}
         missing.extend(each for each in better if each.row not in seen)
-        _fill(owner, children, opened, [_definition(each, owner, outliner.starts) for each in missing])
+        _fill(
+            owner, children, opened, [_definition(each, owner, outliner.starts) for each in missing]
+        )
     return _in_order(top)
 
 
@@ -40,8 +44,12 @@ def _large(found: list[Definition]) -> int:
     return sum(not each.light for each in found)
 
 
-def _believable(owner: Definition, by_row: dict[int, Declaration]) -> tuple[list[Definition], list[Declaration]]:
-    """The children of `owner`; those that are no types but begin as one are taken apart, and that type is declared instead."""
+def _believable(
+    owner: Definition, by_row: dict[int, Declaration]
+) -> tuple[list[Definition], list[Declaration]]:
+    """The children of `owner`; those that are no types but begin as one are taken apart, and that
+    type is declared instead.
+    """
     types = {owner.declared if owner.owner is not None else -1}
     types.update(each.declared for each in owner.children if each.kind in TYPES)
     kept: list[Definition] = []
@@ -60,7 +68,9 @@ def _believable(owner: Definition, by_row: dict[int, Declaration]) -> tuple[list
 def _lengthen(
     children: list[Definition], rows: list[tuple[int, int]], by_row: dict[int, Declaration]
 ) -> list[Definition]:
-    """Those children that break off where an error begins, with the rows that their indentation gives them."""
+    """Those children that break off where an error begins, with the rows that their indentation
+    gives them.
+    """
     opened: list[Definition] = []
     for first, _ in rows:
         index = bisect_left(children, first + 1, key=_declared) - 1
@@ -68,7 +78,10 @@ def _lengthen(
         if child is None or child.light or not first - 2 <= child.last <= first:
             continue
         # The name can be some lines below the annotations with which a definition begins.
-        spoken = (by_row.get(row) for row in range(child.declared, min(child.last, child.declared + 10) + 1))
+        spoken = (
+            by_row.get(row)
+            for row in range(child.declared, min(child.last, child.declared + 10) + 1)
+        )
         said = next((each for each in spoken if each is not None and each.name == child.name), None)
         if said is not None and said.last > child.last:
             child.last = said.last
@@ -77,7 +90,10 @@ def _lengthen(
 
 
 def _missing(
-    owner: Definition, children: list[Definition], rows: list[tuple[int, int]], declarations: list[Declaration]
+    owner: Definition,
+    children: list[Definition],
+    rows: list[tuple[int, int]],
+    declarations: list[Declaration],
 ) -> list[Declaration]:
     """The declarations in these rows that none of `children` covers."""
     missing: list[Declaration] = []
@@ -94,8 +110,12 @@ def _missing(
     return missing
 
 
-def _fill(owner: Definition, children: list[Definition], opened: list[Definition], added: list[Definition]) -> None:
-    """Give `owner` its children and those that were missing; what stands in the rows of an open one goes into that."""
+def _fill(
+    owner: Definition, children: list[Definition], opened: list[Definition], added: list[Definition]
+) -> None:
+    """Give `owner` its children and those that were missing; what stands in the rows of an open one
+    goes into that.
+    """
     holding = {id(each) for each in (*added, *opened)}
     owner.children = []
     stack: list[Definition] = []

@@ -1,8 +1,10 @@
-"""What to do with a text that its grammar doesn't understand: measure the loss, try another grammar, parse it piece by piece.
+"""What to do with a text that its grammar doesn't understand: measure the loss, try another
+grammar, parse it piece by piece.
 
-A loss is counted in bytes: what is under ERROR nodes and in no definition there. Files without errors never get here. Which language a
-file is shown as is not decided here: a C++ source named `.c` is parsed by the right grammar and stays a "c" file, as its path says.
-Guessing the language from the text alone was not taken: the own grammar comes first, and another one must be much better.
+A loss is counted in bytes: what is under ERROR nodes and in no definition there. Files without
+errors never get here. Which language a file is shown as is not decided here: a C++ source named
+`.c` is parsed by the right grammar and stays a "c" file, as its path says. Guessing the language
+from the text alone was not taken: the own grammar comes first, and another one must be much better.
 """
 
 from __future__ import annotations
@@ -19,12 +21,14 @@ from cortex.engine.chunkers.keyword_scan import Declaration
 
 SNIFFED_BYTES = 40_000  # of a text that other grammars are tried on
 MAX_TRIED = 3  # grammars besides the own one
-KIN_NEED, NEED = 0.04, 0.2  # of a text, lost: less is a macro or a new keyword, and not another language
+# Of a text, lost: less is a macro or a new keyword, and not another language
+KIN_NEED, NEED = 0.04, 0.2
 KIN_GAIN, GAIN = 0.5, 0.2  # another grammar may lose this part of what the own one does
 KIN_LOSS, FOREIGN_LOSS = 0.1, 0.05  # ... and this part of the text
 MIN_LOST_BYTES = 200  # in an ERROR node, for its pieces to be parsed one by one
-# Every Point made takes a reference from its type in tree-sitter 0.26.0, which crashes the process after some: there is only this one.
-# Rows and columns are read from nobody here, and pieces begin at column 0, so it does for every range.
+# Every Point made takes a reference from its type in tree-sitter 0.26.0, which crashes the process
+# after some: there is only this one. Rows and columns are read from nobody here, and pieces begin
+# at column 0, so it does for every range.
 _ORIGIN = Point(0, 0)
 _KIN = {
     "c": ("cpp", "objc"),
@@ -49,11 +53,15 @@ _SIGNS = {
     "php": r"<\?php",
     "bash": r"#!/(?:usr/)?bin/(?:env\s+)?(?:ba|z|da)?sh\b",
 }
-_SIGN_PATTERNS = {language: re.compile(rf"^(?:{signs})", re.MULTILINE) for language, signs in _SIGNS.items()}
+_SIGN_PATTERNS = {
+    language: re.compile(rf"^(?:{signs})", re.MULTILINE) for language, signs in _SIGNS.items()
+}
 
 
 def lost_bytes(nodes: Sequence[Node], grammar: Grammar) -> int:
-    """The bytes under ERROR nodes among and below `nodes` that are in no definition, container or comment."""
+    """The bytes under ERROR nodes among and below `nodes` that are in no definition, container or
+    comment.
+    """
     lost = 0
     pending = list(nodes)
     while pending:
@@ -72,7 +80,9 @@ def lost_bytes(nodes: Sequence[Node], grammar: Grammar) -> int:
 
 
 def better_language(raw: bytes, language: str, root: Node) -> str:
-    """The language whose grammar fits a text with errors: `language`, unless another one clearly does."""
+    """The language whose grammar fits a text with errors: `language`, unless another one clearly
+    does.
+    """
     own = lost_bytes([root], load(language)) / max(1, len(raw))
     if own < KIN_NEED:
         return language
@@ -96,13 +106,19 @@ def _candidates(text: str, language: str, others: Iterable[str]) -> list[str]:
         for other in others
         if other != language and other in _SIGNS and has_grammar(other)
     }
-    return sorted((other for other, count in counts.items() if count), key=lambda other: -counts[other])[:MAX_TRIED]
+    return sorted(
+        (other for other, count in counts.items() if count), key=lambda other: -counts[other]
+    )[:MAX_TRIED]
 
 
-def pieces(node: Node, raw: bytes, starts: list[int], found: list[Declaration], grammar: Grammar) -> list[Node]:
-    """The nodes of an ERROR node parsed again from declaration to declaration; none when that is no gain.
+def pieces(
+    node: Node, raw: bytes, starts: list[int], found: list[Declaration], grammar: Grammar
+) -> list[Node]:
+    """The nodes of an ERROR node parsed again from declaration to declaration; none when that is no
+    gain.
 
-    One thing that the grammar doesn't know then costs its own declaration, and not all that follows.
+    One thing that the grammar doesn't know then costs its own declaration, and not all that
+    follows.
     """
     lost = lost_bytes([node], grammar)
     if lost < MIN_LOST_BYTES:
@@ -112,7 +128,9 @@ def pieces(node: Node, raw: bytes, starts: list[int], found: list[Declaration], 
     if not inside:
         return []
     outermost = min(each.indent for each in inside)
-    cuts = [starts[each.first] for each in inside if each.indent == outermost and each.first > first]
+    cuts = [
+        starts[each.first] for each in inside if each.indent == outermost and each.first > first
+    ]
     bounds = [node.start_byte, *cuts, node.end_byte]
     parser = Parser(grammar.parser.language)
     trees = [_parse(raw, begin, end, parser) for begin, end in pairwise(bounds) if begin < end]

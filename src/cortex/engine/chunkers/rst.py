@@ -1,6 +1,8 @@
-"""Headings of reStructuredText: a line with punctuation below it, and above it where the author likes that.
+"""Headings of reStructuredText: a line with punctuation below it, and above it where the author
+likes that.
 
-Which mark means which level is told by the order in which they come, as docutils has it. All else is cut as Markdown is.
+Which mark means which level is told by the order in which they come, as docutils has it. All else
+is cut as Markdown is.
 """
 
 from __future__ import annotations
@@ -24,10 +26,18 @@ def rst_headings(rows: Rows) -> list[Heading]:
     free = 0  # the first row that no heading has
     for row in range(1, len(lines)):
         title = lines[row - 1]
-        if row - 1 < free or not _ADORNMENT.fullmatch(lines[row]) or not _is_title(title, lines[row]):
+        if (
+            row - 1 < free
+            or not _ADORNMENT.fullmatch(lines[row])
+            or not _is_title(title, lines[row])
+        ):
             continue
         above = lines[row - 2] if row >= 2 else ""
-        overlined = row - 2 >= free and bool(_ADORNMENT.fullmatch(above)) and above.rstrip() == lines[row].rstrip()
+        overlined = (
+            row - 2 >= free
+            and bool(_ADORNMENT.fullmatch(above))
+            and above.rstrip() == lines[row].rstrip()
+        )
         if not overlined and (above.strip() or title[0] in " \t"):
             continue
         style = lines[row][0] * (1 + overlined)

@@ -1,6 +1,8 @@
-"""What is said about a definition: its signature on one line and the first sentence of its documentation.
+"""What is said about a definition: its signature on one line and the first sentence of its
+documentation.
 
-Works on text, not on nodes: comments and docstrings of thirty languages differ less in their text than in their trees.
+Works on text, not on nodes: comments and docstrings of thirty languages differ less in their text
+than in their trees.
 """
 
 from __future__ import annotations
@@ -12,13 +14,13 @@ from cortex.engine.chunkers.outline import Definition
 MAX_SIGNATURE_CHARACTERS = 300
 MAX_DOC_CHARACTERS = 200
 _DOCSTRING = re.compile(rb'\s*(?:#[^\n]*\n\s*)*[rRuUbB]{0,2}("""|\'\'\'|")(.{0,1200})', re.DOTALL)
-_TYPED = re.compile(
-    rb"(?:--[^\n]*\n|\s)*([\w'()+*<>|&$!.-]+\s+::\s[^\n]+)"
-)  # Haskell: the type is on a line of its own
+# Haskell: the type is on a line of its own
+_TYPED = re.compile(rb"(?:--[^\n]*\n|\s)*([\w'()+*<>|&$!.-]+\s+::\s[^\n]+)")
 _ATTRIBUTE_DOC = re.compile(r'@(?:module)?doc\s+(?:~[sS])?("""|")(.*)', re.DOTALL)
 _COMMENT = re.compile(r"^\s*(///?!?|/\*+!?|\*+/?|##?!?|--+\s?\|?|\(\*+|;+|%+|<!--|\"\"\")\s?")
 _COMMENT_END = re.compile(r"\s*(\*+/|\*\)|-->|\"\"\")\s*$")
-_COMMENT_BEHIND = re.compile(r"([:)])\s*#[^\n]*(?:\n\s*(?:#[^\n]*)?)*$")  # between a declaration and its body
+# Between a declaration and its body
+_COMMENT_BEHIND = re.compile(r"([:)])\s*#[^\n]*(?:\n\s*(?:#[^\n]*)?)*$")
 _TAG = re.compile(r"</?\w+[^>]*>")
 _SENTENCE = re.compile(r"(?<=[.!?])\s|\n\s*\n")
 _ATTRIBUTES = re.compile(
@@ -38,14 +40,19 @@ def signature_of(definition: Definition, raw: bytes, starts: list[int]) -> str:
     owner = definition.owner
     if owner is not None and owner.owner is not None and owner.declared == definition.declared:
         begin = definition.start
-    end = definition.body if definition.body > definition.start else starts[definition.declared + 1] - 1
+    end = (
+        definition.body
+        if definition.body > definition.start
+        else starts[definition.declared + 1] - 1
+    )
     text = raw[begin : min(end, begin + 2000)].decode("utf-8", "replace")
     if "#" in text:
         text = _COMMENT_BEHIND.sub(r"\1", text)
     text = " ".join(text.split())
     if text[:1] in "@[#":
         text = _ATTRIBUTES.sub("", text) or text
-    if text[-1:] in ":{=;>oen":  # the ends of what _OPENING matches: most often it is a colon or brace, and cheap
+    # The ends of what _OPENING matches: most often it is a colon or brace, and cheap
+    if text[-1:] in ":{=;>oen":
         text = text[:-1].rstrip() if text[-1] in ":{" else _OPENING.sub("", text) or text
     return text[:MAX_SIGNATURE_CHARACTERS]
 
@@ -58,7 +65,10 @@ def doc_of(definition: Definition, raw: bytes, lines: list[str], language: str) 
             return _first_sentence(found[2].partition(found[1])[0].decode("utf-8", "replace"))
     if language == "elixir" and definition.kind == "module" and definition.body >= 0:
         spoken = _ATTRIBUTE_DOC.match(
-            raw[definition.body : definition.body + 1500].decode("utf-8", "replace").removeprefix("do").lstrip()
+            raw[definition.body : definition.body + 1500]
+            .decode("utf-8", "replace")
+            .removeprefix("do")
+            .lstrip()
         )
         return _first_sentence(spoken[2].partition(spoken[1])[0]) if spoken else ""
     if definition.first == definition.declared:

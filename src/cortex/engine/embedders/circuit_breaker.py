@@ -1,4 +1,5 @@
-"""Embedders that may fail: one that did is left alone for a while, and others stand by for one that isn't ready.
+"""Embedders that may fail: one that did is left alone for a while, and others stand by for one that
+isn't ready.
 
 Knows nothing of stores and searches; `engine/embedding_coordinator.py` does.
 """
@@ -88,7 +89,9 @@ class CircuitBreaker:
 
 
 class Embedders:
-    """The embedder that is wanted, and those that answer until it is ready, opened when they are needed: an earlier one, a cheap one."""
+    """The embedder that is wanted, and those that answer until it is ready, opened when they are
+    needed: an earlier one, a cheap one.
+    """
 
     def __init__(
         self,
@@ -140,4 +143,9 @@ def open_embedders(settings: Settings) -> Embedders:
 def who_embeds(settings: Settings) -> tuple[object, ...]:
     """What decides which embedder is wanted."""
     indexing = settings.indexing
-    return indexing.strategies, indexing.embedding_provider, settings.providers, settings.server.local_only
+    return (
+        indexing.strategies,
+        indexing.embedding_provider,
+        settings.providers,
+        settings.server.local_only,
+    )

@@ -1,7 +1,8 @@
 """A deterministic embedder without a model: texts that share words have a high cosine.
 
-The same text has the same vector on every machine and in every run, which is what tests need. It knows nothing of meaning, so no setting
-selects it. Road not taken: Python's `hash`, which differs from run to run.
+The same text has the same vector on every machine and in every run, which is what tests need. It
+knows nothing of meaning, so no setting selects it. Road not taken: Python's `hash`, which differs
+from run to run.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ class HashingEmbedder:
             for word in words_of(text):
                 place, sign = _place(word, self.dimensions)
                 row[place] += sign
-            if not row.any():  # no words, or they cancel out: any direction will do, but it must be the same one
+            # No words, or they cancel out: any direction will do, but it must be the same one
+            if not row.any():
                 row[0] = 1.0
         return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
@@ -48,5 +50,7 @@ class HashingEmbedder:
 
 @lru_cache(maxsize=100_000)
 def _place(word: str, dimensions: int) -> tuple[int, float]:
-    number = int.from_bytes(hashlib.blake2b(word.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
+    number = int.from_bytes(
+        hashlib.blake2b(word.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little"
+    )
     return (number >> 1) % dimensions, 1.0 if number & 1 else -1.0

@@ -1,8 +1,9 @@
 """all-MiniLM-L6-v2 as an int8 ONNX graph, made from the published weights when it is loaded.
 
-The weights are to be had as 90 MB of float32 safetensors, and the usual way to 22 MB of ONNX leads through torch. The model is six
-layers of a dozen operations, so the graph is written here: matrices as int8 with a scale per column, everything else as it is. Knows no
-text and no file's place. ONNX is protobuf; the few messages that are needed are encoded by hand rather than by another dependency.
+The weights are to be had as 90 MB of float32 safetensors, and the usual way to 22 MB of ONNX leads
+through torch. The model is six layers of a dozen operations, so the graph is written here: matrices
+as int8 with a scale per column, everything else as it is. Knows no text and no file's place. ONNX
+is protobuf; the few messages that are needed are encoded by hand rather than by another dependency.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ from numpy.typing import NDArray
 LAYERS, HEADS, WIDTH = 6, 12, 384
 HEAD = WIDTH // HEADS
 MAX_TOKENS = 256  # that the model was made for
-STEPS = 63  # of a weight each way: with 127, processors without VNNI add up to more than 16 bits hold and cut it off
+# Of a weight each way: with 127, processors without VNNI add up to more than 16 bits hold and cut
+# it off
+STEPS = 63
 OPSET, IR_VERSION = 17, 8
 FLOAT, INT8, INT64 = 1, 3, 7  # types as ONNX numbers them
 Tensors = Mapping[str, NDArray[np.float32]]
@@ -38,17 +41,24 @@ def read_safetensors(content: bytes) -> Tensors:
 def make_model(tensors: Tensors) -> bytes:
     """The ONNX model: `ids` and `places` (1 x tokens) to `hidden` (1 x tokens x 384).
 
-    One text at a time: in a batch the shorter ones are filled up, which is slower (31 chunks per CPU-second, alone 43), and what is
-    made int8 on the way depends on the whole batch, so that a text would not have the same vector every time.
+    One text at a time: in a batch the shorter ones are filled up, which is slower (31 chunks per
+    CPU-second, alone 43), and what is made int8 on the way depends on the whole batch, so that a
+    text would not have the same vector every time.
     """
     graph = _Graph()
-    words, kinds = tensors["embeddings.word_embeddings.weight"], tensors["embeddings.token_type_embeddings.weight"]
-    scale = np.abs(words).max(axis=1, keepdims=True) / 127  # of a row, since one row is looked up at a time
+    words, kinds = (
+        tensors["embeddings.word_embeddings.weight"],
+        tensors["embeddings.token_type_embeddings.weight"],
+    )
+    # Of a row, since one row is looked up at a time
+    scale = np.abs(words).max(axis=1, keepdims=True) / 127
     graph.tensor("words", np.round(words / scale).astype(np.int8))
     graph.tensor("scales", scale.astype(np.float32))
     graph.tensor("table", tensors["embeddings.position_embeddings.weight"] + kinds[0])
     looked = graph.node("Gather", "words", "ids")
-    word = graph.node("Mul", graph.node("Cast", looked, to=FLOAT), graph.node("Gather", "scales", "ids"))
+    word = graph.node(
+        "Mul", graph.node("Cast", looked, to=FLOAT), graph.node("Gather", "scales", "ids")
+    )
     summed = graph.node("Add", word, graph.node("Gather", "table", "places"))
     hidden = _normalised(graph, summed, tensors, "embeddings.LayerNorm")
     for number in range(LAYERS):
@@ -59,13 +69,18 @@ def make_model(tensors: Tensors) -> bytes:
 
 def _layer(graph: _Graph, hidden: str, tensors: Tensors, layer: str) -> str:
     own, scale = f"{layer}.attention.self", HEAD**-0.5
-    weights = np.concatenate([tensors[f"{own}.{part}.weight"].T for part in ("query", "key", "value")], axis=1)
+    weights = np.concatenate(
+        [tensors[f"{own}.{part}.weight"].T for part in ("query", "key", "value")], axis=1
+    )
     biases = np.concatenate([tensors[f"{own}.{part}.bias"] for part in ("query", "key", "value")])
-    shrink = np.repeat(np.asarray([scale, 1, 1], np.float32), WIDTH)  # the scale of attention goes into the queries
+    # The scale of attention goes into the queries
+    shrink = np.repeat(np.asarray([scale, 1, 1], np.float32), WIDTH)
     together = _dense(graph, hidden, weights * shrink, biases * shrink, own)
     apart = graph.node("Reshape", together, graph.shape(0, 0, 3, HEADS, HEAD))
     turned = graph.node("Transpose", apart, perm=[2, 0, 3, 1, 4])
-    query, key, value = (graph.node("Gather", turned, graph.index(part), axis=0) for part in range(3))
+    query, key, value = (
+        graph.node("Gather", turned, graph.index(part), axis=0) for part in range(3)
+    )
     scores = graph.node("MatMul", query, graph.node("Transpose", key, perm=[0, 1, 3, 2]))
     shares = graph.node("Softmax", scores, axis=-1)
     heads = graph.node("Transpose", graph.node("MatMul", shares, value), perm=[0, 2, 1, 3])
@@ -73,7 +88,9 @@ def _layer(graph: _Graph, hidden: str, tensors: Tensors, layer: str) -> str:
     out = f"{layer}.attention.output"
     hidden = _added(graph, seen, hidden, tensors, out)
     wide = _linear(graph, hidden, tensors, f"{layer}.intermediate.dense")
-    return _added(graph, graph.node("Gelu", wide, domain="com.microsoft"), hidden, tensors, f"{layer}.output")
+    return _added(
+        graph, graph.node("Gelu", wide, domain="com.microsoft"), hidden, tensors, f"{layer}.output"
+    )
 
 
 def _added(graph: _Graph, inner: str, before: str, tensors: Tensors, name: str) -> str:
@@ -91,7 +108,9 @@ def _linear(graph: _Graph, hidden: str, tensors: Tensors, name: str) -> str:
     return _dense(graph, hidden, tensors[f"{name}.weight"].T, tensors[f"{name}.bias"], name)
 
 
-def _dense(graph: _Graph, hidden: str, weight: NDArray[np.float32], bias: NDArray[np.float32], name: str) -> str:
+def _dense(
+    graph: _Graph, hidden: str, weight: NDArray[np.float32], bias: NDArray[np.float32], name: str
+) -> str:
     """hidden x weight + bias, with the weight in int8 and the other side made int8 on the way."""
     scale = np.abs(weight).max(axis=0) / STEPS
     inputs = (
@@ -110,10 +129,14 @@ class _Graph:
         self._nodes: list[bytes] = []
         self._tensors: dict[str, bytes] = {}
 
-    def tensor(self, name: str, value: NDArray[np.float32] | NDArray[np.int8] | NDArray[np.int64]) -> str:
+    def tensor(
+        self, name: str, value: NDArray[np.float32] | NDArray[np.int8] | NDArray[np.int64]
+    ) -> str:
         kind = {"f": FLOAT, "i": INT8 if value.dtype.itemsize == 1 else INT64}[value.dtype.kind]
         dims = b"".join(_number(1, size) for size in value.shape)
-        self._tensors[name] = dims + _number(2, kind) + _bytes(8, name.encode()) + _bytes(9, value.tobytes())
+        self._tensors[name] = (
+            dims + _number(2, kind) + _bytes(8, name.encode()) + _bytes(9, value.tobytes())
+        )
         return name
 
     def shape(self, *sizes: int) -> str:
@@ -123,7 +146,12 @@ class _Graph:
         return self.tensor(f"index{number}", np.asarray(number, np.int64))
 
     def node(
-        self, kind: str, *inputs: str, output: str = "", domain: str = "", **attributes: float | Sequence[int]
+        self,
+        kind: str,
+        *inputs: str,
+        output: str = "",
+        domain: str = "",
+        **attributes: float | Sequence[int],
     ) -> str:
         output = output or f"{kind}{len(self._nodes)}"
         parts = [_bytes(1, name.encode()) for name in inputs]
@@ -135,10 +163,15 @@ class _Graph:
     def model(self) -> bytes:
         graph = b"".join(_bytes(1, node) for node in self._nodes) + _bytes(2, b"minilm")
         graph += b"".join(_bytes(5, tensor) for tensor in self._tensors.values())
-        graph += b"".join(_bytes(11, _value(name, INT64, ("", "tokens"))) for name in ("ids", "places"))
+        graph += b"".join(
+            _bytes(11, _value(name, INT64, ("", "tokens"))) for name in ("ids", "places")
+        )
         graph += _bytes(12, _value("hidden", FLOAT, ("", "tokens", "")))
         versions = (("", OPSET), ("com.microsoft", 1))
-        opsets = (_bytes(8, _bytes(1, domain.encode()) + _number(2, version)) for domain, version in versions)
+        opsets = (
+            _bytes(8, _bytes(1, domain.encode()) + _number(2, version))
+            for domain, version in versions
+        )
         return _number(1, IR_VERSION) + b"".join(opsets) + _bytes(7, graph)
 
 

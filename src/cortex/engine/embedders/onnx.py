@@ -1,7 +1,9 @@
-"""all-MiniLM-L6-v2 in this process, through onnxruntime: the extra `cortex-context[onnx]`, and weights from a package of their own.
+"""all-MiniLM-L6-v2 in this process, through onnxruntime: the extra `cortex-context[onnx]`, and
+weights from a package of their own.
 
-Nothing is downloaded here: the package that carries the weights is installed by hand, without what it depends on (that would be torch),
-and its files are used only if they are, byte for byte, the published ones. Road not taken: fetching a model at first use, as others do.
+Nothing is downloaded here: the package that carries the weights is installed by hand, without what
+it depends on (that would be torch), and its files are used only if they are, byte for byte, the
+published ones. Road not taken: fetching a model at first use, as others do.
 """
 
 from __future__ import annotations
@@ -53,17 +55,19 @@ class _Model:
 class _Loaded:
     model: _Model
     threads: ThreadPoolExecutor
-    queries: ThreadPoolExecutor  # a thread of their own: hundreds of passages may wait for the others
+    # A thread of their own: hundreds of passages may wait for the others
+    queries: ThreadPoolExecutor
 
 
 _sharing = threading.Lock()
-_shared: WeakValueDictionary[str, _Model] = (
-    WeakValueDictionary()
-)  # one for all projects of a process, while one needs it
+# One for all projects of a process, while one needs it
+_shared: WeakValueDictionary[str, _Model] = WeakValueDictionary()
 
 
 class OnnxEmbedder:
-    """A transformer on the processor: some 40 chunks per second and core, so it works in the background."""
+    """A transformer on the processor: some 40 chunks per second and core, so it works in the
+    background.
+    """
 
     name = "onnx"
     costly = True
@@ -80,7 +84,9 @@ class OnnxEmbedder:
         return STAMP
 
     def embed(self, texts: Sequence[str], mode: EmbedMode) -> NDArray[np.float32]:
-        """One row for each text; queries and passages are treated alike, but no query waits for passages."""
+        """One row for each text; queries and passages are treated alike, but no query waits for
+        passages.
+        """
         seconds = QUERY_SECONDS if mode == "query" else None
         loaded = self._load(seconds)
         threads = loaded.queries if mode == "query" else loaded.threads
@@ -113,7 +119,8 @@ class OnnxEmbedder:
     def _embed_one(self, loaded: _Loaded, text: str) -> NDArray[np.float32]:
         if self._closed:
             raise _unavailable("was closed")
-        encoded = text[:MAX_CHARACTERS].encode("utf-8", "replace").decode("utf-8")  # no lone surrogates
+        # No lone surrogates
+        encoded = text[:MAX_CHARACTERS].encode("utf-8", "replace").decode("utf-8")
         ids = np.asarray([loaded.model.tokenizer.encode(encoded).ids], dtype=np.int64)
         places = np.arange(ids.shape[1], dtype=np.int64)[None]
         (hidden,) = loaded.model.session.run(["hidden"], {"ids": ids, "places": places})
@@ -152,7 +159,9 @@ def _read_model() -> _Model:
         from tokenizers import Tokenizer  # pyright: ignore[reportMissingImports]
     except ImportError as error:
         raise _missing(
-            f"the embedder onnx needs a package that isn't installed: {error.name}", EXTRA, *_lacking()
+            f"the embedder onnx needs a package that isn't installed: {error.name}",
+            EXTRA,
+            *_lacking(),
         ) from None
     folder = find_weights()
     weights, vocabulary = _checked(folder / MODEL), _checked(folder / TOKENIZER)
@@ -161,7 +170,8 @@ def _read_model() -> _Model:
     tokenizer.enable_truncation(MAX_TOKENS)
     onnxruntime.disable_telemetry_events()
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1  # several texts at once are faster than several cores for one text
+    # Several texts at once are faster than several cores for one text
+    options.intra_op_num_threads = 1
     model = make_model(read_safetensors(weights))
     session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     return _Model(session, tokenizer)
@@ -191,7 +201,9 @@ def _lacking() -> tuple[str, ...]:
 
 
 def _missing(message: str, *suggestions: str) -> NetworkError:
-    return NetworkError("EMBEDDER_MISSING", message, context={"provider": "onnx"}, suggestions=suggestions)
+    return NetworkError(
+        "EMBEDDER_MISSING", message, context={"provider": "onnx"}, suggestions=suggestions
+    )
 
 
 def _unavailable(what: str) -> NetworkError:

@@ -1,8 +1,10 @@
-"""Embedding by a server: batches, several at once, every answer checked before a number of it is used.
+"""Embedding by a server: batches, several at once, every answer checked before a number of it is
+used.
 
-What is sent how is `dialects.py`'s, the connection `client.py`'s. A query is asked once and given up soon, because words can answer it;
-passages are worth several tries. Whether to ask again a server that failed is up to the caller. Road not taken: asyncio; callers are
-threads, and a request that nobody waits for any more may end by itself.
+What is sent how is `dialects.py`'s, the connection `client.py`'s. A query is asked once and given
+up soon, because words can answer it; passages are worth several tries. Whether to ask again a
+server that failed is up to the caller. Road not taken: asyncio; callers are threads, and a request
+that nobody waits for any more may end by itself.
 """
 
 from __future__ import annotations
@@ -40,7 +42,8 @@ MAX_CHARACTERS = 8_000  # of one text; a chunk has some 1,000
 MIN_CHARACTERS = 32  # that are still sent where a server finds everything too long
 MAX_BATCH_CHARACTERS = 400_000  # of one request
 PROBE = "def connect(address): ..."
-KEYED_HOST = "api.openai.com"  # refuses whoever has no key; other servers that speak as it does may need none
+# Refuses whoever has no key; other servers that speak as it does may need none
+KEYED_HOST = "api.openai.com"
 T = TypeVar("T")
 
 
@@ -65,11 +68,14 @@ class RemoteEmbedder:
         self._model = model
         self._most = model.batch  # texts in one request; fewer for a server that is slow
         self._client = EmbeddingClient(server)
-        self._lanes = Lanes(model.requests, lambda: self._client.error("EMBEDDER_UNAVAILABLE", "was closed"))
+        self._lanes = Lanes(
+            model.requests, lambda: self._client.error("EMBEDDER_UNAVAILABLE", "was closed")
+        )
         self._connecting = threading.Lock()
         self._stamp: Stamp | None = None
         self._served = ""  # the model that the first answer named
-        self._greeted = -math.inf  # when it last said that it has this model, where answers don't say so
+        # When it last said that it has this model, where answers don't say so
+        self._greeted = -math.inf
 
     @property
     def stamp(self) -> Stamp | None:
@@ -89,7 +95,9 @@ class RemoteEmbedder:
             self._greet_again(stamp, deadline)
             rows = self._embed(_prepared(texts, mode, stamp), mode, deadline)
         except TimeoutError:
-            raise self._client.error("EMBEDDER_UNAVAILABLE", f"did not answer within {limit:g} s") from None
+            raise self._client.error(
+                "EMBEDDER_UNAVAILABLE", f"did not answer within {limit:g} s"
+            ) from None
         return rows if len(rows) else np.zeros((0, stamp.dimensions), dtype=np.float32)
 
     def close(self) -> None:
@@ -97,7 +105,8 @@ class RemoteEmbedder:
         self._lanes.close()
         self._client.close()
 
-    # -- connecting ----------------------------------------------------------------------------------------------------
+    # -- connecting
+    # ----------------------------------------------------------------------------------------------------
 
     def _left(self, deadline: float) -> float:
         """The seconds that a request may take. Raises: TimeoutError, where none are left."""
@@ -113,11 +122,15 @@ class RemoteEmbedder:
         if not server.key and urlsplit(server.url).hostname == KEYED_HOST:
             what = "is not asked: there is no key; set CODEINDEX_OPENAI_API_KEY, or providers.openai.apiKey in your config.yml"
             raise self._client.error(
-                "EMBEDDER_REFUSED", what, "Set the key, or choose another indexing.embeddingProvider."
+                "EMBEDDER_REFUSED",
+                what,
+                "Set the key, or choose another indexing.embeddingProvider.",
             )
         timeout = self._left(deadline)
         if not self._connecting.acquire(timeout=timeout):
-            raise self._client.error("EMBEDDER_UNAVAILABLE", f"did not answer within {round(timeout, 2):g} s")
+            raise self._client.error(
+                "EMBEDDER_UNAVAILABLE", f"did not answer within {round(timeout, 2):g} s"
+            )
         try:
             if self._stamp is None:
                 self._stamp = self._find_out(deadline)
@@ -132,22 +145,30 @@ class RemoteEmbedder:
             self._greeted = time.monotonic()
             return stamp
         try:
-            (found,) = self._lanes.run([lambda: self._request([PROBE], "passage", 1, deadline)], deadline)
+            (found,) = self._lanes.run(
+                [lambda: self._request([PROBE], "passage", 1, deadline)], deadline
+            )
         except TooMuch as error:
-            raise self._client.error("EMBEDDER_REFUSED", f"finds {len(PROBE)} characters too long") from error
+            raise self._client.error(
+                "EMBEDDER_REFUSED", f"finds {len(PROBE)} characters too long"
+            ) from error
         told, rows = found
         self._served = told.model
         wanted, length = self._model.dimensions, rows.shape[1]
         if wanted and length != wanted:
             what = f"makes vectors of {length} dimensions, and {wanted} are configured"
-            raise self._client.error("EMBEDDER_ANSWER", what, "Correct providers.openai.dimensions, or set it to 0.")
+            raise self._client.error(
+                "EMBEDDER_ANSWER", what, "Correct providers.openai.dimensions, or set it to 0."
+            )
         different = told.model and _plain(told.model) != _plain(self._model.name)
         # A server that tells a name of its own ("default") has what it was configured for.
         scheme = scheme_of(told.model) or scheme_of(self._model.name)
         return Stamp(self.name, told.model if different else self._model.name, length, scheme)
 
     def _greet_again(self, stamp: Stamp, deadline: float) -> None:
-        """Where answers don't say whose they are, look now and then whether it is still the same model; if not, every time."""
+        """Where answers don't say whose they are, look now and then whether it is still the same
+        model; if not, every time.
+        """
         if self._dialect.greeting and time.monotonic() > self._greeted + GREETING_SECONDS:
             found = self._greet(deadline)
             if found != stamp:
@@ -158,41 +179,63 @@ class RemoteEmbedder:
 
     def _greet(self, deadline: float) -> Stamp:
         timeout, path = self._left(deadline), self._dialect.greeting
-        (said,) = self._lanes.run([lambda: self._client.ask(path, None, tries=1, timeout=timeout)], deadline)
+        (said,) = self._lanes.run(
+            [lambda: self._client.ask(path, None, tries=1, timeout=timeout)], deadline
+        )
         try:
             greeting = read_greeting(said)
         except ValueError as error:
-            raise self._client.error("EMBEDDER_ANSWER", f"gives an answer that can't be used: {error}") from None
+            raise self._client.error(
+                "EMBEDDER_ANSWER", f"gives an answer that can't be used: {error}"
+            ) from None
         return Stamp(self.name, greeting.model, greeting.dimensions)
 
-    # -- embedding -----------------------------------------------------------------------------------------------------
+    # -- embedding
+    # -----------------------------------------------------------------------------------------------------
 
     def _embed(self, texts: list[str], mode: EmbedMode, deadline: float) -> NDArray[np.float32]:
         tries = PASSAGE_TRIES if mode == "passage" else 1
         jobs = [self._job(batch, mode, tries, deadline) for batch in _batches(texts, self._most)]
-        return np.concatenate(self._lanes.run(jobs, deadline)) if jobs else np.zeros((0, 0), dtype=np.float32)
+        return (
+            np.concatenate(self._lanes.run(jobs, deadline))
+            if jobs
+            else np.zeros((0, 0), dtype=np.float32)
+        )
 
-    def _job(self, texts: list[str], mode: EmbedMode, tries: int, deadline: float) -> Callable[[], NDArray[np.float32]]:
+    def _job(
+        self, texts: list[str], mode: EmbedMode, tries: int, deadline: float
+    ) -> Callable[[], NDArray[np.float32]]:
         return lambda: self._embed_batch(texts, mode, tries, deadline)
 
-    def _embed_batch(self, texts: list[str], mode: EmbedMode, tries: int, deadline: float) -> NDArray[np.float32]:
-        """The vectors of one request's texts; what is too much for the server is sent by halves, what is too long for it is cut."""
+    def _embed_batch(
+        self, texts: list[str], mode: EmbedMode, tries: int, deadline: float
+    ) -> NDArray[np.float32]:
+        """The vectors of one request's texts; what is too much for the server is sent by halves,
+        what is too long for it is cut.
+        """
         try:
             told, rows = self._request(texts, mode, tries, deadline)
         except TooMuch as error:
             if error.slow:
                 self._most, tries = max(1, min(self._most, len(texts) // 2)), SLOW_TRIES
             parts = self._halves(texts)
-            return np.concatenate([self._embed_batch(part, mode, tries, deadline) for part in parts])
+            return np.concatenate(
+                [self._embed_batch(part, mode, tries, deadline) for part in parts]
+            )
         self._check_same(told, rows)
         return rows
 
     def _halves(self, texts: list[str]) -> tuple[list[str], ...]:
-        """Two halves of the texts, or half of the one text that there is. Raises: NetworkError EMBEDDER_REFUSED."""
+        """Two halves of the texts, or half of the one text that there is.
+
+        Raises: NetworkError EMBEDDER_REFUSED.
+        """
         if len(texts) > 1:
             return texts[: len(texts) // 2], texts[len(texts) // 2 :]
         if len(texts[0]) <= MIN_CHARACTERS:
-            raise self._client.error("EMBEDDER_REFUSED", f"finds {len(texts[0])} characters too long")
+            raise self._client.error(
+                "EMBEDDER_REFUSED", f"finds {len(texts[0])} characters too long"
+            )
         return ([texts[0][: len(texts[0]) // 2]],)
 
     def _request(
@@ -209,10 +252,15 @@ class RemoteEmbedder:
         )
         try:
             told = self._dialect.read(answer)
-            # One of ours makes nothing of a question without a word that it knows; with passages that would be a broken server.
-            return told, _rows(told.vectors, len(texts), zeros=mode == "query" and bool(self._dialect.greeting))
+            # One of ours makes nothing of a question without a word that it knows; with passages
+            # that would be a broken server.
+            return told, _rows(
+                told.vectors, len(texts), zeros=mode == "query" and bool(self._dialect.greeting)
+            )
         except ValueError as error:
-            raise self._client.error("EMBEDDER_ANSWER", f"gives an answer that can't be used: {error}") from None
+            raise self._client.error(
+                "EMBEDDER_ANSWER", f"gives an answer that can't be used: {error}"
+            ) from None
 
     def _check_same(self, told: ServerReply, rows: NDArray[np.float32]) -> None:
         """Vectors of two models are never compared, so not even one of another model may come in."""
@@ -221,11 +269,14 @@ class RemoteEmbedder:
             what = f"makes vectors of {rows.shape[1]} dimensions now, and made some of {stamp.dimensions} before"
             raise self._client.error("EMBEDDER_CHANGED", what)
         if told.model and self._served and _plain(told.model) != _plain(self._served):
-            raise self._client.error("EMBEDDER_CHANGED", f"has the model {told.model!r} now, and had {self._served!r}")
+            raise self._client.error(
+                "EMBEDDER_CHANGED", f"has the model {told.model!r} now, and had {self._served!r}"
+            )
 
 
 class Lanes:
-    """At most so many jobs at once, each in a thread of its own that nobody has to wait for; and one more for those in a hurry.
+    """At most so many jobs at once, each in a thread of its own that nobody has to wait for; and
+    one more for those in a hurry.
 
     A job with a deadline never queues behind those without: these may take minutes.
     """
@@ -239,7 +290,10 @@ class Lanes:
         self._running: set[Future[object]] = set()
 
     def run(self, jobs: Sequence[Callable[[], T]], deadline: float) -> list[T]:
-        """What the jobs give, in order; the first error of one ends all that have not begun. Raises: TimeoutError at the deadline."""
+        """What the jobs give, in order; the first error of one ends all that have not begun.
+
+        Raises: TimeoutError at the deadline.
+        """
         failed = threading.Event()
         futures = [self._start(job, failed, deadline) for job in jobs if not failed.is_set()]
         if deadline == math.inf:
@@ -248,7 +302,9 @@ class Lanes:
 
     @contextmanager
     def lent(self) -> Iterator[None]:
-        """Whoever waits before the next try lends its lane to those in a hurry; others would only find the same server busy."""
+        """Whoever waits before the next try lends its lane to those in a hurry; others would only
+        find the same server busy.
+        """
         self._kept.release()
         try:
             yield
@@ -325,7 +381,10 @@ def _batches(texts: list[str], most: int) -> Iterator[list[str]]:
 
 
 def _rows(vectors: Sequence[object], expected: int, *, zeros: bool) -> NDArray[np.float32]:
-    """The vectors with length 1, or 0 where that may be. Raises: ValueError, if they aren't that many, equally long, and numbers."""
+    """The vectors with length 1, or 0 where that may be.
+
+    Raises: ValueError, if they aren't that many, equally long, and numbers.
+    """
     if len(vectors) != expected:
         raise ValueError(f"{len(vectors)} vectors for {expected} texts")
     try:
@@ -342,4 +401,10 @@ def _rows(vectors: Sequence[object], expected: int, *, zeros: bool) -> NDArray[n
 
 def _plain(model: str) -> str:
     """A model's name without the folder, ending and tag that servers add to it."""
-    return model.lower().replace("\\", "/").rpartition("/")[2].removesuffix(":latest").removesuffix(".gguf")
+    return (
+        model.lower()
+        .replace("\\", "/")
+        .rpartition("/")[2]
+        .removesuffix(":latest")
+        .removesuffix(".gguf")
+    )

@@ -1,6 +1,7 @@
 """One embedding server over HTTP: send JSON, read JSON, again where that may help.
 
-Knows no dialect and no vectors; the connection itself is `base/runtime/http_client.py`'s. The key stands in no error: what a server says may hold it.
+Knows no dialect and no vectors; the connection itself is `base/runtime/http_client.py`'s. The key
+stands in no error: what a server says may hold it.
 """
 
 from __future__ import annotations
@@ -55,7 +56,9 @@ class TooMuch(Exception):
 
 
 class _Later(Exception):
-    """It did not work, and may in a moment: after `seconds`, where the server says so; `slow` where it was at work on it."""
+    """It did not work, and may in a moment: after `seconds`, where the server says so; `slow` where
+    it was at work on it.
+    """
 
     def __init__(self, error: NetworkError, seconds: float = 0.0, *, slow: bool = False) -> None:
         super().__init__(error.message)
@@ -83,17 +86,25 @@ class EmbeddingClient:
     ) -> object:
         """The server's answer, parsed: to a POST of `body`, to a GET without one.
 
-        What is `divisible` is not asked again when it took too long: less of it may be in time. Between tries it waits within
-        `resting`. Raises: NetworkError EMBEDDER_UNAVAILABLE, EMBEDDER_REFUSED or EMBEDDER_ANSWER; TooMuch.
+        What is `divisible` is not asked again when it took too long: less of it may be in time.
+        Between tries it waits within `resting`. Raises: NetworkError EMBEDDER_UNAVAILABLE,
+        EMBEDDER_REFUSED or EMBEDDER_ANSWER; TooMuch.
         """
-        content = None if body is None else json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")
+        content = (
+            None
+            if body is None
+            else json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")
+        )
         for attempt in range(1, tries + 1):
             try:
                 return self._parsed(self._once(path, content, timeout))
             except _Later as later:
                 if later.slow and divisible:
                     raise TooMuch(later.error.message, slow=True) from None
-                wait = max(later.seconds, FIRST_WAIT_SECONDS * 2 ** (attempt - 1) * random.uniform(0.8, 1.2))
+                wait = max(
+                    later.seconds,
+                    FIRST_WAIT_SECONDS * 2 ** (attempt - 1) * random.uniform(0.8, 1.2),
+                )
                 if attempt == tries or wait > MAX_WAIT_SECONDS:
                     raise later.error from None
                 with resting():
@@ -114,7 +125,9 @@ class EmbeddingClient:
 
     def _once(self, path: str, content: bytes | None, timeout: float) -> bytes:
         try:
-            answer = self._connections.ask("GET" if content is None else "POST", path, content, timeout)
+            answer = self._connections.ask(
+                "GET" if content is None else "POST", path, content, timeout
+            )
         except Unsendable as error:
             raise self.error("EMBEDDER_REFUSED", str(error)) from None
         except TooLarge as error:
@@ -128,7 +141,10 @@ class EmbeddingClient:
         return answer.body
 
     def _judge(self, answer: HttpResponse) -> None:
-        """Go on only with an answer that can be used. Raises: TooMuch, _Later, NetworkError EMBEDDER_REFUSED."""
+        """Go on only with an answer that can be used.
+
+        Raises: TooMuch, _Later, NetworkError EMBEDDER_REFUSED.
+        """
         status = answer.status
         if 200 <= status < 300:
             return
@@ -138,7 +154,9 @@ class EmbeddingClient:
         spent = status == 429 and "insufficient_quota" in said
         if status in LATER and not spent:
             seconds = answer.retry_after
-            error = self.error("EMBEDDER_UNAVAILABLE", f"can't answer now: status {status}", status=status)
+            error = self.error(
+                "EMBEDDER_UNAVAILABLE", f"can't answer now: status {status}", status=status
+            )
             if seconds:
                 error.context["retry_after_seconds"] = round(seconds)
             raise _Later(error, seconds)
@@ -167,4 +185,6 @@ def _said(body: bytes) -> str:
         said = json.loads(text)
     except (ValueError, RecursionError):
         return text
-    return json.dumps(said.get("error", said) if isinstance(said, dict) else said, ensure_ascii=False)
+    return json.dumps(
+        said.get("error", said) if isinstance(said, dict) else said, ensure_ascii=False
+    )

@@ -1,6 +1,8 @@
-"""What three kinds of embedding servers want to hear, and what they answer: OpenAI-compatible ones, Ollama, cortex-embed.
+"""What three kinds of embedding servers want to hear, and what they answer: OpenAI-compatible ones,
+Ollama, cortex-embed.
 
-Pure: no connection, no retry, no numbers checked. Whoever asks hands in parsed JSON and gets lists, or ValueError with what is wrong.
+Pure: no connection, no retry, no numbers checked. Whoever asks hands in parsed JSON and gets lists,
+or ValueError with what is wrong.
 """
 
 from __future__ import annotations
@@ -49,14 +51,23 @@ class Dialect:
 
 
 def _write_openai(wish: EmbeddingRequest) -> Mapping[str, object]:
-    body: dict[str, object] = {"model": wish.model, "input": list(wish.texts), "encoding_format": "float"}
+    body: dict[str, object] = {
+        "model": wish.model,
+        "input": list(wish.texts),
+        "encoding_format": "float",
+    }
     return body | ({"dimensions": wish.dimensions} if wish.dimensions else {})
 
 
 def _read_openai(answer: object) -> ServerReply:
     rows = _list(_field(answer, "data"), "data")
-    numbered = [(_field(row, "index") if _has(row, "index") else place, row) for place, row in enumerate(rows)]
-    if sorted(str(number) for number, _ in numbered) != sorted(str(place) for place in range(len(rows))):
+    numbered = [
+        (_field(row, "index") if _has(row, "index") else place, row)
+        for place, row in enumerate(rows)
+    ]
+    if sorted(str(number) for number, _ in numbered) != sorted(
+        str(place) for place in range(len(rows))
+    ):
         raise ValueError("its vectors are numbered wrongly")
     ordered = sorted(numbered, key=lambda pair: int(str(pair[0])))
     return ServerReply([_field(row, "embedding") for _, row in ordered], _name(answer))
@@ -88,7 +99,8 @@ DIALECTS: Mapping[str, Dialect] = {
     "cortex-embed": Dialect("/embed", _write_cortex, _read_embeddings, greeting="/"),
 }
 
-# Models that were trained with a word before each text and are worse without it: query, passage. A stamp holds the key.
+# Models that were trained with a word before each text and are worse without it: query, passage. A
+# stamp holds the key.
 _ASK = "Represent this sentence for searching relevant passages: "
 PREFIXES: Mapping[str, tuple[str, str]] = {
     "nomic-embed-code": ("Represent this query for searching relevant code: ", ""),
@@ -105,9 +117,12 @@ PREFIXES: Mapping[str, tuple[str, str]] = {
     "e5-base": ("query: ", "passage: "),
     "e5-large": ("query: ", "passage: "),
 }
-# Whole names, without folder and tag: a relative with a longer name may have been trained otherwise.
+# Whole names, without folder and tag: a relative with a longer name may have been trained
+# otherwise.
 _FAMILIES: Mapping[str, re.Pattern[str]] = {
-    scheme: re.compile(rf"(text-embedding-)?{names}([-._@](q\d\w*|iq\d\w*|b?f16|f32|fp16|fp32|gguf))*")
+    scheme: re.compile(
+        rf"(text-embedding-)?{names}([-._@](q\d\w*|iq\d\w*|b?f16|f32|fp16|fp32|gguf))*"
+    )
     for scheme, names in {
         "nomic-embed-code": r"nomic-embed-code",
         "nomic-embed-text": r"nomic-embed-text(-v1|-v1\.5|-v2-moe)?",

@@ -1,8 +1,11 @@
-"""The embedder that comes with the package: a table of word vectors, trained on code and its documentation (docs/model.md).
+"""The embedder that comes with the package: a table of word vectors, trained on code and its
+documentation (docs/model.md).
 
-A text's vector is the sum of its words' vectors, each counted by the square root of how often it stands there. Words are parts of identifiers in
-lower case; one that the table lacks is cut into words that it has. Needs numpy and nothing else, and looks at a text once. Knows nothing of paths,
-chunks or languages. Road not taken: a transformer, which is better on prose and takes some 400 times as long for each chunk.
+A text's vector is the sum of its words' vectors, each counted by the square root of how often it
+stands there. Words are parts of identifiers in lower case; one that the table lacks is cut into
+words that it has. Needs numpy and nothing else, and looks at a text once. Knows nothing of paths,
+chunks or languages. Road not taken: a transformer, which is better on prose and takes some 400
+times as long for each chunk.
 """
 
 from __future__ import annotations
@@ -31,7 +34,8 @@ _SKIP_COST = 14.0  # what it costs to leave a character out when a word is cut
 _PIECE_COST = 1.0
 _LEAST_KNOWN = 0.7  # share of a word's characters that must lie in known pieces
 
-# Every character that is no ASCII letter or digit separates; text is split by a table, in half the time of an expression.
+# Every character that is no ASCII letter or digit separates; text is split by a table, in half the
+# time of an expression.
 _SEPARATED = "".join(chr(code) if chr(code).isalnum() else " " for code in range(128))
 _ACCENTS = re.compile("[\u0300-\u036f]+")
 _RUN = re.compile(r"[A-Za-z0-9]+")
@@ -46,14 +50,18 @@ def runs_of(text: str) -> list[str]:
 
 
 def parts_of(run: str) -> list[str]:
-    """`parseHTTPConfig2` -> parse, http, config: the words of two and more characters in a run, lower case."""
+    """`parseHTTPConfig2` -> parse, http, config: the words of two and more characters in a run,
+    lower case.
+    """
     if len(run) > MAX_WORD_CHARACTERS:
         return []
     return [part.lower() for part in _PARTS.findall(run) if len(part) > 1]
 
 
 class WordVectors:
-    """A vocabulary, the most frequent word first, and how a run of characters becomes numbers of its words."""
+    """A vocabulary, the most frequent word first, and how a run of characters becomes numbers of
+    its words.
+    """
 
     def __init__(self, words: Iterable[str]) -> None:
         self.numbers = {word: number for number, word in enumerate(words)}
@@ -79,14 +87,18 @@ class WordVectors:
         return numbers
 
     def cut(self, word: str) -> tuple[int, ...]:
-        """A word's number, or those of the known words that it is most likely made of: httpclient -> http, client."""
+        """A word's number, or those of the known words that it is most likely made of: httpclient
+        -> http, client.
+        """
         known = self.numbers.get(word)
         if known is not None:
             return (known,)
         return self._cheapest(word) if word.isalpha() else ()
 
     def _cheapest(self, word: str) -> tuple[int, ...]:
-        """The cheapest way through the word; a piece costs by its rank, a character that is left out costs more than any piece."""
+        """The cheapest way through the word; a piece costs by its rank, a character that is left
+        out costs more than any piece.
+        """
         ways: list[tuple[float, tuple[int, ...], int]] = [(0.0, (), 0)]
         for end in range(1, len(word) + 1):
             cost, pieces, known = ways[end - 1]
@@ -104,10 +116,13 @@ class WordVectors:
 
 
 def _map(model: Path, name: str) -> NDArray[np.int8]:
-    """An array in a file of numpy's that isn't compressed, mapped: its pages are the system's, and all processes share them."""
+    """An array in a file of numpy's that isn't compressed, mapped: its pages are the system's, and
+    all processes share them.
+    """
     with zipfile.ZipFile(model) as archive, model.open("rb") as file:
         file.seek(archive.getinfo(name).header_offset + 26)
-        file.seek(sum(struct.unpack("<HH", file.read(4))), 1)  # past the name and what comes after it
+        # Past the name and what comes after it
+        file.seek(sum(struct.unpack("<HH", file.read(4))), 1)
         np.lib.format.read_magic(file)
         shape, _, dtype = np.lib.format.read_array_header_1_0(file)
         return np.asarray(np.memmap(model, dtype, "r", file.tell(), shape))
@@ -139,7 +154,11 @@ class StaticEmbedder:
             if counts:
                 numbers = np.fromiter(counts, dtype=np.intp, count=len(counts))
                 times = np.fromiter(counts.values(), dtype=np.float32, count=len(counts))
-                np.dot(np.sqrt(times) * self._scales[numbers], self._table[numbers].astype(np.float32), out=row)
+                np.dot(
+                    np.sqrt(times) * self._scales[numbers],
+                    self._table[numbers].astype(np.float32),
+                    out=row,
+                )
         lengths = np.linalg.norm(rows, axis=1, keepdims=True)
         lengths[lengths == 0] = 1.0  # without a word that is known, near to nothing
         return rows / lengths

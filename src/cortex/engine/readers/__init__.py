@@ -1,6 +1,8 @@
-"""Bytes to text: `read` for files whose text is their own, `read_document` for documents of any form.
+"""Bytes to text: `read` for files whose text is their own, `read_document` for documents of any
+form.
 
-Runs in the worker process, where start-up counts: the reader of a form loads with the first file of that form.
+Runs in the worker process, where start-up counts: the reader of a form loads with the first file of
+that form.
 """
 
 from __future__ import annotations

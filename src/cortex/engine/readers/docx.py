@@ -1,7 +1,9 @@
-"""Word documents: headings, paragraphs, lists with the numbers that a person sees, tables, foot and end notes.
+"""Word documents: headings, paragraphs, lists with the numbers that a person sees, tables, foot and
+end notes.
 
-Left out is what isn't the text: page headers and footers, comments, deleted and hidden text, a table of contents. Measured against a
-general extraction library that lost list marks, numbers of headings and nesting; the format is plain XML, so there is no dependency.
+Left out is what isn't the text: page headers and footers, comments, deleted and hidden text, a
+table of contents. Measured against a general extraction library that lost list marks, numbers of
+headings and nesting; the format is plain XML, so there is no dependency.
 """
 
 from __future__ import annotations
@@ -18,9 +20,13 @@ from cortex.engine.readers.unreadable import Unreadable
 
 _HEADING_NAME = re.compile(r"heading ([1-9])$")
 _CONTENTS_NAME = re.compile(r"(?:toc [1-9]|toc heading|table of figures)$")
-_CODE_NAME = re.compile(r"(?:.*\bcode\b.*|html preformatted|plain text|preformatted text|source.*)$")
+_CODE_NAME = re.compile(
+    r"(?:.*\bcode\b.*|html preformatted|plain text|preformatted text|source.*)$"
+)
 _WRAPPERS = frozenset({"sdt", "sdtContent", "ins", "moveTo", "customXml"})  # around rows and cells
-_SKIPPED = frozenset({"del", "moveFrom", "Fallback", "instrText", "delText", "rPr", "pPr", "sdtPr", "sectPr"})
+_SKIPPED = frozenset(
+    {"del", "moveFrom", "Fallback", "instrText", "delText", "rPr", "pPr", "sdtPr", "sectPr"}
+)
 _TEXT = {"tab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-", "softHyphen": "", "ptab": "\t"}
 MAX_LEVEL = 9
 
@@ -48,10 +54,13 @@ class _Numbering:
     kinds: dict[str, str] = field(default_factory=dict)  # list id to its definition
     levels: dict[str, dict[int, _Level]] = field(default_factory=dict)
     restarts: dict[str, dict[int, int]] = field(default_factory=dict)
-    counts: dict[str, list[int | None]] = field(default_factory=dict)  # of a definition: the last number of each level
+    # Of a definition: the last number of each level
+    counts: dict[str, list[int | None]] = field(default_factory=dict)
 
     def label(self, number: str, depth: int) -> str:
-        """What stands before the next paragraph of this list: "-" or a number as it is printed; "" for nothing."""
+        """What stands before the next paragraph of this list: "-" or a number as it is printed; ""
+        for nothing.
+        """
         kind = self.kinds.get(number, "")
         levels = self.levels.get(kind, {})
         level = levels.get(depth)
@@ -86,8 +95,12 @@ class _Reader:
     def __init__(self, archive: Archive, main: str) -> None:
         parts = {kind: name for kind, name in archive.relations(main).values() if name in archive}
         self._body = archive.xml(main).find("body")
-        self._styles, self._default_style = _styles(archive.xml(parts["styles"])) if "styles" in parts else ({}, "")
-        self._numbering = _numbering(archive.xml(parts["numbering"])) if "numbering" in parts else _Numbering()
+        self._styles, self._default_style = (
+            _styles(archive.xml(parts["styles"])) if "styles" in parts else ({}, "")
+        )
+        self._numbering = (
+            _numbering(archive.xml(parts["numbering"])) if "numbering" in parts else _Numbering()
+        )
         self._notes: list[str] = []
         self._texts = {
             tag: {note.get("id", ""): note for note in archive.xml(parts[f"{tag}s"])}
@@ -179,13 +192,16 @@ class _Reader:
                 yield from self._runs(child, boxes)
 
     def _note(self, kind: str, key: str) -> str:
-        note = self._texts.get(kind, {}).pop(key, None)  # once: a note that refers to itself has no end
+        # Once: a note that refers to itself has no end
+        note = self._texts.get(kind, {}).pop(key, None)
         if note is None:
             return ""
         mark = f"[^{len(self._notes) + 1}]"
         self._notes.append("")  # a place, for a note can hold another
         place = len(self._notes) - 1
-        self._notes[place] = f"{mark}: " + one_line(" ".join(text for _, text in self._blocks(note)))
+        self._notes[place] = f"{mark}: " + one_line(
+            " ".join(text for _, text in self._blocks(note))
+        )
         return mark
 
     def _table(self, element: Element) -> str:
@@ -272,7 +288,9 @@ def _numbering(root: Element) -> _Numbering:
     owners: dict[str, str] = {}
     for kind in root.findall("abstractNum"):
         key = kind.get("abstractNumId", "")
-        out.levels[key] = {int(level.get("ilvl", "0")): _level(level) for level in kind.findall("lvl")}
+        out.levels[key] = {
+            int(level.get("ilvl", "0")): _level(level) for level in kind.findall("lvl")
+        }
         if link := _value(kind, "numStyleLink"):
             links[key] = link
         if owner := _value(kind, "styleLink"):
@@ -284,13 +302,19 @@ def _numbering(root: Element) -> _Numbering:
         kind = _value(number, "abstractNumId")
         levels = {int(each.get("ilvl", "0")): each for each in number.findall("lvlOverride")}
         if any(each.find("lvl") is not None for each in levels.values()):  # a definition of its own
-            own = {deep: _level(level) for deep, each in levels.items() if (level := each.find("lvl")) is not None}
+            own = {
+                deep: _level(level)
+                for deep, each in levels.items()
+                if (level := each.find("lvl")) is not None
+            }
             out.levels[f"{kind}:{key}"] = {**out.levels.get(kind, {}), **own}
             kind = f"{kind}:{key}"
         out.kinds[key] = kind
         restarts = {deep: _value(each, "startOverride") for deep, each in levels.items()}
         out.restarts[key] = {
-            deep: int(start) for deep, start in restarts.items() if start.isdecimal() and deep <= MAX_LEVEL
+            deep: int(start)
+            for deep, start in restarts.items()
+            if start.isdecimal() and deep <= MAX_LEVEL
         }
     return out
 
@@ -298,5 +322,7 @@ def _numbering(root: Element) -> _Numbering:
 def _level(level: Element) -> _Level:
     start = _value(level, "start")
     return _Level(
-        _value(level, "numFmt") or "decimal", _value(level, "lvlText"), int(start) if start.isdecimal() else 1
+        _value(level, "numFmt") or "decimal",
+        _value(level, "lvlText"),
+        int(start) if start.isdecimal() else 1,
     )

@@ -46,7 +46,9 @@ _WORD = re.compile(r"[^\W\d_]+")
 
 
 def decode(raw: bytes) -> str | None:
-    """The text of `raw`, without a byte order mark and without surrogates; None where it has NUL bytes and is no UTF-16."""
+    """The text of `raw`, without a byte order mark and without surrogates; None where it has NUL
+    bytes and is no UTF-16.
+    """
     for mark, encoding in _BOMS:
         if raw.startswith(mark):
             return raw[len(mark) :].decode(encoding, errors="replace")
@@ -71,16 +73,24 @@ def _decode_wide(raw: bytes) -> str | None:
 
 
 def _decode_legacy(raw: bytes) -> str:
-    return _decode_declared(raw) or _decode_damaged(raw) or _decode_western(raw) or _decode_detected(raw)
+    return (
+        _decode_declared(raw)
+        or _decode_damaged(raw)
+        or _decode_western(raw)
+        or _decode_detected(raw)
+    )
 
 
 def _decode_declared(raw: bytes) -> str | None:
-    """What a cookie such as `coding: latin-1` in the first lines says, if it is a plain encoding and fits."""
+    """What a cookie such as `coding: latin-1` in the first lines says, if it is a plain encoding
+    and fits.
+    """
     cookie = _COOKIE.search(raw, 0, 400)
     if cookie is None:
         return None
     name = cookie[1].decode("ascii", "replace").lower()
-    if not _TRUSTED.match(name):  # codecs such as unicode_escape give surrogates, and some aren't text at all
+    # Codecs such as unicode_escape give surrogates, and some aren't text at all
+    if not _TRUSTED.match(name):
         return None
     try:
         text = raw.decode(name)

@@ -11,9 +11,12 @@ from cortex.engine.readers.markdown_writer import heading, one_line
 from cortex.engine.readers.safe_zip import Archive, descendants, parse_xml, resolve
 from cortex.engine.readers.unreadable import Unreadable
 
-_DOCTYPE = re.compile(rb"<!DOCTYPE[^>\[]*>", re.IGNORECASE)  # one without declarations of its own is harmless
+# One without declarations of its own is harmless
+_DOCTYPE = re.compile(rb"<!DOCTYPE[^>\[]*>", re.IGNORECASE)
 _ENTITY = re.compile(r"<!ENTITY", re.IGNORECASE)
-_LINK = re.compile(r"<a\b[^>]*\bhref\s*=\s*[\"']([^\"'#]+)[^>]*>(.*?)</a>", re.IGNORECASE | re.DOTALL)
+_LINK = re.compile(
+    r"<a\b[^>]*\bhref\s*=\s*[\"']([^\"'#]+)[^>]*>(.*?)</a>", re.IGNORECASE | re.DOTALL
+)
 _TAG = re.compile(r"<[^>]*>")
 _PAGES = frozenset({"application/xhtml+xml", "text/html", "application/x-dtbook+xml"})
 
@@ -31,7 +34,11 @@ def read_epub(archive: Archive) -> str:
     blocks = [heading(1, _named(book, "title")), _named(book, "creator")]
     for reference in descendants(book, "itemref"):
         part = parts.get(reference.get("idref", ""))
-        if part is None or part.get("media-type") not in _PAGES or "nav" in part.get("properties", "").split():
+        if (
+            part is None
+            or part.get("media-type") not in _PAGES
+            or "nav" in part.get("properties", "").split()
+        ):
             continue
         name = resolve(folder, part.get("href", ""))
         blocks.append(_chapter(archive, name, titles.get(name, "")))
@@ -42,7 +49,9 @@ def read_epub(archive: Archive) -> str:
 
 def _chapter(archive: Archive, name: str, title: str) -> str:
     page = decode(archive.read(name)) or ""
-    text = read_html(re.sub(r"<title\b.*?</title>", "", page, count=1, flags=re.IGNORECASE | re.DOTALL))
+    text = read_html(
+        re.sub(r"<title\b.*?</title>", "", page, count=1, flags=re.IGNORECASE | re.DOTALL)
+    )
     if not text.strip():
         return ""
     has_heading = re.search(r"^#{1,6} ", text, re.MULTILINE) is not None
@@ -61,7 +70,9 @@ def _titles(archive: Archive, folder: str, parts: dict[str, Element]) -> dict[st
             for point in descendants(_xml(archive, name), "navPoint"):
                 label, content = point.find("navLabel/text"), point.find("content")
                 if label is not None and content is not None:
-                    out.setdefault(resolve(here, content.get("src", "")), one_line(label.text or ""))
+                    out.setdefault(
+                        resolve(here, content.get("src", "")), one_line(label.text or "")
+                    )
         elif "nav" in part.get("properties", "").split():
             for href, label in _LINK.findall(decode(archive.read(name)) or ""):
                 out.setdefault(resolve(here, href), one_line(_TAG.sub("", label)))

@@ -1,8 +1,10 @@
-"""Web pages: headings, paragraphs, lists, tables and code, without what surrounds them on every page of a site.
+"""Web pages: headings, paragraphs, lists, tables and code, without what surrounds them on every
+page of a site.
 
-A small tree is built first, since what is boilerplate shows only when the page is known: where there is a `main` or `article` that
-holds most of the text, only that counts; navigation, footers, side bars and scripts never do. Links keep their text. Nothing is
-fetched. Not taken: a readability score, which takes a list of links (an index page, a glossary) for boilerplate.
+A small tree is built first, since what is boilerplate shows only when the page is known: where
+there is a `main` or `article` that holds most of the text, only that counts; navigation, footers,
+side bars and scripts never do. Links keep their text. Nothing is fetched. Not taken: a readability
+score, which takes a list of links (an index page, a glossary) for boilerplate.
 """
 
 from __future__ import annotations
@@ -20,7 +22,9 @@ _VOID = frozenset("area base br col embed hr img input link meta param source tr
 _DROPPED = frozenset(
     "script style noscript template nav footer aside svg iframe canvas object select button dialog head title textarea".split()
 )
-_DROPPED_ROLES = frozenset("navigation banner contentinfo search complementary dialog menu menubar tooltip".split())
+_DROPPED_ROLES = frozenset(
+    "navigation banner contentinfo search complementary dialog menu menubar tooltip".split()
+)
 _DROPPED_WORDS = re.compile(
     r"(?:^|[\s_])(?:nav|navbar|navigation|sidebar|side-bar|sphinxsidebar|breadcrumbs?|footer|site-footer|site-header|toc|table-of-contents|"
     r"menu|headerlink|anchor-link|hash-link|skip-link|skip-to-content|cookie-(?:banner|notice|consent)|cookies?|advertisement|ads?|"
@@ -46,7 +50,9 @@ _CLOSES = {  # what an opening tag ends, and where the search for it stops
 _ENDS_PARAGRAPH = frozenset(
     "address article aside blockquote div dl fieldset footer form h1 h2 h3 h4 h5 h6 header hr main nav ol p pre section table ul".split()
 )
-_CODE_LANGUAGE = re.compile(r"(?:language|lang|highlight(?:-source)?|sourceCode|brush:)[-\s]+([\w+#]{1,20})")
+_CODE_LANGUAGE = re.compile(
+    r"(?:language|lang|highlight(?:-source)?|sourceCode|brush:)[-\s]+([\w+#]{1,20})"
+)
 _NO_LANGUAGE = frozenset({"default", "none", "text", "notranslate", "plain", "plaintext"})
 
 
@@ -58,7 +64,9 @@ class _Node:
 
 
 def read_html(text: str) -> str:
-    """The page's content as Markdown; its title is the first heading where it has none of the highest level."""
+    """The page's content as Markdown; its title is the first heading where it has none of the
+    highest level.
+    """
     builder = _Builder()
     builder.feed(_tamed(text))
     builder.close()
@@ -73,7 +81,9 @@ def read_html(text: str) -> str:
 
 
 def _tamed(text: str) -> str:
-    """The page without comments, and with nothing left open that the parser would look for the end of again and again."""
+    """The page without comments, and with nothing left open that the parser would look for the end
+    of again and again.
+    """
     kept: list[str] = []
     at = 0
     while (start := text.find("<!--", at)) >= 0:
@@ -100,7 +110,9 @@ class _Builder(HTMLParser):
         if rule := _CLOSES.get(tag):
             self._close_until(*rule)
         elif tag in _ENDS_PARAGRAPH and any(node.tag == "p" for node in self._open[-4:]):
-            self._close_until(frozenset({"p"}), frozenset({"td", "th", "li", "blockquote", "div", "body"}))
+            self._close_until(
+                frozenset({"p"}), frozenset({"td", "th", "li", "blockquote", "div", "body"})
+            )
         node = _Node(tag, {name: value or "" for name, value in attrs})
         self._open[-1].children.append(node)
         if tag not in _VOID and len(self._open) < MAX_DEPTH:
@@ -135,11 +147,17 @@ class _Builder(HTMLParser):
 
 
 def _content(page: _Node) -> _Node:
-    """The part of the page to read, without boilerplate; the whole page where too little would be left."""
+    """The part of the page to read, without boilerplate; the whole page where too little would be
+    left.
+    """
     whole = _first(page, "body") or page
     every = _weight(whole)
     mains = _mains(whole)
-    kept = _Node("div", {}, [*mains]) if mains and sum(map(_weight, mains)) >= MAIN_SHARE * every else whole
+    kept = (
+        _Node("div", {}, [*mains])
+        if mains and sum(map(_weight, mains)) >= MAIN_SHARE * every
+        else whole
+    )
     strict = _cleaned(kept, by_name=True)
     loose = _cleaned(kept, by_name=False)
     return strict if _weight(strict) >= MAIN_SHARE * _weight(loose) else loose
@@ -212,7 +230,8 @@ def _first(node: _Node, tag: str) -> _Node | None:
 
 def _plain(node: _Node) -> str:
     return "".join(
-        child if isinstance(child, str) else "\n" if child.tag == "br" else _plain(child) for child in node.children
+        child if isinstance(child, str) else "\n" if child.tag == "br" else _plain(child)
+        for child in node.children
     )
 
 
@@ -286,8 +305,11 @@ class _Writer:
             for row in _rows(node)
         ]
         cells = [cell for row in rows for cell in row]
-        if any(_first(cell, "table") or any(_first(cell, name) for name in _HEADINGS) for cell in cells):
-            return [block for cell in cells for block in self.blocks(cell)]  # a table for the layout
+        if any(
+            _first(cell, "table") or any(_first(cell, name) for name in _HEADINGS) for cell in cells
+        ):
+            # A table for the layout
+            return [block for cell in cells for block in self.blocks(cell)]
         if any(_first(cell, "pre") is not None for cell in cells):
             return [block for cell in cells if not _is_gutter(cell) for block in self.blocks(cell)]
         grid = [[text for cell in row for text in self._cell(cell)] for row in rows]
@@ -303,7 +325,9 @@ class _Writer:
         return [" ".join(self.blocks(cell)), *[""] * more]
 
     def _is_inline(self, node: _Node) -> bool:
-        return node.tag in _INLINE and all(isinstance(child, str) or self._is_inline(child) for child in node.children)
+        return node.tag in _INLINE and all(
+            isinstance(child, str) or self._is_inline(child) for child in node.children
+        )
 
     def _inline(self, node: _Node) -> str:
         if node.tag == "br":
@@ -312,7 +336,10 @@ class _Writer:
             return node.attributes.get("alt", "")
         if node.tag == "input":
             return ""
-        inner = "".join(_squeezed(child) if isinstance(child, str) else self._inline(child) for child in node.children)
+        inner = "".join(
+            _squeezed(child) if isinstance(child, str) else self._inline(child)
+            for child in node.children
+        )
         return (
             f"`{inner.strip()}`"
             if node.tag in ("code", "tt", "kbd", "samp") and inner.strip() and "`" not in inner
@@ -345,7 +372,9 @@ def _is_gutter(cell: _Node) -> bool:
 
 
 def _code_language(node: _Node) -> str:
-    inner = next((child for child in node.children if isinstance(child, _Node) and child.tag == "code"), None)
+    inner = next(
+        (child for child in node.children if isinstance(child, _Node) and child.tag == "code"), None
+    )
     for each in (inner, node):
         if each is not None and (found := _CODE_LANGUAGE.search(each.attributes.get("class", ""))):
             return "" if found[1] in _NO_LANGUAGE else found[1].lower()

@@ -1,4 +1,6 @@
-"""The few marks of Markdown that readers write: tables, lists, fences, and text that must not look like one of them."""
+"""The few marks of Markdown that readers write: tables, lists, fences, and text that must not look
+like one of them.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,9 @@ from collections.abc import Iterable, Sequence
 
 PAGE_END = "\f"  # every page of a paged document ends with it
 MAX_HEADING_LEVEL = 6
-_LIKE_MARK = re.compile(r"^(?= {0,3}(?:#{1,6}(?:[ \t]|$)|`{3}|~{3}|=+[ \t]*$|-{2,}[ \t]*$|\+{3}[ \t]*$))", re.MULTILINE)
+_LIKE_MARK = re.compile(
+    r"^(?= {0,3}(?:#{1,6}(?:[ \t]|$)|`{3}|~{3}|=+[ \t]*$|-{2,}[ \t]*$|\+{3}[ \t]*$))", re.MULTILINE
+)
 
 
 def one_line(text: str) -> str:
@@ -16,7 +20,9 @@ def one_line(text: str) -> str:
 
 
 def shield(text: str) -> str:
-    """The text with a backslash before what Markdown would take for a heading, a fence or a line across."""
+    """The text with a backslash before what Markdown would take for a heading, a fence or a line
+    across.
+    """
     return _LIKE_MARK.sub(r"\\", text)
 
 
@@ -48,7 +54,9 @@ def table(rows: Sequence[Sequence[str]]) -> str:
     if width == 1:
         return "\n".join(shield(row[0]) for row in full)
     lines = [
-        "| " + " | ".join(cell.replace("|", "\\|") for cell in [*row, *[""] * (width - len(row))]) + " |"
+        "| "
+        + " | ".join(cell.replace("|", "\\|") for cell in [*row, *[""] * (width - len(row))])
+        + " |"
         for row in full
     ]
     if len(lines) > 1:

@@ -1,4 +1,6 @@
-"""Jupyter notebooks: Markdown cells as they are, code fenced, of the outputs the beginning of what is text."""
+"""Jupyter notebooks: Markdown cells as they are, code fenced, of the outputs the beginning of what
+is text.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ def read_notebook(text: str) -> str:
         raise Unreadable("damaged: no whole notebook") from error
     cells = _cells(notebook)
     language = _language(notebook)
-    blocks = [block for cell in cells if isinstance(cell, dict) for block in _blocks(cell, language)]
+    blocks = [
+        block for cell in cells if isinstance(cell, dict) for block in _blocks(cell, language)
+    ]
     return "\n\n".join(block for block in blocks if block.strip())
 
 
@@ -30,7 +34,12 @@ def _cells(notebook: object) -> list[object]:
         raise Unreadable("damaged: no notebook")
     sheets = notebook.get("worksheets")  # as notebooks were until 2015
     if isinstance(sheets, list):
-        return [cell for sheet in sheets if isinstance(sheet, dict) for cell in _as_list(sheet.get("cells"))]
+        return [
+            cell
+            for sheet in sheets
+            if isinstance(sheet, dict)
+            for cell in _as_list(sheet.get("cells"))
+        ]
     if not isinstance(notebook.get("cells"), list):
         raise Unreadable("damaged: no notebook")
     return notebook["cells"]
@@ -53,14 +62,18 @@ def _blocks(cell: dict[str, object], language: str) -> list[str]:
         return [source]
     if not source.strip():
         return []
-    outputs = [_output(output) for output in _as_list(cell.get("outputs")) if isinstance(output, dict)]
+    outputs = [
+        _output(output) for output in _as_list(cell.get("outputs")) if isinstance(output, dict)
+    ]
     return [fence(source.strip("\n"), language), *(fence(text, "text") for text in outputs if text)]
 
 
 def _output(output: dict[str, object]) -> str:
     """The text of an output, shortened; "" for pictures and the like."""
     if output.get("output_type") == "error" or output.get("output_type") == "pyerr":
-        return f"{_text(output.get('ename'))}: {_text(output.get('evalue'))}"[:MAX_OUTPUT_CHARACTERS]
+        return f"{_text(output.get('ename'))}: {_text(output.get('evalue'))}"[
+            :MAX_OUTPUT_CHARACTERS
+        ]
     shown = output.get("data", output)
     text = output.get("text", shown.get("text/plain") if isinstance(shown, dict) else None)
     lines = _COLOUR.sub("", _text(text)).strip("\n").split("\n")

@@ -1,8 +1,10 @@
-"""PDF: the text of each page, with headings found again: by the bookmarks where there are some, else by the size of the type.
+"""PDF: the text of each page, with headings found again: by the bookmarks where there are some,
+else by the size of the type.
 
-Needs the extra `documents` (pypdfium2: one wheel of 3 to 4 MB for each platform, works offline). Lines stay lines, so that code and
-addresses survive; running headers and footers are kept once. Pictures of pages are not read. Not taken: kreuzberg (100 MB), whose
-Markdown of PDF joins the lines of code, turns right-to-left text into tables and has no pages; it is built on the same engine.
+Needs the extra `documents` (pypdfium2: one wheel of 3 to 4 MB for each platform, works offline).
+Lines stay lines, so that code and addresses survive; running headers and footers are kept once.
+Pictures of pages are not read. Not taken: kreuzberg (100 MB), whose Markdown of PDF joins the lines
+of code, turns right-to-left text into tables and has no pages; it is built on the same engine.
 """
 
 from __future__ import annotations
@@ -39,7 +41,8 @@ RUNNING_PAGES = 3  # so often a line stands at the edge of pages, that isn't of 
 EDGE_LINES = 2
 _LINE = re.compile(r"[^\r\n]+")
 _DIGITS = re.compile(r"[0-9]{1,6}")
-_DROPPED = re.compile("[\x00-\x08\x0b-\x1f\x7f\ufffe\uffff\u00ad]")  # \ufffe is a hyphen that only broke a word
+# \ufffe is a hyphen that only broke a word
+_DROPPED = re.compile("[\x00-\x08\x0b-\x1f\x7f\ufffe\uffff\u00ad]")
 _LETTER = re.compile(r"[^\W\d_]")
 _BOLD = re.compile(rb"(?i)bold|black|heavy|demi|-medi|cmbx|cmb1|-bd")
 _BOLD_HEADING = re.compile(r"(?![a-z])(?=.*[^\W\d_]{2}).{2,80}(?<![.,;:!?])")
@@ -85,7 +88,10 @@ def _open(raw: bytes) -> PdfDocument:
         return pypdfium2.PdfDocument(raw)
     except pypdfium2.PdfiumError as error:
         code = getattr(error, "err_code", None)
-        locked = code in (pypdfium2.raw.FPDF_ERR_PASSWORD, pypdfium2.raw.FPDF_ERR_SECURITY) or "assword" in str(error)
+        locked = code in (
+            pypdfium2.raw.FPDF_ERR_PASSWORD,
+            pypdfium2.raw.FPDF_ERR_SECURITY,
+        ) or "assword" in str(error)
         raise Unreadable("encrypted" if locked else "damaged: not a whole PDF") from error
 
 
@@ -119,8 +125,12 @@ def _lines(page: PdfTextPage) -> Iterator[_Line]:
     if count <= 0:
         return
     text = page.get_text_range(0, count)
-    if len(text) != count:  # some characters are left out or are two units: ask for each, so that places fit
-        text = "".join(chr(min(native.FPDFText_GetUnicode(page.raw, place), 0x10FFFF)) for place in range(count))
+    # Some characters are left out or are two units: ask for each, so that places fit
+    if len(text) != count:
+        text = "".join(
+            chr(min(native.FPDFText_GetUnicode(page.raw, place), 0x10FFFF))
+            for place in range(count)
+        )
     for found in _LINE.finditer(text):
         line = _clean(found[0])
         if line:
@@ -128,7 +138,9 @@ def _lines(page: PdfTextPage) -> Iterator[_Line]:
 
 
 def _looked(native: ModuleType, page: PdfTextPage, text: str, found: re.Match[str]) -> _Line:
-    """A line with its look: that of a letter in the middle; bold only if the first and the last are, too."""
+    """A line with its look: that of a letter in the middle; bold only if the first and the last
+    are, too.
+    """
     middle = _LETTER.search(found[0], len(found[0]) // 2) or _LETTER.search(found[0])
     place = found.start() + (middle.start() if middle else 0)
     box, matrix = native.FS_RECTF(), native.FS_MATRIX()
@@ -137,7 +149,9 @@ def _looked(native: ModuleType, page: PdfTextPage, text: str, found: re.Match[st
     size = round(native.FPDFText_GetFontSize(page.raw, place) * math.hypot(matrix.c, matrix.d), 1)
     bold = len(text) <= HEADING_CHARACTERS and _is_bold(native, page, place)
     if bold:
-        letters = [found.start() + letter.start() for letter in _LETTER.finditer(found[0])] or [place]
+        letters = [found.start() + letter.start() for letter in _LETTER.finditer(found[0])] or [
+            place
+        ]
         bold = _is_bold(native, page, letters[0]) and _is_bold(native, page, letters[-1])
     return _Line(text, size, bold, box.top, box.bottom)
 
@@ -145,7 +159,10 @@ def _looked(native: ModuleType, page: PdfTextPage, text: str, found: re.Match[st
 def _is_bold(native: ModuleType, page: PdfTextPage, place: int) -> bool:
     name, flags = ctypes.create_string_buffer(64), ctypes.c_int()
     native.FPDFText_GetFontInfo(page.raw, place, name, len(name), ctypes.byref(flags))
-    return bool(_BOLD.search(name.value)) or native.FPDFText_GetFontWeight(page.raw, place) >= BOLD_WEIGHT
+    return (
+        bool(_BOLD.search(name.value))
+        or native.FPDFText_GetFontWeight(page.raw, place) >= BOLD_WEIGHT
+    )
 
 
 def _clean(text: str) -> str:
@@ -167,7 +184,9 @@ def _mark_by_bookmarks(document: PdfDocument, read: list[list[_Line]]) -> bool:
             continue
         for line in read[number]:
             found = _letters(line.text)
-            if not line.level and (found == wanted or (found.endswith(wanted) and len(found) < len(wanted) + 8)):
+            if not line.level and (
+                found == wanted or (found.endswith(wanted) and len(found) < len(wanted) + 8)
+            ):
                 line.level = bookmark.level + 1
                 marked += 1
                 break
@@ -175,12 +194,16 @@ def _mark_by_bookmarks(document: PdfDocument, read: list[list[_Line]]) -> bool:
 
 
 def _mark_title(page: list[_Line]) -> None:
-    """Make a heading of the largest line before the first one on the first page: bookmarks mostly leave the title out."""
+    """Make a heading of the largest line before the first one on the first page: bookmarks mostly
+    leave the title out.
+    """
     first = next((place for place, line in enumerate(page) if line.level), len(page))
     if first:
         largest = max(page[:first], key=lambda line: line.size)
         least = TITLE_RATIO * min(line.size for line in page)
-        if _may_be_heading(largest) and largest.size >= max([least, *(line.size for line in page[first : first + 1])]):
+        if _may_be_heading(largest) and largest.size >= max(
+            [least, *(line.size for line in page[first : first + 1])]
+        ):
             for line in [line for line in page[:first] if line.size == largest.size][:TITLE_LINES]:
                 line.level = 1
 
@@ -190,13 +213,20 @@ def _letters(text: str) -> str:
 
 
 def _mark_by_size(read: list[list[_Line]]) -> None:
-    """Make headings of short lines in large type, several sizes being several levels, and of bold lines that stand alone."""
+    """Make headings of short lines in large type, several sizes being several levels, and of bold
+    lines that stand alone.
+    """
     weights: Counter[tuple[float, bool]] = Counter()
     for page in read:
         for line in page:
             weights[line.size, line.bold] += len(line.text)
     ordinary, heavy = weights.most_common(1)[0][0]
-    large = [line for page in read for line in page if line.size >= ordinary * HEADING_RATIO and _may_be_heading(line)]
+    large = [
+        line
+        for page in read
+        for line in page
+        if line.size >= ordinary * HEADING_RATIO and _may_be_heading(line)
+    ]
     bold = [] if heavy else [line for page in read for line in _bold_headings(page, ordinary)]
     some = HEADING_SHARE * sum(map(len, read)) + 2
     large = large if len(large) <= some else []
@@ -216,7 +246,12 @@ def _bold_headings(page: list[_Line], ordinary: float) -> Iterator[_Line]:
     for place, line in enumerate(page):
         above = page[place - 1] if place else None
         after_gap = above is None or _is_gap(above, line) or above.bottom < line.bottom
-        if line.bold and line.size >= ordinary * 0.97 and after_gap and _BOLD_HEADING.fullmatch(line.text):
+        if (
+            line.bold
+            and line.size >= ordinary * 0.97
+            and after_gap
+            and _BOLD_HEADING.fullmatch(line.text)
+        ):
             below = page[place + 1] if place + 1 < len(page) else None
             if below is None or not below.bold:
                 yield line
@@ -245,10 +280,15 @@ def _drop_running_lines(read: list[list[_Line]]) -> None:
 
 
 def _shapes(line: _Line, number: int) -> list[str]:
-    """What a running line has in common on all pages: its text, or, but for a heading, all but a number that counts pages."""
+    """What a running line has in common on all pages: its text, or, but for a heading, all but a
+    number that counts pages.
+    """
     numbers = [] if line.level else _DIGITS.findall(line.text)
     shape = _DIGITS.sub("0", line.text)
-    return [line.text, *(f"{shape}|{int(found) - number}" for found in {*numbers[:1], *numbers[-1:]})]
+    return [
+        line.text,
+        *(f"{shape}|{int(found) - number}" for found in {*numbers[:1], *numbers[-1:]}),
+    ]
 
 
 def _edges(page: list[_Line]) -> list[_Line]:
@@ -261,7 +301,11 @@ def _written(page: list[_Line]) -> Iterator[str]:
     before: _Line | None = None
     title: list[str] = []
     for line in [*page, _Line("", 0, False, 0, 0)]:
-        joins = before is not None and line.level == before.level and abs(before.bottom - line.top) < line.size
+        joins = (
+            before is not None
+            and line.level == before.level
+            and abs(before.bottom - line.top) < line.size
+        )
         if title and not (line.level and joins and len(title) < TITLE_LINES):
             yield from ("", heading(before.level if before else 1, " ".join(title)), "")
             title = []

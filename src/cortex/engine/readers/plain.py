@@ -1,8 +1,10 @@
-"""Plain text from bytes, or why there is none: binary, minified, generated, a Git LFS pointer, a private key.
+"""Plain text from bytes, or why there is none: binary, minified, generated, a Git LFS pointer, a
+private key.
 
-Line ends become "\\n" ("\\r\\n" and a lone "\\r" too), so that line numbers are those of every editor and the same text is the same
-blob on every platform. Knows nothing of languages. Not taken: judging by a sample of the first bytes, which lets a NUL or a key
-further down into the store; looking at all of a 1.5 MB file takes a few milliseconds.
+Line ends become "\\n" ("\\r\\n" and a lone "\\r" too), so that line numbers are those of every
+editor and the same text is the same blob on every platform. Knows nothing of languages. Not taken:
+judging by a sample of the first bytes, which lets a NUL or a key further down into the store;
+looking at all of a 1.5 MB file takes a few milliseconds.
 """
 
 from __future__ import annotations
@@ -33,8 +35,12 @@ _GENERATED = re.compile(
     r"""(?:.*(?<!\w)@generated(?!\w)|.*\bcode\ generated\ (?:by\ )?.*\bdo\ not\ edit\b|.*<auto-?generated)""",
     re.MULTILINE | re.IGNORECASE | re.VERBOSE,
 )
-_WEB = frozenset({"js", "mjs", "cjs", "css", "json", "geojson", "html", "htm", "svg", "xml", "jsonl"})
-_PROSE = frozenset({"md", "mdx", "markdown", "txt", "rst", "adoc", "tex", "org", "csv", "tsv", "log", "srt", ""})
+_WEB = frozenset(
+    {"js", "mjs", "cjs", "css", "json", "geojson", "html", "htm", "svg", "xml", "jsonl"}
+)
+_PROSE = frozenset(
+    {"md", "mdx", "markdown", "txt", "rst", "adoc", "tex", "org", "csv", "tsv", "log", "srt", ""}
+)
 
 
 def read(raw: bytes, path: str) -> str | UnreadableFile:
@@ -79,7 +85,8 @@ def _is_minified(text: str, path: str) -> bool:
     if extension in _PROSE:
         return False
     limit = LONG_WEB_LINE if extension in _WEB else LONG_LINE
-    if len(text) < limit * (text.count("\n") + 1) / 100:  # a hundredth on average: no need to look at each line
+    # A hundredth on average: no need to look at each line
+    if len(text) < limit * (text.count("\n") + 1) / 100:
         return False
     return sum(len(line) for line in text.split("\n") if len(line) > limit) > len(text) / 2
 

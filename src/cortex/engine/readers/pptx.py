@@ -1,4 +1,6 @@
-"""Presentations: a slide is a page, its title a heading; text with its bullets, tables, and what the speaker noted."""
+"""Presentations: a slide is a page, its title a heading; text with its bullets, tables, and what
+the speaker noted.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ def read_pptx(archive: Archive, main: str) -> str:
     """The presentation as Markdown, a page for each slide. Raises: Unreadable."""
     relations = archive.relations(main)
     order = [slide.get("r:id", "") for slide in descendants(archive.xml(main), "sldId")]
-    names = [relations[key][1] for key in order if key in relations and relations[key][1] in archive]
+    names = [
+        relations[key][1] for key in order if key in relations and relations[key][1] in archive
+    ]
     return pages(_slide(archive, name, number) for number, name in enumerate(names, start=1))
 
 
@@ -54,7 +58,9 @@ def _slide(archive: Archive, name: str, number: int) -> str:
 
 
 def _shapes(parent: Element) -> Iterator[Element]:
-    """Shapes in the order in which they lie on each other, groups opened; a slide's author mostly made them in reading order."""
+    """Shapes in the order in which they lie on each other, groups opened; a slide's author mostly
+    made them in reading order.
+    """
     for child in parent:
         if child.tag in ("sp", "graphicFrame"):
             yield child
@@ -63,7 +69,9 @@ def _shapes(parent: Element) -> Iterator[Element]:
 
 
 def _placeholder(shape: Element) -> str:
-    """What kind of placeholder a shape is: "title", "body", ...; "any" for one without a type, "" for a free shape."""
+    """What kind of placeholder a shape is: "title", "body", ...; "any" for one without a type, ""
+    for a free shape.
+    """
     found = next(descendants(shape, "ph"), None)
     return "" if found is None else found.get("type", "any")
 
@@ -79,7 +87,11 @@ def _blocks(shape: Element, bulleted: bool) -> Iterator[str]:
 def _cells(row: Element) -> Iterator[str]:
     for cell in row.findall("tc"):
         merged = cell.get("vMerge") in ("1", "true") or cell.get("hMerge") in ("1", "true")
-        yield "" if merged else " ".join(_paragraph(each) for each in descendants(cell, "p", _NOT_IN_CELLS))
+        yield (
+            ""
+            if merged
+            else " ".join(_paragraph(each) for each in descendants(cell, "p", _NOT_IN_CELLS))
+        )
 
 
 def _lines(body: Element, bulleted: bool) -> Iterator[str]:
@@ -104,13 +116,19 @@ def _mark(properties: Element | None, bulleted: bool, counts: list[int], depth: 
         counts[depth] = 0
     else:
         start = numbered.get("startAt", "1")
-        counts[depth] = counts[depth] + 1 if counts[depth] else (int(start) if start.isdecimal() else 1)
+        counts[depth] = (
+            counts[depth] + 1 if counts[depth] else (int(start) if start.isdecimal() else 1)
+        )
         form = numbered.get("type", "arabicPeriod")
         name = next((name for prefix, name in _FORMS if form.startswith(prefix)), "decimal")
         return counted(counts[depth], name) + (")" if "Paren" in form else ".")
     if properties is not None and properties.find("buNone") is not None:
         return ""
-    return "-" if bulleted or (properties is not None and properties.find("buChar") is not None) else ""
+    return (
+        "-"
+        if bulleted or (properties is not None and properties.find("buChar") is not None)
+        else ""
+    )
 
 
 def _paragraph(paragraph: Element) -> str:

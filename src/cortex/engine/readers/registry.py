@@ -1,7 +1,8 @@
 """Which reader a document gets: by what its content is, then by its name.
 
-Text that is text already (Markdown, reStructuredText, plain text, source code) stays as it is, so that its lines are the file's;
-everything else becomes Markdown with "#" for headings. A reader loads when its first file comes.
+Text that is text already (Markdown, reStructuredText, plain text, source code) stays as it is, so
+that its lines are the file's; everything else becomes Markdown with "#" for headings. A reader
+loads when its first file comes.
 """
 
 from __future__ import annotations
@@ -34,7 +35,10 @@ _INNER_PAGE = re.compile(r"(?<=[^\s])[^\S\n]*\f")
 
 @dataclass(frozen=True, slots=True)
 class DocumentText:
-    """What a reader made of a file. Every page of a paged document ends with "\\f"; `language` is "" where the name tells it."""
+    """What a reader made of a file.
+
+    Every page of a paged document ends with "\\f"; `language` is "" where the name tells it.
+    """
 
     text: str
     language: str
@@ -55,7 +59,9 @@ def read_document(raw: bytes, path: str) -> DocumentText | UnreadableFile:
             raw, path = _unpack(raw), unpacked
         if raw.startswith(_OLD_OFFICE):
             raise Unreadable(
-                "encrypted" if _PROTECTED in raw else "an old Office format: save it as docx, xlsx or pptx"
+                "encrypted"
+                if _PROTECTED in raw
+                else "an old Office format: save it as docx, xlsx or pptx"
             )
         if raw.startswith(_ZIP):
             return _converted(_read_archive(raw))
@@ -88,13 +94,17 @@ def _read_text(raw: bytes, path: str, extension: str) -> DocumentText | Unreadab
         text = decoded(raw)
         if isinstance(text, UnreadableFile):
             return text
-        return _converted(_by_extension(extension)(text), "text" if extension in _TABLES else "markdown")
+        return _converted(
+            _by_extension(extension)(text), "text" if extension in _TABLES else "markdown"
+        )
     if extension not in _PROSE and "." in path.rpartition("/")[2]:
         text = read(raw, path)
         return text if isinstance(text, UnreadableFile) else DocumentText(text, "")
     text = decoded(raw)
     # A form feed within a line is no end of a page.
-    return text if isinstance(text, UnreadableFile) else DocumentText(_INNER_PAGE.sub(" ", text), "")
+    return (
+        text if isinstance(text, UnreadableFile) else DocumentText(_INNER_PAGE.sub(" ", text), "")
+    )
 
 
 def _by_extension(extension: str) -> Callable[[str], str]:

@@ -1,8 +1,9 @@
 """Zip archives with XML in them, as office files and books are, opened with suspicion.
 
-A small file can unpack to terabytes, and a few lines of XML to gigabytes, so what is unpacked is bounded by what the archive says and
-again by what really comes out; an XML part that declares a document type is refused, since no office program writes one and entities
-need one. Not taken: defusedxml, for thirty lines; lxml, whose tree would be faster but is a large native library.
+A small file can unpack to terabytes, and a few lines of XML to gigabytes, so what is unpacked is
+bounded by what the archive says and again by what really comes out; an XML part that declares a
+document type is refused, since no office program writes one and entities need one. Not taken:
+defusedxml, for thirty lines; lxml, whose tree would be faster but is a large native library.
 """
 
 from __future__ import annotations
@@ -40,7 +41,9 @@ class Archive:
         if len(parts) > MAX_PARTS:
             raise Unreadable(f"too many parts: {len(parts)}")
         declared = sum(part.file_size for part in parts)
-        if declared > MAX_UNPACKED_BYTES or (declared > SMALL_BYTES and declared > MAX_RATIO * len(raw)):
+        if declared > MAX_UNPACKED_BYTES or (
+            declared > SMALL_BYTES and declared > MAX_RATIO * len(raw)
+        ):
             raise Unreadable(f"unpacks to {declared / 1e6:,.0f} MB")
         self._parts = {part.filename.lstrip("/"): part for part in parts}
         self._folded = {name.casefold(): name for name in self._parts}
@@ -61,7 +64,9 @@ class Archive:
         return parse_xml(self.read(name), name)
 
     def elements(self, name: str, tag: str) -> Iterator[Element]:
-        """The elements of that name in a part, one by one, so that a part of any size can be read to a point. Raises: Unreadable."""
+        """The elements of that name in a part, one by one, so that a part of any size can be read
+        to a point. Raises: Unreadable.
+        """
         parser = _Parser(name, tag)
         for piece in self._pieces(name):
             parser.feed(piece)
@@ -80,7 +85,9 @@ class Archive:
                 while piece := stream.read(_PIECE):  # a header can lie about the size
                     self._left -= len(piece)
                     if self._left < 0:
-                        raise Unreadable(f"unpacks to more than {MAX_UNPACKED_BYTES // 1_000_000} MB")
+                        raise Unreadable(
+                            f"unpacks to more than {MAX_UNPACKED_BYTES // 1_000_000} MB"
+                        )
                     yield piece
         except (Unreadable, MemoryError):
             raise
@@ -93,7 +100,9 @@ class Archive:
         return next((name for name in [*named, *_MAIN_PARTS] if name in self), "")
 
     def relations(self, part: str) -> dict[str, tuple[str, str]]:
-        """What a part refers to: by id, the kind (the last word of its type) and the other part's name."""
+        """What a part refers to: by id, the kind (the last word of its type) and the other part's
+        name.
+        """
         folder, _, name = part.rpartition("/")
         path = f"{folder}/_rels/{name}.rels" if folder else f"_rels/{name}.rels"
         if path not in self:
@@ -113,7 +122,8 @@ def resolve(folder: str, target: str) -> str:
 
 
 def parse_xml(raw: bytes, name: str = "the XML") -> Element:
-    """A tree of elements by their local names; attributes too, but references to other parts are "r:id" and the like.
+    """A tree of elements by their local names; attributes too, but references to other parts are
+    "r:id" and the like.
 
     Raises: Unreadable.
     """
@@ -123,7 +133,9 @@ def parse_xml(raw: bytes, name: str = "the XML") -> Element:
 
 
 class _Parser:
-    """XML to trees: one of everything, or one for each element named `tag`, which are forgotten when they are taken."""
+    """XML to trees: one of everything, or one for each element named `tag`, which are forgotten
+    when they are taken.
+    """
 
     def __init__(self, name: str, tag: str = "") -> None:
         self._name, self._tag = name, tag
@@ -184,8 +196,12 @@ def _local(name: str) -> str:
     return f"r:{local}" if space.endswith(_RELATION) else local
 
 
-def descendants(element: Element, tag: str, skip: frozenset[str] = frozenset()) -> Iterator[Element]:
-    """The elements of that name below `element`, in order, without looking into those named in `skip`."""
+def descendants(
+    element: Element, tag: str, skip: frozenset[str] = frozenset()
+) -> Iterator[Element]:
+    """The elements of that name below `element`, in order, without looking into those named in
+    `skip`.
+    """
     for child in element:
         if child.tag in skip:
             continue

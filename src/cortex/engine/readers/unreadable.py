@@ -12,5 +12,7 @@ class Unreadable(Exception):
 
 
 def is_mended(reason: str) -> bool:
-    """Whether a document that was refused for this reason can be read by now: the extra was installed since."""
+    """Whether a document that was refused for this reason can be read by now: the extra was
+    installed since.
+    """
     return reason == NO_PDF and importlib.util.find_spec("pypdfium2") is not None

@@ -1,7 +1,9 @@
-"""Tables: Excel workbooks and CSV. A row is a line that names its columns, so that it says what it means wherever it is cut.
+"""Tables: Excel workbooks and CSV. A row is a line that names its columns, so that it says what it
+means wherever it is cut.
 
-The first row that looks like names is taken for the header; without one a row is its cells. Formulas are their last result, dates
-are written as 2024-03-01. Long tables end at a bound, and the text says so.
+The first row that looks like names is taken for the header; without one a row is its cells.
+Formulas are their last result, dates are written as 2024-03-01. Long tables end at a bound, and the
+text says so.
 """
 
 from __future__ import annotations
@@ -35,7 +37,9 @@ def read_csv(text: str) -> str:
     csv.field_size_limit(10_000_000)
     sample = text.split("\n", SNIFFED_LINES)[:SNIFFED_LINES]
     try:
-        rows = list(_bounded(csv.reader(io.StringIO(text), delimiter=_delimiter(sample), strict=False)))
+        rows = list(
+            _bounded(csv.reader(io.StringIO(text), delimiter=_delimiter(sample), strict=False))
+        )
     except csv.Error:
         return text
     return "\n".join(_lines(rows))
@@ -53,7 +57,9 @@ def read_xlsx(archive: Archive, main: str) -> str:
     )
     dated = _date_styles(archive.xml(others["styles"])) if "styles" in others else frozenset()
     start = (
-        _EPOCH_1904 if any(each.get("date1904") in ("1", "true") for each in workbook.findall("workbookPr")) else _EPOCH
+        _EPOCH_1904
+        if any(each.get("date1904") in ("1", "true") for each in workbook.findall("workbookPr"))
+        else _EPOCH
     )
     budget = _Budget()
     blocks: list[str] = []
@@ -77,7 +83,9 @@ class _Budget:
     def bound(self, rows: Iterable[list[str]]) -> Iterator[list[str]]:
         for row in rows:
             if self.left <= 0 or self._room <= 0:
-                most = f"{MAX_CELLS:,} cells" if self.left <= 0 else f"{MAX_CHARACTERS:,} characters"
+                most = (
+                    f"{MAX_CELLS:,} cells" if self.left <= 0 else f"{MAX_CHARACTERS:,} characters"
+                )
                 self.left = 0
                 yield [f"[more rows follow; {most} are read]"]
                 return
@@ -114,7 +122,9 @@ def _lines(rows: list[list[str]]) -> Iterator[str]:
         if place == first or not names or len([cell for cell in row if cell]) == 1:
             yield shield(" | ".join(cell for cell in row if cell))
         else:
-            yield shield(" | ".join(_named(names, column, cell) for column, cell in enumerate(row) if cell))
+            yield shield(
+                " | ".join(_named(names, column, cell) for column, cell in enumerate(row) if cell)
+            )
 
 
 def _named(names: list[str], column: int, cell: str) -> str:
@@ -123,19 +133,25 @@ def _named(names: list[str], column: int, cell: str) -> str:
 
 
 def _is_header(rows: list[list[str]], filled: list[int]) -> bool:
-    """Whether the first row names columns: several different words, short, none of them a number, and rows below as wide."""
+    """Whether the first row names columns: several different words, short, none of them a number,
+    and rows below as wide.
+    """
     row = [cell for cell in rows[filled[0]] if cell]
     if len(row) < 2 or len(filled) < 2 or len(set(row)) < len(row):
         return False
     width = max(len([cell for cell in rows[place] if cell]) for place in filled[1:50])
-    return len(row) >= width / 2 and not any(len(cell) > 60 or _NUMBER.fullmatch(cell) for cell in row)
+    return len(row) >= width / 2 and not any(
+        len(cell) > 60 or _NUMBER.fullmatch(cell) for cell in row
+    )
 
 
 def _shared(entry: Element) -> str:
     return "".join(text.text or "" for text in descendants(entry, "t", frozenset({"rPh"})))
 
 
-def _rows(rows: Iterable[Element], strings: list[str], dated: frozenset[int], start: datetime) -> Iterator[list[str]]:
+def _rows(
+    rows: Iterable[Element], strings: list[str], dated: frozenset[int], start: datetime
+) -> Iterator[list[str]]:
     before = 0
     for row in rows:
         number = row.get("r", "")
@@ -195,7 +211,9 @@ def _date(value: str, start: datetime) -> str:
         return moment.strftime("%H:%M:%S")
     whole = serial == int(serial)
     return (
-        moment.strftime("%Y-%m-%d") if whole else (moment + timedelta(milliseconds=500)).strftime("%Y-%m-%d %H:%M:%S")
+        moment.strftime("%Y-%m-%d")
+        if whole
+        else (moment + timedelta(milliseconds=500)).strftime("%Y-%m-%d %H:%M:%S")
     )
 
 
@@ -208,4 +226,6 @@ def _date_styles(root: Element) -> frozenset[int]:
     }
     formats = root.find("cellXfs")
     found = enumerate(formats) if formats is not None else ()
-    return frozenset(place for place, form in found if int(form.get("numFmtId", "0")) in own | _DATE_FORMATS)
+    return frozenset(
+        place for place, form in found if int(form.get("numFmtId", "0")) in own | _DATE_FORMATS
+    )

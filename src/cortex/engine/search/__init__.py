@@ -1,4 +1,5 @@
-"""Query -> Hits: parse, find candidates, rank them, say how relevant each is, and show of each what matters.
+"""Query -> Hits: parse, find candidates, rank them, say how relevant each is, and show of each what
+matters.
 
 `search` answers from a store; `search_exact` from the files themselves.
 """
@@ -22,7 +23,14 @@ from cortex.engine.search.query_classes import Corpus, weights_of
 from cortex.engine.search.query_parser import Parsed, parse
 from cortex.engine.search.rank_fusion import found_by_words, fuse
 from cortex.engine.search.ranker import explain, rank, why
-from cortex.engine.search.retrieval import Meaning, Near, add_by_meaning, find_by_words, likeness_by_meaning, masses_of
+from cortex.engine.search.retrieval import (
+    Meaning,
+    Near,
+    add_by_meaning,
+    find_by_words,
+    likeness_by_meaning,
+    masses_of,
+)
 from cortex.engine.search.snippets import SnippetGroup, cut_snippet, merge, opening_of
 from cortex.engine.store import ChunkLocation, LexicalIndex, Lookup, SearchFilter, Store, stem_of
 
@@ -58,11 +66,13 @@ def search(
     why_words: str = NO_EMBEDDER,
     docs: frozenset[int] | None = None,
 ) -> Page:
-    """Answer a query in mode hybrid, meaning or words; without `meaning` by words, and `why_words` is told; `docs` are all that may answer.
+    """Answer a query in mode hybrid, meaning or words; without `meaning` by words, and `why_words`
+    is told; `docs` are all that may answer.
 
     Words that fail are done without, and the answer says so.
 
-    Raises: InputError QUERY_EMPTY or QUERY_INVALID, LimitError SEARCH_TIMEOUT or MEMORY_SHORT, Cancelled.
+    Raises: InputError QUERY_EMPTY or QUERY_INVALID, LimitError SEARCH_TIMEOUT or MEMORY_SHORT,
+    Cancelled.
     """
     try:
         return _search(store, sources, query, meaning, cancel, deadline, why_words, docs)
@@ -87,22 +97,31 @@ def _search(
 ) -> Page:
     check_query(query)
     parsed = parse(query.text, query.code, _corpus_of(sources))
-    near = None if meaning is None or query.mode is Mode.WORDS else (meaning[0], meaning[1](parsed.text))
+    near = (
+        None
+        if meaning is None or query.mode is Mode.WORDS
+        else (meaning[0], meaning[1](parsed.text))
+    )
     if near is not None and not near[1].any():
         near, why_words = None, UNKNOWN_WORDS
     if query.mode is Mode.HYBRID and query.meaning_weight <= 0:
         near, query = None, replace(query, mode=Mode.WORDS)
     mode = Mode.WORDS if near is None else query.mode
     notes = [] if query.mode is mode else [f"answered by words: {why_words}"]
-    words = store.indexes.words()  # before the view: which words count must not be read from a state that is over
+    # Before the view: which words count must not be read from a state that is over
+    words = store.indexes.words()
     if words is None and store.indexes.damaged:
         notes.append(DAMAGED)
     with store.reading():
         numbers = tuple(source.id for source in sources)
         if query.path:
-            below = frozenset(doc.id for number in numbers for doc in store.lookup.docs(number, query.path))
+            below = frozenset(
+                doc.id for number in numbers for doc in store.lookup.docs(number, query.path)
+            )
             docs = below if docs is None else docs & below
-        narrow = SearchFilter(numbers, query.extensions, query.languages, docs, store.lookup.are_all(numbers))
+        narrow = SearchFilter(
+            numbers, query.extensions, query.languages, docs, store.lookup.are_all(numbers)
+        )
         seen = None if store.viewer is None else (narrow, store.counts(*numbers).chunks)
         masses = masses_of(words, parsed, seen)
         by_ranks = query.fusion == "rrf" and mode is Mode.HYBRID
@@ -110,7 +129,11 @@ def _search(
         candidates = _candidates(store, words, narrow, parsed, masses, mode, near, weight)
         _check_time(cancel, deadline)
         texts, recency = _Texts(store.lookup), _recency(store.lookup, numbers)
-        worded = [candidate for candidate in candidates if found_by_words(candidate)] if by_ranks else candidates
+        worded = (
+            [candidate for candidate in candidates if found_by_words(candidate)]
+            if by_ranks
+            else candidates
+        )
         told = {} if mode is Mode.MEANING else masses
         ranked = rank(worded, parsed, lambda place: words_of(texts.of(place)), recency, told)
         if by_ranks:
@@ -145,10 +168,18 @@ def _recency(lookup: Lookup, sources: Sequence[int]) -> Mapping[str, int]:
 
 
 def _all_below(
-    ranked: Sequence[Candidate], query: Query, words: LexicalIndex | None, parsed: Parsed, narrow: SearchFilter
+    ranked: Sequence[Candidate],
+    query: Query,
+    words: LexicalIndex | None,
+    parsed: Parsed,
+    narrow: SearchFilter,
 ) -> str:
     """Why there is no hit although something matches, and what to do about it."""
-    unknown = [word for word in parsed.weights if words is not None and not words.frequency(word, narrow=narrow)][:5]
+    unknown = [
+        word
+        for word in parsed.weights
+        if words is not None and not words.frequency(word, narrow=narrow)
+    ][:5]
     missing = f"; no file says {', '.join(unknown)}" if unknown else ""
     best = f"the best of {len(ranked)} has {ranked[0].relevance:g}"
     return f"{BELOW_THRESHOLD} {query.threshold:g}, {best}{missing}: say it in other words, or ask with threshold 0"
@@ -160,7 +191,8 @@ def check_query(query: Query) -> None:
         raise InputError("QUERY_EMPTY", "the query is empty")
     if len(query.text) > MAX_QUERY_CHARACTERS:
         raise InputError(
-            "QUERY_INVALID", f"the query has {len(query.text)} characters, at most {MAX_QUERY_CHARACTERS} are allowed"
+            "QUERY_INVALID",
+            f"the query has {len(query.text)} characters, at most {MAX_QUERY_CHARACTERS} are allowed",
         )
 
 
@@ -195,26 +227,41 @@ def _diversify(
     """What says the same goes back: by the vectors that answer, else by words."""
     top = ranked[: diversity.DEPTH]
     if near is None:
-        likeness = diversity.likeness_of_words([frozenset(words_of(texts.of(one.place))) for one in top])
+        likeness = diversity.likeness_of_words(
+            [frozenset(words_of(texts.of(one.place))) for one in top]
+        )
         return diversity.diversify(ranked, balance, likeness, diversity.ALIKE_BY_WORDS)
     likeness = likeness_by_meaning(store, near[0], [one.place.chunk_id for one in top])
     return diversity.diversify(ranked, balance, likeness, diversity.ALIKE_BY_MEANING)
 
 
 def _fit_of(mode: Mode, near: Near | None) -> Mode:
-    """The mode whose relevance was fitted on what was looked at: beside words, another model's cosines say something else."""
-    return Mode.WORDS if mode is Mode.HYBRID and near is not None and near[0].provider != FITTED else mode
+    """The mode whose relevance was fitted on what was looked at: beside words, another model's
+    cosines say something else.
+    """
+    return (
+        Mode.WORDS
+        if mode is Mode.HYBRID and near is not None and near[0].provider != FITTED
+        else mode
+    )
 
 
 def _show(
-    groups: Sequence[SnippetGroup], parsed: Parsed, query: Query, texts: _Texts, masses: Mapping[str, float]
+    groups: Sequence[SnippetGroup],
+    parsed: Parsed,
+    query: Query,
+    texts: _Texts,
+    masses: Mapping[str, float],
 ) -> list[Hit]:
     """The hits, with text until there are `query.characters` of it (0 is no limit)."""
     hits: list[Hit] = []
     left = query.characters or sys.maxsize
     for number, group in enumerate(groups):
-        size = query.snippets[min(number, len(query.snippets) - 1)] if query.snippets else sys.maxsize
-        wanted = {} if parsed.is_name and group.best.named else masses  # a definition is shown from its beginning
+        size = (
+            query.snippets[min(number, len(query.snippets) - 1)] if query.snippets else sys.maxsize
+        )
+        # A definition is shown from its beginning
+        wanted = {} if parsed.is_name and group.best.named else masses
         text, lines = _text_of(group, texts, size, wanted) if min(left, size) > 0 else ("", ())
         left -= len(text)
         redacted = texts.redacted(group, lines) if text else ()
@@ -223,7 +270,9 @@ def _show(
     return hits
 
 
-def _text_of(group: SnippetGroup, texts: _Texts, size: int, masses: Mapping[str, float]) -> tuple[str, tuple[int, ...]]:
+def _text_of(
+    group: SnippetGroup, texts: _Texts, size: int, masses: Mapping[str, float]
+) -> tuple[str, tuple[int, ...]]:
     """The group's text, or where it is longer than `size`, the lines that matter and their numbers."""
     first = min(one.place.chunk.start for one in group.chunks)
     last = max(one.place.chunk.end for one in group.chunks)

@@ -1,8 +1,11 @@
-"""The first hits say different things: what says again what a better one says goes back (maximal marginal relevance).
+"""The first hits say different things: what says again what a better one says goes back (maximal
+marginal relevance).
 
-Only what is nearly the same counts as a repetition. Documents about one thing are all a little alike, and a likeness that counts from
-the beginning, as the formula has it, pushes right answers back because others are right, too: it loses .008 of nDCG@10 on the mean of six
-sets of documents, and this way nothing (.004 to .005 on two that are full of pages made after one pattern, +.006 on one with copies).
+Only what is nearly the same counts as a repetition. Documents about one thing are all a little
+alike, and a likeness that counts from the beginning, as the formula has it, pushes right answers
+back because others are right, too: it loses .008 of nDCG@10 on the mean of six sets of documents,
+and this way nothing (.004 to .005 on two that are full of pages made after one pattern, +.006 on
+one with copies).
 """
 
 from __future__ import annotations
@@ -19,8 +22,12 @@ ALIKE_BY_WORDS = 0.6  # share of the words that they have in common
 Likeness = Callable[[int, int], float]  # of the candidates in two places, 0 to 1
 
 
-def diversify(ranked: Sequence[Candidate], balance: float, likeness: Likeness, least: float) -> list[Candidate]:
-    """The candidates, greedily by `balance` * score - (1 - `balance`) * likeness to what comes before, which counts above `least`."""
+def diversify(
+    ranked: Sequence[Candidate], balance: float, likeness: Likeness, least: float
+) -> list[Candidate]:
+    """The candidates, greedily by `balance` * score - (1 - `balance`) * likeness to what comes
+    before, which counts above `least`.
+    """
     top = min(DEPTH, len(ranked))
     if top < 2 or balance >= 1:
         return list(ranked)
@@ -29,7 +36,11 @@ def diversify(ranked: Sequence[Candidate], balance: float, likeness: Likeness, l
     repeated = [0.0] * top
     while left:
         chosen = max(
-            left, key=lambda at: (round(balance * ranked[at].score / best - (1 - balance) * repeated[at], 4), -at)
+            left,
+            key=lambda at: (
+                round(balance * ranked[at].score / best - (1 - balance) * repeated[at], 4),
+                -at,
+            ),
         )
         left.remove(chosen)
         order.append(chosen)

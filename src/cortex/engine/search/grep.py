@@ -1,9 +1,11 @@
-"""A literal or a regular expression over the files as they are now, read from disk, without any index.
+"""A literal or a regular expression over the files as they are now, read from disk, without any
+index.
 
-Lines that match become hits with a little context; hits near each other are one. The `regex` module is used because it can be
-stopped: the standard one runs an exploding expression to its end.
+Lines that match become hits with a little context; hits near each other are one. The `regex` module
+is used because it can be stopped: the standard one runs an exploding expression to its end.
 
-An expression meets a file without its secrets: met with them, it could ask for a secret letter by letter, whatever is shown.
+An expression meets a file without its secrets: met with them, it could ask for a secret letter by
+letter, whatever is shown.
 """
 
 from __future__ import annotations
@@ -28,7 +30,9 @@ CONTEXT_LINES = 2
 MAX_HITS = 2_000  # a pattern that matches everything stops here
 STOPPED = f"stopped at {MAX_HITS:,} matches, there may be more: narrow the search"
 FILE_SECONDS = (
-    5.0  # for an expression in one file: one that takes longer explodes, and would do so in the next file too
+    # For an expression in one file: one that takes longer explodes, and would do so in the next
+    # file too
+    5.0
 )
 MAX_CLEAN = 100_000  # texts that are remembered to have no secret
 
@@ -65,7 +69,8 @@ def search_exact(
     cancel: Cancel,
     redacted: bool = True,
 ) -> Matches:
-    """Every place where the pattern stands, ordinary code first, then by the number of matches, path and line.
+    """Every place where the pattern stands, ordinary code first, then by the number of matches,
+    path and line.
 
     Raises: InputError REGEX_INVALID, LimitError REGEX_TIMEOUT or SEARCH_TIMEOUT, Cancelled.
     """
@@ -76,7 +81,11 @@ def search_exact(
         if cancel:
             raise Cancelled()
         if time.monotonic() > deadline:
-            raise LimitError("SEARCH_TIMEOUT", "the search ran out of time", context={"files_left_from": file.path})
+            raise LimitError(
+                "SEARCH_TIMEOUT",
+                "the search ran out of time",
+                context={"files_left_from": file.path},
+            )
         if len(found.hits) >= MAX_HITS:
             found.stopped = True
             break
@@ -89,7 +98,9 @@ def search_exact(
             continue
         found.searched += 1
         # What a literal isn't in needs no look for secrets.
-        redaction = _redaction_of(text) if redacted and (query.regex or query.text in text) else CLEAN
+        redaction = (
+            _redaction_of(text) if redacted and (query.regex or query.text in text) else CLEAN
+        )
         text = redaction.text if redaction else text
         spans = list(islice(find(text), MAX_HITS))
         found.stopped |= len(spans) == MAX_HITS
@@ -103,7 +114,9 @@ _clean: set[int] = set()  # hashes of texts
 
 
 def _redaction_of(text: str) -> RedactedText:
-    """The redaction of a text; of one without secrets that is known the second time, most files being the same."""
+    """The redaction of a text; of one without secrets that is known the second time, most files
+    being the same.
+    """
     key = hash(text)
     if key in _clean:
         return CLEAN
@@ -119,7 +132,11 @@ def _finder(query: Query, deadline: float) -> Find:
     if not query.regex:
         return lambda text: _find_literal(text, query.text)
     if reason := why_not(query.text):
-        raise InputError("REGEX_INVALID", f"the expression is refused: {reason}", context={"pattern": query.text[:200]})
+        raise InputError(
+            "REGEX_INVALID",
+            f"the expression is refused: {reason}",
+            context={"pattern": query.text[:200]},
+        )
     import regex  # here, because few queries are expressions
 
     try:
@@ -130,7 +147,8 @@ def _finder(query: Query, deadline: float) -> Find:
         ) from error
 
     def find(text: str) -> Iterator[tuple[int, int]]:
-        # The engine counts the processor's time, which a busy machine stretches: hence the look at the clock for each match.
+        # The engine counts the processor's time, which a busy machine stretches: hence the look at
+        # the clock for each match.
         left = min(FILE_SECONDS, max(0.01, deadline - time.monotonic()))
         try:
             for match in pattern.finditer(text, timeout=left, concurrent=True):
@@ -156,7 +174,12 @@ def _find_literal(text: str, wanted: str) -> Iterator[tuple[int, int]]:
 
 
 def _hits_in(
-    path: str, language: str, text: str, source: int, spans: Sequence[tuple[int, int]], redaction: RedactedText
+    path: str,
+    language: str,
+    text: str,
+    source: int,
+    spans: Sequence[tuple[int, int]],
+    redaction: RedactedText,
 ) -> Iterator[Hit]:
     if not spans:
         return

@@ -1,10 +1,13 @@
-"""What stands beside a memory counts for it, too: an answer seldom repeats the words of the question before it.
+"""What stands beside a memory counts for it, too: an answer seldom repeats the words of the
+question before it.
 
-Where a strong candidate says words of the query, those who stand near it in the same session have a share of them, as far as they don't
-say them themselves; who isn't a candidate yet becomes one. Looked up while asking, and only among what may be found: nothing of a memory
-is kept with another one, so what is deleted is gone. Worth .093 on turns of conversations, 0 on whole conversations, .004 on messages of
-commits (recall@10 by words); of that the second places are .019 and what comes after .013. Roads not taken: adding up the neighbours'
-scores, which counts a name that all of them say several times (-.010); lending between the pieces of one long memory (0).
+Where a strong candidate says words of the query, those who stand near it in the same session have a
+share of them, as far as they don't say them themselves; who isn't a candidate yet becomes one.
+Looked up while asking, and only among what may be found: nothing of a memory is kept with another
+one, so what is deleted is gone. Worth .093 on turns of conversations, 0 on whole conversations,
+.004 on messages of commits (recall@10 by words); of that the second places are .019 and what comes
+after .013. Roads not taken: adding up the neighbours' scores, which counts a name that all of them
+say several times (-.010); lending between the pieces of one long memory (0).
 """
 
 from __future__ import annotations
@@ -34,8 +37,12 @@ def add_beside(
     masses: Mapping[str, float],
     found: dict[Pair, Candidate],
 ) -> None:
-    """Give candidates their share of what their neighbours say, and add neighbours that have one; `best` is the best word score."""
-    strong = sorted(found, key=lambda pair: -round(found[pair].words + found[pair].covers ** 2, 4))[:STRONG]
+    """Give candidates their share of what their neighbours say, and add neighbours that have one;
+    `best` is the best word score.
+    """
+    strong = sorted(found, key=lambda pair: -round(found[pair].words + found[pair].covers ** 2, 4))[
+        :STRONG
+    ]
     docs = list(dict.fromkeys(doc for doc, _ in strong))
     near = store.remembered.neighbours(docs, narrow.sources, len(BEFORE))
     near = [one for one in near if narrow.docs is None or one.doc in narrow.docs]
@@ -68,7 +75,9 @@ def _add(
     if not new:
         return
     within = replace(narrow, docs=frozenset(doc for doc, _ in new))
-    scores = {(doc, chunk): score / best for doc, chunk, score in words.search(terms, within, len(new))}
+    scores = {
+        (doc, chunk): score / best for doc, chunk, score in words.search(terms, within, len(new))
+    }
     for pair, place in store.lookup.places(new).items():
         found[pair] = Candidate(place, scores.get(pair, 0.0))
 
@@ -80,7 +89,9 @@ def _lend(
     held: Held,
     rates: Mapping[Pair, float],
 ) -> Lent:
-    """What the strong ones say, to those beside them: a word that several say counts once, as the nearest says it."""
+    """What the strong ones say, to those beside them: a word that several say counts once, as the
+    nearest says it.
+    """
     beside: dict[int, list[Neighbour]] = {}
     for one in near:
         beside.setdefault(one.of, []).append(one)
@@ -100,13 +111,19 @@ def _lend(
 
 
 def _count(
-    lent: Lent, found: Mapping[Pair, Candidate], held: Held, rates: Mapping[Pair, float], masses: Mapping[str, float]
+    lent: Lent,
+    found: Mapping[Pair, Candidate],
+    held: Held,
+    rates: Mapping[Pair, float],
+    masses: Mapping[str, float],
 ) -> None:
     """Write down what was lent beyond what a candidate says itself; the best of all together is 1."""
     whole = sum(masses.values()) or 1.0
     for pair, said in lent.items():
         one, own, rate = found[pair], held.get(pair, ()), rates.get(pair, 0.0)
-        one.beside = sum(masses[word] * max(0.0, share - rate * (word in own)) for word, share in said.items())
+        one.beside = sum(
+            masses[word] * max(0.0, share - rate * (word in own)) for word, share in said.items()
+        )
         one.told = min(1.0, sum(masses[word] for word in said.keys() | set(own)) / whole)
     top = max((one.words + one.beside for one in found.values()), default=1.0) or 1.0
     for one in found.values():

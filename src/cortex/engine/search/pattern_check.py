@@ -1,8 +1,9 @@
 """Whether a regular expression may be compiled: a scan of its text, before the engine sees it.
 
-The engine writes counted repeats out, so that forty characters can ask for all the memory there is, and some ten thousand copies
-overflow its stack. What would be written out is counted here, and what can't be counted (calls of groups, approximate matching,
-verbose layout, comments) is refused: nobody searches code with it. Road not taken: the engine's own parser, which is private.
+The engine writes counted repeats out, so that forty characters can ask for all the memory there is,
+and some ten thousand copies overflow its stack. What would be written out is counted here, and what
+can't be counted (calls of groups, approximate matching, verbose layout, comments) is refused:
+nobody searches code with it. Road not taken: the engine's own parser, which is private.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from __future__ import annotations
 import re
 
 MAX_CHARACTERS = 2_000
-MAX_WRITTEN_OUT = 10_000  # characters; at 80,000 the engine ends the process where a thread's stack is small
+# Characters; at 80,000 the engine ends the process where a thread's stack is small
+MAX_WRITTEN_OUT = 10_000
 MAX_DEPTH = 50
 
 _TOKEN = re.compile(

@@ -1,7 +1,9 @@
-"""Query text -> what to look for: words with weights, names that may be defined somewhere, places, quoted texts, wanted roles.
+"""Query text -> what to look for: words with weights, names that may be defined somewhere, places,
+quoted texts, wanted roles.
 
-Pure functions; nothing here knows the store. Names are looked up in the symbol table, so a wrong guess costs a lookup and no
-wrong answer. Road not taken: words beside "class" or "method" as names, which was worth nothing.
+Pure functions; nothing here knows the store. Names are looked up in the symbol table, so a wrong
+guess costs a lookup and no wrong answer. Road not taken: words beside "class" or "method" as names,
+which was worth nothing.
 """
 
 from __future__ import annotations
@@ -14,7 +16,8 @@ from cortex.base.text import split_identifier, words_of
 from cortex.engine.chunkers import language_of
 from cortex.engine.search.query_classes import TOLD, Corpus, QueryClass, classes_of
 
-MAX_TERMS = 64  # a pasted file as a query is cut to its first words; more terms cost time and add nothing
+# A pasted file as a query is cut to its first words; more terms cost time and add nothing
+MAX_TERMS = 64
 MAX_NAMES = 40  # looked up as definitions
 MAX_PLACES = 20  # frames of a stack trace
 MAX_PHRASE_WORDS = 40
@@ -37,7 +40,8 @@ _CAMEL = re.compile(r"[a-z0-9][A-Z]|[A-Z]{2,}[a-z]|^[A-Z][a-z]+[A-Z0-9]")
 _CODE_SPAN = re.compile(r"`([^`\n]+)`")
 _CALLED = re.compile(r"\b([^\W\d]\w*)\(")
 _QUOTED = re.compile(r"\"([^\"\n]{3,200})\"|“([^”\n]{3,200})”|(?<!\w)'([^'\n]{3,200})'(?!\w)")
-# Every repetition is bounded, and a path begins where none can be before it: a hostile query must not hold everybody up.
+# Every repetition is bounded, and a path begins where none can be before it: a hostile query must
+# not hold everybody up.
 _MESSAGE = re.compile(
     r"(?:\b\w{0,80}(?:Error|Exception|Warning|Panic|Fault)|error|fatal|panic|exception)\s*:\s*(.{3,300})"
 )
@@ -74,17 +78,29 @@ class Parsed:
 
 
 def parse(text: str, code: bool = False, corpus: Corpus = Corpus.CODE) -> Parsed:
-    """Understand a query; `code` says that it is a snippet of code, whose every identifier counts alike."""
+    """Understand a query; `code` says that it is a snippet of code, whose every identifier counts
+    alike.
+    """
     tokens = _TOKEN.findall(text)
     name = not code and len(text.split()) == 1 and len(tokens) == 1
     names, qualified = ([], []) if code else _names(text, tokens, name)
     weights = _weigh(text, tokens, STOP_WORDS | TALK if corpus in TOLD else STOP_WORDS)
     lowered = {word.lower() for word in tokens}
-    roles = frozenset(role for word, role in _ROLE_WORDS.items() if word in lowered) if not code else frozenset[str]()
+    roles = (
+        frozenset(role for word, role in _ROLE_WORDS.items() if word in lowered)
+        if not code
+        else frozenset[str]()
+    )
     places = () if code else _places(text)
     phrases = _phrases(text, code)
     classes = classes_of(
-        text, code=code, name=name, qualified=bool(qualified), places=bool(places), quoted=bool(phrases), roles=roles
+        text,
+        code=code,
+        name=name,
+        qualified=bool(qualified),
+        places=bool(places),
+        quoted=bool(phrases),
+        roles=roles,
     )
     return Parsed(
         text=text,
@@ -98,13 +114,16 @@ def parse(text: str, code: bool = False, corpus: Corpus = Corpus.CODE) -> Parsed
         phrases=phrases,
         roles=roles,
         keywords=tuple(word for word in weights if len(word) > 2),
-        people=frozenset(word.rstrip("!?").lower() for word in tokens if not word[0].islower()) - STOP_WORDS,
+        people=frozenset(word.rstrip("!?").lower() for word in tokens if not word[0].islower())
+        - STOP_WORDS,
         corpus=corpus,
     )
 
 
 def _weigh(text: str, tokens: Sequence[str], stop_words: Set[str]) -> dict[str, float]:
-    """The words to look for: whole identifiers, their parts at half the weight, no stop words unless there is nothing else."""
+    """The words to look for: whole identifiers, their parts at half the weight, no stop words
+    unless there is nothing else.
+    """
     weights: dict[str, float] = {}
     for token in tokens:
         for identifier in _SEPARATOR.split(token.rstrip("!?")):
@@ -116,7 +135,9 @@ def _weigh(text: str, tokens: Sequence[str], stop_words: Set[str]) -> dict[str, 
 
 
 def _names(text: str, tokens: Sequence[str], whole: bool) -> tuple[list[str], list[str]]:
-    """Names that the query says, and those of them that are qualified: whatever is written or spoken of like code."""
+    """Names that the query says, and those of them that are qualified: whatever is written or
+    spoken of like code.
+    """
     names: list[str] = []
     qualified: list[str] = []
     for token in tokens:
@@ -133,7 +154,9 @@ def _names(text: str, tokens: Sequence[str], whole: bool) -> tuple[list[str], li
 
 
 def _joined(text: str) -> tuple[str, ...]:
-    """Two or three neighbouring words as one name: "type adapter factory" may be TypeAdapter or adapter_factory."""
+    """Two or three neighbouring words as one name: "type adapter factory" may be TypeAdapter or
+    adapter_factory.
+    """
     words = [word.lower() for word in re.findall(r"\w+", text)[:MAX_TERMS]]
     runs = [
         words[start : start + length]
@@ -145,7 +168,9 @@ def _joined(text: str) -> tuple[str, ...]:
 
 
 def _places(text: str) -> tuple[tuple[str, int], ...]:
-    """Files with lines as errors, stack traces and people write them: a/b.py, a/b.py:12, File "a/b.py", line 12."""
+    """Files with lines as errors, stack traces and people write them: a/b.py, a/b.py:12, File
+    "a/b.py", line 12.
+    """
     found = [
         (path.replace("\\", "/").removeprefix("./"), int(line or 0))
         for path, line in _PLACE.findall(text)
@@ -157,7 +182,9 @@ def _places(text: str) -> tuple[tuple[str, int], ...]:
 def _phrases(text: str, code: bool) -> tuple[tuple[str, ...], ...]:
     """Texts in quotes, and what an error says behind its name, as words."""
     if code:
-        return tuple(filter(None, (_words_in_order(line) for line in text.splitlines()[:MAX_PLACES])))
+        return tuple(
+            filter(None, (_words_in_order(line) for line in text.splitlines()[:MAX_PLACES]))
+        )
     texts = ["".join(groups) for groups in _QUOTED.findall(text)] + _MESSAGE.findall(text)
     return tuple(words for words in map(_words_in_order, texts) if len(words) > 1)
 

@@ -1,7 +1,7 @@
 """Two orders become one by their ranks alone: reciprocal rank fusion, for whoever asks for it.
 
-The usual way is `rank`, which adds up how good the matches are; here only the places in both orders count, so a weak second order
-pulls down a strong first one.
+The usual way is `rank`, which adds up how good the matches are; here only the places in both orders
+count, so a weak second order pulls down a strong first one.
 """
 
 from __future__ import annotations
@@ -21,14 +21,20 @@ def found_by_words(one: Candidate) -> bool:
 
 
 def fuse(
-    by_words: Sequence[Candidate], candidates: Sequence[Candidate], weight: float, recency: Mapping[str, int]
+    by_words: Sequence[Candidate],
+    candidates: Sequence[Candidate],
+    weight: float,
+    recency: Mapping[str, int],
 ) -> list[Candidate]:
-    """The candidates by their places among `by_words`, which is in its order, and by nearness, which counts `weight` times.
+    """The candidates by their places among `by_words`, which is in its order, and by nearness,
+    which counts `weight` times.
 
     A score of 1 is the first place in both.
     """
     tied = sorted(candidates, key=lambda one: tie(one, recency))
-    near = sorted((one for one in tied if one.near >= LEAST_NEAR), key=lambda one: -round(one.near, 4))
+    near = sorted(
+        (one for one in tied if one.near >= LEAST_NEAR), key=lambda one: -round(one.near, 4)
+    )
     first = (K + 1) / (1 + weight)
     shares = {id(one): first / (K + place) for place, one in enumerate(by_words, 1)}
     shares_near = {id(one): weight * first / (K + place) for place, one in enumerate(near, 1)}

@@ -1,7 +1,7 @@
 """Candidates -> order: the sum of the evidence, times what a file's role and its repeats take away.
 
-The word score is scaled to 0..1, so a weight reads as a share of the best word match. Equal-rank fusion of several lists was the
-road not taken: it throws away how good a match is.
+The word score is scaled to 0..1, so a weight reads as a share of the best word match. Equal-rank
+fusion of several lists was the road not taken: it throws away how good a match is.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ def rank(
     recency: Mapping[str, int],
     masses: Mapping[str, float] | None = None,
 ) -> list[Candidate]:
-    """The candidates in their final order, best first; `words_in` gives the words of a place's text, in order.
+    """The candidates in their final order, best first; `words_in` gives the words of a place's
+    text, in order.
 
     `masses` say what each word of the query is worth, where words count.
     """
@@ -57,7 +58,8 @@ def rank(
         for candidate in _by_score(candidates)[:PHRASE_DEPTH]:
             candidate.phrase = features.phrase_share(words_in(candidate.place), parsed.phrases)
         _score(candidates, weights)
-    elif weights.inside and masses and not parsed.places:  # who quotes, or names a line, has said which chunk
+    # Who quotes, or names a line, has said which chunk
+    elif weights.inside and masses and not parsed.places:
         features.order_within(candidates, masses, weights.inside)
     for candidate, share in features.coherence(candidates):
         candidate.coherence = share
@@ -69,11 +71,19 @@ def rank(
 
 
 def explain(candidate: Candidate, parsed: Parsed) -> tuple[tuple[str, float], ...]:
-    """The evidence for a candidate with what each part adds to its score, then the factors, marked by an "x"."""
+    """The evidence for a candidate with what each part adds to its score, then the factors, marked
+    by an "x".
+    """
     parts = _parts(candidate, weights_of(parsed.classes, parsed.corpus))
-    parts.append((f"x {candidate.place.doc.role} file", candidate.role if candidate.role != 1.0 else 0.0))
-    parts.append(("x repeat of its file", round(candidate.repeat, 4) if candidate.repeat != 1.0 else 0.0))
-    parts.append(("x like a better one", round(candidate.fresh, 4) if candidate.fresh != 1.0 else 0.0))
+    parts.append(
+        (f"x {candidate.place.doc.role} file", candidate.role if candidate.role != 1.0 else 0.0)
+    )
+    parts.append(
+        ("x repeat of its file", round(candidate.repeat, 4) if candidate.repeat != 1.0 else 0.0)
+    )
+    parts.append(
+        ("x like a better one", round(candidate.fresh, 4) if candidate.fresh != 1.0 else 0.0)
+    )
     return tuple(part for part in parts if part[1])
 
 
@@ -109,10 +119,12 @@ def why(candidate: Candidate, parsed: Parsed) -> str:
 
 
 def tie(candidate: Candidate, recency: Mapping[str, int]) -> tuple[int, int, int, str, int, int]:
-    """The order of equal scores: by source, then what changed last, then path, line and id: the same store, the same answer.
+    """The order of equal scores: by source, then what changed last, then path, line and id: the
+    same store, the same answer.
 
-    What changed last is what git's history says, newest first; among files that it has not touched lately, and without git, the
-    time of the file to the day, since a checkout writes all files of one day at once.
+    What changed last is what git's history says, newest first; among files that it has not touched
+    lately, and without git, the time of the file to the day, since a checkout writes all files of
+    one day at once.
     """
     doc = candidate.place.doc
     line = candidate.place.chunk.start_line
@@ -121,7 +133,9 @@ def tie(candidate: Candidate, recency: Mapping[str, int]) -> tuple[int, int, int
 
 
 def _by_score(tied: Sequence[Candidate]) -> list[Candidate]:
-    """Best first; sorting keeps the order of equal ones, and a number is compared in a third of a tuple's time."""
+    """Best first; sorting keeps the order of equal ones, and a number is compared in a third of a
+    tuple's time.
+    """
     return sorted(tied, key=lambda one: -round(one.score, 4))
 
 

@@ -1,6 +1,8 @@
-"""Which places of a store may answer a query at all: by words, coverage, definitions, named files and meaning.
+"""Which places of a store may answer a query at all: by words, coverage, definitions, named files
+and meaning.
 
-The number of candidates doesn't depend on how many hits are asked for, so the first hits of a short answer are those of a long one.
+The number of candidates doesn't depend on how many hits are asked for, so the first hits of a short
+answer are those of a long one.
 """
 
 from __future__ import annotations
@@ -24,18 +26,26 @@ if TYPE_CHECKING:
     from cortex.engine.store.index.vector_index import VectorIndex
 
 DEPTH = (
-    150  # by words, or by meaning alone; 200 is worth .003 on one set, nothing on three, and a fifth of a query's time
+    # By words, or by meaning alone; 200 is worth .003 on one set, nothing on three, and a fifth of
+    # a query's time
+    150
 )
 COVER_DEPTH = 30  # of those that only hold many of the words
-NEAR_DEPTH = 50  # by meaning beside those by words: what is right mostly shares a word with the query
+# By meaning beside those by words: what is right mostly shares a word with the query
+NEAR_DEPTH = 50
 LONGER = 4  # times as many, from which those are left out that may be no candidates
+# Times as many as would do if those that may be were spread evenly; a list costs as much as it is
+# long
 SPARE = (
     1.25,
     2.0,
-)  # times as many as would do if those that may be were spread evenly; a list costs as much as it is long
-LEAST_NEAR = 0.25  # of what is found by meaning alone: everything is a little alike, and a word that nobody knows is near to nothing
+)
+# Of what is found by meaning alone: everything is a little alike, and a word that nobody knows is
+# near to nothing
+LEAST_NEAR = 0.25
 MIN_PREFIX = 3  # characters of a name that others may begin with
-# Short fields score high by themselves: a word in a name of two words counts for more than one in a body of a hundred.
+# Short fields score high by themselves: a word in a name of two words counts for more than one in a
+# body of a hundred.
 FIELD_WEIGHTS = (("name", 0.3), ("path", 0.3), ("doc_text", 0.5), ("body", 1.0))
 
 Meaning = tuple[Stamp, Callable[[str], "np.ndarray"]]
@@ -50,8 +60,8 @@ def masses_of(
 ) -> dict[str, float]:
     """What each word of the query is worth: its weight, more for rare words.
 
-    `seen` is all that may be looked at, and how many chunks that are, where the rest must not even be counted: what a word is worth
-    would tell whether somebody else says it.
+    `seen` is all that may be looked at, and how many chunks that are, where the rest must not even
+    be counted: what a word is worth would tell whether somebody else says it.
     """
     if words is None:
         return {}
@@ -63,17 +73,26 @@ def masses_of(
 
 
 def find_by_words(
-    store: Store, words: LexicalIndex | None, narrow: SearchFilter, parsed: Parsed, masses: Mapping[str, float]
+    store: Store,
+    words: LexicalIndex | None,
+    narrow: SearchFilter,
+    parsed: Parsed,
+    masses: Mapping[str, float],
 ) -> dict[Pair, Candidate]:
-    """Candidates whose words, names or paths answer to the query's; names and paths alone, where there are no words."""
+    """Candidates whose words, names or paths answer to the query's; names and paths alone, where
+    there are no words.
+    """
     terms = _terms(parsed)
     matched, best = ({}, 1.0) if words is None else _by_words(words, narrow, terms)
     covered, rest = ({}, 0.0) if words is None else _by_coverage(words, narrow, masses)
     weights = weights_of(parsed.classes, parsed.corpus)
     defined = _by_definition(store.lookup, words, narrow, parsed) if weights.definition else {}
     joined = _by_joined_words(store.lookup, narrow, parsed) if weights.joined else {}
-    located = {} if parsed.corpus in TOLD else _by_place(store.lookup, narrow, parsed)  # they are no files
-    pairs = list(dict.fromkeys([*matched, *list(covered)[:COVER_DEPTH], *defined, *joined, *located]))
+    # They are no files
+    located = {} if parsed.corpus in TOLD else _by_place(store.lookup, narrow, parsed)
+    pairs = list(
+        dict.fromkeys([*matched, *list(covered)[:COVER_DEPTH], *defined, *joined, *located])
+    )
     places = store.lookup.places(pairs)
     found: dict[Pair, Candidate] = {}
     anything = not (narrow.extensions or narrow.languages or narrow.docs is not None)
@@ -82,7 +101,8 @@ def find_by_words(
         if place is None or not (anything or allowed(place.doc, narrow)):
             continue
         one = found[pair] = Candidate(place, matched.get(pair, 0.0))
-        holds = pair in matched or (parsed.is_name and pair in defined)  # what defines a name holds it
+        # What defines a name holds it
+        holds = pair in matched or (parsed.is_name and pair in defined)
         one.covers = covered.get(pair, rest if holds else 0.0)
         one.joins, one.named = joined.get(pair, NOTHING)
         if pair in defined:
@@ -99,19 +119,33 @@ def find_by_words(
 
 
 def add_by_meaning(
-    store: Store, narrow: SearchFilter, stamp: Stamp, query: np.ndarray, found: dict[Pair, Candidate], weight: float
+    store: Store,
+    narrow: SearchFilter,
+    stamp: Stamp,
+    query: np.ndarray,
+    found: dict[Pair, Candidate],
+    weight: float,
 ) -> None:
-    """Add those whose vectors are near the query's, and give every candidate the weight of its own nearness."""
+    """Add those whose vectors are near the query's, and give every candidate the weight of its own
+    nearness.
+    """
     import numpy as np  # here, because without an embedder nobody needs it
 
     vectors = store.indexes.vectors(stamp)
     near = _nearest(store, vectors, narrow, query, NEAR_DEPTH if found else DEPTH)
-    pairs = [pair for pair in store.lookup.places_of_chunks(narrow.sources, list(near)) if pair not in found]
+    pairs = [
+        pair
+        for pair in store.lookup.places_of_chunks(narrow.sources, list(near))
+        if pair not in found
+    ]
     others = np.array([chunk for _, chunk in found if chunk not in near], dtype=np.int64)
     near |= vectors.cosines(query, others)
-    found |= {pair: Candidate(place, words=0.0) for pair, place in store.lookup.places(pairs).items()}
+    found |= {
+        pair: Candidate(place, words=0.0) for pair, place in store.lookup.places(pairs).items()
+    }
     ranges = store.lookup.ranges({one.place.doc.blob for one in found.values()})
-    longer = {blob: ends for blob, ends in ranges.items() if ends[0] < ends[1]}  # else the chunk is all there is
+    # Else the chunk is all there is
+    longer = {blob: ends for blob, ends in ranges.items() if ends[0] < ends[1]}
     files = dict(zip(longer, vectors.cosines_of_ranges(query, list(longer.values())), strict=True))
     for (_, chunk), one in found.items():
         own = near.get(chunk, 0.0)
@@ -127,8 +161,8 @@ def _nearest(
 ) -> dict[int, float]:
     """The chunks nearest to the query that may be candidates, nearest first.
 
-    Where those are many, by a longer list from which others are left out: to know all chunks that may be takes long after each change,
-    and a search among them twice as long.
+    Where those are many, by a longer list from which others are left out: to know all chunks that
+    may be takes long after each change, and a search among them twice as long.
     """
     if narrow.alone and not narrow.extensions and not narrow.languages and narrow.docs is None:
         return dict(vectors.search(query, depth))
@@ -155,13 +189,19 @@ def _within(lookup: Lookup, narrow: SearchFilter, chunks: Sequence[int]) -> list
     return list(dict.fromkeys(chunk for _, chunk in pairs))
 
 
-def likeness_by_meaning(store: Store, stamp: Stamp, chunks: Sequence[int]) -> Callable[[int, int], float]:
-    """How near the vectors of the chunks in two places of the list are to each other; 0 where one has none."""
+def likeness_by_meaning(
+    store: Store, stamp: Stamp, chunks: Sequence[int]
+) -> Callable[[int, int], float]:
+    """How near the vectors of the chunks in two places of the list are to each other; 0 where one
+    has none.
+    """
     import numpy as np
 
     rows = store.indexes.vectors(stamp).rows(np.array(chunks, dtype=np.int64))
     nothing = np.zeros(stamp.dimensions)
-    table = np.array([rows.get(chunk, nothing) for chunk in chunks], dtype=np.float64).reshape(-1, stamp.dimensions)
+    table = np.array([rows.get(chunk, nothing) for chunk in chunks], dtype=np.float64).reshape(
+        -1, stamp.dimensions
+    )
     cosines = np.round(table @ table.T, 4).tolist()
     return lambda one, other: cosines[one][other]
 
@@ -177,7 +217,9 @@ def allowed(doc: Doc, narrow: SearchFilter) -> bool:
 
 def _terms(parsed: Parsed) -> list[LexicalTerm]:
     return [
-        LexicalTerm(word, tuple((field, weight * field_weight) for field, field_weight in FIELD_WEIGHTS))
+        LexicalTerm(
+            word, tuple((field, weight * field_weight) for field, field_weight in FIELD_WEIGHTS)
+        )
         for word, weight in parsed.weights.items()
     ]
 
@@ -195,14 +237,20 @@ def _by_words(
 def _by_coverage(
     words: LexicalIndex, narrow: SearchFilter, masses: Mapping[str, float]
 ) -> tuple[dict[Pair, float], float]:
-    """How much of the query a chunk holds, rare words counting more: 1 is all of it; and what those hold at most that aren't named."""
+    """How much of the query a chunk holds, rare words counting more: 1 is all of it; and what those
+    hold at most that aren't named.
+    """
     rows = words.cover(masses, narrow, DEPTH + COVER_DEPTH)
     rest = rows[-1][2] if len(rows) == DEPTH + COVER_DEPTH else 0.0
     return {(doc, chunk): min(1.0, share) for doc, chunk, share in rows}, min(1.0, rest)
 
 
-def _by_definition(lookup: Lookup, words: LexicalIndex | None, narrow: SearchFilter, parsed: Parsed) -> Strengths:
-    """Chunks that define a name of the query; for a query that is one unknown name, those whose name begins so."""
+def _by_definition(
+    lookup: Lookup, words: LexicalIndex | None, narrow: SearchFilter, parsed: Parsed
+) -> Strengths:
+    """Chunks that define a name of the query; for a query that is one unknown name, those whose
+    name begins so.
+    """
     found = lookup.definitions(narrow.sources, parsed.names)
     if found or not parsed.is_name:
         return _strongest(
@@ -214,13 +262,20 @@ def _by_definition(lookup: Lookup, words: LexicalIndex | None, narrow: SearchFil
             for one in found
         )
     prefix = parsed.names[0]
-    longer = lookup.definitions_beginning(narrow.sources, prefix) if len(prefix) >= MIN_PREFIX else []
+    longer = (
+        lookup.definitions_beginning(narrow.sources, prefix) if len(prefix) >= MIN_PREFIX else []
+    )
     references = {
-        one.name: 0 if words is None else words.frequency("".join(split_identifier(one.name)[:1])) for one in longer
+        one.name: 0 if words is None else words.frequency("".join(split_identifier(one.name)[:1]))
+        for one in longer
     }
     most = max(references.values(), default=0)
     return _strongest(
-        ((one.doc, one.chunk), features.beginning(one.name, prefix, references[one.name], most), one.name)
+        (
+            (one.doc, one.chunk),
+            features.beginning(one.name, prefix, references[one.name], most),
+            one.name,
+        )
         for one in longer
     )
 
@@ -233,12 +288,16 @@ def _by_joined_words(lookup: Lookup, narrow: SearchFilter, parsed: Parsed) -> St
 
 
 def _by_place(lookup: Lookup, narrow: SearchFilter, parsed: Parsed) -> Strengths:
-    """The chunks at the files and lines that the query names; the first chunk where it names no line."""
+    """The chunks at the files and lines that the query names; the first chunk where it names no
+    line.
+    """
     found: list[tuple[Pair, float, str]] = []
     for path, line in parsed.places:
         for doc in lookup.docs_called(narrow.sources, path):
             chunks = lookup.chunks(doc.blob)
-            here = [number for number, chunk in chunks if chunk.start_line <= line <= chunk.end_line]
+            here = [
+                number for number, chunk in chunks if chunk.start_line <= line <= chunk.end_line
+            ]
             found.extend(((doc.id, number), 1.0, path) for number in here)
             if not here:
                 found.extend(((doc.id, number), 0.8, path) for number, _ in chunks[:1])

@@ -1,8 +1,10 @@
-"""What is shown of the ranked candidates: neighbours in a file as one hit, and of its text the lines that matter.
+"""What is shown of the ranked candidates: neighbours in a file as one hit, and of its text the
+lines that matter.
 
-A hit's lines are those of all of its chunks. Its text is what declares the best of them and the lines that say most of the query;
-"… 75:" means that lines were left out and it goes on at line 75. Single lines from all over a function were the road not taken:
-they cost the same and nobody can read them.
+A hit's lines are those of all of its chunks. Its text is what declares the best of them and the
+lines that say most of the query; "… 75:" means that lines were left out and it goes on at line 75.
+Single lines from all over a function were the road not taken: they cost the same and nobody can
+read them.
 """
 
 from __future__ import annotations
@@ -34,8 +36,9 @@ class SnippetGroup:
 
 
 def merge(ranked: Sequence[Candidate], most: int) -> tuple[list[SnippetGroup], int]:
-    """The first `most` groups of the candidates in their order, each with those neighbours that are among the best, too; and how
-    many groups there are in all."""
+    """The first `most` groups of the candidates in their order, each with those neighbours that are
+    among the best, too; and how many groups there are in all.
+    """
     near: dict[int, list[Candidate]] = {}
     for candidate in ranked[:MERGE_DEPTH]:
         near.setdefault(candidate.place.doc.id, []).append(candidate)
@@ -66,8 +69,14 @@ def _grow(group: SnippetGroup, others: Sequence[Candidate], taken: set[tuple[int
         grown = False
         for other in others:
             chunk, key = other.place.chunk, (other.place.doc.id, other.place.chunk_id)
-            start, end = min(group.start_line, chunk.start_line), max(group.end_line, chunk.end_line)
-            touches = chunk.start_line <= group.end_line + MERGE_GAP and chunk.end_line >= group.start_line - MERGE_GAP
+            start, end = (
+                min(group.start_line, chunk.start_line),
+                max(group.end_line, chunk.end_line),
+            )
+            touches = (
+                chunk.start_line <= group.end_line + MERGE_GAP
+                and chunk.end_line >= group.start_line - MERGE_GAP
+            )
             if key not in taken and touches and end - start < MERGED_LINES:
                 taken.add(key)
                 group.chunks.append(other)
@@ -77,9 +86,11 @@ def _grow(group: SnippetGroup, others: Sequence[Candidate], taken: set[tuple[int
 def cut_snippet(
     lines: Sequence[str], first: int, masses: Mapping[str, float], opening: int, characters: int
 ) -> tuple[str, tuple[int, ...]]:
-    """The line that opens the text, and the lines in a row that say most of the words, within `characters`; with their numbers.
+    """The line that opens the text, and the lines in a row that say most of the words, within
+    `characters`; with their numbers.
 
-    `lines` begin with number `first`, `opening` is a number too, `masses` says what the stems of the query's words are worth.
+    `lines` begin with number `first`, `opening` is a number too, `masses` says what the stems of
+    the query's words are worth.
     """
     opener = min(max(0, opening - first), len(lines) - 1)
     room = characters - len(lines[opener]) - GAP
@@ -95,17 +106,26 @@ def cut_snippet(
 
 
 def opening_of(lines: Sequence[str], first: int, start_line: int, signature: str) -> int:
-    """The number of the line at which a chunk that starts at `start_line` declares what it is; comments may come before."""
+    """The number of the line at which a chunk that starts at `start_line` declares what it is;
+    comments may come before.
+    """
     begin = signature.split("\n", 1)[0][:40].strip()
     start = max(0, start_line - first)
     for index in range(start, len(lines)):
         if begin and lines[index].lstrip().startswith(begin):
             return first + index
-    return next((first + index for index in range(start, len(lines)) if _WORD.search(lines[index])), start_line)
+    return next(
+        (first + index for index in range(start, len(lines)) if _WORD.search(lines[index])),
+        start_line,
+    )
 
 
-def _best_window(lines: Sequence[str], opener: int, masses: Mapping[str, float], room: int) -> tuple[int, int]:
-    """The lines in a row, as many as there is room for, whose words are worth most together; the earliest of equal ones."""
+def _best_window(
+    lines: Sequence[str], opener: int, masses: Mapping[str, float], room: int
+) -> tuple[int, int]:
+    """The lines in a row, as many as there is room for, whose words are worth most together; the
+    earliest of equal ones.
+    """
     found = [frozenset(word for word in masses if word in line) for line in map(str.lower, lines)]
     best, worth = (opener, _end_of(lines, opener, room)), 0.0
     end, left = 0, room
@@ -114,7 +134,8 @@ def _best_window(lines: Sequence[str], opener: int, masses: Mapping[str, float],
             left -= len(lines[end]) + 1
             end += 1
         left += len(lines[start]) + 1
-        if not found[start] or end <= opener:  # what ends before the declaration belongs to another one
+        # What ends before the declaration belongs to another one
+        if not found[start] or end <= opener:
             continue
         words = frozenset[str]().union(*found[start:end])
         here = sum(masses[word] for word in words) + REPEATED * sum(map(len, found[start:end]))

@@ -1,4 +1,5 @@
-"""What a file's or folder's name alone says: folders nobody wrote by hand, binary files, lock files, minified ones.
+"""What a file's or folder's name alone says: folders nobody wrote by hand, binary files, lock
+files, minified ones.
 
 Saves opening the file; whatever passes here is judged again by its content (readers).
 """
@@ -17,14 +18,16 @@ _BINARY_EXTENSIONS = (
     "mp3 mp4 m4a m4v wav flac ogg oga ogv opus aac wma avi mov mkv webm wmv flv mid midi "  # media
     "zip gz tgz bz2 tbz2 xz txz zst lz4 7z rar tar jar war ear aar whl egg gem nupkg crate deb rpm apk ipa dmg iso msi cab pkg snap "
     "ttf otf woff woff2 eot "  # fonts
-    "o a so dylib dll exe lib obj pdb ko class pyc pyo pyd beam wasm elc bc rlib rmeta node nib hi dex suo "  # compiled
+    # Compiled
+    "o a so dylib dll exe lib obj pdb ko class pyc pyo pyd beam wasm elc bc rlib rmeta node nib hi dex suo "
     "db sqlite sqlite3 db3 mdb accdb frm ibd dbf rdb ldb "  # databases
     "pdf doc docx xls xlsx ppt pptx odt ods odp epub mobi "  # documents; some have a reader
     "npy npz pkl pickle joblib h5 hdf5 parquet feather arrow avro orc pt pth ckpt onnx pb tflite safetensors gguf mat rds rdata "
     "bin dat img swf blend fbx glb stl 3ds mo gmo pack idx rev ds_store lockb pcap wmf cur ani tga dds mmdb shp shx"
 )
 _BINARY = frozenset(_BINARY_EXTENSIONS.split())
-_READABLE = frozenset({"pdf", "docx", "pptx", "xlsx", "epub"})  # binary, but a reader makes text of it
+# Binary, but a reader makes text of it
+_READABLE = frozenset({"pdf", "docx", "pptx", "xlsx", "epub"})
 _LOCKS = frozenset({
     "package-lock.json", "npm-shrinkwrap.json", "yarn.lock", "pnpm-lock.yaml", "bun.lock", "deno.lock", "poetry.lock", "pipfile.lock", "uv.lock",
     "pdm.lock", "pixi.lock", "cargo.lock", "composer.lock", "gemfile.lock", "go.sum", "go.work.sum", "mix.lock", "pubspec.lock",
@@ -46,7 +49,8 @@ _MINIFIED = (
 
 
 def reason_by_name(path: str, documents: bool = False) -> str:
-    """Why a file of this name isn't read ("binary", "lock file", "minified"), or ""; `documents` lets PDF and the like through.
+    """Why a file of this name isn't read ("binary", "lock file", "minified"), or ""; `documents`
+    lets PDF and the like through.
 
     A document may be packed by gzip: then what is inside counts.
     """

@@ -1,7 +1,9 @@
-"""Which folders may not be a source of documents: whole disks and homes, the system's, those of keys and of programs' own files.
+"""Which folders may not be a source of documents: whole disks and homes, the system's, those of
+keys and of programs' own files.
 
-A folder is judged by what it is, not only by how it is written: another spelling on a disk that takes both, and a mount of the same
-folder elsewhere, are the same folder. Knows nothing of sources that there are already.
+A folder is judged by what it is, not only by how it is written: another spelling on a disk that
+takes both, and a mount of the same folder elsewhere, are the same folder. Knows nothing of sources
+that there are already.
 """
 
 from __future__ import annotations
@@ -17,14 +19,27 @@ _PRIVATE = (
     ".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".password-store", ".config/gcloud", ".config/gh", ".config/op",
     ".local/share/keyrings", "Library/Keychains", ".mozilla", ".config/google-chrome", ".config/chromium", "AppData",
 )  # fmt: skip
-_SYSTEM = ("/proc", "/sys", "/dev", "/run", "/boot", "/etc", "/System", "C:\\Windows", "C:\\Program Files")
-_TOO_MUCH = ("/home", "/root", "/Users", "/var", "/usr", "C:\\Users")  # as a whole; folders in them may be sources
+_SYSTEM = (
+    "/proc",
+    "/sys",
+    "/dev",
+    "/run",
+    "/boot",
+    "/etc",
+    "/System",
+    "C:\\Windows",
+    "C:\\Program Files",
+)
+# As a whole; folders in them may be sources
+_TOO_MUCH = ("/home", "/root", "/Users", "/var", "/usr", "C:\\Users")
 
 Identity = tuple[int, int]
 
 
 def reason_against(root: Path, user: Path, own: Path) -> str:
-    """Why the folder can't be a source, or ""; `user` is the person's home, `own` is where Cortex keeps its files."""
+    """Why the folder can't be a source, or ""; `user` is the person's home, `own` is where Cortex
+    keeps its files.
+    """
     if root == Path(root.anchor):
         return "it is the whole disk"
     if _is_around(root, user):
@@ -41,7 +56,9 @@ def reason_against(root: Path, user: Path, own: Path) -> str:
             return f"{part} is the system's"
     if any(_is_same(root, Path(part)) for part in _TOO_MUCH):
         return "it holds more than documents; choose a folder in it"
-    return "Cortex keeps its own files there" if _is_around(own, root) or _is_around(root, own) else ""
+    return (
+        "Cortex keeps its own files there" if _is_around(own, root) or _is_around(root, own) else ""
+    )
 
 
 def _is_around(outer: Path, inner: Path) -> bool:

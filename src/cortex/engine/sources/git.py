@@ -1,8 +1,10 @@
-"""What git says about files: its list of a repository, which ones changed lately and by whom, and whether it ignores a folder.
+"""What git says about files: its list of a repository, which ones changed lately and by whom, and
+whether it ignores a folder.
 
-The repository may be a stranger's: git runs with no locks, no prompts, no network and without the monitor program that its
-configuration could name. Every answer may be None: no git, not a repository, another owner's, too slow; the caller walks instead.
-Not taken: libgit2 or dulwich (slower than the program, and each with its own idea of ignore rules).
+The repository may be a stranger's: git runs with no locks, no prompts, no network and without the
+monitor program that its configuration could name. Every answer may be None: no git, not a
+repository, another owner's, too slow; the caller walks instead. Not taken: libgit2 or dulwich
+(slower than the program, and each with its own idea of ignore rules).
 """
 
 from __future__ import annotations
@@ -32,7 +34,8 @@ MAX_ARGUMENT_CHARACTERS = 20_000  # Windows allows 32,767 for a whole command li
 _OPTIONS = ("--no-optional-locks", "-c", "core.fsmonitor=false", "-c", "core.quotepath=off")
 _NO_WINDOW = getattr(subprocess, "CREATE_NO_WINDOW", 0)
 _COMMIT = re.compile(r"[0-9a-f]{7,64}")
-_COMMIT_FORMAT = "%x00%h%x00%cs%x00%ct%x00%aN%x00%s%x00%p%x00"  # no field of a commit can hold a NUL
+# No field of a commit can hold a NUL
+_COMMIT_FORMAT = "%x00%h%x00%cs%x00%ct%x00%aN%x00%s%x00%p%x00"
 _ADVICE = re.compile(r"git config --global --add safe\.directory .+")
 _not_before: dict[tuple[str, tuple[str, ...]], float] = {}  # questions that took too long
 _said: set[str] = set()  # warnings that one time is enough for
@@ -52,9 +55,18 @@ class Commit:
 
 
 def list_files(repository: Path, only: Iterable[str] = ()) -> list[str] | None:
-    """Tracked and not ignored paths below `repository`, or those of `only`; a repository within is a single path."""
+    """Tracked and not ignored paths below `repository`, or those of `only`; a repository within is
+    a single path.
+    """
     answer = _run(
-        repository, "--literal-pathspecs", "ls-files", "-z", "--cached", "--others", "--exclude-standard", paths=only
+        repository,
+        "--literal-pathspecs",
+        "ls-files",
+        "-z",
+        "--cached",
+        "--others",
+        "--exclude-standard",
+        paths=only,
     )
     if answer is None or answer.returncode != 0 or not _is_its_worktree(repository):
         return None
@@ -65,39 +77,70 @@ def list_files(repository: Path, only: Iterable[str] = ()) -> list[str] | None:
 def head(folder: Path) -> str:
     """The commit that is checked out around `folder`, "" where there is none."""
     answer = _run(folder, "rev-parse", "--verify", "--quiet", "HEAD")
-    return "" if answer is None or answer.returncode != 0 else answer.stdout.decode("ascii", "replace").strip()
+    return (
+        ""
+        if answer is None or answer.returncode != 0
+        else answer.stdout.decode("ascii", "replace").strip()
+    )
 
 
 def remote(folder: Path) -> str:
     """The address that `origin` of the repository around `folder` has, "" where there is none."""
     answer = _run(folder, "config", "--get", "remote.origin.url")
-    return "" if answer is None or answer.returncode != 0 else answer.stdout.decode("utf-8", "replace").strip()
+    return (
+        ""
+        if answer is None or answer.returncode != 0
+        else answer.stdout.decode("utf-8", "replace").strip()
+    )
 
 
 def recent_files(folder: Path) -> list[str]:
-    """The paths below `folder` that the last commits changed, those of the newest commit first; of a very long list the beginning."""
+    """The paths below `folder` that the last commits changed, those of the newest commit first; of
+    a very long list the beginning.
+    """
     if not _is_its_worktree(folder):
         return []
-    asked = ("log", f"--max-count={RECENT_COMMITS}", "--format=", "--name-only", "-z", "--relative", "--no-renames")
+    asked = (
+        "log",
+        f"--max-count={RECENT_COMMITS}",
+        "--format=",
+        "--name-only",
+        "-z",
+        "--relative",
+        "--no-renames",
+    )
     said = _first_words(folder, *asked, "--no-show-signature", "--no-ext-diff", most=RECENT_BYTES)
-    names = dict.fromkeys(os.fsdecode(name) for name in said.split(b"\0")[:-1] if name)  # the last may be cut off
+    # The last may be cut off
+    names = dict.fromkeys(os.fsdecode(name) for name in said.split(b"\0")[:-1] if name)
     return [name for name in names if is_text(name)]
 
 
 def commits(folder: Path, path: str, most: int, seconds: float = ANSWER_SECONDS) -> list[Commit]:
     """The last commits that touched `path`, newest first; those that are found within the time."""
-    return _commits(_first_words(folder, *_history(most), paths=[path], most=HISTORY_BYTES, seconds=seconds))
+    return _commits(
+        _first_words(folder, *_history(most), paths=[path], most=HISTORY_BYTES, seconds=seconds)
+    )
 
 
-def commits_of_lines(folder: Path, path: str, place: str, most: int, seconds: float = ANSWER_SECONDS) -> list[Commit]:
-    """The last commits that touched a part of `path`, newest first: "3,9" of what is committed, or ":name" of a function."""
-    return _commits(_first_words(folder, *_history(most), f"-L{place}:{path}", most=HISTORY_BYTES, seconds=seconds))
+def commits_of_lines(
+    folder: Path, path: str, place: str, most: int, seconds: float = ANSWER_SECONDS
+) -> list[Commit]:
+    """The last commits that touched a part of `path`, newest first: "3,9" of what is committed, or
+    ":name" of a function.
+    """
+    return _commits(
+        _first_words(
+            folder, *_history(most), f"-L{place}:{path}", most=HISTORY_BYTES, seconds=seconds
+        )
+    )
 
 
 def committed(folder: Path, path: str) -> str | None:
     """The text of `path` as it was last committed, None where it wasn't or is too long."""
     spelled = f"HEAD:./{Path(path).as_posix()}"
-    answer = _first_words(folder, "cat-file", "blob", spelled, most=HISTORY_BYTES, seconds=ANSWER_SECONDS)
+    answer = _first_words(
+        folder, "cat-file", "blob", spelled, most=HISTORY_BYTES, seconds=ANSWER_SECONDS
+    )
     return answer.decode("utf-8", "replace") if answer and len(answer) < HISTORY_BYTES else None
 
 
@@ -108,21 +151,32 @@ def is_shallow(folder: Path) -> bool:
 
 
 def last_commit(folder: Path, path: str, after: str = "") -> tuple[str, str] | None:
-    """The last commit that touched `path`, and its date; with `after` (a commit) of those that came since.
+    """The last commit that touched `path`, and its date; with `after` (a commit) of those that came
+    since.
 
     None where there is none, or where git doesn't know it within the time of an answer.
     """
-    asked = ("--literal-pathspecs", "log", "--max-count=1", "--format=%H %cs", "--no-show-signature", "--no-ext-diff")
+    asked = (
+        "--literal-pathspecs",
+        "log",
+        "--max-count=1",
+        "--format=%H %cs",
+        "--no-show-signature",
+        "--no-ext-diff",
+    )
     since = [f"{after}..HEAD"] if _COMMIT.fullmatch(after) else []
     answer = _run(folder, *asked, *since, paths=[path], seconds=ANSWER_SECONDS)
     if answer is None or answer.returncode != 0:
-        return last_commit(folder, path) if since and answer is not None else None  # a commit that was rewritten
+        # A commit that was rewritten
+        return last_commit(folder, path) if since and answer is not None else None
     commit, _, day = answer.stdout.decode("ascii", "replace").strip().partition(" ")
     return (commit, day) if commit else None
 
 
 def files_named(folder: Path, name: str) -> list[str] | None:
-    """The paths below `folder` whose last part is `name`, tracked or not ignored; None where git doesn't say."""
+    """The paths below `folder` whose last part is `name`, tracked or not ignored; None where git
+    doesn't say.
+    """
     pattern = ":(glob)**/" + re.sub(r"([\\*?\[\]])", r"\\\1", name)
     asked = ("ls-files", "-z", "--cached", "--others", "--exclude-standard")
     answer = _run(folder, *asked, paths=[pattern], seconds=ANSWER_SECONDS)
@@ -149,7 +203,9 @@ def tracks(folder: Path, *patterns: str) -> bool:
 
 def ignoring_rule(folder: Path, path: str) -> str:
     """The rule that makes git ignore `path`, as `.gitignore:3: *.log`; "" where there is none."""
-    answer = _run(folder, "check-ignore", "--verbose", "-z", "--stdin", given=os.fsencode(path) + b"\0")
+    answer = _run(
+        folder, "check-ignore", "--verbose", "-z", "--stdin", given=os.fsencode(path) + b"\0"
+    )
     if answer is None or answer.returncode != 0:
         return ""
     file, line, pattern, *_ = (os.fsdecode(part) for part in answer.stdout.split(b"\0"))
@@ -157,13 +213,17 @@ def ignoring_rule(folder: Path, path: str) -> str:
 
 
 def refusal(folder: Path) -> str:
-    """What to do where git won't speak about the repository because another user owns it; "" where it does."""
+    """What to do where git won't speak about the repository because another user owns it; "" where
+    it does.
+    """
     answer = _run(folder, "rev-parse", "--show-toplevel")
     return _refusal(answer.stderr) if answer is not None and answer.returncode != 0 else ""
 
 
 def _is_its_worktree(folder: Path) -> bool:
-    """Whether git's files are those around `folder`: a repository's configuration can name any other place."""
+    """Whether git's files are those around `folder`: a repository's configuration can name any
+    other place.
+    """
     answer = _run(folder, "rev-parse", "--show-toplevel")
     if answer is None or answer.returncode != 0:
         return False
@@ -173,9 +233,24 @@ def _is_its_worktree(folder: Path) -> bool:
 
 
 def _history(most: int) -> tuple[str, ...]:
-    """The words of a log whose commits `_commits` reads; nothing that the configuration names is run."""
-    quiet = ("--no-patch", "--no-show-signature", "--no-ext-diff", "--no-textconv", "--no-notes", "--encoding=UTF-8")
-    return ("--literal-pathspecs", "log", f"--max-count={most}", f"--format={_COMMIT_FORMAT}", *quiet)
+    """The words of a log whose commits `_commits` reads; nothing that the configuration names is
+    run.
+    """
+    quiet = (
+        "--no-patch",
+        "--no-show-signature",
+        "--no-ext-diff",
+        "--no-textconv",
+        "--no-notes",
+        "--encoding=UTF-8",
+    )
+    return (
+        "--literal-pathspecs",
+        "log",
+        f"--max-count={most}",
+        f"--format={_COMMIT_FORMAT}",
+        *quiet,
+    )
 
 
 def _commits(said: bytes) -> list[Commit]:
@@ -190,7 +265,11 @@ def _commits(said: bytes) -> list[Commit]:
 
 
 def _first_words(
-    folder: Path, *arguments: str, most: int, paths: Iterable[str] = (), seconds: float = TIMEOUT_SECONDS
+    folder: Path,
+    *arguments: str,
+    most: int,
+    paths: Iterable[str] = (),
+    seconds: float = TIMEOUT_SECONDS,
 ) -> bytes:
     """What git says first: at most so much of it, and what it says in time."""
     program = _program()
@@ -211,7 +290,8 @@ def _first_words(
                 return process.stdout.read(most) if process.stdout else b""
             finally:
                 late.cancel()
-                process.kill()  # a thousand commits of a hundred thousand files each would fill the memory
+                # A thousand commits of a hundred thousand files each would fill the memory
+                process.kill()
     except (OSError, ValueError):  # no such program, or a name that can't be one
         return b""
 
@@ -239,13 +319,20 @@ def _run(
     except (OSError, ValueError, subprocess.TimeoutExpired) as error:
         late = isinstance(error, subprocess.TimeoutExpired)
         _log.warning(
-            "git doesn't answer about %s (%s); Cortex reads its ignore files", folder, "too slow" if late else error
+            "git doesn't answer about %s (%s); Cortex reads its ignore files",
+            folder,
+            "too slow" if late else error,
         )
         # A pipe in the place of a file would make every listing wait as long again.
         _not_before[question] = time.monotonic() + RETRY_SECONDS
         return None
     if answer.returncode > 1:
-        _log.debug("git %s in %s: %s", arguments, folder, answer.stderr.decode("utf-8", "replace").strip()[:300])
+        _log.debug(
+            "git %s in %s: %s",
+            arguments,
+            folder,
+            answer.stderr.decode("utf-8", "replace").strip()[:300],
+        )
         refused = _refusal(answer.stderr)
         if refused and refused not in _said:
             _said.add(refused)
@@ -276,10 +363,17 @@ def _program() -> str | None:
 
 
 def _environment() -> dict[str, str]:
-    """What the child inherits: all but the variables that aim git at another repository (set inside a git hook)."""
+    """What the child inherits: all but the variables that aim git at another repository (set inside
+    a git hook).
+    """
     kept = {
         name: value
         for name, value in os.environ.items()
         if not name.startswith("GIT_") or name.startswith("GIT_CONFIG_") or name == "GIT_EXEC_PATH"
     }
-    return kept | {"GIT_ALLOW_PROTOCOL": "none", "GIT_NO_LAZY_FETCH": "1", "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
+    return kept | {
+        "GIT_ALLOW_PROTOCOL": "none",
+        "GIT_NO_LAZY_FETCH": "1",
+        "GIT_TERMINAL_PROMPT": "0",
+        "LC_ALL": "C",
+    }

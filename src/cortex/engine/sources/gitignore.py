@@ -1,8 +1,10 @@
-"""Git's ignore patterns: lines compiled to expressions, and the verdict of all ignore files of one name in a tree.
+"""Git's ignore patterns: lines compiled to expressions, and the verdict of all ignore files of one
+name in a tree.
 
-A pattern is asked about one entry, file or folder, and a folder that is ignored ends the matter for all below it: exactly git's own
-order, which the tests hold against git. Not taken: pathspec, which mixes a pattern's own match with matches of parent folders and so
-calls `src/` ignored under `*`, `!*/`, `!*.py`. Nothing here knows of repositories; see git.py.
+A pattern is asked about one entry, file or folder, and a folder that is ignored ends the matter for
+all below it: exactly git's own order, which the tests hold against git. Not taken: pathspec, which
+mixes a pattern's own match with matches of parent folders and so calls `src/` ignored under `*`,
+`!*/`, `!*.py`. Nothing here knows of repositories; see git.py.
 """
 
 from __future__ import annotations
@@ -20,7 +22,8 @@ import regex
 from cortex.engine.sources.inherited_rules import inherit
 
 MAX_IGNORE_BYTES = 1_000_000
-MAX_DEEP_STARS = 4  # `**` in one pattern: each one more multiplies the time that a hostile pattern can take
+# `**` in one pattern: each one more multiplies the time that a hostile pattern can take
+MAX_DEEP_STARS = 4
 _DEEP = re.compile(r"/\*\*(?:/|$)")
 _FLAGS = re.DOTALL | (re.IGNORECASE if sys.platform in ("win32", "darwin") else 0)
 _CLASSES = {
@@ -41,7 +44,9 @@ class _Line:
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """Neighbouring lines with the same outcome, joined into one expression for each of the four questions."""
+    """Neighbouring lines with the same outcome, joined into one expression for each of the four
+    questions.
+    """
 
     ignored: bool
     file_name: regex.Pattern[str] | None
@@ -60,18 +65,23 @@ class Patterns:
         return bool(self._groups)
 
     def verdict(self, path: str, is_folder: bool) -> bool | None:
-        """Whether the entry itself is ignored (True), kept by a negated pattern (False), or not spoken of."""
+        """Whether the entry itself is ignored (True), kept by a negated pattern (False), or not
+        spoken of.
+        """
         name = path.rpartition("/")[2]
         for group in self._groups:
             by_name, by_path = (
-                (group.folder_name, group.folder_path) if is_folder else (group.file_name, group.file_path)
+                (group.folder_name, group.folder_path)
+                if is_folder
+                else (group.file_name, group.file_path)
             )
             if (by_name and by_name.fullmatch(name)) or (by_path and by_path.fullmatch(path)):
                 return group.ignored
         return None
 
 
-Chain = tuple[tuple[str, Patterns], ...]  # a folder with "/" at its end, and what its ignore file says
+# A folder with "/" at its end, and what its ignore file says
+Chain = tuple[tuple[str, Patterns], ...]
 
 
 class IgnoreTree:
@@ -86,7 +96,9 @@ class IgnoreTree:
     def ignores_folder(self, path: str) -> bool:
         """Whether the folder, or one that it is in, is ignored."""
         return inherit(
-            self._folders, path, lambda folder, above: above or self._judge(folder, folder.rpartition("/")[0], True)
+            self._folders,
+            path,
+            lambda folder, above: above or self._judge(folder, folder.rpartition("/")[0], True),
         )
 
     def ignores_file(self, path: str) -> bool:
@@ -172,8 +184,12 @@ def _strip(line: str) -> str:
 
 
 def _expression(body: str, by_name: bool) -> str | None:
-    """The regular expression of a glob. A star takes the shortest run that lets what stands before the next star match, and never
-    gives it back: any longer run only leaves less for the rest. So does `**`, up to the next `**`. So the time stays linear."""
+    """The regular expression of a glob.
+
+    A star takes the shortest run that lets what stands before the next star match, and never gives
+    it back: any longer run only leaves less for the rest. So does `**`, up to the next `**`. So the
+    time stays linear.
+    """
     out: list[str] = []
     star_open = deep_open = False  # the last star, the last `**`, still waits for what follows it
     at = 0
@@ -185,7 +201,12 @@ def _expression(body: str, by_name: bool) -> str | None:
             out.append(piece)
             continue
         end = at + len(body[at:]) - len(body[at:].lstrip("*"))
-        deep = end - at == 2 and (at == 0 or body[at - 1] == "/") and not by_name and body[end : end + 1] in ("", "/")
+        deep = (
+            end - at == 2
+            and (at == 0 or body[at - 1] == "/")
+            and not by_name
+            and body[end : end + 1] in ("", "/")
+        )
         out.append(")" * (star_open + (deep and deep_open)))
         star_open = False
         if deep:
@@ -226,7 +247,9 @@ def _bracket(body: str, at: int) -> tuple[str | None, int]:
         low, at = _bracket_character(body, at)
         if body.startswith("-", at) and at + 1 < len(body) and body[at + 1] != "]":
             high, at = _bracket_character(body, at + 1)
-            parts.append(re.escape(low) + (f"{re.escape(low)}-{re.escape(high)}" if low <= high else ""))
+            parts.append(
+                re.escape(low) + (f"{re.escape(low)}-{re.escape(high)}" if low <= high else "")
+            )
         else:
             parts.append(re.escape(low))
     if at >= len(body):

@@ -11,7 +11,9 @@ from typing import TypeVar
 Verdict = TypeVar("Verdict")
 
 
-def inherit(known: dict[str, Verdict], folder: str, decide: Callable[[str, Verdict], Verdict]) -> Verdict:
+def inherit(
+    known: dict[str, Verdict], folder: str, decide: Callable[[str, Verdict], Verdict]
+) -> Verdict:
     """The verdict on `folder`: known, or decided from its parent's; the root's ("") must be known."""
     missing: list[str] = []
     while folder not in known:

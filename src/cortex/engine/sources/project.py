@@ -31,6 +31,8 @@ def project_at(folder: Path) -> Project:
     except (OSError, RuntimeError):  # no folder can have that name, or links lead in a circle
         return Project(folder, (folder.name,))
     main = main_worktree(root) or root
-    found = _REPOSITORY.search(git.remote(root)) if main != folder or (main / ".git").exists() else None
+    found = (
+        _REPOSITORY.search(git.remote(root)) if main != folder or (main / ".git").exists() else None
+    )
     names = [main.name, found[1] if found else "", root.name, folder.name]
     return Project(root, tuple(dict.fromkeys(name for name in names if name)) or (str(root),))

@@ -1,7 +1,8 @@
 """The files of a folder that belong in the index, judged by name, kind and size, and their bytes.
 
-Ignored and excluded files are not reported at all (there may be a million); what is left out for another reason is, with the reason.
-Knows nothing of content: binary, minified or generated files that their names don't give away are refused by the readers.
+Ignored and excluded files are not reported at all (there may be a million); what is left out for
+another reason is, with the reason. Knows nothing of content: binary, minified or generated files
+that their names don't give away are refused by the readers.
 """
 
 from __future__ import annotations
@@ -29,13 +30,16 @@ EVERYTHING = ("**/*",)
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What a workspace's settings say about its files; patterns are written as in a .gitignore at the root."""
+    """What a workspace's settings say about its files; patterns are written as in a .gitignore at
+    the root.
+    """
 
     include: tuple[str, ...] = EVERYTHING
     exclude: tuple[str, ...] = ()
     max_file_size: int = 1_500_000  # bytes
     max_files: int = 25_000
-    documents: bool = False  # PDF, office files and books too, also where a repository around the folder ignores them
+    # PDF, office files and books too, also where a repository around the folder ignores them
+    documents: bool = False
 
 
 def scan(root: Path, rules: Rules, cancel: Cancel | None = None) -> Scan:
@@ -44,7 +48,9 @@ def scan(root: Path, rules: Rules, cancel: Cancel | None = None) -> Scan:
     Raises: Cancelled.
     """
     judge = _Judge(root, rules)
-    judged = _judge_all(judge, list_entries(root, judge.prunes, cancel=cancel, apart=rules.documents))
+    judged = _judge_all(
+        judge, list_entries(root, judge.prunes, cancel=cancel, apart=rules.documents)
+    )
     over = tuple(Skipped(file.path, OVER_LIMIT) for file in judged.files[rules.max_files :])
     if not over:
         return judged
@@ -52,8 +58,11 @@ def scan(root: Path, rules: Rules, cancel: Cancel | None = None) -> Scan:
     return Scan(judged.files[: rules.max_files], tuple(skipped))
 
 
-def scan_paths(root: Path, rules: Rules, paths: Collection[str], cancel: Cancel | None = None) -> Scan:
-    """What belongs in the index of the given relative paths, files or folders; whatever isn't in the answer doesn't.
+def scan_paths(
+    root: Path, rules: Rules, paths: Collection[str], cancel: Cancel | None = None
+) -> Scan:
+    """What belongs in the index of the given relative paths, files or folders; whatever isn't in
+    the answer doesn't.
 
     `max_files` can't be judged from a part: that is the caller's. Raises: Cancelled.
     """
@@ -61,15 +70,23 @@ def scan_paths(root: Path, rules: Rules, paths: Collection[str], cancel: Cancel 
     if not wanted:
         return Scan((), ())
     judge = _Judge(root, rules)
-    few = "" not in wanted and len(wanted) <= MAX_ASKED_PATHS and sum(map(len, wanted)) < git.MAX_ARGUMENT_CHARACTERS
-    entries = list_entries(root, judge.prunes, wanted if few else None, cancel, apart=rules.documents)
+    few = (
+        "" not in wanted
+        and len(wanted) <= MAX_ASKED_PATHS
+        and sum(map(len, wanted)) < git.MAX_ARGUMENT_CHARACTERS
+    )
+    entries = list_entries(
+        root, judge.prunes, wanted if few else None, cancel, apart=rules.documents
+    )
     if few or "" in wanted:
         return _judge_all(judge, entries)
     return _judge_all(judge, (entry for entry in entries if _is_below(_path_of(entry), wanted)))
 
 
 def explain(root: Path, rules: Rules, path: str) -> str:
-    """Why the file of this relative path is or isn't in the index, as far as its name, kind and size tell."""
+    """Why the file of this relative path is or isn't in the index, as far as its name, kind and
+    size tell.
+    """
     path = path.strip("/")
     try:
         seen = os.lstat(root / path)
@@ -113,11 +130,17 @@ def read_bytes(root: Path, path: str, max_size: int) -> bytes | UnreadableFile:
             if not stat.S_ISREG(seen.st_mode):
                 return UnreadableFile("not a regular file")
             raw = b"" if seen.st_size > max_size else file.read(max_size + 1)
-            return UnreadableFile("too large") if seen.st_size > max_size or len(raw) > max_size else raw
+            return (
+                UnreadableFile("too large")
+                if seen.st_size > max_size or len(raw) > max_size
+                else raw
+            )
     except (FileNotFoundError, NotADirectoryError):
         return UnreadableFile("vanished")
     except (OSError, ValueError) as error:
-        return UnreadableFile("symlink" if getattr(error, "errno", 0) == errno.ELOOP else "unreadable")
+        return UnreadableFile(
+            "symlink" if getattr(error, "errno", 0) == errno.ELOOP else "unreadable"
+        )
 
 
 class _Judge:
@@ -126,7 +149,9 @@ class _Judge:
     def __init__(self, root: Path, rules: Rules) -> None:
         self._root = root
         self._rules = rules
-        self._include = None if rules.include == EVERYTHING else Patterns(map(_plain, rules.include))
+        self._include = (
+            None if rules.include == EVERYTHING else Patterns(map(_plain, rules.include))
+        )
         self._exclude = Patterns(_exclude_lines(rules.exclude))
         self._ignore = IgnoreTree(root, IGNORE_FILE)
         self._folders: dict[str, str] = {"": ""}
@@ -180,7 +205,9 @@ class _Judge:
     def skip_reason(self, path: str, seen: os.stat_result) -> str:
         """Why a file that is wanted can't be taken, or ""."""
         # A folder of documents may itself be one that is called secrets, and a document be packed.
-        if is_secret(f"{self._root.name}/{path.removesuffix('.gz')}" if self._rules.documents else path):
+        if is_secret(
+            f"{self._root.name}/{path.removesuffix('.gz')}" if self._rules.documents else path
+        ):
             return "secret"
         if stat.S_ISLNK(seen.st_mode):
             return "symlink"  # its target is found under its own name, or isn't ours to read
@@ -212,12 +239,16 @@ def _judge_all(judge: _Judge, entries: Iterable[Entry | Skipped]) -> Scan:
 
 
 def _exclude_lines(patterns: tuple[str, ...]) -> list[str]:
-    """`x/**` as "the folder x", so that it isn't even entered; unless a negated pattern may want something of it back."""
+    """`x/**` as "the folder x", so that it isn't even entered; unless a negated pattern may want
+    something of it back.
+    """
     plain = [_plain(pattern) for pattern in patterns]
     if any(pattern.startswith("!") for pattern in plain):
         return plain
     return [
-        "/" + pattern.removeprefix("/").removesuffix("**") if pattern.endswith("/**") and len(pattern) > 3 else pattern
+        "/" + pattern.removeprefix("/").removesuffix("**")
+        if pattern.endswith("/**") and len(pattern) > 3
+        else pattern
         for pattern in plain
     ]
 
@@ -249,7 +280,9 @@ def _is_below(path: str, folders: Collection[str]) -> bool:
 
 
 def _is_direct(root: Path, path: str) -> bool:
-    """Whether the path climbs nowhere and leads through no link; the last part may be anything, or missing."""
+    """Whether the path climbs nowhere and leads through no link; the last part may be anything, or
+    missing.
+    """
     parts = path.split("/") if path else []
     if "\0" in path or any(part in ("", ".", "..") for part in parts):
         return False
@@ -257,9 +290,14 @@ def _is_direct(root: Path, path: str) -> bool:
 
 
 def _open(root: Path, parts: list[str]) -> int | UnreadableFile:
-    """A handle of the file, opened folder by folder so that no link is followed, even one made meanwhile."""
+    """A handle of the file, opened folder by folder so that no link is followed, even one made
+    meanwhile.
+    """
     if os.open not in os.supports_dir_fd:
-        real, given = os.path.realpath(root / "/".join(parts)), os.path.join(os.path.realpath(root), *parts)
+        real, given = (
+            os.path.realpath(root / "/".join(parts)),
+            os.path.join(os.path.realpath(root), *parts),
+        )
         if os.path.normcase(real) != os.path.normcase(given):
             return UnreadableFile("symlink")
         if not os.path.isfile(real):

@@ -1,7 +1,10 @@
-"""Files that by their name are secrets, in one table: keys, certificates, credentials. They are never read.
+"""Files that by their name are secrets, in one table: keys, certificates, credentials.
 
-Judges names only. A file that is nothing but a private key is the reader's to find; a secret inside any other file is
-redacted where it is shown, so names that only may hold one are read (`READ` says which, and why).
+They are never read.
+
+Judges names only. A file that is nothing but a private key is the reader's to find; a secret inside
+any other file is redacted where it is shown, so names that only may hold one are read (`READ` says
+which, and why).
 """
 
 from __future__ import annotations
@@ -9,8 +12,9 @@ from __future__ import annotations
 import fnmatch
 import re
 
-# What is left out, with the names that it has. `*` stands for anything, a name that ends with "/" is a folder, one with
-# "/" inside it is the end of a path. Names with `*` between other letters don't count for programs: see `_CODE`.
+# What is left out, with the names that it has. `*` stands for anything, a name that ends with "/"
+# is a folder, one with "/" inside it is the end of a path. Names with `*` between other letters
+# don't count for programs: see `_CODE`.
 LEFT_OUT = (
     ("variables of an environment", ".envs/ .env.d/ *.env dotenv env.{stage} environment.{stage} dotenv.{stage}"),
     ("private keys", "*.pem *.key *.p12 *.pfx *.p8 *.ppk *.gpg *.pgp *.age *.asc.key *.keytab master.key secring.*"),
@@ -55,14 +59,37 @@ _WORDS = {
 # In a folder called secrets: what holds values. Programs about secrets lie in such folders, too.
 _VALUES = frozenset({"", "txt", "json", "yml", "yaml", "toml", "ini", "env", "conf", "properties"})
 _ABOUT = frozenset(
-    {"readme", "license", "notice", "codeowners", "makefile", "justfile", "dockerfile", "jenkinsfile", "build"}
+    {
+        "readme",
+        "license",
+        "notice",
+        "codeowners",
+        "makefile",
+        "justfile",
+        "dockerfile",
+        "jenkinsfile",
+        "build",
+    }
 )
 _TRANSLATIONS = frozenset(
-    {"i18n", "lang", "langs", "language", "languages", "locale", "locales", "messages", "translations"}
+    {
+        "i18n",
+        "lang",
+        "langs",
+        "language",
+        "languages",
+        "locale",
+        "locales",
+        "messages",
+        "translations",
+    }
 )
 _ENVIRONMENT_TEMPLATE = re.compile(r"\.env[.-](?:example|sample|template|dist)")
-_HARMLESS = re.compile(r"(?:.*[._-])?(?:example|examples|sample|template|tmpl|dist|defaults?|schema)(?:\.\w+)?")
-# Endings of programs and of what is written about them: id_rsa.py isn't a key, kubeconfig.md isn't a login.
+_HARMLESS = re.compile(
+    r"(?:.*[._-])?(?:example|examples|sample|template|tmpl|dist|defaults?|schema)(?:\.\w+)?"
+)
+# Endings of programs and of what is written about them: id_rsa.py isn't a key, kubeconfig.md isn't
+# a login.
 _CODE = frozenset(
     "py pyi js jsx mjs cjs ts tsx go rs java kt kts scala groovy rb php c h cc cpp hpp m mm cs fs swift dart lua pl r jl ex "
     "exs erl hs clj vue svelte html htm css scss sh bash zsh fish ps1 bat tf hcl sql proto md mdx rst adoc tex ipynb".split()
@@ -75,7 +102,9 @@ def _names() -> list[str]:
     for word, choices in _WORDS.items():
         mark = f"{{{word}}}"
         names = [
-            name.replace(mark, choice) for name in names for choice in (choices.split() if mark in name else ("",))
+            name.replace(mark, choice)
+            for name in names
+            for choice in (choices.split() if mark in name else ("",))
         ]
     return names
 
@@ -87,7 +116,11 @@ _FILES = [name for name in _ALL if not name.endswith("/") and not name.startswit
 _EXACT = frozenset(name for name in _FILES if not set(name) & set("*["))
 _EXTENSIONS = frozenset(name[2:] for name in _FILES if re.fullmatch(r"\*\.\w+", name))
 _PATTERN = re.compile(
-    "|".join(fnmatch.translate(name) for name in _FILES if set(name) & set("*[") and name[2:] not in _EXTENSIONS)
+    "|".join(
+        fnmatch.translate(name)
+        for name in _FILES
+        if set(name) & set("*[") and name[2:] not in _EXTENSIONS
+    )
 )
 
 

@@ -1,8 +1,9 @@
 """Another product's SQLite file, opened so that nothing of it changes.
 
-A file without a journal beside it is opened as immutable: no lock is taken, no file is made; what was read counts only if the file is
-still the same afterwards. One whose owner runs is read as SQLite allows it. A journal that a crash left behind would be replayed into
-the file, so that one is copied first, unless it is huge. Knows no table.
+A file without a journal beside it is opened as immutable: no lock is taken, no file is made; what
+was read counts only if the file is still the same afterwards. One whose owner runs is read as
+SQLite allows it. A journal that a crash left behind would be replayed into the file, so that one is
+copied first, unless it is huge. Knows no table.
 """
 
 from __future__ import annotations
@@ -41,10 +42,12 @@ class File:
         self._seconds = seconds  # for one reading, and for a lock
         self._connection: sqlite3.Connection | None = None
         self._aside: tempfile.TemporaryDirectory[str] | None = None
-        self._state: tuple[int, ...] | None = None  # of the file when it was opened; None where SQLite watches over it
+        # Of the file when it was opened; None where SQLite watches over it
+        self._state: tuple[int, ...] | None = None
 
     def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """What `work` makes of the database; it works again where the file changed meanwhile, so it may leave no cursor behind.
+        """What `work` makes of the database; it works again where the file changed meanwhile, so it
+        may leave no cursor behind.
 
         Raises: FileError FILE_NOT_FOUND or IMPORT_UNREADABLE.
         """
@@ -61,7 +64,9 @@ class File:
             else:
                 if not self._changed():
                     return result
-        raise self._error(f"{self.path} changes all the time ({self.product} is writing): try again in a moment")
+        raise self._error(
+            f"{self.path} changes all the time ({self.product} is writing): try again in a moment"
+        )
 
     def connection(self) -> sqlite3.Connection:
         """The connection, opened where it isn't. Raises: FileError, OSError, sqlite3.Error."""
@@ -72,9 +77,13 @@ class File:
         return self._connection
 
     def check(self) -> None:
-        """Raises: FileError IMPORT_UNREADABLE where the file isn't any more what it was when it was opened."""
+        """Raises: FileError IMPORT_UNREADABLE where the file isn't any more what it was when it was
+        opened.
+        """
         if self._changed():
-            raise self._error(f"{self.path} was changed while it was read ({self.product} is writing): try again")
+            raise self._error(
+                f"{self.path} was changed while it was read ({self.product} is writing): try again"
+            )
 
     def close(self) -> None:
         """Give everything back."""
@@ -92,7 +101,9 @@ class File:
         except sqlite3.Error as error:
             raise self._error(self._reason(error)) from error
         except UnicodeDecodeError as error:  # SQLite's complaint about a schema that is no text
-            raise self._error(f"{self.path} can't be read as a {self.product} database: it is damaged") from error
+            raise self._error(
+                f"{self.path} can't be read as a {self.product} database: it is damaged"
+            ) from error
         except OSError as error:
             raise self._error(f"{self.path} can't be read: {error.strerror or error}") from error
 
@@ -119,7 +130,14 @@ class File:
 
     def _copied(self, path: Path) -> sqlite3.Connection:
         self._state = state_of(self.path)
-        files = [path, *(path.with_name(path.name + end) for end in ("-wal", "-journal") if _size(path, end) > 0)]
+        files = [
+            path,
+            *(
+                path.with_name(path.name + end)
+                for end in ("-wal", "-journal")
+                if _size(path, end) > 0
+            ),
+        ]
         size = sum(file.stat().st_size for file in files)
         if size > min(COPY_BYTES, self._seconds * COPY_RATE):
             raise self._error(
@@ -152,9 +170,7 @@ class File:
     def _reason(self, error: sqlite3.Error) -> str:
         said = str(error)
         if isinstance(error, sqlite3.OperationalError) and "locked" in said:
-            return (
-                f"{self.path} is locked by another program ({self.product} is writing): try again when it has finished"
-            )
+            return f"{self.path} is locked by another program ({self.product} is writing): try again when it has finished"
         if said == "interrupted" and self._seconds < READ_SECONDS:
             return f"{self.path} can't be read in the time that an answer has: ask again"
         if said == "interrupted":
@@ -164,7 +180,9 @@ class File:
 
 @contextmanager
 def opened(path: Path, product: str, seconds: float = READ_SECONDS) -> Iterator[File]:
-    """Somebody else's database, to be read in several steps, each of them by itself and in so many seconds."""
+    """Somebody else's database, to be read in several steps, each of them by itself and in so many
+    seconds.
+    """
     file = File(path, product, seconds)
     try:
         yield file
@@ -176,7 +194,8 @@ def opened(path: Path, product: str, seconds: float = READ_SECONDS) -> Iterator[
 def reading(path: Path, product: str) -> Iterator[sqlite3.Connection]:
     """A connection to somebody else's database, for one short reading.
 
-    Raises: FileError FILE_NOT_FOUND or IMPORT_UNREADABLE, also for what goes wrong while it is read.
+    Raises: FileError FILE_NOT_FOUND or IMPORT_UNREADABLE, also for what goes wrong while it is
+    read.
     """
     with opened(path, product) as file, file.explained():
         yield file.connection()
@@ -184,7 +203,9 @@ def reading(path: Path, product: str) -> Iterator[sqlite3.Connection]:
 
 
 def columns(connection: sqlite3.Connection, table: str) -> frozenset[str]:
-    """The columns of a table, none where there is no such table; views and virtual tables are none, for they run what they like."""
+    """The columns of a table, none where there is no such table; views and virtual tables are none,
+    for they run what they like.
+    """
     found = connection.execute(
         "SELECT about.name FROM sqlite_master AS known, pragma_table_info(known.name) AS about "
         "WHERE known.type = 'table' AND known.rootpage > 0 AND known.name = ?",
@@ -193,7 +214,9 @@ def columns(connection: sqlite3.Connection, table: str) -> frozenset[str]:
     return frozenset(row[0] for row in found)
 
 
-def select(connection: sqlite3.Connection, table: str, wanted: tuple[str, ...], rest: str = "") -> sqlite3.Cursor:
+def select(
+    connection: sqlite3.Connection, table: str, wanted: tuple[str, ...], rest: str = ""
+) -> sqlite3.Cursor:
     """These columns of a table; one that it doesn't have is NULL in every row."""
     present = columns(connection, table)
     names = ", ".join(name if name in present else f"NULL AS {name}" for name in wanted)

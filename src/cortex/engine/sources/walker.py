@@ -1,7 +1,9 @@
-"""Every file below a root that is there and not ignored: asked of git where there is a repository, walked elsewhere.
+"""Every file below a root that is there and not ignored: asked of git where there is a repository,
+walked elsewhere.
 
-Names and `lstat` only; which of them belong in the index is for files.py to judge. Repositories within (submodules, and others that
-merely lie there) are listed by their own rules, and a repository that git won't speak about is walked. Links are never followed.
+Names and `lstat` only; which of them belong in the index is for files.py to judge. Repositories
+within (submodules, and others that merely lie there) are listed by their own rules, and a
+repository that git won't speak about is walked. Links are never followed.
 """
 
 from __future__ import annotations
@@ -23,9 +25,15 @@ Wanted = Collection[str] | None  # only these paths, or everything
 
 
 def list_entries(
-    root: Path, prune: Prune, only: Wanted = None, cancel: Cancel | None = None, *, apart: bool = False
+    root: Path,
+    prune: Prune,
+    only: Wanted = None,
+    cancel: Cancel | None = None,
+    *,
+    apart: bool = False,
 ) -> Iterator[Entry | Skipped]:
-    """Files (and links, pipes, ...) below `root`, in no order; with `only`, those at or below the given relative paths.
+    """Files (and links, pipes, ...) below `root`, in no order; with `only`, those at or below the
+    given relative paths.
 
     `apart` takes the folder for itself, whatever the repository around it ignores.
     """
@@ -50,8 +58,12 @@ def list_entries(
                 yield entry
 
 
-def _split_by_repository(root: Path, folder: str, wanted: Collection[str]) -> tuple[list[str], dict[str, set[str]]]:
-    """The wanted paths that belong to `folder`'s own repository, and for each repository within what is wanted of it."""
+def _split_by_repository(
+    root: Path, folder: str, wanted: Collection[str]
+) -> tuple[list[str], dict[str, set[str]]]:
+    """The wanted paths that belong to `folder`'s own repository, and for each repository within
+    what is wanted of it.
+    """
     own: list[str] = []
     inner: dict[str, set[str]] = {}
     for path in sorted(wanted):
@@ -96,7 +108,12 @@ def _list_repository(
 
 
 def _walk(
-    root: Path, base: str, prune: Prune, wanted: Wanted, inner: Collection[str], cancel: Cancel | None
+    root: Path,
+    base: str,
+    prune: Prune,
+    wanted: Wanted,
+    inner: Collection[str],
+    cancel: Cancel | None,
 ) -> Iterator[Entry | Skipped | str]:
     """What lies below `base` by its .gitignore files; a repository within as its bare path."""
     tree = IgnoreTree(root / base, ".gitignore")
@@ -157,7 +174,9 @@ def _reason(error: OSError) -> str:
 
 
 def _is_junction(entry: os.DirEntry[str]) -> bool:
-    """A link to a folder that Windows calls a folder; it may lead out of the root or round in circles."""
+    """A link to a folder that Windows calls a folder; it may lead out of the root or round in
+    circles.
+    """
     if os.name != "nt":
         return False
     tag = getattr(entry.stat(follow_symlinks=False), "st_reparse_tag", 0)

@@ -1,9 +1,11 @@
 """Tells which paths below a root changed, a moment after they did.
 
-Only says where to look: what belongs in the index is for `scan_paths` to say. A change that can alter the verdict on any file (an
-ignore file, git's index or HEAD) is the path "", meaning everything. On Linux each folder is watched by itself, without those that
-package managers fill: watching a tree as a whole would follow links out of it, give up at the first unreadable folder and spend a watch
-on every folder in node_modules. Not taken: `watchfiles.watch`, which hides the moment when watching begins, and whether it can.
+Only says where to look: what belongs in the index is for `scan_paths` to say. A change that can
+alter the verdict on any file (an ignore file, git's index or HEAD) is the path "", meaning
+everything. On Linux each folder is watched by itself, without those that package managers fill:
+watching a tree as a whole would follow links out of it, give up at the first unreadable folder and
+spend a watch on every folder in node_modules. Not taken: `watchfiles.watch`, which hides the moment
+when watching begins, and whether it can.
 """
 
 from __future__ import annotations
@@ -36,9 +38,13 @@ _log = logging.getLogger(__name__)
 
 
 class Watcher:
-    """Calls `on_change` from a thread of its own with the relative paths of what changed, after a quiet moment."""
+    """Calls `on_change` from a thread of its own with the relative paths of what changed, after a
+    quiet moment.
+    """
 
-    def __init__(self, root: Path, on_change: Callable[[set[str]], None], *, quiet_ms: int = QUIET_MS) -> None:
+    def __init__(
+        self, root: Path, on_change: Callable[[set[str]], None], *, quiet_ms: int = QUIET_MS
+    ) -> None:
         self._root = Path(os.path.realpath(root))
         self._on_change = on_change
         self._quiet_ms = quiet_ms
@@ -47,18 +53,27 @@ class Watcher:
 
     @property
     def alive(self) -> bool:
-        """Whether changes are being seen; False before `start`, after `close`, and when watching broke down."""
+        """Whether changes are being seen; False before `start`, after `close`, and when watching
+        broke down.
+        """
         return self._thread is not None and self._thread.is_alive()
 
     def start(self) -> bool:
-        """Begin to watch; everything that changes after the return is delivered. False where watching is impossible."""
+        """Begin to watch; everything that changes after the return is delivered.
+
+        False where watching is impossible.
+        """
         if _is_foreign_drive(self._root):
-            _log.warning("changes in %s can't be watched: it is a Windows drive seen from Linux", self._root)
+            _log.warning(
+                "changes in %s can't be watched: it is a Windows drive seen from Linux", self._root
+            )
             return False
         notify = self._open()
         if notify is None:
             return False
-        self._thread = threading.Thread(target=self._run, args=(notify,), name="cortex-watch", daemon=True)
+        self._thread = threading.Thread(
+            target=self._run, args=(notify,), name="cortex-watch", daemon=True
+        )
         self._thread.start()
         return True
 
@@ -76,7 +91,8 @@ class Watcher:
             try:
                 folders = _folders(str(self._root)) if _BY_FOLDER else [str(self._root)]
                 return RustNotify(folders, False, False, 300, not _BY_FOLDER, False)
-            except (OSError, RuntimeError, ValueError) as error:  # no such folder, or no more inotify watches
+            # No such folder, or no more inotify watches
+            except (OSError, RuntimeError, ValueError) as error:
                 if last_try or not isinstance(error, FileNotFoundError) or not self._root.is_dir():
                     _log.warning("changes in %s can't be watched: %s", self._root, error)
                     return None
@@ -89,7 +105,9 @@ class Watcher:
                 if isinstance(changes, str):  # "timeout", "stop" or "signal"
                     continue
                 paths = relevant_paths(str(self._root), changes)
-                if _BY_FOLDER and ("" in paths or any(os.path.isdir(self._root / path) for path in paths)):
+                if _BY_FOLDER and (
+                    "" in paths or any(os.path.isdir(self._root / path) for path in paths)
+                ):
                     fresh = self._open()  # before the delivery: who looks then has missed nothing
                     if fresh is None:
                         self._deliver({""})
@@ -97,7 +115,9 @@ class Watcher:
                     rest = notify.watch(1, 1, 1, None)
                     notify.close()
                     notify = fresh
-                    paths |= set() if isinstance(rest, str) else relevant_paths(str(self._root), rest)
+                    paths |= (
+                        set() if isinstance(rest, str) else relevant_paths(str(self._root), rest)
+                    )
             except RuntimeError:
                 _log.exception("watching %s broke down", self._root)
                 break
@@ -108,7 +128,8 @@ class Watcher:
     def _deliver(self, paths: set[str]) -> None:
         try:
             self._on_change(paths)
-        except Exception:  # the thread's outermost frame: one failed update must not end the watching
+        # The thread's outermost frame: one failed update must not end the watching
+        except Exception:
             _log.exception("a change of %d paths in %s was not taken up", len(paths), self._root)
 
 
@@ -151,7 +172,10 @@ def _relevant_path(root: str, change: int, absolute: str) -> str | None:
 
 
 def _folders(root: str) -> list[str]:
-    """The folders to watch one by one, with git's own where its signals are. Raises: OSError for the root."""
+    """The folders to watch one by one, with git's own where its signals are.
+
+    Raises: OSError for the root.
+    """
     folders: list[str] = []
     stack = [root]
     while stack:
@@ -159,7 +183,9 @@ def _folders(root: str) -> list[str]:
         try:
             with os.scandir(folder) as listing:
                 inner = [
-                    entry.name for entry in listing if entry.is_dir(follow_symlinks=False) or entry.name == "pyvenv.cfg"
+                    entry.name
+                    for entry in listing
+                    if entry.is_dir(follow_symlinks=False) or entry.name == "pyvenv.cfg"
                 ]
             folder.encode("utf-8")
         except (OSError, UnicodeEncodeError):
@@ -170,11 +196,17 @@ def _folders(root: str) -> list[str]:
             continue
         folders.append(folder)
         stack.extend(
-            os.path.join(folder, name) for name in inner if name not in PRUNED_FOLDERS and name != "pyvenv.cfg"
+            os.path.join(folder, name)
+            for name in inner
+            if name not in PRUNED_FOLDERS and name != "pyvenv.cfg"
         )
         if ".git" in inner:
             own = os.path.join(folder, ".git")
-            folders += [path for path in (own, os.path.join(own, "info")) if os.access(path, os.R_OK | os.X_OK)]
+            folders += [
+                path
+                for path in (own, os.path.join(own, "info"))
+                if os.access(path, os.R_OK | os.X_OK)
+            ]
     return folders
 
 

@@ -1,6 +1,9 @@
-"""What is remembered. One `Store` is one directory: a SQLite file that is the truth, and indexes that can be thrown away.
+"""What is remembered.
 
-This folder alone has SQL over our own tables, imports tantivy, turbovec and the client of Qdrant, and knows the lease.
+One `Store` is one directory: a SQLite file that is the truth, and indexes that can be thrown away.
+
+This folder alone has SQL over our own tables, imports tantivy, turbovec and the client of Qdrant,
+and knows the lease.
 """
 
 from __future__ import annotations
@@ -35,7 +38,12 @@ from cortex.engine.store.index.lexical import (
     stem_of,
 )
 from cortex.engine.store.index.maintenance import Indexes
-from cortex.engine.store.index.paid_vectors import Embed, EmbeddingCache, EmbeddingJob, PendingVectors
+from cortex.engine.store.index.paid_vectors import (
+    Embed,
+    EmbeddingCache,
+    EmbeddingJob,
+    PendingVectors,
+)
 from cortex.engine.store.index.qdrant import Qdrant, QdrantCollection
 from cortex.engine.store.lease import Lease
 from cortex.engine.store.memories.filters import MemoryFilter
@@ -55,7 +63,12 @@ from cortex.engine.store.memories.writer import Memories, MemoryVerdict
 from cortex.engine.store.operation_log import Operation, OperationLog, OperationRequest
 from cortex.engine.store.records.outbox import Outbox
 from cortex.engine.store.records.outbox_rows import OutboxEntry, RecordChange
-from cortex.engine.store.records.queries import AuditEntry, RecordHeader, RecordLookup, VersionedRecord
+from cortex.engine.store.records.queries import (
+    AuditEntry,
+    RecordHeader,
+    RecordLookup,
+    VersionedRecord,
+)
 from cortex.engine.store.records.row_reader import kind_of_id
 from cortex.engine.store.records.rows import IndexedText, RecordTextExtractor
 from cortex.engine.store.records.transaction import Guard, RecordTransaction, Screened, Sees
@@ -137,7 +150,9 @@ STORE_NAME = "cortex.db"
 _ASIDE = f"{STORE_NAME}.damaged-"
 _REPLACED = f"{STORE_NAME}.replaced-"
 # What `integrity_check` says of an index whose table is sound.
-_INDEX_DAMAGE = re.compile(r"row \d+ missing from index .*|wrong # of entries in index .*|non-unique entry in index .*")
+_INDEX_DAMAGE = re.compile(
+    r"row \d+ missing from index .*|wrong # of entries in index .*|non-unique entry in index .*"
+)
 _FOUND = f"{_ASIDE}found"  # asks the holder of the lease to set the database aside
 LARGE = 4_000  # docs of a source: while it changes it isn't counted for each answer
 COUNT_TIMES = 100  # as long as counting takes, a count holds
@@ -150,10 +165,11 @@ log = logging.getLogger(__name__)
 class Store:
     """An open store. `directory` None keeps everything in memory.
 
-    `qdrant` keeps the vectors, where it is given, in place of files. Read-only, nothing can be written through it, whoever tries:
-    SQLite itself refuses (`mode=ro`, `query_only`); only the schema of an older store is brought up to date before. `confined`, which
-    is read-only, too, nothing of the records is seen but by a viewer (`viewed_by`), and that only what is theirs to see; such a store
-    has to be `shelved` for whoever writes it.
+    `qdrant` keeps the vectors, where it is given, in place of files. Read-only, nothing can be
+    written through it, whoever tries: SQLite itself refuses (`mode=ro`, `query_only`); only the
+    schema of an older store is brought up to date before. `confined`, which is read-only, too,
+    nothing of the records is seen but by a viewer (`viewed_by`), and that only what is theirs to
+    see; such a store has to be `shelved` for whoever writes it.
     """
 
     def __init__(
@@ -173,8 +189,11 @@ class Store:
         self._connections = Connections(path, read_only=read_only, confined=confined)
         try:
             with self._connections.read() as connection:
-                current = is_current(connection) and (is_wide(connection) or not (confined or shelved))
-            if not current and path is not None and read_only:  # who only looks may be the first after an update
+                current = is_current(connection) and (
+                    is_wide(connection) or not (confined or shelved)
+                )
+            # Who only looks may be the first after an update
+            if not current and path is not None and read_only:
                 _bring_up_to_date(path, confined)
             elif not current:  # seldom: opening a store need not wait for its writer
                 with self._connections.write() as connection:
@@ -196,12 +215,16 @@ class Store:
         self.outbox = Outbox(self._connections)
         self.lease = Lease(directory, folder, wanted=not read_only)
         self.log = OperationLog(self._connections)
-        self._counts: dict[int, tuple[int, Counts, float]] = {}  # by source: seq, counts, until when
-        self._totals: tuple[int, dict[tuple[int, ...], Counts]] = (0, {})  # seq, and by sources what they have then
+        # By source: seq, counts, until when
+        self._counts: dict[int, tuple[int, Counts, float]] = {}
+        # Seq, and by sources what they have then
+        self._totals: tuple[int, dict[tuple[int, ...], Counts]] = (0, {})
 
     @property
     def replaced(self) -> bool:
-        """Whether the files on disk are no longer the ones that are open here, so that the store has to be opened anew."""
+        """Whether the files on disk are no longer the ones that are open here, so that the store
+        has to be opened anew.
+        """
         return self._connections.replaced or self.lease.lost
 
     @property
@@ -219,21 +242,29 @@ class Store:
         return self._connections
 
     def reading(self) -> AbstractContextManager[object]:
-        """One consistent view for everything that is read inside the block, and one transaction instead of many."""
+        """One consistent view for everything that is read inside the block, and one transaction
+        instead of many.
+        """
         return self._connections.read()
 
     def counts(self, *sources: int) -> Counts:
-        """How many docs and chunks sources have together, counted once for each state of the store; of many that change all the time not as often."""
+        """How many docs and chunks sources have together, counted once for each state of the store;
+        of many that change all the time not as often.
+        """
+        # Of this state, whatever another thread puts in its place meanwhile
         seq, known = (
             self.truth.seq(),
             self._totals,
-        )  # of this state, whatever another thread puts in its place meanwhile
-        if (
-            known[0] == seq and sources in known[1]
-        ):  # to add up hundreds is a twentieth of a search, and it asks three times
+        )
+        # To add up hundreds is a twentieth of a search, and it asks three times
+        if known[0] == seq and sources in known[1]:
             return known[1][sources]
         now = time.monotonic()
-        due = [source for source in sources if source not in self._counts or self._counts[source][0] != seq]
+        due = [
+            source
+            for source in sources
+            if source not in self._counts or self._counts[source][0] != seq
+        ]
         exact = not due or not self._holds(sources, due, now)
         if due and exact:
             counted = self.lookup.counts_of(due)
@@ -241,7 +272,9 @@ class Store:
             self._counts |= {one: (seq, counts, until) for one, counts in counted.items()}
         every = [self._counts[one][1] for one in sources]
         total = Counts(
-            sum(one.docs for one in every), sum(one.chunks for one in every), sum(one.characters for one in every)
+            sum(one.docs for one in every),
+            sum(one.chunks for one in every),
+            sum(one.characters for one in every),
         )
         if exact:
             before = known[1] if known[0] == seq and len(known[1]) < MAX_TOTALS else {}
@@ -260,9 +293,11 @@ class Store:
         return 0 if self.directory is None else bytes_on_disk(self.directory)
 
     def check(self) -> list[str]:
-        """What is wrong with the store: SQLite's own check, then ids of the words and vectors compared with the truth.
+        """What is wrong with the store: SQLite's own check, then ids of the words and vectors
+        compared with the truth.
 
-        Indexes that are behind the truth are not compared: they are complete when they have caught up.
+        Indexes that are behind the truth are not compared: they are complete when they have caught
+        up.
         """
         problems: list[str] = []
         for part in (self.check_database, self.indexes.check_words, self.indexes.check_vectors):
@@ -275,13 +310,18 @@ class Store:
         return problems
 
     def check_database(self) -> list[str]:
-        """What is wrong with the SQLite file itself: pages, indexes, rows that point to nothing, texts that aren't searched."""
+        """What is wrong with the SQLite file itself: pages, indexes, rows that point to nothing,
+        texts that aren't searched.
+        """
         with self._connections.read() as connection:
             verdict = [row[0] for row in connection.execute("PRAGMA integrity_check")]
             if verdict != ["ok"]:
                 return [f"SQLite: {'; '.join(verdict[:3])}"]
             loose = Counter(row[0] for row in connection.execute("PRAGMA foreign_key_check"))
-            problems = [f"{count} rows of {table} point to nothing" for table, count in sorted(loose.items())]
+            problems = [
+                f"{count} rows of {table} point to nothing"
+                for table, count in sorted(loose.items())
+            ]
             for table, key in (("memories", "key"), ("records", "id")):
                 count = connection.execute(
                     f"SELECT count(*) FROM {table} WHERE source IS NOT NULL AND NOT EXISTS "
@@ -291,7 +331,9 @@ class Store:
         return problems
 
     def is_damaged_in_indexes_only(self) -> bool:
-        """Whether the tables are sound and only SQLite's own indexes are not, so that `reindex` helps."""
+        """Whether the tables are sound and only SQLite's own indexes are not, so that `reindex`
+        helps.
+        """
         with self._connections.read() as connection:
             rows = connection.execute(f"PRAGMA integrity_check({MAX_MESSAGES})").fetchall()
         return len(rows) < MAX_MESSAGES and all(_INDEX_DAMAGE.fullmatch(row[0]) for row in rows)
@@ -321,7 +363,9 @@ class Store:
             self.indexes.close()
 
     def set_aside(self) -> Path:
-        """Close the store of a lease holder, and move its database out of the way; returns where it went."""
+        """Close the store of a lease holder, and move its database out of the way; returns where it
+        went.
+        """
         assert self.directory is not None and self.lease.held
         try:
             self.indexes.close()
@@ -346,7 +390,9 @@ def check_present(directory: Path) -> None:
     except OSError:
         # Opening it says better what is wrong.
         return
-    left = sorted(entry.name for pattern in ("words-*", "vectors-*") for entry in directory.glob(pattern))
+    left = sorted(
+        entry.name for pattern in ("words-*", "vectors-*") for entry in directory.glob(pattern)
+    )
     snapshots = len(list_snapshots(directory))
     if not left and not snapshots:
         return
@@ -360,7 +406,10 @@ def check_present(directory: Path) -> None:
 
 @contextmanager
 def leased(directory: Path) -> Iterator[None]:
-    """Hold a store's lease for the block. Raises: StoreError STORE_LOCKED, where another process has it."""
+    """Hold a store's lease for the block.
+
+    Raises: StoreError STORE_LOCKED, where another process has it.
+    """
     lease = Lease(directory)
     if not lease.take():
         raise StoreError(
@@ -377,24 +426,32 @@ def leased(directory: Path) -> Iterator[None]:
 def set_aside(directory: Path, *, replica: bool = False) -> Path:
     """Move a store's database, with what its log holds, out of the way and return where it went.
 
-    For a store that nothing is only in: a project's, or the replica of a Core's database. Of what was
-    set aside before the last one is kept.
+    For a store that nothing is only in: a project's, or the replica of a Core's database. Of what
+    was set aside before the last one is kept.
 
-    Raises: StoreError STORE_LOCKED when another process holds the lease; STORE_CORRUPT for a home's.
+    Raises: StoreError STORE_LOCKED when another process holds the lease; STORE_CORRUPT for a
+    home's.
     """
     with leased(directory):
         return _discard(directory, replica=replica)
 
 
-def move_aside(directory: Path, *, sound: bool = False, replacement: Path | None = None) -> Path | None:
-    """Do that where the lease is held already; a `sound` database isn't called damaged then. None where there was none.
+def move_aside(
+    directory: Path, *, sound: bool = False, replacement: Path | None = None
+) -> Path | None:
+    """Do that where the lease is held already; a `sound` database isn't called damaged then.
 
-    A process that is killed on the way leaves the database with its log in the old place or in the new one. A
-    `replacement` takes its place; where that fails, the database is where it was.
+    None where there was none.
+
+    A process that is killed on the way leaves the database with its log in the old place or in the
+    new one. A `replacement` takes its place; where that fails, the database is where it was.
     """
     path = directory / STORE_NAME
     target = directory / f"{_REPLACED if sound else _ASIDE}{time.time_ns()}"
-    logs = {path.with_name(path.name + suffix): target.with_name(target.name + suffix) for suffix in ("-wal", "-shm")}
+    logs = {
+        path.with_name(path.name + suffix): target.with_name(target.name + suffix)
+        for suffix in ("-wal", "-shm")
+    }
     with translated(directory), ExitStack() as undo:
         for log, copy in logs.items():
             undo.callback(copy.unlink, missing_ok=True)
@@ -446,7 +503,10 @@ def _discard(directory: Path, *, replica: bool = False) -> Path:
             f"{path} is a home's database and stays where it is",
             context={"path": str(path)},
         )
-    earlier = {path: path.name.removeprefix(_ASIDE).partition("-")[0] for path in directory.glob(f"{_ASIDE}[0-9]*")}
+    earlier = {
+        path: path.name.removeprefix(_ASIDE).partition("-")[0]
+        for path in directory.glob(f"{_ASIDE}[0-9]*")
+    }
     newest = max(earlier.values(), key=int, default="")
     for path in [path for path, number in earlier.items() if number != newest]:
         remove_generation(path)
@@ -485,13 +545,17 @@ def _bring_up_to_date(path: Path, confined: bool) -> None:
 
 
 def _prepare(connection: sqlite3.Connection, path: Path | None, shelved: bool) -> None:
-    """Make the tables what this Cortex expects; where those who read are confined, with indexes that say who sees what."""
+    """Make the tables what this Cortex expects; where those who read are confined, with indexes
+    that say who sees what.
+    """
     if path is not None and is_outdated(connection):
         try:
             make_snapshot(path, MIGRATION)
         except CortexError as error:
             # A migration is one transaction: it changes all or nothing, with or without a snapshot.
-            log.warning("no snapshot was made before %s was brought up to date: %s", path, error.message)
+            log.warning(
+                "no snapshot was made before %s was brought up to date: %s", path, error.message
+            )
     migrate(connection)
     if shelved:
         widen(connection)

@@ -1,8 +1,9 @@
 """Connections to a store's one SQLite file: the only place where they are made.
 
-A store on disk has one writing connection under a lock and as many reading ones as are in use at once (WAL: readers never wait for
-the writer). A store in memory has a single connection under the same lock. An encrypted store would change `_connect` and nothing
-else. A connection per thread was the road not taken: threads come and go, and what they leave behind stays open. SQLite's own errors
+A store on disk has one writing connection under a lock and as many reading ones as are in use at
+once (WAL: readers never wait for the writer). A store in memory has a single connection under the
+same lock. An encrypted store would change `_connect` and nothing else. A connection per thread was
+the road not taken: threads come and go, and what they leave behind stays open. SQLite's own errors
 leave here as the tree of errors.py.
 """
 
@@ -26,26 +27,33 @@ from cortex.base.visibility import Viewer
 from cortex.engine.store.row_level_security import Confined, confine, show
 
 BUSY_TIMEOUT_MS = 10_000
-# Page cache of one connection; the default of 2 MB makes index look-ups of a large store slow. To map the file instead makes a search of
-# 100,000 records a tenth cheaper, but each connection counts it again as memory, and a disk that fails ends the process.
+# Page cache of one connection; the default of 2 MB makes index look-ups of a large store slow. To
+# map the file instead makes a search of 100,000 records a tenth cheaper, but each connection counts
+# it again as memory, and a disk that fails ends the process.
 CACHE_KIB = 8_192
-JOURNAL_LIMIT_BYTES = 64 << 20  # a WAL grown by a long run is cut back to this at the next checkpoint
+# A WAL grown by a long run is cut back to this at the next checkpoint
+JOURNAL_LIMIT_BYTES = 64 << 20
 CLOSE_SECONDS = 2.0  # what readers in other threads get to finish
 JOT_SECONDS = 0.2
-CHECKPOINT_MS = 100  # how long a checkpoint waits for readers; the next one does what this one couldn't
-COPIES, LOCK = "cortex-store-", "lock"  # how folders with a copy of a read-only store begin, and the file in each
+# How long a checkpoint waits for readers; the next one does what this one couldn't
+CHECKPOINT_MS = 100
+# How folders with a copy of a read-only store begin, and the file in each
+COPIES, LOCK = "cortex-store-", "lock"
 
 
 class WriteConflict(StoreError):
-    """Two writers were in each other's way, and this one had to give in; or the connection broke. It can be done again: either nothing
-    was written, or whoever asks by a key sees that it was.
+    """Two writers were in each other's way, and this one had to give in; or the connection broke.
+
+    It can be done again: either nothing was written, or whoever asks by a key sees that it was.
     """
 
 
 class Connected(Protocol):
     """Something that records can be written to and read from."""
 
-    def write(self, *, durable: bool = False, erase: bool = False) -> AbstractContextManager[Any]: ...
+    def write(
+        self, *, durable: bool = False, erase: bool = False
+    ) -> AbstractContextManager[Any]: ...
 
     def read(self) -> AbstractContextManager[Any]: ...
 
@@ -55,9 +63,13 @@ class Connected(Protocol):
 
 
 class Connections:
-    """All connections of this process to one store; `confined`, they show what the viewer of each thread may see."""
+    """All connections of this process to one store; `confined`, they show what the viewer of each
+    thread may see.
+    """
 
-    def __init__(self, path: Path | None, *, read_only: bool = False, confined: bool = False) -> None:
+    def __init__(
+        self, path: Path | None, *, read_only: bool = False, confined: bool = False
+    ) -> None:
         if confined and (path is None or not read_only):
             raise ValueError("only what is on a disk, and open for reading, can be confined")
         self.path = path
@@ -76,7 +88,9 @@ class Connections:
         self._closed = False
         with translated(path):
             if path is not None and path.is_dir():
-                raise StoreError("STORE_CORRUPT", f"{path} is a folder where the database should be")
+                raise StoreError(
+                    "STORE_CORRUPT", f"{path} is a folder where the database should be"
+                )
             if path is not None and not read_only:
                 _make_room(path)
                 _make_private(path)
@@ -85,15 +99,22 @@ class Connections:
 
     @property
     def replaced(self) -> bool:
-        """Whether the file that is open here is no longer the one at its path: somebody removed, moved or replaced it."""
-        return self.path is not None and self._opened is not None and not is_still(self.path, self._opened)
+        """Whether the file that is open here is no longer the one at its path: somebody removed,
+        moved or replaced it.
+        """
+        return (
+            self.path is not None
+            and self._opened is not None
+            and not is_still(self.path, self._opened)
+        )
 
     @contextmanager
     def write(self, *, durable: bool = False, erase: bool = False) -> Iterator[sqlite3.Connection]:
         """One transaction: committed when the block ends, rolled back when it raises.
 
-        `durable` is for what can't be made again: it is on the disk, not only in the system's memory, when this returns. `erase` is
-        for what a person may want gone: else text that is removed or replaced stays in pages and parts of pages that nothing uses.
+        `durable` is for what can't be made again: it is on the disk, not only in the system's
+        memory, when this returns. `erase` is for what a person may want gone: else text that is
+        removed or replaced stays in pages and parts of pages that nothing uses.
         """
         if getattr(self._local, "together", False):
             with translated(self.path), _part(self._writer):
@@ -102,7 +123,9 @@ class Connections:
         with self._lock, translated(self.path):
             self._check_open()
             if self._frozen:
-                raise StoreError("STORE_UNWRITABLE", f"{self.path} can be read only: its folder can't be written")
+                raise StoreError(
+                    "STORE_UNWRITABLE", f"{self.path} can be read only: its folder can't be written"
+                )
             if self._read_only:
                 raise StoreError("STORE_READ_ONLY", f"{self.path} is open for reading only")
             self._end_transaction()  # of a write that had no memory left to take itself back
@@ -121,7 +144,8 @@ class Connections:
 
     @contextmanager
     def together(self) -> Iterator[None]:
-        """All that this thread writes inside the block as one durable transaction: others see it when the block ends, this thread at once.
+        """All that this thread writes inside the block as one durable transaction: others see it
+        when the block ends, this thread at once.
 
         A write that fails takes back what it did itself, and the others go on.
         """
@@ -154,7 +178,9 @@ class Connections:
         if outer is not None:  # a nested block shares the outer view
             with translated(self.path):
                 if isinstance(outer, Confined) and outer.shows != self.viewer:
-                    raise CortexError("INTERNAL_ERROR", "somebody else looks now than when this began to be read")
+                    raise CortexError(
+                        "INTERNAL_ERROR", "somebody else looks now than when this began to be read"
+                    )
                 yield outer
             return
         with translated(self.path):
@@ -175,9 +201,17 @@ class Connections:
 
     @contextmanager
     def viewed_by(self, viewer: Viewer) -> Iterator[None]:
-        """Show what this viewer may see to this thread, inside the block; there is none within another, nor within one that reads."""
-        if not self._confined or self.viewer is not None or getattr(self._local, "connection", None) is not None:
-            raise CortexError("INTERNAL_ERROR", "somebody looks already, or nobody is kept from anything here")
+        """Show what this viewer may see to this thread, inside the block; there is none within
+        another, nor within one that reads.
+        """
+        if (
+            not self._confined
+            or self.viewer is not None
+            or getattr(self._local, "connection", None) is not None
+        ):
+            raise CortexError(
+                "INTERNAL_ERROR", "somebody looks already, or nobody is kept from anything here"
+            )
         self._local.viewer = viewer
         try:
             yield
@@ -198,15 +232,22 @@ class Connections:
             raise
 
     def _fitting(self) -> int:
-        """The place of an idle connection that this thread's viewer had before; else of the one that was used last."""
+        """The place of an idle connection that this thread's viewer had before; else of the one
+        that was used last.
+        """
         viewer = self.viewer
-        places = (place for place, one in enumerate(self._idle) if isinstance(one, Confined) and one.shows == viewer)
+        places = (
+            place
+            for place, one in enumerate(self._idle)
+            if isinstance(one, Confined) and one.shows == viewer
+        )
         return next(places, -1)
 
     def _give_back(self, connection: sqlite3.Connection) -> None:
         try:
             if connection.in_transaction:
-                connection.execute("ROLLBACK")  # nothing was written; it fails for want of memory alone
+                # Nothing was written; it fails for want of memory alone
+                connection.execute("ROLLBACK")
         finally:
             with self._returned:
                 self._reading -= 1
@@ -218,12 +259,18 @@ class Connections:
 
     def _check_open(self) -> None:
         if self._closed:
-            raise StoreError("STORE_LOCKED", "the store is closed", context={"path": str(self.path)})
+            raise StoreError(
+                "STORE_LOCKED", "the store is closed", context={"path": str(self.path)}
+            )
         if os.getpid() != self._process:  # SQLite's locks don't survive a fork
-            raise StoreError("STORE_LOCKED", "the store was opened before this process was forked; open it again")
+            raise StoreError(
+                "STORE_LOCKED", "the store was opened before this process was forked; open it again"
+            )
 
     def checkpoint(self) -> bool:
-        """Move what the WAL holds into the file and cut it; false where somebody still reads what stood there before."""
+        """Move what the WAL holds into the file and cut it; false where somebody still reads what
+        stood there before.
+        """
         if self.path is None or self._read_only:
             return True
         with self._lock, translated(self.path):
@@ -235,12 +282,15 @@ class Connections:
                 self._writer.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
 
     def close(self) -> None:
-        """Close all; a transaction under way in another thread is waited for, briefly, and what comes later is refused."""
+        """Close all; a transaction under way in another thread is waited for, briefly, and what
+        comes later is refused.
+        """
         with self._returned:
             if self._closed:
                 return
             self._closed = True
-            # A connection that is still in use after that is left to its thread: closing it under its feet can crash the process.
+            # A connection that is still in use after that is left to its thread: closing it under
+            # its feet can crash the process.
             self._returned.wait_for(lambda: self._reading == 0, CLOSE_SECONDS)
             for connection in self._idle:
                 connection.close()
@@ -283,7 +333,9 @@ def is_still(path: Path, opened: os.stat_result) -> bool:
 
 
 def _make_room(path: Path) -> None:
-    """Move folders out of the way that have the names of SQLite's own files; SQLite makes those again."""
+    """Move folders out of the way that have the names of SQLite's own files; SQLite makes those
+    again.
+    """
     for suffix in ("-wal", "-shm"):
         beside = path.with_name(path.name + suffix)
         if beside.is_dir():
@@ -291,13 +343,17 @@ def _make_room(path: Path) -> None:
 
 
 def _make_private(path: Path) -> None:
-    """Make an empty database that only its owner may read; SQLite's own files beside it get the same rights.
+    """Make an empty database that only its owner may read; SQLite's own files beside it get the
+    same rights.
 
-    One that is there isn't touched: to close a file gives back every lock that this process has on it, those of a store that is
-    open in it too. Another process that closed the store next would take itself for the last one, and remove the log.
+    One that is there isn't touched: to close a file gives back every lock that this process has on
+    it, those of a store that is open in it too. Another process that closed the store next would
+    take itself for the last one, and remove the log.
     """
     with suppress(OSError):  # it is there; and whatever else is wrong, SQLite says better
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), 0o600))
+        os.close(
+            os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), 0o600)
+        )
 
 
 def _connect(path: Path | None, read_only: bool, confined: bool) -> sqlite3.Connection:
@@ -319,7 +375,8 @@ def _connect(path: Path | None, read_only: bool, confined: bool) -> sqlite3.Conn
             _use_write_ahead_log(connection)
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute("PRAGMA foreign_keys = ON")
-        connection.execute("PRAGMA trusted_schema = OFF")  # a planted view or trigger may not call anything
+        # A planted view or trigger may not call anything
+        connection.execute("PRAGMA trusted_schema = OFF")
         connection.execute("PRAGMA secure_delete = OFF")
         connection.execute(f"PRAGMA journal_size_limit = {JOURNAL_LIMIT_BYTES}")
         connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
@@ -330,7 +387,9 @@ def _connect(path: Path | None, read_only: bool, confined: bool) -> sqlite3.Conn
 
 
 class _Copy:
-    """A folder for a copy, which only this user can enter; the lock in it ends with the process, however that ends."""
+    """A folder for a copy, which only this user can enter; the lock in it ends with the process,
+    however that ends.
+    """
 
     def __init__(self) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix=COPIES, ignore_cleanup_errors=True)
@@ -362,7 +421,9 @@ def _remove_left_copies() -> None:
 
 
 def _copy_logged(path: Path) -> _Copy | None:
-    """A copy of a database with a log that SQLite can't read where it lies; None where it can, or there is no log."""
+    """A copy of a database with a log that SQLite can't read where it lies; None where it can, or
+    there is no log.
+    """
     log, index = (path.with_name(path.name + suffix) for suffix in ("-wal", "-shm"))
     if not log.exists() or not log.stat().st_size or index.exists():
         return None
@@ -374,7 +435,10 @@ def _copy_logged(path: Path) -> _Copy | None:
 
 
 def _mode(path: Path, read_only: bool) -> str:
-    """How SQLite opens the file. Where it can't put its own files beside it, nobody else can write either."""
+    """How SQLite opens the file.
+
+    Where it can't put its own files beside it, nobody else can write either.
+    """
     if not read_only:
         return "mode=rwc"
     log = path.with_name(f"{path.name}-wal")
@@ -383,7 +447,10 @@ def _mode(path: Path, read_only: bool) -> str:
 
 
 def _use_write_ahead_log(connection: sqlite3.Connection) -> None:
-    """Turn the WAL on. For this one step SQLite doesn't wait for another process that does the same, so we do."""
+    """Turn the WAL on.
+
+    For this one step SQLite doesn't wait for another process that does the same, so we do.
+    """
     deadline = time.monotonic() + BUSY_TIMEOUT_MS / 1000
     while True:
         try:
@@ -411,16 +478,22 @@ def translated(path: Path | None) -> Iterator[None]:
     except UnicodeDecodeError as error:
         # SQLite quotes what it can't read, and Python can't decode that.
         context = {"path": where, "cause": str(error)}
-        raise StoreError("STORE_CORRUPT", f"{where} is damaged: a text in it isn't UTF-8", context=context) from error
+        raise StoreError(
+            "STORE_CORRUPT", f"{where} is damaged: a text in it isn't UTF-8", context=context
+        ) from error
     except (MemoryError, OSError) as error:
         if shortage := shortage_of(error, f"using {where}"):
             shortage.context["path"] = where
             raise shortage from error
         if isinstance(error, FileNotFoundError):
-            raise FileError("FILE_NOT_FOUND", f"{where} is gone", context={"path": where}) from error
+            raise FileError(
+                "FILE_NOT_FOUND", f"{where} is gone", context={"path": where}
+            ) from error
         if isinstance(error, PermissionError):
             raise StoreError(
-                "STORE_UNWRITABLE", f"{where} can't be written: {error.strerror}", context={"path": where}
+                "STORE_UNWRITABLE",
+                f"{where} can't be written: {error.strerror}",
+                context={"path": where},
             ) from error
         raise
 
@@ -432,16 +505,29 @@ def _from_text(message: str, where: str, error: Exception) -> CortexError:
         return short_of_memory(f"using {where}")
     if "disk is full" in lowered or "no space left" in lowered:
         return FileError("DISK_FULL", f"writing to {where} failed: {message}", context=context)
-    if "disk i/o error" in lowered:  # anything but a full disk: a quota, a network drive that is away, a dying disk
-        return StoreError("STORE_IO", f"the disk below {where} answers with errors", context=context)
+    # Anything but a full disk: a quota, a network drive that is away, a dying disk
+    if "disk i/o error" in lowered:
+        return StoreError(
+            "STORE_IO", f"the disk below {where} answers with errors", context=context
+        )
     if "locked" in lowered or "busy" in lowered:
         return StoreError("STORE_LOCKED", f"{where} is locked by another process", context=context)
     if "readonly" in lowered or "unable to open" in lowered or "permission" in lowered:
-        return StoreError("STORE_UNWRITABLE", f"{where} can't be opened for writing: {message}", context=context)
-    if isinstance(error, (sqlite3.ProgrammingError, sqlite3.InterfaceError)) and "closed" in lowered:
+        return StoreError(
+            "STORE_UNWRITABLE", f"{where} can't be opened for writing: {message}", context=context
+        )
+    if (
+        isinstance(error, (sqlite3.ProgrammingError, sqlite3.InterfaceError))
+        and "closed" in lowered
+    ):
         return StoreError("STORE_LOCKED", "the store is closed", context=context)
     if isinstance(error, (sqlite3.IntegrityError, sqlite3.ProgrammingError)):
         return CortexError("INTERNAL_ERROR", f"{where}: {message}", context=context)
-    if "malformed" in lowered or "not a database" in lowered or "corrupt" in lowered or "no such table" in lowered:
+    if (
+        "malformed" in lowered
+        or "not a database" in lowered
+        or "corrupt" in lowered
+        or "no such table" in lowered
+    ):
         return StoreError("STORE_CORRUPT", f"{where} is damaged: {message}", context=context)
     return CortexError("INTERNAL_ERROR", f"{where}: {message}", context=context)

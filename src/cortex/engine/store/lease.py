@@ -1,8 +1,11 @@
-"""The lease of a store: an operating-system lock that lives exactly as long as the process that holds it.
+"""The lease of a store: an operating-system lock that lives exactly as long as the process that
+holds it.
 
-Its holder watches, indexes and writes; everybody else reads. A lock file with a process id in it would go stale after a crash, and
-a lock inside SQLite would block readers; `flock` (on Windows `msvcrt.locking`) does neither. Programs that the holder starts don't
-inherit it, and a fork of the holder is not the holder. Whose lock file was removed has lost the lease: the next one locks a new file.
+Its holder watches, indexes and writes; everybody else reads. A lock file with a process id in it
+would go stale after a crash, and a lock inside SQLite would block readers; `flock` (on Windows
+`msvcrt.locking`) does neither. Programs that the holder starts don't inherit it, and a fork of the
+holder is not the holder. Whose lock file was removed has lost the lease: the next one locks a new
+file.
 """
 
 from __future__ import annotations
@@ -22,7 +25,10 @@ TRY_SECONDS = 0.002
 
 
 class Lease:
-    """The right to write to the store in `directory`. `None` is a store in memory, which nobody else can want."""
+    """The right to write to the store in `directory`.
+
+    `None` is a store in memory, which nobody else can want.
+    """
 
     def __init__(self, directory: Path | None, folder: str = "", *, wanted: bool = True) -> None:
         """Where it isn't `wanted`, this process never becomes the holder."""
@@ -66,12 +72,15 @@ class Lease:
                 self._file = None
             if self._path.is_dir():
                 # Nobody can lock a folder: what is in it is kept, under another name.
-                self._path.replace(self._path.with_name(f"cortex.db.damaged-{time.time_ns()}-{NAME}"))
+                self._path.replace(
+                    self._path.with_name(f"cortex.db.damaged-{time.time_ns()}-{NAME}")
+                )
             file = os.open(self._path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
             if not _lock_soon(file) or not is_still(self._path, os.fstat(file)):
                 os.close(file)
                 return False
-            with contextlib.suppress(OSError):  # a full disk: the lock counts, the number is for people
+            # A full disk: the lock counts, the number is for people
+            with contextlib.suppress(OSError):
                 os.ftruncate(file, 0)
                 os.write(file, f"\n{os.getpid()}\n{self._folder}\n".encode())
             self._file, self._process = file, os.getpid()

@@ -1,7 +1,8 @@
 """What happened to a store, and what others ask of its lease holder: two small tables.
 
-The operations log is a line per index run, configuration change and deletion, kept for `retention.days` and
-within `limits.disk.logs`; it holds no content. A request is how a process without the lease asks the holder to index; the holder answers in the same row.
+The operations log is a line per index run, configuration change and deletion, kept for
+`retention.days` and within `limits.disk.logs`; it holds no content. A request is how a process
+without the lease asks the holder to index; the holder answers in the same row.
 """
 
 from __future__ import annotations
@@ -61,11 +62,15 @@ class OperationLog:
     def recent(self, limit: int = 20) -> list[Operation]:
         """The last lines, newest first."""
         with self._connections.read() as connection:
-            rows = connection.execute("SELECT at, what, detail FROM operations ORDER BY id DESC LIMIT ?", (limit,))
+            rows = connection.execute(
+                "SELECT at, what, detail FROM operations ORDER BY id DESC LIMIT ?", (limit,)
+            )
             return [Operation(at, what, json.loads(detail)) for at, what, detail in rows]
 
     def purge(self, before: int, most_bytes: int = sys.maxsize) -> int:
-        """Drop lines and requests older than that second, and the oldest lines where all take more; returns how many lines."""
+        """Drop lines and requests older than that second, and the oldest lines where all take more;
+        returns how many lines.
+        """
         with self._connections.write() as connection:
             connection.execute("DELETE FROM requests WHERE at < ?", (before,))
             old = connection.execute("DELETE FROM operations WHERE at < ?", (before,)).rowcount
@@ -76,7 +81,13 @@ class OperationLog:
         with self._connections.write() as connection:
             row = connection.execute(
                 "INSERT INTO requests (at, source, force, limited, paths) VALUES (?, ?, ?, ?, ?)",
-                (int(time.time()), source, force, limited, None if paths is None else json.dumps(list(paths))),
+                (
+                    int(time.time()),
+                    source,
+                    force,
+                    limited,
+                    None if paths is None else json.dumps(list(paths)),
+                ),
             ).lastrowid
             assert row is not None
             return row
@@ -90,7 +101,11 @@ class OperationLog:
             )
             return [
                 OperationRequest(
-                    number, source, bool(force), bool(limited), None if paths is None else tuple(json.loads(paths))
+                    number,
+                    source,
+                    bool(force),
+                    bool(limited),
+                    None if paths is None else tuple(json.loads(paths)),
                 )
                 for number, source, force, limited, paths in rows
             ]
@@ -103,7 +118,9 @@ class OperationLog:
     def answered(self, request: int) -> str | None:
         """The answer to a request, None while there is none."""
         with self._connections.read() as connection:
-            row = connection.execute("SELECT answer FROM requests WHERE id = ?", (request,)).fetchone()
+            row = connection.execute(
+                "SELECT answer FROM requests WHERE id = ?", (request,)
+            ).fetchone()
             return None if row is None else row[0]
 
     def tell(self, request: int, step: Progress) -> None:
@@ -115,7 +132,10 @@ class OperationLog:
     def beat(self, step: Progress) -> None:
         """Tell all who wait for an answer that this process is alive, and how far its run is."""
         with self._connections.read() as connection:
-            if connection.execute("SELECT 1 FROM requests WHERE answer IS NULL LIMIT 1").fetchone() is None:
+            if (
+                connection.execute("SELECT 1 FROM requests WHERE answer IS NULL LIMIT 1").fetchone()
+                is None
+            ):
                 return
         sign = json.dumps([step.stage, step.done, step.total, time.time_ns()])
         self._connections.jot("UPDATE requests SET progress = ? WHERE answer IS NULL", (sign,))
@@ -123,7 +143,9 @@ class OperationLog:
     def sign(self, request: int) -> str:
         """The last sign of life that a request got: another text each time, "" before the first."""
         with self._connections.read() as connection:
-            row = connection.execute("SELECT progress FROM requests WHERE id = ?", (request,)).fetchone()
+            row = connection.execute(
+                "SELECT progress FROM requests WHERE id = ?", (request,)
+            ).fetchone()
             return "" if row is None or row[0] is None else row[0]
 
     def told(self, request: int) -> Progress | None:

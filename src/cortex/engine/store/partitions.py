@@ -1,8 +1,11 @@
-"""The sources that records are found in, by name: one for each kind, or where permission counts, for each kind, scope and sensitivity.
+"""The sources that records are found in, by name: one for each kind, or where permission counts,
+for each kind, scope and sensitivity.
 
-Such a shelf holds what the same people may see, so that permission in a search is a choice of sources, made before anything is counted
-or cut. A source without "@" in its name is of a kind alone; "!" before it says that its texts get no vectors, "!" at the end of the
-name that they are sensitive. Here alone such names are made and read; `SHELF_SCOPE` and `SHELF_SENSITIVE` read them in SQL.
+Such a shelf holds what the same people may see, so that permission in a search is a choice of
+sources, made before anything is counted or cut. A source without "@" in its name is of a kind
+alone; "!" before it says that its texts get no vectors, "!" at the end of the name that they are
+sensitive. Here alone such names are made and read; `SHELF_SCOPE` and `SHELF_SENSITIVE` read them in
+SQL.
 """
 
 from __future__ import annotations
@@ -12,7 +15,8 @@ from functools import lru_cache
 
 RECORDS = "records"  # the kind of a source
 
-# Of a column `name` that has "@"; what a scope could hold that means something here is written as in a URL.
+# Of a column `name` that has "@"; what a scope could hold that means something here is written as
+# in a URL.
 _TOLD = "substr(name, instr(name, '@') + 1)"
 SHELF_SCOPE = f"replace(replace(rtrim({_TOLD}, '!'), '%21', '!'), '%25', '%')"
 SHELF_SENSITIVE = "substr(name, -1) = '!'"

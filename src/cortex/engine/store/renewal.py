@@ -1,6 +1,8 @@
-"""A home database that was put together anew, made usable: an identity of its own, and search rows made from what it holds.
+"""A home database that was put together anew, made usable: an identity of its own, and search rows
+made from what it holds.
 
-Its ids may have meant other rows in the indexes of the database before it, so that those must not be taken for its own.
+Its ids may have meant other rows in the indexes of the database before it, so that those must not
+be taken for its own.
 """
 
 from __future__ import annotations
@@ -38,7 +40,9 @@ def renew(
             connection.execute(f"DELETE FROM {table}")
         connection.execute(f"DELETE FROM meta WHERE NOT ({KEPT['meta']})")
         connection.execute("INSERT OR IGNORE INTO meta VALUES ('seq', '0')")
-        connection.execute("INSERT OR REPLACE INTO meta VALUES ('identity', ?)", (secrets.token_hex(6),))
+        connection.execute(
+            "INSERT OR REPLACE INTO meta VALUES ('identity', ?)", (secrets.token_hex(6),)
+        )
         connection.execute(
             "UPDATE counters SET value = max(value, (SELECT coalesce(max(change), 0) FROM records)) WHERE name = 'change'"
         )

@@ -1,10 +1,13 @@
-"""Connections that show what one viewer may see, and nothing else: `cortex.base.visibility.sees` as SQL, in views that shadow the tables.
+"""Connections that show what one viewer may see, and nothing else: `cortex.base.visibility.sees` as
+SQL, in views that shadow the tables.
 
-Whoever asks such a connection for `records`, `refs`, `versions`, `audit` or `sources` gets the view of that name, which is temporary
-and so comes before the table; who the viewer is stands in temporary tables. Without a viewer they are empty, and nothing is seen. The
-views are plain conditions on one table, which SQLite takes into the question that is asked, so that it finds the same indexes. What is
-not asked for through these five is not confined: texts, docs and vectors are reached by sources. The road not taken: a condition in
-every question. The one that forgot it would leak.
+Whoever asks such a connection for `records`, `refs`, `versions`, `audit` or `sources` gets the view
+of that name, which is temporary and so comes before the table; who the viewer is stands in
+temporary tables. Without a viewer they are empty, and nothing is seen. The views are plain
+conditions on one table, which SQLite takes into the question that is asked, so that it finds the
+same indexes. What is not asked for through these five is not confined: texts, docs and vectors are
+reached by sources. The road not taken: a condition in every question. The one that forgot it would
+leak.
 """
 
 from __future__ import annotations
@@ -15,7 +18,8 @@ from cortex.base.record_model import SENSITIVE
 from cortex.base.visibility import EVERYWHERE, REVIEWER, Viewer
 from cortex.engine.store.partitions import RECORDS, SHELF_SCOPE, SHELF_SENSITIVE
 
-# Without these, to know who may see a row means to read all of it, its text included. Each is a usual index with more at its end.
+# Without these, to know who may see a row means to read all of it, its text included. Each is a
+# usual index with more at its end.
 _WIDE = {
     "records_made": "kind, made, state",
     "records_state": "kind, state, made",
@@ -39,15 +43,19 @@ _READING = frozenset(
 
 
 class Confined(sqlite3.Connection):
-    """A connection with views in place of tables; `shows` is whose they are, and `known` whether that is certain."""
+    """A connection with views in place of tables; `shows` is whose they are, and `known` whether
+    that is certain.
+    """
 
     shows: Viewer | None = None
     known = False
     changing = False  # who looks
 
     def permits(self, action: int, *about: str | None) -> int:
-        """What SQLite asks of each new statement: here nothing is written but who looks. `query_only` says so, too, but to turn it off
-        and on makes it forget every statement, and to read the views anew takes longer than a search.
+        """What SQLite asks of each new statement: here nothing is written but who looks.
+
+        `query_only` says so, too, but to turn it off and on makes it forget every statement, and to
+        read the views anew takes longer than a search.
         """
         return sqlite3.SQLITE_OK if self.changing or action in _READING else sqlite3.SQLITE_DENY
 
@@ -80,7 +88,8 @@ def show(connection: Confined, viewer: Viewer | None) -> None:
 
 def _introduce(connection: sqlite3.Connection, viewer: Viewer | None) -> None:
     for table in ("viewer", "readable", "hidden"):
-        connection.execute(f"DELETE FROM temp.{table} WHERE true")  # what was permitted once is, as it is worded here
+        # What was permitted once is, as it is worded here
+        connection.execute(f"DELETE FROM temp.{table} WHERE true")
     if viewer is None:
         return
     connection.execute(
@@ -94,14 +103,20 @@ def _introduce(connection: sqlite3.Connection, viewer: Viewer | None) -> None:
             EVERYWHERE in viewer.reads,
         ),
     )
-    connection.executemany("INSERT INTO temp.readable VALUES (?)", [(scope,) for scope in viewer.reads])
-    connection.executemany("INSERT INTO temp.hidden VALUES (?)", [(scope,) for scope in viewer.hidden])
+    connection.executemany(
+        "INSERT INTO temp.readable VALUES (?)", [(scope,) for scope in viewer.reads]
+    )
+    connection.executemany(
+        "INSERT INTO temp.hidden VALUES (?)", [(scope,) for scope in viewer.hidden]
+    )
 
 
 def widen(connection: sqlite3.Connection) -> None:
     """Give the indexes of a store whose readers are confined what decides who sees a record."""
     for name, columns in _WIDE.items():
-        row = connection.execute("SELECT sql FROM sqlite_master WHERE type = 'index' AND name = ?", (name,)).fetchone()
+        row = connection.execute(
+            "SELECT sql FROM sqlite_master WHERE type = 'index' AND name = ?", (name,)
+        ).fetchone()
         if row is None or _LOOKED_AT not in row[0]:
             connection.execute(f"DROP INDEX IF EXISTS {name}")
             last = "" if columns.startswith("id") else ", id"
@@ -114,7 +129,8 @@ def is_wide(connection: sqlite3.Connection) -> bool:
     return connection.execute(ask).fetchone()[0] == len(_WIDE)
 
 
-# -- the rule ----------------------------------------------------------------------------------------------------------
+# -- the rule
+# ----------------------------------------------------------------------------------------------------------
 
 
 def _covers(scope: str) -> str:
@@ -128,7 +144,9 @@ def _discreet(sensitive: str) -> str:
 
 def _own(name: str) -> str:
     """Whether a name is the viewer's, or their agent's."""
-    agents = f"{name} >= (SELECT agents FROM temp.viewer) AND {name} < (SELECT after FROM temp.viewer)"
+    agents = (
+        f"{name} >= (SELECT agents FROM temp.viewer) AND {name} < (SELECT after FROM temp.viewer)"
+    )
     return f"({name} = (SELECT name FROM temp.viewer) OR ({agents}))"
 
 
@@ -137,9 +155,7 @@ def _seen(links: str) -> str:
 
     The plus keeps SQLite from an index by scope in place of the one that fits the question.
     """
-    got = (
-        f"SELECT 1 FROM main.refs AS got WHERE got.record = kept.id AND got.role = 'recipient' AND {_own('got.target')}"
-    )
+    got = f"SELECT 1 FROM main.refs AS got WHERE got.record = kept.id AND got.role = 'recipient' AND {_own('got.target')}"
     special = (
         f"CASE kept.kind WHEN 'draft' THEN ((SELECT reviews FROM temp.viewer) OR {_own('kept.author')}) "
         f"WHEN 'notification' THEN ({_own('kept.author')} OR EXISTS ({got})) WHEN 'link' THEN {links} ELSE 1 END"
@@ -161,9 +177,12 @@ def _said(field: str) -> str:
 
 
 def _was_seen() -> str:
-    """Whether the viewer could have seen an earlier version: it may have been sensitive, or filed elsewhere."""
+    """Whether the viewer could have seen an earlier version: it may have been sensitive, or filed
+    elsewhere.
+    """
     sensitive = f"{_said('sensitivity')} = '{SENSITIVE}'"
-    filed = f"{_said('subcortex')} = '' AND kind NOT IN ('thread', 'comment', 'artifact', 'task')"  # with what they are about
+    # With what they are about
+    filed = f"{_said('subcortex')} = '' AND kind NOT IN ('thread', 'comment', 'artifact', 'task')"
     return f"CASE WHEN json_valid(body) THEN {_discreet(sensitive)} AND ({filed} OR {_covers(_said('subcortex'))}) ELSE 0 END"
 
 
@@ -174,7 +193,8 @@ _STATEMENTS = (
     "sensitive INTEGER NOT NULL, everywhere INTEGER NOT NULL)",
     "CREATE TEMP TABLE readable (scope TEXT PRIMARY KEY) WITHOUT ROWID",
     "CREATE TEMP TABLE hidden (scope TEXT PRIMARY KEY) WITHOUT ROWID",
-    f"CREATE TEMP VIEW seen_ends AS SELECT id FROM main.records AS kept INDEXED BY records_seen WHERE {_seen('0')}",  # nothing links a link
+    # Nothing links a link
+    f"CREATE TEMP VIEW seen_ends AS SELECT id FROM main.records AS kept INDEXED BY records_seen WHERE {_seen('0')}",
     f"CREATE TEMP VIEW seen AS SELECT id FROM main.records AS kept INDEXED BY records_seen WHERE {_seen(_LINKED)}",
     f"CREATE TEMP VIEW records AS SELECT * FROM main.records AS kept WHERE {_seen(_LINKED)}",
     f"CREATE TEMP VIEW refs AS SELECT * FROM main.refs AS kept WHERE {_OF_SEEN}",

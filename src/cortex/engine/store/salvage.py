@@ -1,7 +1,8 @@
 """What is left of a damaged home database, put into a new one.
 
-Reads the old file by its pages (`pages`), keeps each row that fits its table, and fills what is missing from a snapshot. Only what can't be
-made again is looked for: search rows and copies of other products' memories are made anew by the caller. The old file is only read.
+Reads the old file by its pages (`pages`), keeps each row that fits its table, and fills what is
+missing from a snapshot. Only what can't be made again is looked for: search rows and copies of
+other products' memories are made anew by the caller. The old file is only read.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ def _is_state(value: Any) -> bool:
     return value == "" or bool(MemoryState(value))
 
 
-# What each value has to be beyond its type: where it isn't, the row is damaged, though SQLite wouldn't notice.
+# What each value has to be beyond its type: where it isn't, the row is damaged, though SQLite
+# wouldn't notice.
 _CHECKS: Mapping[str, Mapping[str, Callable[[Any], bool]]] = {
     "memories": {
         **dict.fromkeys(("facts", "concepts", "files"), _is_list),
@@ -56,7 +58,9 @@ _TYPES: Mapping[str, tuple[type, ...]] = {"INTEGER": (int,), "TEXT": (str,), "BL
 
 @dataclass(frozen=True, slots=True)
 class Salvaged:
-    """How many rows a new database has of each table: read from the damaged file, and filled in from a snapshot."""
+    """How many rows a new database has of each table: read from the damaged file, and filled in
+    from a snapshot.
+    """
 
     read: Mapping[str, int]
     filled: Mapping[str, int]
@@ -133,7 +137,9 @@ def _version(pages: Pages) -> int:
         return version if all(_has(connection, name) for name in named) else latest
 
 
-def _read(connection: sqlite3.Connection, pages: Pages, tables: Mapping[str, _Table]) -> Counter[str]:
+def _read(
+    connection: sqlite3.Connection, pages: Pages, tables: Mapping[str, _Table]
+) -> Counter[str]:
     """Put in what the pages have: first what roots lead to, which counts, then what lies about."""
     seen: set[int] = set()
     counts: Counter[str] = Counter()
@@ -157,13 +163,16 @@ def _read(connection: sqlite3.Connection, pages: Pages, tables: Mapping[str, _Ta
     for name, found in lost.items():
         # Of several states of one record the last counts.
         found.sort(
-            key=lambda values: values[2] if name == "records" and isinstance(values[2], int) else 0, reverse=True
+            key=lambda values: values[2] if name == "records" and isinstance(values[2], int) else 0,
+            reverse=True,
         )
         counts[name] += _put(connection, tables[name], found)
     return counts
 
 
-def _fill(connection: sqlite3.Connection, snapshot: Path, tables: Mapping[str, _Table]) -> Counter[str]:
+def _fill(
+    connection: sqlite3.Connection, snapshot: Path, tables: Mapping[str, _Table]
+) -> Counter[str]:
     """Put in what a snapshot has and the damaged file doesn't show."""
     counts: Counter[str] = Counter()
     read = {row[0] for row in connection.execute("SELECT id FROM memories")}
@@ -173,7 +182,9 @@ def _fill(connection: sqlite3.Connection, snapshot: Path, tables: Mapping[str, _
                 continue
             known = {row[1] for row in source.execute(f"PRAGMA table_info({name})")}
             columns = [column for column, _, _ in table.columns if column in known]
-            rows: Iterable[Sequence[Value]] = source.execute(f"SELECT {', '.join(columns)} FROM {name}")
+            rows: Iterable[Sequence[Value]] = source.execute(
+                f"SELECT {', '.join(columns)} FROM {name}"
+            )
             if name == "citations":
                 # They have no key by which a second one is ignored.
                 rows = [row for row in rows if row[columns.index("memory")] not in read]
@@ -193,7 +204,9 @@ def _put(
         names = columns or [name for name, _, _ in table.columns][: len(values)]
         if table.name == "memories" and values[names.index("origin")] != "":
             continue
-        conflict = "REPLACE" if table.name in ("counters", "facts", "meta") and not columns else "IGNORE"
+        conflict = (
+            "REPLACE" if table.name in ("counters", "facts", "meta") and not columns else "IGNORE"
+        )
         marks = ", ".join("?" * len(values))
         statement = f"INSERT OR {conflict} INTO {table.name} ({', '.join(names)}) VALUES ({marks})"
         count += connection.execute(statement, tuple(values)).rowcount

@@ -1,9 +1,12 @@
-"""The tables of a store and how older stores become newer ones: a list of functions, one per version.
+"""The tables of a store and how older stores become newer ones: a list of functions, one per
+version.
 
-`blobs` own text, chunks and symbols and are addressed by content; `docs` give a blob a name in a source. A doc is never changed to
-another text: the new text is a new doc with a new id, so an id means the same thing in SQLite, in the words and in the vectors for
-ever. `gone` remembers removed docs until words and vectors have dropped them. `vectors` are those that were worth paying for, by the hash of
-the text that they are of: no text is paid for twice while it is kept, and it is for some days after the last file that has it.
+`blobs` own text, chunks and symbols and are addressed by content; `docs` give a blob a name in a
+source. A doc is never changed to another text: the new text is a new doc with a new id, so an id
+means the same thing in SQLite, in the words and in the vectors for ever. `gone` remembers removed
+docs until words and vectors have dropped them. `vectors` are those that were worth paying for, by
+the hash of the text that they are of: no text is paid for twice while it is kept, and it is for
+some days after the last file that has it.
 """
 
 from __future__ import annotations
@@ -66,7 +69,8 @@ CREATE TABLE vectors (
 CREATE INDEX vectors_hash ON vectors (hash);
 """
 
-# Folders of documents that a person added, with what each may leave out; what a chunk file says of a chunk besides its text.
+# Folders of documents that a person added, with what each may leave out; what a chunk file says of
+# a chunk besides its text.
 _FOLDERS = """
 CREATE TABLE folders (
   source INTEGER PRIMARY KEY REFERENCES sources ON DELETE CASCADE, key TEXT NOT NULL UNIQUE, include TEXT NOT NULL,
@@ -79,8 +83,10 @@ CREATE TABLE tags (
 CREATE INDEX tags_doc ON tags (doc);
 """
 
-# What was learnt. `memories` are our own (origin "") and a copy of every row of other products' databases, which can be made again;
-# what a person decided about either stands in `judgements`, which can't (`made` is when the row was: a database that begins anew has others of the same key). `mirrors` says how far each copy is.
+# What was learnt. `memories` are our own (origin "") and a copy of every row of other products'
+# databases, which can be made again; what a person decided about either stands in `judgements`,
+# which can't (`made` is when the row was: a database that begins anew has others of the same key).
+# `mirrors` says how far each copy is.
 _MEMORIES = """
 CREATE TABLE memories (
   id INTEGER PRIMARY KEY AUTOINCREMENT, origin TEXT NOT NULL, key TEXT NOT NULL, number INTEGER NOT NULL, source INTEGER,
@@ -123,8 +129,9 @@ CREATE TABLE mirrors (
   problem TEXT NOT NULL);
 """
 
-# What a team keeps: records of every kind in one table, what each points to (`refs`), how each was before (`versions`), the keys under
-# which something was written, and who did what: a log that nobody can change. `private` blobs get no vectors.
+# What a team keeps: records of every kind in one table, what each points to (`refs`), how each was
+# before (`versions`), the keys under which something was written, and who did what: a log that
+# nobody can change. `private` blobs get no vectors.
 _RECORDS = """
 CREATE TABLE records (
   id TEXT PRIMARY KEY, kind TEXT NOT NULL, version INTEGER NOT NULL, state TEXT NOT NULL, sensitivity TEXT NOT NULL, body TEXT NOT NULL,
@@ -153,8 +160,8 @@ CREATE TRIGGER audit_unchanged BEFORE UPDATE ON audit BEGIN SELECT RAISE(ABORT, 
 ALTER TABLE blobs ADD COLUMN private INTEGER NOT NULL DEFAULT 0;
 """
 
-# The scope of records that were written before it was kept: their subcortex, or that of what they are about, which is of a kind whose
-# scopes are known by then. In the words of both databases.
+# The scope of records that were written before it was kept: their subcortex, or that of what they
+# are about, which is of a kind whose scopes are known by then. In the words of both databases.
 _SCOPE = """
 UPDATE records SET scope = coalesce((
   SELECT other.scope FROM refs AS way JOIN records AS other
@@ -175,8 +182,9 @@ UPDATE records SET scope = CASE kind WHEN 'subcortex' THEN id ELSE coalesce(
     )
 )
 
-# The order in which records were written, for those who follow: each write takes the next number. Of records that were there before,
-# the order in which they were made stands for it. And the scope of each, as `seeing.scope_of` tells it.
+# The order in which records were written, for those who follow: each write takes the next number.
+# Of records that were there before, the order in which they were made stands for it. And the scope
+# of each, as `seeing.scope_of` tells it.
 _CHANGES = f"""
 CREATE TABLE counters (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
 ALTER TABLE records ADD COLUMN change INTEGER NOT NULL DEFAULT 0;
@@ -191,9 +199,10 @@ INSERT INTO counters VALUES ('applied', 0);
 CREATE INDEX records_change ON records (change);
 """
 
-# Who may use a server that a team shares: its people and programs, what each may see, and the hashes of their tokens. `facts` has the
-# epoch: which history of changes this is. On the other side, a store that is connected to such a server: what waits to be sent there
-# (`outbox`, and which records each entry touches), which records it has, and those that are never sent.
+# Who may use a server that a team shares: its people and programs, what each may see, and the
+# hashes of their tokens. `facts` has the epoch: which history of changes this is. On the other
+# side, a store that is connected to such a server: what waits to be sent there (`outbox`, and which
+# records each entry touches), which records it has, and those that are never sent.
 _PRINCIPALS = """
 CREATE TABLE principals (
   id TEXT PRIMARY KEY, name TEXT NOT NULL UNIQUE, tier INTEGER NOT NULL, sensitive INTEGER NOT NULL, state TEXT NOT NULL,
@@ -217,11 +226,12 @@ CREATE TABLE replica (record TEXT PRIMARY KEY, version INTEGER NOT NULL, change 
 CREATE TABLE local_only (record TEXT PRIMARY KEY) WITHOUT ROWID;
 """
 
-# What the server took stays in the outbox for a while, with when that was: a server that was put back from a backup gets it again.
+# What the server took stays in the outbox for a while, with when that was: a server that was put
+# back from a backup gets it again.
 _JOURNAL = "ALTER TABLE outbox ADD COLUMN taken INTEGER NOT NULL DEFAULT 0;"
 
-# Records of servers that were left: each server by its epoch and address, and which version of the record it had. A store that was
-# left before this table existed has them in `replica`.
+# Records of servers that were left: each server by its epoch and address, and which version of the
+# record it had. A store that was left before this table existed has them in `replica`.
 _ELSEWHERE = """
 CREATE TABLE elsewhere (
   record TEXT NOT NULL, epoch TEXT NOT NULL, url TEXT NOT NULL, version INTEGER NOT NULL, PRIMARY KEY (record, epoch)) WITHOUT ROWID;
@@ -231,7 +241,8 @@ DELETE FROM replica WHERE EXISTS (SELECT 1 FROM meta WHERE key = 'left.core' AND
 DELETE FROM meta WHERE key = 'left.core';
 """
 
-# The secrets of a text, as its detector of that version found them: the text in `blobs` has them, no answer does.
+# The secrets of a text, as its detector of that version found them: the text in `blobs` has them,
+# no answer does.
 _LEAKS = """
 CREATE TABLE leaks (
   blob INTEGER PRIMARY KEY REFERENCES blobs ON DELETE CASCADE, version INTEGER NOT NULL, found TEXT NOT NULL);
@@ -266,7 +277,9 @@ _STATEMENTS = (
     _LEAKS,
     _VIA,
 )
-MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = tuple(_execute(statements) for statements in _STATEMENTS)
+MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = tuple(
+    _execute(statements) for statements in _STATEMENTS
+)
 
 
 def migrate(connection: sqlite3.Connection, version: int | None = None) -> None:

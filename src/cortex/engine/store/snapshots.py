@@ -1,9 +1,11 @@
-"""Snapshots of a home: what can't be made again, copied into one compressed file that only its owner can read.
+"""Snapshots of a home: what can't be made again, copied into one compressed file that only its
+owner can read.
 
-A snapshot is a SQLite database of the same schema, gzipped, whose checksum says whether it is whole. It has memories, records and what
-goes with them, the list of document folders, and the person's settings; not the text of documents, which is read again from the files,
-nor anything that search needs, which is made again. It is written while others read and write. The road not taken: a copy of the whole
-database, which with 10,000 documents is a hundred times as large, seven times.
+A snapshot is a SQLite database of the same schema, gzipped, whose checksum says whether it is
+whole. It has memories, records and what goes with them, the list of document folders, and the
+person's settings; not the text of documents, which is read again from the files, nor anything that
+search needs, which is made again. It is written while others read and write. The road not taken: a
+copy of the whole database, which with 10,000 documents is a hundred times as large, seven times.
 """
 
 from __future__ import annotations
@@ -48,7 +50,17 @@ KEPT = {
     "citations": f"memory {_OWN}",
     **dict.fromkeys(
         (
-            *("sources", "folders", "judgements", "forgotten", "decisions", "records", "refs", "versions", "keys"),
+            *(
+                "sources",
+                "folders",
+                "judgements",
+                "forgotten",
+                "decisions",
+                "records",
+                "refs",
+                "versions",
+                "keys",
+            ),
             *("audit", "counters", "principals", "grants", "tokens", "facts"),
             *("outbox", "outbox_records", "replica", "local_only", "elsewhere"),
         ),
@@ -57,11 +69,29 @@ KEPT = {
 }
 # What is made again: text that is read again, and all that search needs.
 LEFT_OUT = (
-    *("blobs", "chunks", "symbols", "docs", "gone", "skips", "left_out", "entries", "tags", "leaks", "mirrors"),
+    *(
+        "blobs",
+        "chunks",
+        "symbols",
+        "docs",
+        "gone",
+        "skips",
+        "left_out",
+        "entries",
+        "tags",
+        "leaks",
+        "mirrors",
+    ),
     *("operations", "requests", "models", "vectors"),
 )
 # A row in one of these is worth a snapshot.
-_WORTH = {"memories": "origin = ''", "judgements": "1", "records": "1", "folders": "1", "principals": "1"}
+_WORTH = {
+    "memories": "origin = ''",
+    "judgements": "1",
+    "records": "1",
+    "folders": "1",
+    "principals": "1",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +119,9 @@ class Contents:
 
 
 def list_snapshots(home: Path) -> list[Snapshot]:
-    """The snapshots of a home, newest first; those that a wrong clock dated in the future come last."""
+    """The snapshots of a home, newest first; those that a wrong clock dated in the future come
+    last.
+    """
     found: list[tuple[int, Snapshot]] = []
     with suppress(OSError), os.scandir(home / FOLDER) as entries:
         for entry in entries:
@@ -100,7 +132,9 @@ def list_snapshots(home: Path) -> list[Snapshot]:
                     snapshot = Snapshot(Path(entry.path), int(at.timestamp()), match[3], size)
                     found.append((int(match[2] or 1), snapshot))
     now = time.time()
-    found.sort(key=lambda numbered: (numbered[1].at <= now, numbered[1].at, numbered[0]), reverse=True)
+    found.sort(
+        key=lambda numbered: (numbered[1].at <= now, numbered[1].at, numbered[0]), reverse=True
+    )
     return [snapshot for _, snapshot in found]
 
 
@@ -119,14 +153,17 @@ def is_due(database: Path) -> bool:
 
 
 def is_under_way(home: Path) -> bool:
-    """Whether a snapshot of a home is being written, or was within the hour by a process that ended before it was done."""
+    """Whether a snapshot of a home is being written, or was within the hour by a process that ended
+    before it was done.
+    """
     with suppress(OSError):
         return any(not _is_stale(file) for file in (home / FOLDER).glob(".snapshot-*"))
     return False
 
 
 def make_snapshot(database: Path, reason: str) -> Snapshot | None:
-    """Write a snapshot beside a database, then remove those that are too many; None where nothing is worth one.
+    """Write a snapshot beside a database, then remove those that are too many; None where nothing
+    is worth one.
 
     Raises: as `write_snapshot`.
     """
@@ -139,7 +176,8 @@ def make_snapshot(database: Path, reason: str) -> Snapshot | None:
 def write_snapshot(database: Path, reason: str) -> Snapshot | None:
     """Write a snapshot beside a database and remove none; None where nothing is worth one.
 
-    Raises: StoreError STORE_CORRUPT, where the database is damaged; FileError DISK_FULL or PERMISSION_DENIED.
+    Raises: StoreError STORE_CORRUPT, where the database is damaged; FileError DISK_FULL or
+    PERMISSION_DENIED.
     """
     folder = database.parent / FOLDER
     with translated(database):
@@ -188,7 +226,10 @@ def verify_snapshot(snapshot: Snapshot) -> Contents:
 
 
 def unpack(snapshot: Snapshot, target: Path) -> None:
-    """Make a sound database of a snapshot. Raises: FileError IMPORT_UNREADABLE, where it is damaged."""
+    """Make a sound database of a snapshot.
+
+    Raises: FileError IMPORT_UNREADABLE, where it is damaged.
+    """
     try:
         with gzip.open(snapshot.file, "rb") as source, _open_private(target) as out:
             shutil.copyfileobj(source, out, 1 << 20)
@@ -212,16 +253,22 @@ def unpack(snapshot: Snapshot, target: Path) -> None:
 
 def take_settings(connection: sqlite3.Connection) -> str | None:
     """The settings in an unpacked snapshot, taken out of it; None where it has none."""
-    row = connection.execute(f"SELECT content FROM {_FILES} WHERE name = ?", (SETTINGS_FILE,)).fetchone()
+    row = connection.execute(
+        f"SELECT content FROM {_FILES} WHERE name = ?", (SETTINGS_FILE,)
+    ).fetchone()
     connection.execute(f"DROP TABLE {_FILES}")
     return None if row is None else row[0]
 
 
 def _is_worth_one(database: Path) -> bool:
     with closing(sqlite3.connect(_uri(database), uri=True)) as connection:
-        known = {row[0] for row in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
+        known = {
+            row[0]
+            for row in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")
+        }
         return any(
-            connection.execute(f"SELECT 1 FROM {table} WHERE {where} LIMIT 1").fetchone() is not None
+            connection.execute(f"SELECT 1 FROM {table} WHERE {where} LIMIT 1").fetchone()
+            is not None
             for table, where in _WORTH.items()
             if table in known
         )
@@ -246,7 +293,9 @@ def _copy(database: Path, copy: Path) -> None:
                 continue
             connection.execute(sql)
             if name in KEPT:
-                connection.execute(f"INSERT INTO main.{name} SELECT * FROM home.{name} WHERE {KEPT[name]}")
+                connection.execute(
+                    f"INSERT INTO main.{name} SELECT * FROM home.{name} WHERE {KEPT[name]}"
+                )
         connection.execute("DELETE FROM main.sqlite_sequence")
         connection.execute("INSERT INTO main.sqlite_sequence SELECT * FROM home.sqlite_sequence")
         for kind, _, sql in schema:
@@ -254,7 +303,9 @@ def _copy(database: Path, copy: Path) -> None:
                 connection.execute(sql)
         version = connection.execute("PRAGMA home.user_version").fetchone()[0]
         connection.execute(f"PRAGMA main.user_version = {version}")
-        connection.execute(f"CREATE TABLE {_FILES} (name TEXT PRIMARY KEY, content TEXT NOT NULL) WITHOUT ROWID")
+        connection.execute(
+            f"CREATE TABLE {_FILES} (name TEXT PRIMARY KEY, content TEXT NOT NULL) WITHOUT ROWID"
+        )
         with suppress(OSError, UnicodeError):
             text = (database.parent / SETTINGS_FILE).read_text(encoding="utf-8")
             connection.execute(f"INSERT INTO {_FILES} VALUES (?, ?)", (SETTINGS_FILE, text))
@@ -263,7 +314,10 @@ def _copy(database: Path, copy: Path) -> None:
 
 def _contents(connection: sqlite3.Connection) -> Contents:
     def count(table: str) -> int:
-        if connection.execute("SELECT 1 FROM sqlite_schema WHERE name = ?", (table,)).fetchone() is None:
+        if (
+            connection.execute("SELECT 1 FROM sqlite_schema WHERE name = ?", (table,)).fetchone()
+            is None
+        ):
             # A snapshot of before a migration: that table came later.
             return 0
         return connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
@@ -274,7 +328,11 @@ def _contents(connection: sqlite3.Connection) -> Contents:
 def _free_name(folder: Path, reason: str) -> Path:
     """A name that comes after all others of the same second."""
     now = datetime.now(UTC).strftime(_TIME)
-    numbers = [int(match[2] or 1) for file in folder.glob(f"{now}*") if (match := _NAME.fullmatch(file.name))]
+    numbers = [
+        int(match[2] or 1)
+        for file in folder.glob(f"{now}*")
+        if (match := _NAME.fullmatch(file.name))
+    ]
     part = f"-{max(numbers) + 1}" if numbers else ""
     return folder / f"{now}{part}Z-{reason}.db.gz"
 
@@ -303,7 +361,10 @@ def _temporary(folder: Path, ending: str) -> Iterator[Path]:
 
 def _open_private(file: Path) -> BinaryIO:
     """A file to write that only its owner can read."""
-    return open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_BINARY", 0), 0o600), "wb")
+    return open(
+        os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_BINARY", 0), 0o600),
+        "wb",
+    )
 
 
 @contextmanager

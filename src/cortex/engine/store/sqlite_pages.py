@@ -1,8 +1,11 @@
-"""Rows of a SQLite file read page by page, without SQLite: what is left of a database that SQLite refuses.
+"""Rows of a SQLite file read page by page, without SQLite: what is left of a database that SQLite
+refuses.
 
-Knows the file format (sqlite.org/fileformat2.html): b-tree pages, records, overflow chains, the freelist and the write-ahead log. Whatever
-doesn't fit is skipped: a damaged page costs the rows on it. Rows of tables whose root can be found are told with their table; rows on
-leaf pages that no root leads to are told without. The road not taken: the `.recover` of SQLite's shell, which few machines have.
+Knows the file format (sqlite.org/fileformat2.html): b-tree pages, records, overflow chains, the
+freelist and the write-ahead log. Whatever doesn't fit is skipped: a damaged page costs the rows on
+it. Rows of tables whose root can be found are told with their table; rows on leaf pages that no
+root leads to are told without. The road not taken: the `.recover` of SQLite's shell, which few
+machines have.
 """
 
 from __future__ import annotations
@@ -62,13 +65,19 @@ class Pages:
     def version(self) -> int:
         """The schema's number (`user_version`), 0 where it can't be read."""
         try:
-            return struct.unpack_from(">i", self.page(1), 60)[0] if self.page(1).startswith(MAGIC) else 0
+            return (
+                struct.unpack_from(">i", self.page(1), 60)[0]
+                if self.page(1).startswith(MAGIC)
+                else 0
+            )
         except Damaged:
             return 0
 
     def page(self, number: int) -> bytes:
         """A page. Raises: Damaged."""
-        found = self._newer.get(number) or self._bytes[(number - 1) * self.size : number * self.size]
+        found = (
+            self._newer.get(number) or self._bytes[(number - 1) * self.size : number * self.size]
+        )
         if number < 1 or len(found) != self.size:
             raise Damaged(f"there is no page {number}")
         return found
@@ -131,7 +140,9 @@ class Pages:
             while trunk and trunk not in free:
                 free.add(trunk)
                 following, count = struct.unpack_from(">II", self.page(trunk))
-                free.update(struct.unpack_from(f">{min(count, self.size // 4 - 2)}I", self.page(trunk), 8))
+                free.update(
+                    struct.unpack_from(f">{min(count, self.size // 4 - 2)}I", self.page(trunk), 8)
+                )
                 trunk = following
         except (Damaged, struct.error):
             pass
@@ -234,7 +245,9 @@ def _value(payload: bytes, start: int, code: int) -> tuple[Value, int]:
 
 
 def _page_size(database: bytes, log: bytes) -> tuple[int, int]:
-    """The bytes of a page, and how many of them are reserved; as Cortex makes them where nothing says so."""
+    """The bytes of a page, and how many of them are reserved; as Cortex makes them where nothing
+    says so.
+    """
     if database.startswith(MAGIC) and len(database) > 20:
         size = struct.unpack_from(">H", database, 16)[0]
         size = 65_536 if size == 1 else size

@@ -1,7 +1,9 @@
-"""The process that reads and cuts: `python -m cortex.worker.child MEMORY_BYTES`, frames on stdin and stdout.
+"""The process that reads and cuts: `python -m cortex.worker.child MEMORY_BYTES`, frames on stdin
+and stdout.
 
-It ends when its stdin ends, so it dies with its parent however that dies; if it hangs then, its own alarm ends it. A failure in one
-file is that file's answer. Grammars load when the first file of their language comes.
+It ends when its stdin ends, so it dies with its parent however that dies; if it hangs then, its own
+alarm ends it. A failure in one file is that file's answer. Grammars load when the first file of
+their language comes.
 """
 
 from __future__ import annotations
@@ -46,16 +48,26 @@ def serve(requests: BinaryIO, answers: BinaryIO, cutter: Cutter) -> None:
             target, overlap, seconds, documents, redacted, files = cast(Request, message)
             # A C thread, so it also works when native code hangs while the parent is gone.
             faulthandler.dump_traceback_later(seconds + GRACE_SECONDS, exit=True, file=nowhere)
-            cuts = [partial(cutter, path, raw, target, overlap, documents, redacted) for path, raw in files]
+            cuts = [
+                partial(cutter, path, raw, target, overlap, documents, redacted)
+                for path, raw in files
+            ]
             reply = [_answer(cut, raw) for cut, (_, raw) in zip(cuts, files, strict=True)]
             faulthandler.cancel_dump_traceback_later()
             write_frame(answers, reply)
 
 
 def cut_file(
-    path: str, raw: bytes, target_tokens: int, overlap_tokens: int, documents: bool = False, redacted: bool = False
+    path: str,
+    raw: bytes,
+    target_tokens: int,
+    overlap_tokens: int,
+    documents: bool = False,
+    redacted: bool = False,
 ) -> Cut | UnreadableFile:
-    """Read and cut one file, as a document or as it is, and find the secrets in it; `redacted`, also take them out."""
+    """Read and cut one file, as a document or as it is, and find the secrets in it; `redacted`,
+    also take them out.
+    """
     found = _cut(path, raw, target_tokens, overlap_tokens, documents)
     if isinstance(found, UnreadableFile):
         return found
@@ -63,7 +75,9 @@ def cut_file(
     return redact_cut(found) if redacted else found
 
 
-def _cut(path: str, raw: bytes, target_tokens: int, overlap_tokens: int, documents: bool) -> Cut | UnreadableFile:
+def _cut(
+    path: str, raw: bytes, target_tokens: int, overlap_tokens: int, documents: bool
+) -> Cut | UnreadableFile:
     if documents:
         document = read_document(raw, path)
         if isinstance(document, UnreadableFile):

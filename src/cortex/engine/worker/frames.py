@@ -1,6 +1,7 @@
 """What parent and child say to each other: length-prefixed frames of plain tuples.
 
-`marshal` because both ends are the same interpreter, it knows tuples, strings and bytes and is the fastest; nothing else is sent.
+`marshal` because both ends are the same interpreter, it knows tuples, strings and bytes and is the
+fastest; nothing else is sent.
 """
 
 from __future__ import annotations
@@ -52,10 +53,23 @@ def pack_answer(answer: Cut | UnreadableFile, raw: bytes) -> Answer:
         return answer.reason
     same = len(answer.text) <= len(raw) and answer.text.encode("utf-8", "surrogatepass") == raw
     chunks: Rows = [
-        (c.ordinal, c.start, c.end, c.start_line, c.end_line, c.kind, c.name, c.qualified, c.signature, c.doc)
+        (
+            c.ordinal,
+            c.start,
+            c.end,
+            c.start_line,
+            c.end_line,
+            c.kind,
+            c.name,
+            c.qualified,
+            c.signature,
+            c.doc,
+        )
         for c in answer.chunks
     ]
-    symbols: Rows = [(s.name, s.qualified, s.kind, s.start_line, s.end_line, s.parent) for s in answer.symbols]
+    symbols: Rows = [
+        (s.name, s.qualified, s.kind, s.start_line, s.end_line, s.parent) for s in answer.symbols
+    ]
     leaks: Rows = [(leak.name, leak.start, leak.end) for leak in answer.leaks or ()]
     return answer.language, None if same else answer.text, chunks, symbols, leaks
 

@@ -1,8 +1,9 @@
 """The parent's side of the workers: batches out, answers in, the dead replaced.
 
-One thread for each process talks in lockstep (a batch, its answer): small files share a batch because a frame costs more than cutting
-them. When a process dies or hangs, its batch is sent again file by file to a fresh one, and the file that fails alone is refused.
-The iterable is read in the caller's thread only, as results are taken.
+One thread for each process talks in lockstep (a batch, its answer): small files share a batch
+because a frame costs more than cutting them. When a process dies or hangs, its batch is sent again
+file by file to a fresh one, and the file that fails alone is refused. The iterable is read in the
+caller's thread only, as results are taken.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from cortex.engine.worker.frames import READY, Request, read_frame, unpack_reply
 BATCH_FILES = 32
 BATCH_BYTES = 256 * 1024
 FLIGHT_BYTES = 16 * 1024 * 1024
-BATCHES_A_WORKER = 3  # one being worked on, the others waiting: a worker never waits for the caller's next step
+# One being worked on, the others waiting: a worker never waits for the caller's next step
+BATCHES_A_WORKER = 3
 POLL_SECONDS = 0.1
 START_SECONDS = 60.0  # what a process gets until it is ready: a busy machine is no file's fault
 KILL_SECONDS = 5.0  # what the system gets to end a process that was killed
@@ -82,7 +84,9 @@ class _Worker:
         return answers
 
     def watch(self, now: float) -> None:
-        """Kill the process if it is overdue; the thread that waits for it then sees the end of its stream."""
+        """Kill the process if it is overdue; the thread that waits for it then sees the end of its
+        stream.
+        """
         with self._guard:
             if self._deadline is not None and now > self._deadline:
                 self._overdue = True
@@ -130,9 +134,8 @@ class _Worker:
                 self._command,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                cwd=os.path.dirname(
-                    os.path.abspath(sys.executable)
-                ),  # no folder of the user's, or it couldn't be removed
+                # No folder of the user's, or it couldn't be removed
+                cwd=os.path.dirname(os.path.abspath(sys.executable)),
                 creationflags=getattr(subprocess, "CREATE_NO_WINDOW", 0),
             )
             self._allow(START_SECONDS)
@@ -146,13 +149,17 @@ class _Worker:
 class _Run(Generic[Key]):
     """One call of `cut_all`: what waits for a worker, and what came back."""
 
-    def __init__(self, target_tokens: int, overlap_tokens: int, documents: bool, redacted: bool) -> None:
+    def __init__(
+        self, target_tokens: int, overlap_tokens: int, documents: bool, redacted: bool
+    ) -> None:
         self.target_tokens = target_tokens
         self.overlap_tokens = overlap_tokens
         self.documents = documents
         self.redacted = redacted
         self.waiting: queue.SimpleQueue[Batch[Key] | None] = queue.SimpleQueue()
-        self.done: queue.SimpleQueue[tuple[Batch[Key], Sequence[Cut | UnreadableFile]]] = queue.SimpleQueue()
+        self.done: queue.SimpleQueue[tuple[Batch[Key], Sequence[Cut | UnreadableFile]]] = (
+            queue.SimpleQueue()
+        )
         self.stopped = threading.Event()
 
 
@@ -160,11 +167,22 @@ class Pool:
     """Processes that read and cut files. They start at the first file and stay until `close`."""
 
     def __init__(
-        self, size: int, *, timeout_seconds: float = 10, memory_bytes: int = 1 << 30, command: list[str] | None = None
+        self,
+        size: int,
+        *,
+        timeout_seconds: float = 10,
+        memory_bytes: int = 1 << 30,
+        command: list[str] | None = None,
     ) -> None:
         # -P: the folder that a workspace happens to be must not shadow modules.
         self._is_ours = command is None
-        self._command = command or [sys.executable, "-P", "-m", "cortex.engine.worker.child", str(memory_bytes)]
+        self._command = command or [
+            sys.executable,
+            "-P",
+            "-m",
+            "cortex.engine.worker.child",
+            str(memory_bytes),
+        ]
         self._workers = [_Worker(self._command) for _ in range(max(1, size))]
         self._timeout_seconds = timeout_seconds
         self._lock = threading.Lock()  # one cut_all at a time
@@ -180,16 +198,20 @@ class Pool:
         documents: bool = False,
         redacted: bool = False,
     ) -> Generator[tuple[Key, Cut | UnreadableFile], None, None]:
-        """Exactly one answer for each (key, path, content), in any order; fewer only after `cancel` or `close`.
+        """Exactly one answer for each (key, path, content), in any order; fewer only after `cancel`
+        or `close`.
 
-        `documents` reads PDF, office files and the like, and makes text of HTML and notebooks; else a file's text is its own.
-        `redacted` takes secrets out; else they are only found.
-        The next call waits until this one is exhausted or closed: who may stop in the middle closes it.
+        `documents` reads PDF, office files and the like, and makes text of HTML and notebooks; else
+        a file's text is its own. `redacted` takes secrets out; else they are only found. The next
+        call waits until this one is exhausted or closed: who may stop in the middle closes it.
         """
         with self._lock:
             run: _Run[Key] = _Run(target_tokens, overlap_tokens, documents, redacted)
             self._stopped = run.stopped
-            threads = [threading.Thread(target=self._work, args=(worker, run), daemon=True) for worker in self._workers]
+            threads = [
+                threading.Thread(target=self._work, args=(worker, run), daemon=True)
+                for worker in self._workers
+            ]
             for thread in threads:
                 thread.start()
             try:
@@ -221,7 +243,8 @@ class Pool:
             self._stopped.set()
             for worker in self._workers:
                 worker.interrupt()
-        # Wait for a run in another thread; one that is suspended in this thread has nothing at work.
+        # Wait for a run in another thread; one that is suspended in this thread has nothing at
+        # work.
         free = self._lock.acquire(timeout=END_SECONDS / 2)
         try:
             self._end_workers()
@@ -248,7 +271,11 @@ class Pool:
         exhausted = False
         watched = time.monotonic()
         while not run.stopped.is_set() and not cancel:
-            while not exhausted and flying < BATCHES_A_WORKER * len(self._workers) and flying_bytes < FLIGHT_BYTES:
+            while (
+                not exhausted
+                and flying < BATCHES_A_WORKER * len(self._workers)
+                and flying_bytes < FLIGHT_BYTES
+            ):
                 batch = next(batches, None)
                 if batch is None:
                     exhausted = True
@@ -289,18 +316,30 @@ class Pool:
             if not run.stopped.is_set():
                 try:
                     answers = self._answers(worker, run, batch)
-                except Exception:  # a thread that ends without an answer would leave the run waiting for ever
+                # A thread that ends without an answer would leave the run waiting for ever
+                except Exception:
                     log.exception("asking a worker failed")
                     answers = [UnreadableFile("worker died") for _ in batch]
-                if not run.stopped.is_set():  # else a process ended by `close` would look like the file's fault
+                # Else a process ended by `close` would look like the file's fault
+                if not run.stopped.is_set():
                     run.done.put((batch, answers))
 
-    def _answers(self, worker: _Worker, run: _Run[Key], batch: Batch[Key]) -> list[Cut | UnreadableFile]:
+    def _answers(
+        self, worker: _Worker, run: _Run[Key], batch: Batch[Key]
+    ) -> list[Cut | UnreadableFile]:
         """The answers for a batch, file by file when it fails as a whole."""
-        # A batch is small files: it gets half the time, so that one that hangs costs 1.5 times the timeout, not twice.
+        # A batch is small files: it gets half the time, so that one that hangs costs 1.5 times the
+        # timeout, not twice.
         seconds = self._timeout_seconds if len(batch) == 1 else self._timeout_seconds / 2
         files = [(path, raw) for _, path, raw in batch]
-        request: Request = (run.target_tokens, run.overlap_tokens, seconds, run.documents, run.redacted, files)
+        request: Request = (
+            run.target_tokens,
+            run.overlap_tokens,
+            seconds,
+            run.documents,
+            run.redacted,
+            files,
+        )
         if run.stopped.is_set():
             return [UnreadableFile("cancelled") for _ in batch]  # nobody takes it
         try:

@@ -1,8 +1,10 @@
-"""Bringing a generation up to date with the chunk files: what changed is read, compared entry by entry, and only what differs is written.
+"""Bringing a generation up to date with the chunk files: what changed is read, compared entry by
+entry, and only what differs is written.
 
-Runs in a generation that nobody asks yet. A file that can't be read keeps what is known of it, and is named in `problems`. Of two
-chunks with the same id the later one counts: in a file the one further down, of two files the one whose name comes later. Files are
-gone through backwards, so that what an earlier file may say is known when its turn comes.
+Runs in a generation that nobody asks yet. A file that can't be read keeps what is known of it, and
+is named in `problems`. Of two chunks with the same id the later one counts: in a file the one
+further down, of two files the one whose name comes later. Files are gone through backwards, so that
+what an earlier file may say is known when its turn comes.
 """
 
 from __future__ import annotations
@@ -17,23 +19,34 @@ from cortex.base.errors import FileError, StoreError
 from cortex.base.text import hash_bytes, role_of
 from cortex.base.types import Chunk, Cut, Entry, Source, Stamp, Symbol
 from cortex.engine.store import Held, Store, Update
-from cortex.families.chunkfiles.format import ChunkFile, Reading, Signature, Vector, WrittenFile, shown
+from cortex.families.chunkfiles.format import (
+    ChunkFile,
+    Reading,
+    Signature,
+    Vector,
+    WrittenFile,
+    shown,
+)
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+# Who made vectors that stand in files; those of our own model are known by its name
 PROVIDER, OWN_MODEL = (
     "chunks",
     "cortex-static",
-)  # who made vectors that stand in files; those of our own model are known by its name
+)
 BATCH = 1_000  # vectors that are kept at once
-REBUILD_SHARE = 1.0  # of all entries: when more were written and removed, the words are written anew rather than mended
-FEW_ENTRIES = 2_000  # whose words are always written anew: a quarter of a second, and no dead row bends a score
+# Of all entries: when more were written and removed, the words are written anew rather than mended
+REBUILD_SHARE = 1.0
+# Whose words are always written anew: a quarter of a second, and no dead row bends a score
+FEW_ENTRIES = 2_000
 MAX_WARNINGS = 50  # of one state
 PROSE = "markdown"
 _FACT, _COUNTS = "chunk files", "chunk vectors"
-_BETWEEN, _AFTER = "\n/", "\n0"  # between an id and the path of a file, and what comes after all of these
+# Between an id and the path of a file, and what comes after all of these
+_BETWEEN, _AFTER = "\n/", "\n0"
 _DEFINES = re.compile(
     r"^[ \t]*(?:[a-z]+ ){0,4}?(func|function|def|fn|class|type|interface|struct|enum|trait|module|protocol|record)[ \t]+"
     r"(?:\([^()\n]*\)[ \t]*)?([A-Za-z_]\w{0,199})",
@@ -61,7 +74,9 @@ States = Mapping[str, FileState]
 
 
 def stamp_of(model: str, dimensions: int) -> Stamp:
-    """The stamp of a file's vectors; how sure a hit is can be told better by those of our own model."""
+    """The stamp of a file's vectors; how sure a hit is can be told better by those of our own
+    model.
+    """
     return Stamp("local" if model.startswith(OWN_MODEL) else PROVIDER, model, dimensions)
 
 
@@ -78,7 +93,13 @@ def read_states(store: Store) -> dict[str, FileState]:
     """The files that a generation holds, by name."""
     told = json.loads(store.truth.get(_FACT, "{}"))
     return {
-        name: FileState(**{**known, "signature": tuple(known["signature"]), "warnings": tuple(known["warnings"])})
+        name: FileState(
+            **{
+                **known,
+                "signature": tuple(known["signature"]),
+                "warnings": tuple(known["warnings"]),
+            }
+        )
         for name, known in told.items()
     }
 
@@ -97,7 +118,8 @@ def to_read(
     changed = {
         name
         for name, signature in present.items()
-        if failed.get(name) != signature and (name not in states or states[name].signature != signature)
+        if failed.get(name) != signature
+        and (name not in states or states[name].signature != signature)
     }
     gone = set(states) - set(present) - kept
     if changed or gone:  # what was hidden by another file may come to light
@@ -110,13 +132,19 @@ class Built:
     """What came of a build."""
 
     states: dict[str, FileState]
-    problems: dict[str, tuple[Signature, str]] = field(default_factory=dict)  # files that could not be read, and why
+    # Files that could not be read, and why
+    problems: dict[str, tuple[Signature, str]] = field(default_factory=dict)
     changes: int = 0  # entries that were written or removed
     refreshed: int = 0  # entries of which only what no index looks at is another
 
 
-def build(store: Store, source: Source, files: Sequence[ChunkFile], changed: set[str], gone: set[str]) -> Built:
-    """Make a store hold what the files say. Raises: StoreError, FileError, where it can't be written."""
+def build(
+    store: Store, source: Source, files: Sequence[ChunkFile], changed: set[str], gone: set[str]
+) -> Built:
+    """Make a store hold what the files say.
+
+    Raises: StoreError, FileError, where it can't be written.
+    """
     built = Built(read_states(store))
     vectors = _Vectors(store)
     present = {file.name for file in files}
@@ -131,7 +159,9 @@ def build(store: Store, source: Source, files: Sequence[ChunkFile], changed: set
             if file.name in changed:
                 _read_file(update, vectors, file, present, built)
         built.changes, built.refreshed, seq = update.changes, update.refreshed, update.seq
-    store.truth.set({_FACT: json.dumps({name: asdict(state) for name, state in built.states.items()})})
+    store.truth.set(
+        {_FACT: json.dumps({name: asdict(state) for name, state in built.states.items()})}
+    )
     _bring_up(store, source, built.changes)
     vectors.finish(seq, set(stamps_of(built.states)))
     store.truth.set({_COUNTS: json.dumps(_count(store, built.states))})
@@ -155,7 +185,9 @@ def _bring_up(store: Store, source: Source, changes: int) -> None:
     store.indexes.catch_up()
 
 
-def _read_file(update: Update, vectors: _Vectors, file: ChunkFile, present: set[str], built: Built) -> None:
+def _read_file(
+    update: Update, vectors: _Vectors, file: ChunkFile, present: set[str], built: Built
+) -> None:
     vectors.mark()
     states = dict(built.states)
     try:
@@ -174,7 +206,12 @@ class _Reader:
     """One file on its way into the store."""
 
     def __init__(
-        self, update: Update, vectors: _Vectors, file: ChunkFile, present: set[str], states: dict[str, FileState]
+        self,
+        update: Update,
+        vectors: _Vectors,
+        file: ChunkFile,
+        present: set[str],
+        states: dict[str, FileState],
     ) -> None:
         self._update, self._vectors, self._file, self._states = update, vectors, file, states
         self._present = present
@@ -209,9 +246,15 @@ class _Reader:
         path = path_of(entry)
         key, _, file = path.partition(_BETWEEN)
         if key in self._seen:
-            self._warn(f"{self._reading.name}: the id {shown(entry.id)} is there twice; the last one counts")
+            self._warn(
+                f"{self._reading.name}: the id {shown(entry.id)} is there twice; the last one counts"
+            )
         held = self._held.get(key)
-        if held is None and (held := self._of_another(key)) is not None and not self._may_replace(held, entry):
+        if (
+            held is None
+            and (held := self._of_another(key)) is not None
+            and not self._may_replace(held, entry)
+        ):
             return
         self._embedded += vector is not None
         self._seen.add(key)
@@ -232,7 +275,9 @@ class _Reader:
         return next((held for held in found if _key_of(held.path) == key), None)
 
     def _may_replace(self, held: Held, entry: Entry) -> bool:
-        """Whether a chunk of this file counts although another file has its id; a file that is gone has no say."""
+        """Whether a chunk of this file counts although another file has its id; a file that is gone
+        has no say.
+        """
         if held.file not in self._present:
             return True
         later = max(held.file, self._file.name)
@@ -264,7 +309,9 @@ def _ids(chunks: Sequence[int]) -> NDArray[np.int64]:
 
 
 class _Vectors:
-    """Vectors on their way into the indexes of their models, in batches; those of one file can be taken back."""
+    """Vectors on their way into the indexes of their models, in batches; those of one file can be
+    taken back.
+    """
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -325,7 +372,9 @@ class _Vectors:
 
 
 def path_of(entry: Entry) -> str:
-    """Where an entry is in the store: its id, then the file that it is of, since the ranking looks at paths."""
+    """Where an entry is in the store: its id, then the file that it is of, since the ranking looks
+    at paths.
+    """
     name = entry.id if "\n" not in entry.id else hash_bytes(entry.id.encode("utf-8")).hex()
     file = (entry.metadata or {}).get("file_path")
     return f"{name}{_BETWEEN}{file}" if isinstance(file, str) and file else name
@@ -344,7 +393,9 @@ def cut_of(entry: Entry) -> Cut:
     language = told.get("language")
     if not isinstance(language, str):
         language = PROSE if kind == "documentation" or told.get("source") == "markdown" else "text"
-    chunk = Chunk(0, 0, len(entry.text), 1, lines, kind, title, title, doc=" ".join(entry.tags or ()))
+    chunk = Chunk(
+        0, 0, len(entry.text), 1, lines, kind, title, title, doc=" ".join(entry.tags or ())
+    )
     symbols = _symbols(entry.text) if kind == "definitions" else ()
     return Cut(language, entry.text, (chunk,), symbols)
 

@@ -1,4 +1,6 @@
-"""`cortex chunks`: chunk files for other programs, written from an index, or given vectors that can be asked for here."""
+"""`cortex chunks`: chunk files for other programs, written from an index, or given vectors that can
+be asked for here.
+"""
 
 from __future__ import annotations
 
@@ -29,19 +31,31 @@ app = typer.Typer(help="Chunk files: what other programs read of an index.", no_
 @app.command("export")
 def export_chunks(
     out: Annotated[
-        Path | None, typer.Option("--out", metavar="DIR", help="Where they go; default: .cortex/chunks in the project.")
+        Path | None,
+        typer.Option(
+            "--out", metavar="DIR", help="Where they go; default: .cortex/chunks in the project."
+        ),
     ] = None,
     root: Annotated[
         Path | None,
-        typer.Option("--workspace", metavar="PATH", help="The folder; default: the project around here."),
+        typer.Option(
+            "--workspace", metavar="PATH", help="The folder; default: the project around here."
+        ),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace files that another program wrote.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace files that another program wrote.")
+    ] = False,
     as_json: JsonFlag = False,
 ) -> int:
-    """Bring the index up to date and write its symbols, definitions, values and documentation as chunk files."""
+    """Bring the index up to date and write its symbols, definitions, values and documentation as
+    chunk files.
+    """
     found = workspace.find([root] if root else [])
     if out is not None and len(found) > 1:
-        raise InputError("ARGUMENT_INVALID", "--out takes the chunk files of one folder; choose it with --workspace")
+        raise InputError(
+            "ARGUMENT_INVALID",
+            "--out takes the chunk files of one folder; choose it with --workspace",
+        )
     reports = []
     with ExitStack() as stack:
         for one in found:
@@ -62,11 +76,14 @@ def export_chunks(
 @app.command("reembed")
 def reembed_chunks(
     directory: Annotated[
-        Path | None, typer.Argument(metavar="DIR", help="Their folder; default: .cortex/chunks in the project.")
+        Path | None,
+        typer.Argument(metavar="DIR", help="Their folder; default: .cortex/chunks in the project."),
     ] = None,
     as_json: JsonFlag = False,
 ) -> int:
-    """Give chunk files the vectors of the embedder that is configured here, so that they can be searched by meaning."""
+    """Give chunk files the vectors of the embedder that is configured here, so that they can be
+    searched by meaning.
+    """
     from cortex.families.chunkfiles.exporter import embedder_for, folder_of, reembed
 
     found = workspace.find([])[0]
@@ -82,7 +99,11 @@ def reembed_chunks(
         print_json({"folder": str(folder), "model": model, "files": [asdict(one) for one in done]})
     else:
         for one in done:
-            told = f"{one.chunks} chunks, {one.before or 'no model'} before" if one.chunks else "has them already"
+            told = (
+                f"{one.chunks} chunks, {one.before or 'no model'} before"
+                if one.chunks
+                else "has them already"
+            )
             say(f"{one.name}: {one.problem or told}", error=bool(one.problem))
         say(f"{folder}: vectors of {model}" if done else f"{folder}: no chunk files")
     return 1 if any(one.problem for one in done) else 0
@@ -91,12 +112,15 @@ def reembed_chunks(
 @app.command("allow")
 def allow_project(
     path: Annotated[
-        Path | None, typer.Option("--path", metavar="PATH", help="The project; default: the one around here.")
+        Path | None,
+        typer.Option("--path", metavar="PATH", help="The project; default: the one around here."),
     ] = None,
     remove: Annotated[bool, typer.Option("--remove", help="Allow it no longer.")] = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Let a project's own files name the server on this machine that embeds questions about its chunk files."""
+    """Let a project's own files name the server on this machine that embeds questions about its
+    chunk files.
+    """
     from cortex.toolkit.terminal.settings_file import change, load_settings
 
     settings = load_settings(path)
@@ -108,11 +132,15 @@ def allow_project(
     (done,) = change({ALLOWED: allowed}, project=False, path=path)
     address = load_settings(path).embedding.endpoint
     if as_json:
-        print_json({"project": root, "allowed": not remove, "endpoint": address, "file": str(done.file)})
+        print_json(
+            {"project": root, "allowed": not remove, "endpoint": address, "file": str(done.file)}
+        )
     elif remove:
         say(f"{root}: its files no longer name an embedding server")
     else:
-        say(f"{root}: its files may name an embedding server on this machine; they name {address or 'none now'}")
+        say(
+            f"{root}: its files may name an embedding server on this machine; they name {address or 'none now'}"
+        )
 
 
 def open_exporter(engine: Engine, out: Path | None = None, *, force: bool = False) -> Exporter:
@@ -127,7 +155,9 @@ def describe(report: Report) -> str:
     counts = ", ".join(f"{count} {kind}" for kind, count in report.chunks.items())
     told = f"{report.folder}: {counts}; vectors of {report.model}, {report.embedded} of them new"
     told += f"; wrote {', '.join(report.written)}" if report.written else "; nothing to write"
-    return told + (f"; {report.left_out} left out, of which the model makes nothing" if report.left_out else "")
+    return told + (
+        f"; {report.left_out} left out, of which the model makes nothing" if report.left_out else ""
+    )
 
 
 class Following:

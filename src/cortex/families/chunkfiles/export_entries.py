@@ -1,7 +1,9 @@
-"""A document or a file of code becomes entries of the chunk files: what each is called, what it says, what is known of it.
+"""A document or a file of code becomes entries of the chunk files: what each is called, what it
+says, what is known of it.
 
-Ids, titles and metadata are those that readers of these files know: one entry per file and kind for code, one per section for
-documents, `-c1`, `-c2` ... behind the id where a text is longer than a chunk may be. Pure: knows no store, no vector and no file.
+Ids, titles and metadata are those that readers of these files know: one entry per file and kind for
+code, one per section for documents, `-c1`, `-c2` ... behind the id where a text is longer than a
+chunk may be. Pure: knows no store, no vector and no file.
 """
 
 from __future__ import annotations
@@ -18,8 +20,10 @@ from cortex.families.chunkfiles.outlines import Outline
 SYMBOLS, DEFINITIONS, DATA, DOCUMENTATION = "symbols", "definitions", "data", "documentation"
 DOCUMENTS = frozenset({"markdown", "restructuredtext", "asciidoc", "text", "latex"})
 CONFIGURATION = frozenset({"yaml", "json", "toml", "ini", "hcl", "go-module", "dockerfile"})
-SCHEMAS = frozenset({"protobuf", "graphql", "prisma"})  # nothing but definitions, and no grammar here
-MAX_CONFIGURATION_CHARACTERS = 200_000  # more is a fixture or a lock file, not somebody's configuration
+# Nothing but definitions, and no grammar here
+SCHEMAS = frozenset({"protobuf", "graphql", "prisma"})
+# More is a fixture or a lock file, not somebody's configuration
+MAX_CONFIGURATION_CHARACTERS = 200_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +42,11 @@ def entries_of(doc: Doc, text: str, symbols: Sequence[Symbol], sizes: Sizes) -> 
     if doc.language in DOCUMENTS:
         yield from _documentation(doc, text, sizes)
     elif doc.language in CONFIGURATION:
-        if DATA in sizes.kinds and len(text) <= MAX_CONFIGURATION_CHARACTERS and doc.role != "locale":
+        if (
+            DATA in sizes.kinds
+            and len(text) <= MAX_CONFIGURATION_CHARACTERS
+            and doc.role != "locale"
+        ):
             yield from _whole(doc, DATA, text, sizes)
     elif doc.language in SCHEMAS:
         if DEFINITIONS in sizes.kinds:
@@ -55,7 +63,9 @@ def entries_of(doc: Doc, text: str, symbols: Sequence[Symbol], sizes: Sizes) -> 
 def _documentation(doc: Doc, text: str, sizes: Sizes) -> Iterator[Entry]:
     cut = chunkers.cut(text, doc.path, doc.language, sizes.document, sizes.document_overlap)
     spoken = tags.spoken(doc.language)
-    common = tags.join(("documentation", spoken), tags.of_path(doc.path), tags.of_front_matter(text))
+    common = tags.join(
+        ("documentation", spoken), tags.of_path(doc.path), tags.of_front_matter(text)
+    )
     alone, _ = tags.hashtags(text)
     for section, part, chunk in _sections(cut.chunks):
         body = text[chunk.start : chunk.end]
@@ -70,7 +80,9 @@ def _documentation(doc: Doc, text: str, sizes: Sizes) -> Iterator[Entry]:
         }
         title = f"Documentation: {doc.path} (section {section})"
         name = _numbered(f"doc-{doc.path}-s{section}", part)
-        yield Entry(name, DOCUMENTATION, title, body, tagged, _with_tags(metadata, tagged), None, None)
+        yield Entry(
+            name, DOCUMENTATION, title, body, tagged, _with_tags(metadata, tagged), None, None
+        )
 
 
 def _sections(chunks: Sequence[Chunk]) -> Iterator[tuple[int, int, Chunk]]:
@@ -78,7 +90,11 @@ def _sections(chunks: Sequence[Chunk]) -> Iterator[tuple[int, int, Chunk]]:
     section, part = -1, 0
     before: Chunk | None = None
     for chunk in chunks:
-        goes_on = before is not None and before.kind == chunk.kind == "section" and before.qualified == chunk.qualified
+        goes_on = (
+            before is not None
+            and before.kind == chunk.kind == "section"
+            and before.qualified == chunk.qualified
+        )
         section, part = (section, part + 1) if goes_on else (section + 1, 0)
         before = chunk
         yield section, part, chunk
@@ -87,27 +103,42 @@ def _sections(chunks: Sequence[Chunk]) -> Iterator[tuple[int, int, Chunk]]:
 def _whole(doc: Doc, kind: str, text: str, sizes: Sizes) -> Iterator[Entry]:
     """A file that is of one kind altogether, cut by lines."""
     size = sizes.code or sizes.document
-    for part, chunk in enumerate(chunkers.cut(text, doc.path, "text", size, sizes.code_overlap).chunks):
+    for part, chunk in enumerate(
+        chunkers.cut(text, doc.path, "text", size, sizes.code_overlap).chunks
+    ):
         lines = {"start_line": chunk.start_line, "end_line": chunk.end_line}
         yield _code_entry(doc, kind, text[chunk.start : chunk.end], part, lines)
 
 
-def _code(doc: Doc, kind: str, blocks: list[str], sizes: Sizes, more: dict[str, str]) -> Iterator[Entry]:
-    for part, text in enumerate(_joined(blocks, sizes.code * TOKEN_CHARACTERS, sizes.code_overlap * TOKEN_CHARACTERS)):
+def _code(
+    doc: Doc, kind: str, blocks: list[str], sizes: Sizes, more: dict[str, str]
+) -> Iterator[Entry]:
+    for part, text in enumerate(
+        _joined(blocks, sizes.code * TOKEN_CHARACTERS, sizes.code_overlap * TOKEN_CHARACTERS)
+    ):
         yield _code_entry(doc, kind, text, part, more)
 
 
-def _code_entry(doc: Doc, kind: str, text: str, part: int, more: dict[str, str] | dict[str, int]) -> Entry:
+def _code_entry(
+    doc: Doc, kind: str, text: str, part: int, more: dict[str, str] | dict[str, int]
+) -> Entry:
     spoken = tags.spoken(doc.language)
     tagged = tags.join(("code", spoken, kind), tags.of_path(doc.path))
-    metadata: dict[str, str | int] = {"file_path": doc.path, "language": spoken, "source": "code", **more}
+    metadata: dict[str, str | int] = {
+        "file_path": doc.path,
+        "language": spoken,
+        "source": "code",
+        **more,
+    }
     title = f"{kind.capitalize()}: {doc.path}"
     name = _numbered(f"code-{kind}-{doc.path}", part)
     return Entry(name, kind, title, text, tagged, _with_tags(metadata, tagged), None, None)
 
 
 def _joined(blocks: list[str], limit: int, overlap: int) -> Iterator[str]:
-    """Blocks put together up to `limit` characters, 0 is no limit; each text repeats up to `overlap` of the one before."""
+    """Blocks put together up to `limit` characters, 0 is no limit; each text repeats up to
+    `overlap` of the one before.
+    """
     kept: list[str] = []
     for block in blocks:
         if limit and kept and sum(map(len, kept)) + len(block) > limit:

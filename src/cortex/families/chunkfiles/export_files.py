@@ -1,8 +1,10 @@
-"""The chunk files on disk: reading back what was written before, and writing so that a reader sees the old file or the new one.
+"""The chunk files on disk: reading back what was written before, and writing so that a reader sees
+the old file or the new one.
 
-Written as the known readers have it: a wrapper with `_metadata`, keys in a fixed order, compact JSON, numbers in the shortest form
-that reads back as the same 32 bits, first in `.tmp/`, then renamed. `generator-output.json` says who wrote them: files of another
-program are never replaced unasked. Knows no engine; what goes into an entry is decided in `entries.py`.
+Written as the known readers have it: a wrapper with `_metadata`, keys in a fixed order, compact
+JSON, numbers in the shortest form that reads back as the same 32 bits, first in `.tmp/`, then
+renamed. `generator-output.json` says who wrote them: files of another program are never replaced
+unasked. Knows no engine; what goes into an entry is decided in `entries.py`.
 """
 
 from __future__ import annotations
@@ -98,13 +100,19 @@ def writing(folder: Path) -> Iterator[None]:
     try:
         aside.mkdir(parents=True, exist_ok=True)
         if aside.is_symlink():
-            raise FileError("PERMISSION_DENIED", f"{aside} is a link: nothing is written through it")
-        handle = os.open(aside / "lock", os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
+            raise FileError(
+                "PERMISSION_DENIED", f"{aside} is a link: nothing is written through it"
+            )
+        handle = os.open(
+            aside / "lock", os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600
+        )
     except OSError as error:
         raise explained(error, f"writing to {folder}") from error
     try:
         if not lock_file(handle):
-            raise LimitError("INDEX_BUSY", f"another process is writing the chunk files in {folder}")
+            raise LimitError(
+                "INDEX_BUSY", f"another process is writing the chunk files in {folder}"
+            )
         yield
     finally:
         os.close(handle)
@@ -131,7 +139,9 @@ def _write(file: TextIO, pieces: Iterable[str]) -> None:
     os.fsync(file.fileno())
 
 
-def render(kind: str, model: ExportModel, generated: str, written: Iterable[WrittenFile]) -> Iterator[str]:
+def render(
+    kind: str, model: ExportModel, generated: str, written: Iterable[WrittenFile]
+) -> Iterator[str]:
     """A chunk file, piece by piece."""
     head = {
         "model": model.name,
@@ -148,7 +158,12 @@ def render(kind: str, model: ExportModel, generated: str, written: Iterable[Writ
 
 def _render_one(one: WrittenFile) -> str:
     entry = one.entry
-    before = {"id": entry.id, "chunk_type": entry.chunk_type, "title": entry.title, "text": entry.text}
+    before = {
+        "id": entry.id,
+        "chunk_type": entry.chunk_type,
+        "title": entry.title,
+        "text": entry.text,
+    }
     after = {
         "tags": entry.tags,
         "metadata": entry.metadata,

@@ -1,10 +1,12 @@
-"""An index becomes chunk files that other programs read: symbols, definitions, values and documentation, with vectors.
+"""An index becomes chunk files that other programs read: symbols, definitions, values and
+documentation, with vectors.
 
     with Engine(root, settings) as engine:
         Exporter(engine, folder).export()
 
-Works from what the index holds; nothing is read or cut in here but documents, which are cut as `chunking` says. What a file says is
-in `entries.py`, how it is written in `files.py`, vectors for files of others are made anew in `reembedding.py`.
+Works from what the index holds; nothing is read or cut in here but documents, which are cut as
+`chunking` says. What a file says is in `entries.py`, how it is written in `files.py`, vectors for
+files of others are made anew in `reembedding.py`.
 """
 
 from __future__ import annotations
@@ -67,7 +69,9 @@ class Exporter:
     """The chunk files of one engine in one folder; kept, it makes only what changed since."""
 
     def __init__(self, engine: Engine, folder: Path, *, force: bool = False) -> None:
-        """Raises: ConfigError CHUNKS_FOREIGN, where another program's files are in `folder`, unless `force`."""
+        """Raises: ConfigError CHUNKS_FOREIGN, where another program's files are in `folder`, unless
+        `force`.
+        """
         if not force:
             check_ours(folder)
         self._engine = engine
@@ -80,13 +84,21 @@ class Exporter:
         self._seq = -1  # of the store when it was exported
 
     def is_due(self) -> bool:
-        """Whether the index, or the settings that decide what is written, have changed since the last export."""
-        return self._engine.store.truth.seq() != self._seq or self._made_by != _made_by(self._engine.settings)
+        """Whether the index, or the settings that decide what is written, have changed since the
+        last export.
+        """
+        return self._engine.store.truth.seq() != self._seq or self._made_by != _made_by(
+            self._engine.settings
+        )
 
-    def export(self, *, progress: ProgressCallback = lambda progress: None, cancel: Cancel | None = None) -> Report:
-        """Bring the chunk files up to date with the index; only those whose content changes are written.
+    def export(
+        self, *, progress: ProgressCallback = lambda progress: None, cancel: Cancel | None = None
+    ) -> Report:
+        """Bring the chunk files up to date with the index; only those whose content changes are
+        written.
 
-        Raises: CortexError, where the embedder fails; FileError; LimitError INDEX_BUSY; Cancelled. Then all files are as they were.
+        Raises: CortexError, where the embedder fails; FileError; LimitError INDEX_BUSY; Cancelled.
+        Then all files are as they were.
         """
         started, seq = time.monotonic(), self._engine.store.truth.seq()
         embedder = self._engine.embedding.wanted or CircuitBreaker(open_local())
@@ -96,8 +108,12 @@ class Exporter:
             self._recall(model)
             self._make()
             wanted = self._by_kind()
-            vectors, embedded = self._embed(wanted, embedder, progress, Cancel() if cancel is None else cancel)
-            left_out = sum(entry.text not in vectors for entries in wanted.values() for entry in entries)
+            vectors, embedded = self._embed(
+                wanted, embedder, progress, Cancel() if cancel is None else cancel
+            )
+            left_out = sum(
+                entry.text not in vectors for entries in wanted.values() for entry in entries
+            )
             written = tuple(self._bring(kind, entries, vectors) for kind, entries in wanted.items())
             names = tuple(name for name in written if name)
             seconds = time.monotonic() - started
@@ -105,15 +121,27 @@ class Exporter:
         self._seq = seq
         counts = {kind: len(standing) for kind, standing in self._standing.items()}
         return Report(
-            str(self.folder), model.name, model.dimensions, counts, embedded, names, left_out, len(self._made), seconds
+            str(self.folder),
+            model.name,
+            model.dimensions,
+            counts,
+            embedded,
+            names,
+            left_out,
+            len(self._made),
+            seconds,
         )
 
     def _recall(self, model: ExportModel) -> None:
-        """Know what stands in the files, and say whose they are before the first of them is written."""
+        """Know what stands in the files, and say whose they are before the first of them is
+        written.
+        """
         if model == self._model and (self.folder / files.OUTPUT).exists():
             return
         ours = files.is_ours(self.folder)
-        self._standing = {kind: files.read_written(self.folder, kind, model) if ours else {} for kind in NAMES}
+        self._standing = {
+            kind: files.read_written(self.folder, kind, model) if ours else {} for kind in NAMES
+        }
         self._model, self._told = model, files.read_told(self.folder)
         if not ours or not (self.folder / files.OUTPUT).exists():
             self._tell(True, 0.0)
@@ -141,7 +169,9 @@ class Exporter:
         """Of the file as it is on disk, as long as that is what was indexed; else of its text."""
         raw = read_bytes(self._engine.root, doc.path, max(doc.size, 1))
         whole = (
-            text.encode("utf-8", "surrogatepass") if isinstance(raw, UnreadableFile) or len(raw) != doc.size else raw
+            text.encode("utf-8", "surrogatepass")
+            if isinstance(raw, UnreadableFile) or len(raw) != doc.size
+            else raw
         )
         return hashlib.sha256(whole).hexdigest()
 
@@ -159,7 +189,9 @@ class Exporter:
         progress: ProgressCallback,
         cancel: Cancel,
     ) -> tuple[dict[str, np.ndarray], int]:
-        """The vector of every text, and how many of them had to be made; texts that the model makes nothing of have none."""
+        """The vector of every text, and how many of them had to be made; texts that the model makes
+        nothing of have none.
+        """
         known = {
             one.entry.text: one.embedding
             for standing in self._standing.values()
@@ -167,7 +199,10 @@ class Exporter:
             if one.embedding is not None
         }
         titles = {
-            entry.text: entry.title or "" for entries in wanted.values() for entry in entries if entry.text not in known
+            entry.text: entry.title or ""
+            for entries in wanted.values()
+            for entry in entries
+            if entry.text not in known
         }
         missing = list(titles)
         for start in range(0, len(missing), BATCH):
@@ -176,7 +211,8 @@ class Exporter:
             texts = missing[start : start + BATCH]
             rows = embedder.passages(texts)
             for text, row in zip(texts, rows, strict=True):
-                # Readers divide by a vector's length: one of length 0 is no vector. The title has words at least.
+                # Readers divide by a vector's length: one of length 0 is no vector. The title has
+                # words at least.
                 row = row if row.any() else embedder.passages([titles[text]])[0]
                 if row.any():
                     known[text] = row
@@ -184,7 +220,9 @@ class Exporter:
         return known, len(missing)
 
     def _bring(self, kind: str, entries: Sequence[Entry], vectors: Mapping[str, np.ndarray]) -> str:
-        """Write the file of a kind, where it would be another one; gives its name then, else nothing."""
+        """Write the file of a kind, where it would be another one; gives its name then, else
+        nothing.
+        """
         standing, moment = self._standing[kind], files.now()
         new: dict[str, WrittenFile] = {}
         for entry in entries:
@@ -198,7 +236,9 @@ class Exporter:
         same = list(new) == list(standing) and all(new[name] is standing[name] for name in new)
         if same and (self.folder / NAMES[kind]).exists():
             return ""
-        files.replace(self.folder, NAMES[kind], files.render(kind, self._model, moment, new.values()))
+        files.replace(
+            self.folder, NAMES[kind], files.render(kind, self._model, moment, new.values())
+        )
         self._standing[kind] = new
         return NAMES[kind]
 
@@ -207,9 +247,15 @@ class Exporter:
         made = self._made.values()
         checksums = {one.doc.path: one.checksum for one in made}
         times = {one.doc.path: files.moment(one.doc.mtime_ns) for one in made}
-        if not changed and (checksums, times) == self._told and (self.folder / files.OUTPUT).exists():
+        if (
+            not changed
+            and (checksums, times) == self._told
+            and (self.folder / files.OUTPUT).exists()
+        ):
             return
-        documents = [one for one in made if any(entry.chunk_type == DOCUMENTATION for entry in one.entries)]
+        documents = [
+            one for one in made if any(entry.chunk_type == DOCUMENTATION for entry in one.entries)
+        ]
         chunks = {kind: len(standing) for kind, standing in self._standing.items()}
         output = {
             "version": files.VERSION,
@@ -231,7 +277,9 @@ class Exporter:
 
 
 def embedder_for(settings: Settings) -> CircuitBreaker:
-    """Who embeds for chunk files: whoever does for an index; where it has words only, the model that comes along, since they need vectors."""
+    """Who embeds for chunk files: whoever does for an index; where it has words only, the model
+    that comes along, since they need vectors.
+    """
     return CircuitBreaker(open_embedder(settings) or open_local())
 
 
@@ -251,12 +299,18 @@ def _made_by(settings: Settings) -> tuple[Sizes, str]:
 def _sizes(settings: Settings) -> Sizes:
     chunking = settings.chunking
     return Sizes(
-        chunking.doc_chunk_size, chunking.doc_overlap, chunking.code_chunk_size, chunking.overlap, chunking.strategies
+        chunking.doc_chunk_size,
+        chunking.doc_overlap,
+        chunking.code_chunk_size,
+        chunking.overlap,
+        chunking.strategies,
     )
 
 
 def _covered(settings: Settings) -> Callable[[Doc], bool]:
-    """Whether chunk files are to cover a doc, by `paths.code` and `paths.docs`; without patterns they cover all."""
+    """Whether chunk files are to cover a doc, by `paths.code` and `paths.docs`; without patterns
+    they cover all.
+    """
     code, docs = Patterns(settings.paths.code), Patterns(settings.paths.docs)
 
     def covers(doc: Doc) -> bool:

@@ -1,10 +1,12 @@
-"""Chunk files: what an indexer, ours or another's, wrote of a project, one JSON file for each kind of chunk.
+"""Chunk files: what an indexer, ours or another's, wrote of a project, one JSON file for each kind
+of chunk.
 
     {"_metadata": {"model": "BAAI/bge-small-en-v1.5", "dimensions": 384, ...}, "chunks": [{"id": ..., "text": ..., ...}, ...]}
 
-or only the list. A file is read entry by entry: as a whole, 100,000 chunks would take 2 GB. What is wrong with one chunk costs that chunk
-and is told in `warnings`; what is wrong with the JSON costs the file. Knows no store and no search. The standard library finds where an
-entry ends, and pydantic's JSON reader reads the numbers in a fifth of its time; nine tenths of a file are numbers.
+or only the list. A file is read entry by entry: as a whole, 100,000 chunks would take 2 GB. What is
+wrong with one chunk costs that chunk and is told in `warnings`; what is wrong with the JSON costs
+the file. Knows no store and no search. The standard library finds where an entry ends, and
+pydantic's JSON reader reads the numbers in a fifth of its time; nine tenths of a file are numbers.
 """
 
 from __future__ import annotations
@@ -31,7 +33,8 @@ if TYPE_CHECKING:  # numpy is loaded where a vector is read: whoever has no chun
     from numpy.typing import NDArray
 
 ENDING = ".json"
-IGNORED = frozenset({"generator-output.json"})  # an indexer's own notes, which it keeps beside its chunks
+# An indexer's own notes, which it keeps beside its chunks
+IGNORED = frozenset({"generator-output.json"})
 BLOCK = 1 << 20  # bytes that are read at once
 MAX_CHARACTERS = 64 << 20  # of one value: what is longer is no chunk
 MAX_DIGITS = 400  # of a whole number; Python refuses to read much longer ones
@@ -42,7 +45,8 @@ _NUMBERS = re.compile(r'"embedding"\s*:\s*(?=\[)')
 _TAIL = 32_768  # characters of an entry after its numbers
 _ASIDE = "\0numbers"  # stands in an entry for the numbers that are read by themselves
 _ASIDE_JSON = json.dumps(_ASIDE)
-_CUT = 16  # characters before the end of what was read, where a mistake may only be that there is more
+# Characters before the end of what was read, where a mistake may only be that there is more
+_CUT = 16
 
 Signature = tuple[int, int, int]  # time, size and number of a file: another content has another one
 Vector: TypeAlias = "NDArray[np.float32]"
@@ -77,22 +81,33 @@ class Listing:
 
 
 def list_chunk_files(directory: Path) -> Listing:
-    """The chunk files in a folder, not in those below it. Raises: FileError FILE_NOT_FOUND or PERMISSION_DENIED."""
+    """The chunk files in a folder, not in those below it.
+
+    Raises: FileError FILE_NOT_FOUND or PERMISSION_DENIED.
+    """
     files: list[ChunkFile] = []
     warnings: list[str] = []
     try:
         with os.scandir(directory) as entries:
-            found = sorted((entry for entry in entries if entry.name.endswith(ENDING)), key=lambda entry: entry.name)
+            found = sorted(
+                (entry for entry in entries if entry.name.endswith(ENDING)),
+                key=lambda entry: entry.name,
+            )
         for entry in found:
             if entry.name in IGNORED:
                 continue
             about = entry.stat(follow_symlinks=False)
-            if not stat.S_ISREG(about.st_mode):  # a link may lead to what isn't the project's, a pipe never ends
+            # A link may lead to what isn't the project's, a pipe never ends
+            if not stat.S_ISREG(about.st_mode):
                 warnings.append(f"{shown(entry.name)} is no ordinary file (left out)")
             elif not is_text(entry.name):
                 warnings.append(f"{shown(entry.name)} has a name that isn't UTF-8 (left out)")
             else:
-                files.append(ChunkFile(directory / entry.name, (about.st_mtime_ns, about.st_size, about.st_ino)))
+                files.append(
+                    ChunkFile(
+                        directory / entry.name, (about.st_mtime_ns, about.st_size, about.st_ino)
+                    )
+                )
     except OSError as error:
         raise _unreadable(directory, error) from error
     return Listing(tuple(files), tuple(warnings))
@@ -104,7 +119,9 @@ def shown(name: str) -> str:
 
 
 class Reading:
-    """One pass over a chunk file. `model` and `dimensions` are what its `_metadata` says, "" and 0 where it doesn't.
+    """One pass over a chunk file.
+
+    `model` and `dimensions` are what its `_metadata` says, "" and 0 where it doesn't.
 
     Raises: FileError FILE_UNREADABLE, PERMISSION_DENIED or FILE_NOT_FOUND; after some entries, too.
     """
@@ -135,7 +152,9 @@ class Reading:
             self._more_warnings += 1
 
     def _read_about(self) -> tuple[str, int]:
-        """Model and dimensions; they mostly stand before the chunks, else the chunks are passed over once more."""
+        """Model and dimensions; they mostly stand before the chunks, else the chunks are passed
+        over once more.
+        """
         about: object = {}
         with _opened(self._path) as text:
             if text.peek() == "{":
@@ -146,7 +165,9 @@ class Reading:
                     _skip(text)
         told = about if isinstance(about, Mapping) else {}
         model, dimensions = told.get("model"), told.get("dimensions")
-        if dimensions is not None and not (type(dimensions) is int and 0 < dimensions <= MAX_DIMENSIONS):
+        if dimensions is not None and not (
+            type(dimensions) is int and 0 < dimensions <= MAX_DIMENSIONS
+        ):
             self._warn(f"{self.name}: its dimensions are no number of dimensions (ignored)")
             dimensions = None
         return (model if isinstance(model, str) and is_text(model) else ""), dimensions or 0
@@ -175,7 +196,9 @@ class Reading:
             raise ValueError("is no object")
         embedding = self._vector(value.get("embedding"))
         tags, metadata, text = value.get("tags"), value.get("metadata"), value.get("text")
-        if tags is not None and not (isinstance(tags, list) and all(isinstance(tag, str) for tag in tags)):
+        if tags is not None and not (
+            isinstance(tags, list) and all(isinstance(tag, str) for tag in tags)
+        ):
             raise ValueError("has tags that are no list of texts")
         if metadata is not None and not isinstance(metadata, Mapping):
             raise ValueError("has metadata that is no object")
@@ -187,7 +210,9 @@ class Reading:
             title=_text(value, "title"),
             text=_well_formed(text),
             tags=None if tags is None else tuple(_well_formed(tag) for tag in tags),
-            metadata=None if metadata is None else {_well_formed(key): _plain(part) for key, part in metadata.items()},
+            metadata=None
+            if metadata is None
+            else {_well_formed(key): _plain(part) for key, part in metadata.items()},
             created_at=_text(value, "created_at"),
             updated_at=_text(value, "updated_at"),
         )
@@ -201,7 +226,9 @@ class Reading:
         if not isinstance(value, list):
             raise ValueError("has an embedding that is no list")
         if self.dimensions and len(value) != self.dimensions:
-            raise ValueError(f"has an embedding of {len(value)} numbers instead of {self.dimensions}")
+            raise ValueError(
+                f"has an embedding of {len(value)} numbers instead of {self.dimensions}"
+            )
         import numpy as np
 
         try:
@@ -283,7 +310,11 @@ class _Text:
             try:
                 head = self._text[self._at : start] + _ASIDE_JSON
                 value, length = self._json.raw_decode(head + self._text[end : end + _TAIL])
-                if isinstance(value, dict) and value.get("embedding") == _ASIDE and length > len(head):
+                if (
+                    isinstance(value, dict)
+                    and value.get("embedding") == _ASIDE
+                    and length > len(head)
+                ):
                     value["embedding"] = from_json(self._text[start:end])
                     self._at = end + length - len(head)
                     return value
@@ -294,7 +325,9 @@ class _Text:
     def mistake(self, what: str) -> FileError:
         where = f"at character {self._before + self._at}"
         return FileError(
-            "FILE_UNREADABLE", f"{shown(self._name)} {what} ({where})", context={"file": self._name, "what": what}
+            "FILE_UNREADABLE",
+            f"{shown(self._name)} {what} ({where})",
+            context={"file": self._name, "what": what},
         )
 
     def _read_on(self) -> None:
@@ -331,7 +364,9 @@ class _opened:
 
 
 def _open_plain(path: str, flags: int) -> int:
-    """Follows no link and waits for no pipe, also one that was put there since the folder was listed."""
+    """Follows no link and waits for no pipe, also one that was put there since the folder was
+    listed.
+    """
     return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
 
 
@@ -396,7 +431,9 @@ def _plain(value: object) -> object:
 
 
 def _well_formed(text: str) -> str:
-    """The text with a mark in place of each half character, which JSON can hold and nothing else can."""
+    """The text with a mark in place of each half character, which JSON can hold and nothing else
+    can.
+    """
     if is_text(text):
         return text
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

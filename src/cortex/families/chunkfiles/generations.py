@@ -1,12 +1,14 @@
-"""The generations of a shelf: directories that each hold one complete state, never changed once it is published.
+"""The generations of a shelf: directories that each hold one complete state, never changed once it
+is published.
 
     $CORTEX_HOME/chunks/<folder's hash>/12/   lease       held by the process that builds or uses it
                                               published   says that it is complete, and in which format
                                               store/      SQLite, words, vectors
 
-A new state is built in a new directory, from copies of the last one's files. Who has a generation open holds its lease; the directory of
-one that nobody holds is taken over or removed by the next process. Road not taken: one store that is changed in place: whoever asks
-meanwhile would see old and new chunks side by side, and a broken file could not be taken back.
+A new state is built in a new directory, from copies of the last one's files. Who has a generation
+open holds its lease; the directory of one that nobody holds is taken over or removed by the next
+process. Road not taken: one store that is changed in place: whoever asks meanwhile would see old
+and new chunks side by side, and a broken file could not be taken back.
 """
 
 from __future__ import annotations
@@ -46,7 +48,9 @@ def home_of(directory: Path, cortex_home: Path) -> Path:
 
 
 class Generation:
-    """One open generation: whoever asks it does so inside `use`, and it is closed after the last one."""
+    """One open generation: whoever asks it does so inside `use`, and it is closed after the last
+    one.
+    """
 
     def __init__(self, path: Path, lease: Lease) -> None:
         self.path = path
@@ -73,7 +77,9 @@ class Generation:
                 self._uses -= usable
 
     def publish(self) -> None:
-        """Say that it is complete; it is opened anew, so that nothing of the building is kept in memory."""
+        """Say that it is complete; it is opened anew, so that nothing of the building is kept in
+        memory.
+        """
         self.store.checkpoint()
         self.store.close()
         mark = self.path / f"{_MARK}.new"
@@ -100,7 +106,9 @@ class Generation:
 
 
 def adopt(home: Path) -> Generation | None:
-    """The newest generation that is complete and that no living process holds, now held by this one."""
+    """The newest generation that is complete and that no living process holds, now held by this
+    one.
+    """
     for path in newest_first(home):
         if not is_published(path):
             continue
@@ -115,7 +123,8 @@ def adopt(home: Path) -> Generation | None:
 
 
 def begin(home: Path, base: Generation | None, *, empty: bool = False) -> Generation:
-    """A new generation to build in, with what is in `base`, or else in the newest that another process has; or with nothing.
+    """A new generation to build in, with what is in `base`, or else in the newest that another
+    process has; or with nothing.
 
     Raises: FileError, StoreError, where the disk can't be written.
     """
@@ -155,7 +164,9 @@ def sweep_unused(home: Path) -> None:
 
 
 def remove(path: Path, lease: Lease) -> None:
-    """Remove a generation that this process holds; what can't be removed now (Windows) is left to `sweep`."""
+    """Remove a generation that this process holds; what can't be removed now (Windows) is left to
+    `sweep`.
+    """
     with contextlib.suppress(OSError):
         (path / _MARK).unlink(missing_ok=True)  # first: half of it must never be adopted
     shutil.rmtree(path / _STORE, ignore_errors=True)
@@ -197,15 +208,22 @@ def _make(home: Path) -> tuple[Path, Lease]:
                         return path, lease
     except OSError as error:
         raise FileError(
-            "PERMISSION_DENIED", f"can't make a folder in {home}: {error.strerror}", context={"path": str(home)}
+            "PERMISSION_DENIED",
+            f"can't make a folder in {home}: {error.strerror}",
+            context={"path": str(home)},
         ) from error
-    raise FileError("PERMISSION_DENIED", f"can't make a folder of our own in {home}", context={"path": str(home)})
+    raise FileError(
+        "PERMISSION_DENIED",
+        f"can't make a folder of our own in {home}",
+        context={"path": str(home)},
+    )
 
 
 def _copy(source: Path, target: Path) -> bool:
     """Copy a published store; false where it was removed meanwhile.
 
-    Segments of the word index are never written again, so a second name for them will do; all else may grow.
+    Segments of the word index are never written again, so a second name for them will do; all else
+    may grow.
     """
     try:
         for folder, _, names in os.walk(source):
@@ -225,7 +243,8 @@ def _copy(source: Path, target: Path) -> bool:
 
 
 def _copy_file(source: str, target: Path, *, link: bool) -> None:
-    if link and not source.endswith(".json"):  # tantivy's own lists are replaced, not written, but who knows
+    # Tantivy's own lists are replaced, not written, but who knows
+    if link and not source.endswith(".json"):
         with contextlib.suppress(OSError):
             os.link(source, target)
             return

@@ -1,8 +1,10 @@
-"""The chunk files of one directory, searchable: loaded, watched, and replaced as a whole when they change.
+"""The chunk files of one directory, searchable: loaded, watched, and replaced as a whole when they
+change.
 
-A question is answered by one generation from beginning to end (`generations.py`); a change is built aside (`building.py`) and takes its
-place in one step, so nobody waits for a reload or sees half of one. Who embeds questions is in `asking.py`. Knows no tool and no
-protocol. Road not taken: keeping the chunks in memory; from the disk they are there at once after a restart, and 100,000 of them take
+A question is answered by one generation from beginning to end (`generations.py`); a change is built
+aside (`building.py`) and takes its place in one step, so nobody waits for a reload or sees half of
+one. Who embeds questions is in `asking.py`. Knows no tool and no protocol. Road not taken: keeping
+the chunks in memory; from the disk they are there at once after a restart, and 100,000 of them take
 10 MB more than one.
 """
 
@@ -63,7 +65,9 @@ class ChunkQuery:
 
 @dataclass(frozen=True, slots=True)
 class ChunkHit:
-    """Entries with their relevance, best first; by words or also by meaning; and what a reader should know."""
+    """Entries with their relevance, best first; by words or also by meaning; and what a reader
+    should know.
+    """
 
     results: tuple[tuple[Entry, float], ...]
     mode: Mode
@@ -84,7 +88,8 @@ class ShelfState:
 def chunks_dir(root: Path, settings: Settings) -> Path:
     """Where a workspace's chunk files are.
 
-    Raises: FileError PATH_OUTSIDE, where a folder in it leads out of it, or its own settings name one outside: a stranger made that.
+    Raises: FileError PATH_OUTSIDE, where a folder in it leads out of it, or its own settings name
+    one outside: a stranger made that.
     """
     if refused := settings.warning_about("server.chunksDir"):
         raise FileError(
@@ -95,12 +100,17 @@ def chunks_dir(root: Path, settings: Settings) -> Path:
     folder = root / settings.server.chunks_dir
     inside = Path(os.path.realpath(folder)).is_relative_to(Path(os.path.realpath(root)))
     if not inside and not Path(settings.server.chunks_dir).is_absolute():
-        raise FileError("PATH_OUTSIDE", f"{folder} leads out of the project; name the folder itself")
+        raise FileError(
+            "PATH_OUTSIDE", f"{folder} leads out of the project; name the folder itself"
+        )
     return folder
 
 
 class ChunkIndex:
-    """The chunk files of one directory. Opened by `start`, which looks only as far as it takes to know that there is something to serve."""
+    """The chunk files of one directory.
+
+    Opened by `start`, which looks only as far as it takes to know that there is something to serve.
+    """
 
     def __init__(self, directory: Path, settings: Settings, *, watch: bool = True) -> None:
         self.directory = directory
@@ -109,13 +119,15 @@ class ChunkIndex:
         self._asker = Asker(settings)
         self._loading = Loading(directory, settings.home)
         self._ready = threading.Event()
-        self._follower = Follower(directory, begin=self._begin, look=self._look, rest=self._loading.reap, watch=watch)
+        self._follower = Follower(
+            directory, begin=self._begin, look=self._look, rest=self._loading.reap, watch=watch
+        )
 
     def start(self) -> None:
         """Begin to load and to follow the files, in the background.
 
-        Raises: FileError and ConfigError, where there is nothing to serve or it isn't what is configured; NetworkError, where an embedder
-        is required and can't be asked.
+        Raises: FileError and ConfigError, where there is nothing to serve or it isn't what is
+        configured; NetworkError, where an embedder is required and can't be asked.
         """
         why = self._asker.start(check_files(self.directory, self._settings))
         if why:
@@ -124,21 +136,26 @@ class ChunkIndex:
         self._follower.start()
 
     def _begin(self) -> None:
-        """In the follower's thread: what is left of an earlier process answers at once, until the files have been looked at."""
+        """In the follower's thread: what is left of an earlier process answers at once, until the
+        files have been looked at.
+        """
         try:
             if self._loading.adopt():
                 self._ready.set()
             self._loading.load()
         except Exception as error:  # each question is told
             self._loading.failure = explained(error, "loading the chunk files")
-            log.warning("%s", self._loading.failure.message, exc_info=not isinstance(error, CortexError))
+            log.warning(
+                "%s", self._loading.failure.message, exc_info=not isinstance(error, CortexError)
+            )
         self._ready.set()
 
     def _look(self) -> None:
         try:
             self._loading.reload()
             self._loading.tidy()
-        except Exception as error:  # the thread's last line of defence: what is there goes on to answer
+        # The thread's last line of defence: what is there goes on to answer
+        except Exception as error:
             told = explained(error, "loading the chunk files")
             self._loading.problem(RELOAD, f"{told.message}; what was there before is served")
             log.debug("a reload failed", exc_info=error)
@@ -150,7 +167,8 @@ class ChunkIndex:
     def search(self, wanted: ChunkQuery, *, cancel: Cancel | None = None) -> ChunkHit:
         """Answer a question.
 
-        Raises: InputError, LimitError SEARCH_TIMEOUT or INDEX_BUSY, NetworkError where an embedder is required and fails, Cancelled.
+        Raises: InputError, LimitError SEARCH_TIMEOUT or INDEX_BUSY, NetworkError where an embedder
+        is required and fails, Cancelled.
         """
         cancel = Cancel() if cancel is None else cancel
         query = Query(wanted.text, limit=wanted.limit, threshold=wanted.min_score, snippets=(0,))
@@ -175,7 +193,9 @@ class ChunkIndex:
             except NetworkError as error:
                 if self._asker.required:
                     raise
-                page = self._ask(generation, query, EmbedderChoice(None, error.message), docs, cancel)
+                page = self._ask(
+                    generation, query, EmbedderChoice(None, error.message), docs, cancel
+                )
             entries = generation.store.entries.read([hit.doc for hit in page.hits])
             if generation.store.indexes.damaged:
                 self._spoil(generation)
@@ -212,7 +232,9 @@ class ChunkIndex:
         self._follower.look_again()
 
     def _await_rebuilt(self, before: Generation | None, cancel: Cancel) -> None:
-        """Wait until another generation has taken the place of a damaged one, or for so long as a first one."""
+        """Wait until another generation has taken the place of a damaged one, or for so long as a
+        first one.
+        """
         deadline = time.monotonic() + READY_SECONDS
         while self._loading.current is before and time.monotonic() < deadline:
             if cancel:
@@ -232,7 +254,12 @@ class ChunkIndex:
         return choice
 
     def _ask(
-        self, generation: Generation, query: Query, choice: EmbedderChoice, docs: frozenset[int] | None, cancel: Cancel
+        self,
+        generation: Generation,
+        query: Query,
+        choice: EmbedderChoice,
+        docs: frozenset[int] | None,
+        cancel: Cancel,
     ) -> Page:
         deadline = time.monotonic() + self._settings.search.timeout
         return search(
@@ -247,7 +274,9 @@ class ChunkIndex:
         )
 
     def _docs(self, generation: Generation, wanted: ChunkQuery) -> frozenset[int] | None:
-        """The docs that a question's filters leave; None without a filter. Remembered, since who filters does so again."""
+        """The docs that a question's filters leave; None without a filter. Remembered, since who
+        filters does so again.
+        """
         if not wanted.tags and not wanted.chunk_types:
             return None
         key = (wanted.chunk_types, wanted.tags)
@@ -259,15 +288,21 @@ class ChunkIndex:
             generation.filters[key] = found
         return found
 
-    def _notes(self, page: Page, choice: EmbedderChoice, stamps: Sequence[Stamp]) -> tuple[str, ...]:
+    def _notes(
+        self, page: Page, choice: EmbedderChoice, stamps: Sequence[Stamp]
+    ) -> tuple[str, ...]:
         notes = list(page.notes)
         if choice.meaning is not None and page.mode is not Mode.WORDS and len(stamps) > 1:
-            others = ", ".join(dict.fromkeys(stamp.model or "?" for stamp in stamps if stamp != choice.meaning[0]))
+            others = ", ".join(
+                dict.fromkeys(stamp.model or "?" for stamp in stamps if stamp != choice.meaning[0])
+            )
             notes.append(f"chunks with vectors of another model ({others}) are found by words only")
         problems = self._loading.problems
         notes += problems[:NOTES]
         if len(problems) > NOTES:
-            notes.append(f"{len(problems) - NOTES} more problems with the chunk files are in the log")
+            notes.append(
+                f"{len(problems) - NOTES} more problems with the chunk files are in the log"
+            )
         return tuple(notes)
 
     def _await_ready(self, cancel: Cancel) -> None:
@@ -276,7 +311,9 @@ class ChunkIndex:
             if cancel:
                 raise Cancelled()
             if time.monotonic() > deadline:
-                raise LimitError("INDEX_BUSY", f"the chunk files in {self.directory} are still being loaded")
+                raise LimitError(
+                    "INDEX_BUSY", f"the chunk files in {self.directory} are still being loaded"
+                )
 
     @property
     def ready(self) -> bool:

@@ -1,7 +1,8 @@
 """Which generation of a shelf is current, and how the next one takes its place.
 
-One thread loads, any number ask. What can't be read keeps its old state and is a problem that answers tell; so does a file that is
-gone while the others are as they were, since an indexer may be at work or have died. Knows nothing of questions.
+One thread loads, any number ask. What can't be read keeps its old state and is a problem that
+answers tell; so does a file that is gone while the others are as they were, since an indexer may be
+at work or have died. Knows nothing of questions.
 """
 
 from __future__ import annotations
@@ -28,7 +29,14 @@ from cortex.families.chunkfiles.builder import (
     stamps_of,
     to_read,
 )
-from cortex.families.chunkfiles.format import ENDING, ChunkFile, Listing, Signature, list_chunk_files, shown
+from cortex.families.chunkfiles.format import (
+    ENDING,
+    ChunkFile,
+    Listing,
+    Signature,
+    list_chunk_files,
+    shown,
+)
 from cortex.families.chunkfiles.generations import Generation
 from cortex.families.chunkfiles.preflight import WRITE_ANEW
 
@@ -51,7 +59,8 @@ class Loading:
         self._failed: dict[str, Signature] = {}
         self._problems: dict[str, str] = {}  # by file; "" is the directory
         self._following = False  # whether the files have been looked at before
-        self._missing: frozenset[str] = frozenset()  # files that are gone, and whose chunks still answer
+        # Files that are gone, and whose chunks still answer
+        self._missing: frozenset[str] = frozenset()
         self._spoiled: Generation | None = None  # that turned out to be damaged
         self._strange: tuple[str, ...] = ()  # what is no chunk file though it is called like one
 
@@ -84,14 +93,19 @@ class Loading:
                     return
 
     def load(self) -> None:
-        """Remove what earlier processes left, and bring what there is up to date. Raises: CortexError."""
+        """Remove what earlier processes left, and bring what there is up to date.
+
+        Raises: CortexError.
+        """
         generations.sweep(self._home)
         self.reload()
         self._following = True
         generations.sweep_unused(self._home)
 
     def adopt(self) -> bool:
-        """Let what an earlier process left answer, until the files have been looked at; false where there is nothing."""
+        """Let what an earlier process left answer, until the files have been looked at; false where
+        there is nothing.
+        """
         adopted = generations.adopt(self._home)
         if adopted is None:
             return False
@@ -106,12 +120,18 @@ class Loading:
         return True
 
     def reload(self) -> bool:
-        """Look at the files now, and take up what changed; true where something did. One thread at a time."""
+        """Look at the files now, and take up what changed; true where something did.
+
+        One thread at a time.
+        """
         listing = self._list()
         if listing is None:
             return False
         if not listing.files and self.states:
-            self.problem("", f"{self.directory} holds no chunk files any more; what was there before is served")
+            self.problem(
+                "",
+                f"{self.directory} holds no chunk files any more; what was there before is served",
+            )
             return False
         self._note_missing(listing.files)
         changed, gone = to_read(self.states, listing.files, self._failed, self._missing)
@@ -122,14 +142,17 @@ class Loading:
         return self._rebuild(listing.files, changed, gone)
 
     def spoil(self, generation: Generation) -> None:
-        """Have everything loaded anew at the next look: what is on disk of this generation is damaged."""
+        """Have everything loaded anew at the next look: what is on disk of this generation is
+        damaged.
+        """
         self._spoiled = generation
 
     def _note_missing(self, files: Sequence[ChunkFile]) -> None:
         """Decide which files that are gone still answer, and say so.
 
-        They do until another file is written later than they went, or a new one comes, as when a file is renamed: then whoever
-        writes the files is done without them. A start takes the files as they are.
+        They do until another file is written later than they went, or a new one comes, as when a
+        file is renamed: then whoever writes the files is done without them. A start takes the files
+        as they are.
         """
         present = {file.name for file in files}
         missing = frozenset(self.states).difference(present)
@@ -144,16 +167,22 @@ class Loading:
                 del self._problems[name]
         for name in kept:
             self.problem(
-                name, f"{shown(name)} is gone; its chunks of before are served until another chunk file is written"
+                name,
+                f"{shown(name)} is gone; its chunks of before are served until another chunk file is written",
             )
         self._missing = kept
 
     def tidy(self) -> bool:
-        """Write the words anew where much of what they hold is dead, which bends scores; true where that was so. After a reload: nobody waits."""
+        """Write the words anew where much of what they hold is dead, which bends scores; true where
+        that was so. After a reload: nobody waits.
+        """
         current = self._current
         if current is None:
             return False
-        dead, live = int(current.store.truth.get("dead", "0")), current.store.truth.size(current.source.id)
+        dead, live = (
+            int(current.store.truth.get("dead", "0")),
+            current.store.truth.size(current.source.id),
+        )
         if dead < DEAD_ROWS or dead < DEAD_SHARE * (dead + live):
             return False
         fresh = generations.begin(self._home, current)
@@ -182,9 +211,13 @@ class Loading:
         return listing
 
     def _rebuild(self, files: Sequence[ChunkFile], changed: set[str], gone: set[str]) -> bool:
-        """Build the next generation and let it answer; what is damaged in the last one is left behind."""
+        """Build the next generation and let it answer; what is damaged in the last one is left
+        behind.
+        """
         try:
-            return self._rebuild_in(generations.begin(self._home, self._current), files, changed, gone)
+            return self._rebuild_in(
+                generations.begin(self._home, self._current), files, changed, gone
+            )
         except StoreError as error:
             if error.code not in DAMAGES:
                 raise
@@ -193,9 +226,13 @@ class Loading:
 
     def _rebuild_all(self, files: Sequence[ChunkFile]) -> bool:
         everything = {file.name for file in files}
-        return self._rebuild_in(generations.begin(self._home, None, empty=True), files, everything, set())
+        return self._rebuild_in(
+            generations.begin(self._home, None, empty=True), files, everything, set()
+        )
 
-    def _rebuild_in(self, fresh: Generation, files: Sequence[ChunkFile], changed: set[str], gone: set[str]) -> bool:
+    def _rebuild_in(
+        self, fresh: Generation, files: Sequence[ChunkFile], changed: set[str], gone: set[str]
+    ) -> bool:
         started = time.monotonic()
         try:
             if self._current is None:  # what another process has may be of other files
@@ -216,13 +253,22 @@ class Loading:
             fresh.retire()
             raise
         self._swap(fresh, built.states)
-        log.info("%s: %d chunks changed, loaded in %.2f s", self.directory, built.changes, time.monotonic() - started)
+        log.info(
+            "%s: %d chunks changed, loaded in %.2f s",
+            self.directory,
+            built.changes,
+            time.monotonic() - started,
+        )
         return True
 
     def _note_built(self, built: Built, signatures: dict[str, Signature]) -> None:
         """Remember and log which files could not be read."""
         for name in list(self._problems):
-            if name.endswith(ENDING) and name not in built.problems and self._failed.get(name) != signatures.get(name):
+            if (
+                name.endswith(ENDING)
+                and name not in built.problems
+                and self._failed.get(name) != signatures.get(name)
+            ):
                 del self._problems[name]
         for name, (signature, message) in built.problems.items():
             kept = "its chunks are those of before" if name in built.states else "left out"
@@ -270,7 +316,9 @@ class Loading:
         self._problems.pop(name, None)
 
     def close(self, failure: CortexError) -> None:
-        """Close everything; the current generation stays on the disk for the next start, and who asks is told why."""
+        """Close everything; the current generation stays on the disk for the next start, and who
+        asks is told why.
+        """
         with self._lock:
             current, self._current = self._current, None
             self.failure = self.failure or failure

@@ -1,7 +1,9 @@
-"""The code of a file in words that fit a chunk: which symbols it has, how they are declared, which values it holds.
+"""The code of a file in words that fit a chunk: which symbols it has, how they are declared, which
+values it holds.
 
-Works on the text and the symbols that the index has; nothing is parsed again, since parsing belongs in a process of its own. So
-where a declaration ends is judged by its brackets: at the brace or colon that opens its body, else at the end of its first line.
+Works on the text and the symbols that the index has; nothing is parsed again, since parsing belongs
+in a process of its own. So where a declaration ends is judged by its brackets: at the brace or
+colon that opens its body, else at the end of its first line.
 """
 
 from __future__ import annotations
@@ -20,7 +22,9 @@ MAX_VALUE_LINES = 80
 MAX_SIGNATURE_LINES = 10
 MAX_COMMENT_LINES = 30
 MAX_LINE_CHARACTERS = 1_000
-_HASH_COMMENTS = frozenset("python ruby bash perl r elixir julia powershell crystal nim fish tcl coffeescript".split())
+_HASH_COMMENTS = frozenset(
+    "python ruby bash perl r elixir julia powershell crystal nim fish tcl coffeescript".split()
+)
 _BY_COLON = frozenset({"python", "nim"})
 _BRACES = frozenset(
     "c cpp csharp css dart go groovy java javascript kotlin objc php rust scala swift tsx typescript zig".split()
@@ -28,9 +32,12 @@ _BRACES = frozenset(
 _COMMENT = ("//", "/*", "*", "--", ";;", "@", "#[")
 _PACKAGE = {
     **dict.fromkeys(
-        ("go", "java", "kotlin", "scala", "groovy"), re.compile(r"^[ \t]*package[ \t]+([\w.]+)", re.MULTILINE)
+        ("go", "java", "kotlin", "scala", "groovy"),
+        re.compile(r"^[ \t]*package[ \t]+([\w.]+)", re.MULTILINE),
     ),
-    **dict.fromkeys(("csharp", "php"), re.compile(r"^[ \t]*namespace[ \t]+([\w.\\]+)", re.MULTILINE)),
+    **dict.fromkeys(
+        ("csharp", "php"), re.compile(r"^[ \t]*namespace[ \t]+([\w.\\]+)", re.MULTILINE)
+    ),
     "elixir": re.compile(r"^[ \t]*defmodule[ \t]+([\w.]+)", re.MULTILINE),
 }
 _IMPORT = {
@@ -43,7 +50,9 @@ _IMPORT = {
         ("javascript", "typescript", "tsx"),
         re.compile(r"^[ \t]*import\b[^\n(]|^[^\n/]*\brequire\(", re.MULTILINE),
     ),
-    **dict.fromkeys(("c", "cpp", "objc"), re.compile(r"^[ \t]*#[ \t]*(?:include|import)\b", re.MULTILINE)),
+    **dict.fromkeys(
+        ("c", "cpp", "objc"), re.compile(r"^[ \t]*#[ \t]*(?:include|import)\b", re.MULTILINE)
+    ),
     **dict.fromkeys(("rust", "php"), re.compile(r"^[ \t]*(?:pub[ \t]+)?use[ \t]+\S", re.MULTILINE)),
     "csharp": re.compile(r"^[ \t]*(?:global[ \t]+)?using[ \t]+[\w.]+[ \t]*[;=]", re.MULTILINE),
     "ruby": re.compile(r"^[ \t]*require(?:_relative)?\b", re.MULTILINE),
@@ -60,7 +69,11 @@ class Outline:
         self.text = text
         self.language = language
         self.lines = text.split("\n")
-        self.symbols = [symbol for symbol in symbols if 0 < symbol.start_line <= min(symbol.end_line, len(self.lines))]
+        self.symbols = [
+            symbol
+            for symbol in symbols
+            if 0 < symbol.start_line <= min(symbol.end_line, len(self.lines))
+        ]
         self._functions = sorted(one.start_line for one in self.symbols if one.kind in FUNCTIONS)
 
     @property
@@ -91,11 +104,17 @@ class Outline:
         return count
 
     def names(self) -> list[str]:
-        """What the file defines, as blocks of a text; none where it defines neither types nor functions."""
+        """What the file defines, as blocks of a text; none where it defines neither types nor
+        functions.
+        """
         types = [
-            f"  - {symbol.qualified} ({symbol.kind}) {_span(symbol)}" for symbol in self.symbols if symbol.kind in TYPES
+            f"  - {symbol.qualified} ({symbol.kind}) {_span(symbol)}"
+            for symbol in self.symbols
+            if symbol.kind in TYPES
         ]
-        functions = [f"  - {self._call(one)} {_span(one)}" for one in self.symbols if one.kind in FUNCTIONS]
+        functions = [
+            f"  - {self._call(one)} {_span(one)}" for one in self.symbols if one.kind in FUNCTIONS
+        ]
         if not types and not functions:
             return []
         package, imports = self.package, self.imports
@@ -118,7 +137,9 @@ class Outline:
         return blocks
 
     def values(self) -> list[str]:
-        """Constants, variables and enums with what they hold; what lies within one that was given is not given again."""
+        """Constants, variables and enums with what they hold; what lies within one that was given
+        is not given again.
+        """
         blocks = []
         last = 0
         for symbol in self.symbols:
@@ -133,7 +154,10 @@ class Outline:
             return one.kind == "constant" or not one.parent
         if one.kind == "class" and self.language == "python":
             return (
-                re.search(r"\b(?:\w*Enum|\w*Flag)\b\s*[,)]", self.lines[one.start_line - 1][:MAX_LINE_CHARACTERS])
+                re.search(
+                    r"\b(?:\w*Enum|\w*Flag)\b\s*[,)]",
+                    self.lines[one.start_line - 1][:MAX_LINE_CHARACTERS],
+                )
                 is not None
             )
         return one.kind == "enum" or (one.kind == "field" and one.name.isupper())
@@ -154,12 +178,22 @@ class Outline:
         signature = self._signature(one)
         if self.language in _BY_COLON:
             return [*signature, *self._docstring(one, len(signature))]
-        ends_here = one.start_line + len(signature) > one.end_line and "{" not in self.lines[one.end_line - 1]
+        ends_here = (
+            one.start_line + len(signature) > one.end_line
+            and "{" not in self.lines[one.end_line - 1]
+        )
         return signature if ends_here else [*signature[:-1], f"{signature[-1]} {{ ... }}"]
 
     def _docstring(self, one: Symbol, after: int) -> list[str]:
         body = self.lines[one.start_line - 1 + after : one.end_line]
-        mark = next((mark for mark in ('"""', "'''") if body and body[0].lstrip().startswith((mark, f"r{mark}"))), "")
+        mark = next(
+            (
+                mark
+                for mark in ('"""', "'''")
+                if body and body[0].lstrip().startswith((mark, f"r{mark}"))
+            ),
+            "",
+        )
         if not mark:
             return []
         for row, line in enumerate(body[:MAX_COMMENT_LINES]):
@@ -181,17 +215,23 @@ class Outline:
     def _comment(self, one: Symbol) -> list[str]:
         """The comments and decorators directly above a definition."""
         first = one.start_line - 1
-        while first > max(0, one.start_line - 1 - MAX_COMMENT_LINES) and self._is_comment(self.lines[first - 1]):
+        while first > max(0, one.start_line - 1 - MAX_COMMENT_LINES) and self._is_comment(
+            self.lines[first - 1]
+        ):
             first -= 1
         return self.lines[first : one.start_line - 1]
 
     def _is_comment(self, line: str) -> bool:
         begin = line.lstrip()
-        return begin.startswith(_COMMENT) or (begin.startswith("#") and self.language in _HASH_COMMENTS)
+        return begin.startswith(_COMMENT) or (
+            begin.startswith("#") and self.language in _HASH_COMMENTS
+        )
 
     def _signature(self, one: Symbol) -> list[str]:
         """The lines of a declaration up to what opens its body."""
-        lines = self.lines[one.start_line - 1 : min(one.end_line, one.start_line - 1 + MAX_SIGNATURE_LINES)]
+        lines = self.lines[
+            one.start_line - 1 : min(one.end_line, one.start_line - 1 + MAX_SIGNATURE_LINES)
+        ]
         first = lines[0][:MAX_LINE_CHARACTERS].rstrip()
         if self.language not in _BY_COLON and self.language not in _BRACES:
             return [first]
@@ -204,7 +244,9 @@ class Outline:
 
 
 def _body(text: str, opener: str) -> int:
-    """Where the character that opens a body stands, outside of brackets and strings; -1 where there is none."""
+    """Where the character that opens a body stands, outside of brackets and strings; -1 where there
+    is none.
+    """
     depth = 0
     quote = ""
     at = 0
@@ -230,7 +272,11 @@ def _body(text: str, opener: str) -> int:
 
 
 def _span(one: Symbol) -> str:
-    return f"(line {one.start_line})" if one.start_line == one.end_line else f"(lines {one.start_line}-{one.end_line})"
+    return (
+        f"(line {one.start_line})"
+        if one.start_line == one.end_line
+        else f"(lines {one.start_line}-{one.end_line})"
+    )
 
 
 def _capped(lines: list[str], limit: int) -> list[str]:
@@ -239,6 +285,12 @@ def _capped(lines: list[str], limit: int) -> list[str]:
 
 def _block(one: Symbol, lines: Sequence[str]) -> str:
     """A definition below its place, without what is common before all of its lines."""
-    common = min((len(line) - len(line.lstrip()) for line in lines if line.strip() not in ("", "...")), default=0)
-    cut = (line[min(common, len(line) - len(line.lstrip())) :][:MAX_LINE_CHARACTERS].rstrip() for line in lines)
+    common = min(
+        (len(line) - len(line.lstrip()) for line in lines if line.strip() not in ("", "...")),
+        default=0,
+    )
+    cut = (
+        line[min(common, len(line) - len(line.lstrip())) :][:MAX_LINE_CHARACTERS].rstrip()
+        for line in lines
+    )
     return "\n".join((f"// {_span(one)}", *cut))

@@ -1,7 +1,8 @@
-"""The shelves of a process: one per folder and settings, shared by all windows that have it, closed some time after the last one.
+"""The shelves of a process: one per folder and settings, shared by all windows that have it, closed
+some time after the last one.
 
-As with engines, a window says once what it has and gives it back at its end. A shelf is opened when the first window comes, because what
-is wrong with its files is to be told then.
+As with engines, a window says once what it has and gives it back at its end. A shelf is opened when
+the first window comes, because what is wrong with its files is to be told then.
 """
 
 from __future__ import annotations
@@ -42,11 +43,21 @@ class ChunkIndexPool:
         self._closed = False
 
     def borrow(self, directory: Path, settings: Settings) -> PooledIndex:
-        """The open shelf of a folder, for a window that gives it back at its end. Raises: as `ChunkIndex.start`."""
+        """The open shelf of a folder, for a window that gives it back at its end.
+
+        Raises: as `ChunkIndex.start`.
+        """
         with self._lock:
             if self._closed:
                 raise ConfigError("WORKSPACE_MISSING", "the server is ending")
-            one = next((one for one in self._known if (one.directory, one.settings) == (directory, settings)), None)
+            one = next(
+                (
+                    one
+                    for one in self._known
+                    if (one.directory, one.settings) == (directory, settings)
+                ),
+                None,
+            )
             if one is None:
                 one = PooledIndex(directory, settings)
                 self._known.append(one)

@@ -1,4 +1,6 @@
-"""Whether a directory of chunk files can be served at all, looked at before anything is loaded: who starts a server is to know at once."""
+"""Whether a directory of chunk files can be served at all, looked at before anything is loaded: who
+starts a server is to know at once.
+"""
 
 from __future__ import annotations
 
@@ -15,17 +17,19 @@ WRITE_ANEW = "Write them anew with the indexer that made them, or with `cortex c
 
 
 def check_files(directory: Path, settings: Settings) -> tuple[Stamp, ...]:
-    """Look whether a directory can be served, reading no further than needed; whose vectors there seem to be.
+    """Look whether a directory can be served, reading no further than needed; whose vectors there
+    seem to be.
 
-    Raises: FileError FILE_NOT_FOUND, PERMISSION_DENIED or FILE_UNREADABLE, where there is no chunk; ConfigError CONFIG_INVALID, where the
-    vectors are of another length than is configured.
+    Raises: FileError FILE_NOT_FOUND, PERMISSION_DENIED or FILE_UNREADABLE, where there is no chunk;
+    ConfigError CONFIG_INVALID, where the vectors are of another length than is configured.
     """
     if not directory.is_dir():
         raise FileError(
             "FILE_NOT_FOUND",
             f"there is no folder of chunk files at {directory}",
             context={"path": str(directory)},
-            # A folder that the project's own files name and that doesn't count is why another one was looked for.
+            # A folder that the project's own files name and that doesn't count is why another one
+            # was looked for.
             instead=(
                 *(warning for warning in settings.warnings if "server.chunksDir" in warning),
                 "Write them with `cortex chunks export`, or name their folder: CORTEX_CHUNKS_DIR.",
@@ -56,12 +60,15 @@ def check_files(directory: Path, settings: Settings) -> tuple[Stamp, ...]:
 
 def _check_dimensions(file: ChunkFile, reading: Reading, settings: Settings) -> None:
     wanted = settings.embedding.dimensions
-    ours = reading.model.startswith(OWN_MODEL)  # written over another indexer's files, whose settings they keep
+    # Written over another indexer's files, whose settings they keep
+    ours = reading.model.startswith(OWN_MODEL)
     if wanted and reading.dimensions and reading.dimensions != wanted and not ours:
         raise ConfigError(
             "CONFIG_INVALID",
             f"embedding.dimensions is {wanted} ({settings.origin('embedding.dimensions')}), "
             f"but the vectors in {shown(file.name)} have {reading.dimensions}",
             context={"key": "embedding.dimensions", "file": file.name},
-            instead=("Let the files say it: `cortex config set embedding.dimensions 0 --project`; or correct it.",),
+            instead=(
+                "Let the files say it: `cortex config set embedding.dimensions 0 --project`; or correct it.",
+            ),
         )

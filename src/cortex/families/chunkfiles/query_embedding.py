@@ -1,7 +1,9 @@
-"""Who turns a question into a vector for chunks that somebody else embedded: the configured endpoint, or a model of our own.
+"""Who turns a question into a vector for chunks that somebody else embedded: the configured
+endpoint, or a model of our own.
 
-A vector is compared only with those of the same model: the files say which one that is, and the server which one it has. A server that
-a file names may be down: then words answer, and say so. One that the person named just now (a flag, a variable) or calls required must answer.
+A vector is compared only with those of the same model: the files say which one that is, and the
+server which one it has. A server that a file names may be down: then words answer, and say so. One
+that the person named just now (a flag, a variable) or calls required must answer.
 """
 
 from __future__ import annotations
@@ -51,7 +53,9 @@ class EmbedderChoice:
 
     def error(self, what: str) -> NetworkError:
         """The error of a question that has to be embedded and can't be."""
-        return NetworkError(self.code, f"{what}: {self.why}", instead=(self.go_on,) if self.go_on else ())
+        return NetworkError(
+            self.code, f"{what}: {self.why}", instead=(self.go_on,) if self.go_on else ()
+        )
 
 
 class Asker:
@@ -63,16 +67,23 @@ class Asker:
         self._own: dict[str, CircuitBreaker] = {}
         self._child: Child | None = None
         self._address, self._refused = _address(settings)
-        self._server = CircuitBreaker(_open_server(settings, self._address)) if self._address else None
+        self._server = (
+            CircuitBreaker(_open_server(settings, self._address)) if self._address else None
+        )
 
     @property
     def required(self) -> bool:
-        """Whether an answer by words alone is none: the person named the server just now, or says so."""
-        told = self._settings.origin("embedding.endpoint").startswith(TYPED) and bool(self._settings.embedding.endpoint)
+        """Whether an answer by words alone is none: the person named the server just now, or says
+        so.
+        """
+        told = self._settings.origin("embedding.endpoint").startswith(TYPED) and bool(
+            self._settings.embedding.endpoint
+        )
         return told or self._settings.embedding.required
 
     def start(self, stamps: Sequence[Stamp]) -> str:
-        """Look whether questions can be embedded, and start a server where that is wanted; why not, where not.
+        """Look whether questions can be embedded, and start a server where that is wanted; why not,
+        where not.
 
         Raises: NetworkError, where it is required and can't be.
         """
@@ -99,7 +110,9 @@ class Asker:
         if self._refused:
             reasons.append(self._refused)
         if not reasons:
-            names = " and ".join(dict.fromkeys(stamp.model or "a model that no file names" for stamp in stamps))
+            names = " and ".join(
+                dict.fromkeys(stamp.model or "a model that no file names" for stamp in stamps)
+            )
             reasons.append(f"nobody here can embed a question by {names}")
         reasons.append("`cortex chunks reembed` gives the chunks vectors that need no server")
         # Whoever may answer later comes first: only then is it worth a second try.
@@ -108,7 +121,9 @@ class Asker:
         return EmbedderChoice(None, "; ".join(dict.fromkeys(reasons)), code, go_on)
 
     def _fitting(self, stamp: Stamp) -> list[CircuitBreaker]:
-        """Who may be asked for a model's vectors: what the person named first, then what needs no network."""
+        """Who may be asked for a model's vectors: what the person named first, then what needs no
+        network.
+        """
         servers = [self._server] if self._server is not None else []
         own = self._own_of(stamp)
         models = [own] if own is not None else []
@@ -126,7 +141,9 @@ class Asker:
             return self._own[name]
 
     def _why_not(self, one: CircuitBreaker, stamp: Stamp) -> tuple[str, str]:
-        """Why an embedder can't be asked for a model's vectors, with the code of that error; empty where it can."""
+        """Why an embedder can't be asked for a model's vectors, with the code of that error; empty
+        where it can.
+        """
         if one.stamp is None and (self.required or not one.rests):
             with suppress(CortexError):  # it rests then
                 one.query(PROBE)  # connects, and gives up sooner than `connect`: somebody waits
@@ -158,15 +175,32 @@ class Asker:
 
 
 class Child:
-    """A `cortex embed serve` of our own: it ends when its standard input does, so also when this process is killed."""
+    """A `cortex embed serve` of our own: it ends when its standard input does, so also when this
+    process is killed.
+    """
 
     def __init__(self, address: str) -> None:
         parts = urlsplit(address)
         host, port = parts.hostname or "127.0.0.1", parts.port or 80
-        command = [sys.executable, "-m", "cortex", "embed", "serve", "--host", host, "--port", str(port), "--until-eof"]
+        command = [
+            sys.executable,
+            "-m",
+            "cortex",
+            "embed",
+            "serve",
+            "--host",
+            host,
+            "--port",
+            str(port),
+            "--until-eof",
+        ]
         log.info("starting an embedding server at %s", address)
         self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, close_fds=True
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            close_fds=True,
         )
 
     def await_answer(self, server: CircuitBreaker) -> None:
@@ -193,11 +227,19 @@ class Child:
 
 def plain(model: str) -> str:
     """A model's name without the folder, ending and tag that servers and indexers add to it."""
-    return model.lower().replace("\\", "/").rpartition("/")[2].removesuffix(":latest").removesuffix(".gguf")
+    return (
+        model.lower()
+        .replace("\\", "/")
+        .rpartition("/")[2]
+        .removesuffix(":latest")
+        .removesuffix(".gguf")
+    )
 
 
 def is_same(first: str, second: str) -> bool:
-    """Whether two names may be one model's: a file or a server that names none is taken by its word."""
+    """Whether two names may be one model's: a file or a server that names none is taken by its
+    word.
+    """
     if not first or not second:
         return True
     names = {plain(first), plain(second)}
@@ -221,7 +263,9 @@ def _address(settings: Settings) -> tuple[str, str]:
     address = settings.embedding.endpoint
     if address and settings.server.local_only and not stays_here(address):
         return "", f"server.localOnly is on, and {address} is beyond this machine"
-    return address, "" if address else settings.warning_about("embedding.endpoint").removesuffix(" (ignored)")
+    return address, "" if address else settings.warning_about("embedding.endpoint").removesuffix(
+        " (ignored)"
+    )
 
 
 def _open_server(settings: Settings, address: str) -> Embedder:
@@ -229,15 +273,24 @@ def _open_server(settings: Settings, address: str) -> Embedder:
     from cortex.engine.embedders.remote import RemoteEmbedder, RemoteModel
     from cortex.engine.embedders.server_client import EmbeddingServer
 
-    network, openai, cortex_embed = settings.limits.network, settings.providers.openai, settings.providers.cortex_embed
+    network, openai, cortex_embed = (
+        settings.limits.network,
+        settings.providers.openai,
+        settings.providers.cortex_embed,
+    )
     address = address.rstrip("/")
     if settings.embedding.provider == "openai":
         key = openai.api_key if _is_below(address, openai.base_url) else ""
-        server = EmbeddingServer("openai", address.removesuffix("/embeddings"), key, network.embedding_timeout)
+        server = EmbeddingServer(
+            "openai", address.removesuffix("/embeddings"), key, network.embedding_timeout
+        )
         return RemoteEmbedder(server, RemoteModel(settings.embedding.model or openai.model))
     key = cortex_embed.token if _is_below(address, cortex_embed.base_url) else ""
     return RemoteEmbedder(
-        EmbeddingServer("cortex-embed", address.removesuffix("/embed"), key, network.embedding_timeout), RemoteModel()
+        EmbeddingServer(
+            "cortex-embed", address.removesuffix("/embed"), key, network.embedding_timeout
+        ),
+        RemoteModel(),
     )
 
 

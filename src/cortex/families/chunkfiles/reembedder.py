@@ -1,7 +1,9 @@
-"""Chunk files of a model that can't be asked here get the vectors of one that can; all else in them stays as it is.
+"""Chunk files of a model that can't be asked here get the vectors of one that can; all else in them
+stays as it is.
 
-For `cortex chunks reembed`: whoever's files they are, only `_metadata.model`, its `dimensions` and the vectors become others. A file
-that can't be understood, or holds no chunks, is left alone and named. Numbers keep the form in which they were written.
+For `cortex chunks reembed`: whoever's files they are, only `_metadata.model`, its `dimensions` and
+the vectors become others. A file that can't be understood, or holds no chunks, is left alone and
+named. Numbers keep the form in which they were written.
 """
 
 from __future__ import annotations
@@ -59,10 +61,12 @@ def reembed(
     progress: ProgressCallback = lambda progress: None,
     cancel: Cancel | None = None,
 ) -> list[Reembedded]:
-    """Give every chunk file in `folder` the vectors of `embedder`; one that has them already is left alone.
+    """Give every chunk file in `folder` the vectors of `embedder`; one that has them already is
+    left alone.
 
-    Raises: FileError FILE_NOT_FOUND, where there is no such folder, or another, where it can't be written; CortexError, where the
-    embedder fails; LimitError INDEX_BUSY; Cancelled. What was written until then is complete.
+    Raises: FileError FILE_NOT_FOUND, where there is no such folder, or another, where it can't be
+    written; CortexError, where the embedder fails; LimitError INDEX_BUSY; Cancelled. What was
+    written until then is complete.
     """
     if not folder.is_dir():
         raise FileError("FILE_NOT_FOUND", f"there is no folder {folder}")
@@ -73,7 +77,10 @@ def reembed(
         listing = list_chunk_files(folder)  # without links and pipes
         for warning in listing.warnings:
             log.warning("%s", warning)
-        return [_reembed_file(folder, file.name, embedder, model, progress, cancel) for file in listing.files]
+        return [
+            _reembed_file(folder, file.name, embedder, model, progress, cancel)
+            for file in listing.files
+        ]
 
 
 def _reembed_file(
@@ -105,7 +112,9 @@ def _reembed_file(
         one["embedding"] = row
     renamed = {**head, "model": model.name, "dimensions": _Number(model.dimensions)}
     shape: Json = (
-        {**content, "_metadata": renamed} if isinstance(content, dict) else {"_metadata": renamed, "chunks": chunks}
+        {**content, "_metadata": renamed}
+        if isinstance(content, dict)
+        else {"_metadata": renamed, "chunks": chunks}
     )
     if "_metadata" not in content:  # what says whose vectors they are comes first
         shape = {"_metadata": renamed, **shape}
@@ -118,7 +127,11 @@ def _read(path: Path) -> Json | list[object]:
         raise ValueError("it is too large")
     with open(path, encoding="utf-8-sig") as file:
         return json.load(
-            file, parse_float=_Number, parse_int=_Number, parse_constant=_refuse, object_pairs_hook=_packed
+            file,
+            parse_float=_Number,
+            parse_int=_Number,
+            parse_constant=_refuse,
+            object_pairs_hook=_packed,
         )
 
 
@@ -143,7 +156,11 @@ def _parts_of(content: Json | list[object]) -> tuple[Json, list[Json]]:
         raise ValueError("it holds no chunks")
     found: list[Json] = []
     for number, one in enumerate(chunks):
-        if not isinstance(one, dict) or not isinstance(one.get("text"), str) or isinstance(one["text"], _Number):
+        if (
+            not isinstance(one, dict)
+            or not isinstance(one.get("text"), str)
+            or isinstance(one["text"], _Number)
+        ):
             raise ValueError(f"chunk {number} has no text")
         found.append(one)
     return head, found

@@ -1,7 +1,9 @@
-"""What a chunk is tagged with: what it is, its language, the folders that it lies in, and what a document says of itself.
+"""What a chunk is tagged with: what it is, its language, the folders that it lies in, and what a
+document says of itself.
 
-Front matter is read for its tags alone, in the shapes that people write them; it needs no parser of YAML or TOML. Hashtags count
-outside of code. A line of nothing but hashtags speaks for the whole document, any other for the chunk that it is in.
+Front matter is read for its tags alone, in the shapes that people write them; it needs no parser of
+YAML or TOML. Hashtags count outside of code. A line of nothing but hashtags speaks for the whole
+document, any other for the chunk that it is in.
 """
 
 from __future__ import annotations
@@ -35,10 +37,14 @@ def join(*groups: Iterable[str]) -> tuple[str, ...]:
 
 
 def of_path(path: str) -> tuple[str, ...]:
-    """The folders of a path; not those that are called like a kind of chunk or a language, which they would pretend to be."""
+    """The folders of a path; not those that are called like a kind of chunk or a language, which
+    they would pretend to be.
+    """
     folders = (part.lstrip(".").lower() for part in path.split("/")[:-1])
     return tuple(
-        folder for folder in folders if _TAG.fullmatch(folder) and folder not in KINDS and folder not in LANGUAGES
+        folder
+        for folder in folders
+        if _TAG.fullmatch(folder) and folder not in KINDS and folder not in LANGUAGES
     )
 
 
@@ -87,7 +93,9 @@ def hashtags(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
         if fence or "#" not in line or line.startswith(("    ", "\t")):
             continue
         plain = _CODE_SPAN.sub("", line)
-        tags = [tag.lower() for tag in _HASHTAG.findall(plain) if not _COLOUR.fullmatch(tag.lower())]
+        tags = [
+            tag.lower() for tag in _HASHTAG.findall(plain) if not _COLOUR.fullmatch(tag.lower())
+        ]
         only = not _HASHTAG.sub("", plain).strip(" \t\r,;")
         (alone if only else within).update(dict.fromkeys(tags))
     return tuple(alone), tuple(within)

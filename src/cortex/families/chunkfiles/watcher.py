@@ -1,7 +1,8 @@
-"""Following a directory of chunk files: when it changed and is quiet again, somebody is told; in a thread of its own.
+"""Following a directory of chunk files: when it changed and is quiet again, somebody is told; in a
+thread of its own.
 
-Quiet, because an indexer writes several files. A directory that is never quiet is looked at all the same, one that can't be watched, or
-isn't there just now, every few seconds.
+Quiet, because an indexer writes several files. A directory that is never quiet is looked at all the
+same, one that can't be watched, or isn't there just now, every few seconds.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ log = logging.getLogger(__name__)
 
 
 class Follower:
-    """Calls `begin` once, then `look` whenever the directory may have changed, and `rest` in between, which says whether it is done."""
+    """Calls `begin` once, then `look` whenever the directory may have changed, and `rest` in
+    between, which says whether it is done.
+    """
 
     def __init__(
         self,
@@ -41,7 +44,9 @@ class Follower:
         self._first_change = self._last_change = 0.0  # that nobody has looked at; 0: none
         self._wake = threading.Event()
         self._closing = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=f"shelf {directory.name}", daemon=True)
+        self._thread = threading.Thread(
+            target=self._run, name=f"shelf {directory.name}", daemon=True
+        )
 
     def start(self) -> None:
         """Begin to follow."""
@@ -72,7 +77,10 @@ class Follower:
             if watcher is None or not watcher.alive:
                 watcher = self._watch_anew(watcher)
             watching = watcher is not None and watcher.alive
-            if time.monotonic() - looked > (SAFETY_SECONDS if watching else LOOK_SECONDS) or self._is_quiet():
+            if (
+                time.monotonic() - looked > (SAFETY_SECONDS if watching else LOOK_SECONDS)
+                or self._is_quiet()
+            ):
                 self._first_change, looked = 0.0, time.monotonic()
                 self._look()
             done = self._rest()
@@ -100,7 +108,9 @@ class Follower:
     def _is_quiet(self) -> bool:
         """Whether something changed, and then nothing for a while."""
         now, first = time.monotonic(), self._first_change
-        return bool(first) and (now - self._last_change >= QUIET_SECONDS or now - first >= LONGEST_WAIT)
+        return bool(first) and (
+            now - self._last_change >= QUIET_SECONDS or now - first >= LONGEST_WAIT
+        )
 
     def _next(self, watching: bool, done: bool) -> float:
         if self._first_change:

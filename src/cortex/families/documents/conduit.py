@@ -1,7 +1,9 @@
-"""A Conduit knowledge base: its sources, documents, chunks and, where it keeps them itself, vectors with their model's stamp.
+"""A Conduit knowledge base: its sources, documents, chunks and, where it keeps them itself, vectors
+with their model's stamp.
 
-Two generations are told apart by their tables: the first keeps its vectors in a Qdrant of its own, the second in the same file. What
-a column of an older or newer version doesn't say is empty, never an error. Only reads; what becomes of it here is not decided here.
+Two generations are told apart by their tables: the first keeps its vectors in a Qdrant of its own,
+the second in the same file. What a column of an older or newer version doesn't say is empty, never
+an error. Only reads; what becomes of it here is not decided here.
 """
 
 from __future__ import annotations
@@ -79,7 +81,12 @@ class Base:
         rows = self._rows("kb_sources", wanted, "ORDER BY rowid")
         return [
             ConduitFolder(
-                _text(key), _text(name), _text(path), _list(patterns), _list(excludes), _text(mode) or "watch"
+                _text(key),
+                _text(name),
+                _text(path),
+                _list(patterns),
+                _list(excludes),
+                _text(mode) or "watch",
             )
             for key, name, path, patterns, excludes, mode in rows
             if key and path
@@ -88,14 +95,24 @@ class Base:
     def documents(self, source: str | None = None) -> list[ConduitDocument]:
         """The documents of a source, or of all."""
         wanted = ("document_id", "source_id", "path", "title", "mime_type", "hash")
-        found = [ConduitDocument(*map(_text, row)) for row in self._rows("kb_documents", wanted, "ORDER BY path")]
+        found = [
+            ConduitDocument(*map(_text, row))
+            for row in self._rows("kb_documents", wanted, "ORDER BY path")
+        ]
         return [one for one in found if source is None or one.source == source]
 
     def texts(self) -> list[Text]:
         """All chunks, by document."""
         wanted = ("chunk_id", "document_id", "chunk_index", "content", "start_char", "end_char")
         return [
-            Text(_text(name), _text(document), _number(ordinal), _text(text), _number(start), _number(end))
+            Text(
+                _text(name),
+                _text(document),
+                _number(ordinal),
+                _text(text),
+                _number(start),
+                _number(end),
+            )
             for name, document, ordinal, text, start, end in self._rows(
                 "kb_chunks", wanted, "ORDER BY document_id, chunk_index"
             )
@@ -110,7 +127,9 @@ class Base:
         return self._file.read(_vectors)
 
     def _rows(self, table: str, wanted: tuple[str, ...], rest: str) -> list[tuple[object, ...]]:
-        return self._file.read(lambda connection: select(connection, table, wanted, rest).fetchall())
+        return self._file.read(
+            lambda connection: select(connection, table, wanted, rest).fetchall()
+        )
 
 
 @contextmanager
@@ -128,7 +147,9 @@ def _version(connection: sqlite3.Connection) -> int:
     """The generation. Raises: sqlite3.DatabaseError where it is none."""
     if not columns(connection, "kb_sources"):
         raise sqlite3.DatabaseError("it has no table kb_sources")
-    return 2 if columns(connection, "kb_vectors") or columns(connection, "kb_embedding_stamp") else 1
+    return (
+        2 if columns(connection, "kb_vectors") or columns(connection, "kb_embedding_stamp") else 1
+    )
 
 
 def _stamp(connection: sqlite3.Connection) -> Stamp | None:
@@ -179,4 +200,6 @@ def _list(value: object) -> tuple[str, ...]:
         except (ValueError, RecursionError):
             return ()
         return tuple(part for part in parts if isinstance(part, str) and part)
-    return tuple(part.strip() for part in text.split(",") if part.strip() and part.strip() != "null")
+    return tuple(
+        part.strip() for part in text.split(",") if part.strip() and part.strip() != "null"
+    )

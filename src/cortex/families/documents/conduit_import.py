@@ -1,8 +1,10 @@
-"""What another product has, moved here: its sources become folders of the library, its vectors are taken where they are the same.
+"""What another product has, moved here: its sources become folders of the library, its vectors are
+taken where they are the same.
 
-Sources keep their ids and names. Their documents are read anew, since this library cuts by sections and keeps pages; so a vector can be
-used again only for a chunk whose text is the same here and there, by the same model with the same prefix. What can't be taken is told,
-with the reason. Knows no command and no table of the other product.
+Sources keep their ids and names. Their documents are read anew, since this library cuts by sections
+and keeps pages; so a vector can be used again only for a chunk whose text is the same here and
+there, by the same model with the same prefix. What can't be taken is told, with the reason. Knows
+no command and no table of the other product.
 """
 
 from __future__ import annotations
@@ -29,7 +31,10 @@ if TYPE_CHECKING:
 ADDED, PRESENT, GONE, REFUSED = "added", "present", "gone", "refused"
 MAX_NAME = 100  # characters of a source's name that are kept
 PAY_BATCH = 500  # vectors that are kept at once
-_ALIASES = {"nomic-embed-text-v1.5": "nomic-embed-text", "mxbai-embed-large-v1": "mxbai-embed-large"}
+_ALIASES = {
+    "nomic-embed-text-v1.5": "nomic-embed-text",
+    "mxbai-embed-large-v1": "mxbai-embed-large",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +74,11 @@ def import_conduit(
     progress: ProgressCallback = lambda progress: None,
     cancel: Cancel | None = None,
 ) -> Imported:
-    """Take over the sources of a Conduit base and index those whose folders are there; the base is only read.
+    """Take over the sources of a Conduit base and index those whose folders are there; the base is
+    only read.
 
-    Raises: FileError FILE_NOT_FOUND or IMPORT_UNREADABLE; else as `index`. What was taken until then stays.
+    Raises: FileError FILE_NOT_FOUND or IMPORT_UNREADABLE; else as `index`. What was taken until
+    then stays.
     """
     with open_base(path) as base:
         outcomes: list[ImportOutcome] = []
@@ -82,14 +89,19 @@ def import_conduit(
                 library.index(source=folder.source, progress=progress, cancel=cancel)
                 state = library.state_of(folder)
                 outcome = replace(
-                    outcome, documents=state.counts.docs, chunks=state.counts.chunks, skipped=len(state.skipped)
+                    outcome,
+                    documents=state.counts.docs,
+                    chunks=state.counts.chunks,
+                    skipped=len(state.skipped),
                 )
                 taken.append(folder)
             outcomes.append(outcome)
         vectors = _vectors_of(base)
         reused, note = _reuse(library, base, vectors, taken)
         if reused:
-            library.embedding.embed(progress=progress, cancel=Cancel() if cancel is None else cancel)
+            library.embedding.embed(
+                progress=progress, cancel=Cancel() if cancel is None else cancel
+            )
         return Imported(base.version, tuple(outcomes), len(vectors), reused, note)
 
 
@@ -106,7 +118,9 @@ def _take(library: Library, source: Foreign) -> tuple[Folder | None, ImportOutco
             return known, replace(outcome, id=known.key, name=known.name, status=PRESENT)
     if not os.path.isdir(root):
         return None, replace(outcome, status=GONE, reason="the folder isn't there any more")
-    name = "".join(character for character in " ".join(source.name.split()) if character.isprintable())[:MAX_NAME]
+    name = "".join(
+        character for character in " ".join(source.name.split()) if character.isprintable()
+    )[:MAX_NAME]
     if any(known.name.casefold() == name.casefold() for known in library.folders()):
         name = f"{name} (conduit)"
     try:
@@ -131,7 +145,9 @@ def _vectors_of(base: Base) -> dict[bytes, np.ndarray]:
 def _reuse(
     library: Library, base: Base, vectors: dict[bytes, np.ndarray], folders: Sequence[Folder]
 ) -> tuple[int, str]:
-    """Keep the vectors of texts that are the same here, as paid for; gives how many, and what to say of the others."""
+    """Keep the vectors of texts that are the same here, as paid for; gives how many, and what to
+    say of the others.
+    """
     theirs, wanted = base.stamp(), library.embedding.wanted
     if theirs is None or not vectors:
         return (
@@ -147,17 +163,24 @@ def _reuse(
     except CortexError as error:
         return 0, f"its vectors are not used: {error.message}"
     if not same_model(theirs, ours):
-        return 0, f"its vectors are of {theirs.model}, here {ours.model} is wanted: they are made anew"
+        return (
+            0,
+            f"its vectors are of {theirs.model}, here {ours.model} is wanted: they are made anew",
+        )
     if not wanted.costly:
         return 0, f"vectors of {ours.model} are cheap: they are made anew"
     if not library.holds():
-        return 0, "another process has the library open, and only that one writes vectors: they are made anew"
+        return (
+            0,
+            "another process has the library open, and only that one writes vectors: they are made anew",
+        )
     known = sorted(vectors.keys() & _texts_of(library, folders))
     for start in range(0, len(known), PAY_BATCH):
         _keep(library, ours, known[start : start + PAY_BATCH], vectors)
-    return len(
-        known
-    ), f"{len(known)} of {len(vectors)} vectors are used again; the others are of texts that are cut otherwise here"
+    return (
+        len(known),
+        f"{len(known)} of {len(vectors)} vectors are used again; the others are of texts that are cut otherwise here",
+    )
 
 
 def _texts_of(library: Library, folders: Sequence[Folder]) -> set[bytes]:
@@ -167,11 +190,16 @@ def _texts_of(library: Library, folders: Sequence[Folder]) -> set[bytes]:
     for folder in folders:
         for doc in lookup.docs(folder.source.id):
             text = lookup.text(doc.blob)
-            found |= {hash_bytes(text[one.start : one.end].encode("utf-8")) for _, one in lookup.chunks(doc.blob)}
+            found |= {
+                hash_bytes(text[one.start : one.end].encode("utf-8"))
+                for _, one in lookup.chunks(doc.blob)
+            }
     return found
 
 
-def _keep(library: Library, stamp: Stamp, hashes: list[bytes], vectors: dict[bytes, np.ndarray]) -> None:
+def _keep(
+    library: Library, stamp: Stamp, hashes: list[bytes], vectors: dict[bytes, np.ndarray]
+) -> None:
     import numpy as np
 
     store = library.store
@@ -180,10 +208,18 @@ def _keep(library: Library, stamp: Stamp, hashes: list[bytes], vectors: dict[byt
 
 
 def same_model(theirs: Stamp, ours: Stamp) -> bool:
-    """Whether passages embedded there and here can be compared: the same weights, as many numbers, the same words before a text."""
+    """Whether passages embedded there and here can be compared: the same weights, as many numbers,
+    the same words before a text.
+    """
     query, passage = PREFIXES[ours.prefix] if ours.prefix else ("", "")
-    same_words = not passage if theirs.prefix == "none" else theirs.prefix == scheme_of(passage, query)
-    return _plain(theirs.model) == _plain(ours.model) and theirs.dimensions == ours.dimensions and same_words
+    same_words = (
+        not passage if theirs.prefix == "none" else theirs.prefix == scheme_of(passage, query)
+    )
+    return (
+        _plain(theirs.model) == _plain(ours.model)
+        and theirs.dimensions == ours.dimensions
+        and same_words
+    )
 
 
 def scheme_of(passage: str, query: str) -> str:
@@ -196,6 +232,12 @@ def scheme_of(passage: str, query: str) -> str:
 
 def _plain(model: str) -> str:
     """A model's name without where it came from and how it is packed."""
-    name = model.lower().replace("\\", "/").rpartition("/")[2].removesuffix(":latest").removesuffix(".gguf")
+    name = (
+        model.lower()
+        .replace("\\", "/")
+        .rpartition("/")[2]
+        .removesuffix(":latest")
+        .removesuffix(".gguf")
+    )
     name = name.removesuffix(".f16").removesuffix(".f32")
     return _ALIASES.get(name, name)

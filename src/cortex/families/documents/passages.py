@@ -1,6 +1,8 @@
-"""What a document has to say to a question, in one piece where it stands in one: hits and their neighbours, merged.
+"""What a document has to say to a question, in one piece where it stands in one: hits and their
+neighbours, merged.
 
-A neighbour belongs to a hit where it is of the same section and on the same page; what touches is one passage.
+A neighbour belongs to a hit where it is of the same section and on the same page; what touches is
+one passage.
 """
 
 from __future__ import annotations
@@ -40,7 +42,10 @@ def excerpts_of(lookup: Lookup, results: Sequence[DocumentResult], most: int) ->
     for result in results:
         if result.document_id in by_document or len(by_document) < most:
             by_document.setdefault(result.document_id, []).append(result)
-    excerpts = [Excerpt(found[0], _passages(lookup, [one.hit for one in found])) for found in by_document.values()]
+    excerpts = [
+        Excerpt(found[0], _passages(lookup, [one.hit for one in found]))
+        for found in by_document.values()
+    ]
     return [excerpt for excerpt in excerpts if excerpt.passages]
 
 
@@ -49,7 +54,10 @@ def _passages(lookup: Lookup, hits: Sequence[Hit]) -> tuple[Passage, ...]:
     place = lookup.places([(first.doc, first.chunk)]).get((first.doc, first.chunk))
     if place is None:  # removed meanwhile
         return ()
-    text, chunks = lookup.text(place.doc.blob), [chunk for _, chunk in lookup.chunks(place.doc.blob)]
+    text, chunks = (
+        lookup.text(place.doc.blob),
+        [chunk for _, chunk in lookup.chunks(place.doc.blob)],
+    )
     spans: list[tuple[int, int]] = []
     for hit in hits:
         inside = [
@@ -82,10 +90,16 @@ def _join(spans: Sequence[tuple[int, int]], new: tuple[int, int]) -> list[tuple[
     whole = (min(first for first, _ in (*touching, new)), max(last for _, last in (*touching, new)))
     if not touching:
         return [*spans, new]
-    return [whole if span == touching[0] else span for span in spans if span == touching[0] or span not in touching]
+    return [
+        whole if span == touching[0] else span
+        for span in spans
+        if span == touching[0] or span not in touching
+    ]
 
 
-def _passage(text: str, chunks: Sequence[Chunk], redacted: Sequence[Redacted], first: int, last: int) -> Passage:
+def _passage(
+    text: str, chunks: Sequence[Chunk], redacted: Sequence[Redacted], first: int, last: int
+) -> Passage:
     start, end = chunks[first], chunks[last]
     return Passage(
         start.start_line,

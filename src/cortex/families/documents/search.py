@@ -1,4 +1,5 @@
-"""A question to the library and what is told of each hit: the same for the tools and the commands, so that both rank alike.
+"""A question to the library and what is told of each hit: the same for the tools and the commands,
+so that both rank alike.
 
 Only reads. How an answer is written is in answers.py.
 """
@@ -75,7 +76,12 @@ class DocumentResults:
 def query_of(settings: Settings, text: str, mode: str, limit: int, offset: int = 0) -> Query:
     """A question as the settings have it answered."""
     asked = Query(
-        text, mode=MODES[mode], limit=limit, offset=offset, threshold=settings.kb.rag.min_score, snippets=SNIPPETS
+        text,
+        mode=MODES[mode],
+        limit=limit,
+        offset=offset,
+        threshold=settings.kb.rag.min_score,
+        snippets=SNIPPETS,
     )
     return tuned(settings, asked)
 
@@ -97,11 +103,13 @@ def folders_of(library: Library, source: str | None) -> list[Folder]:
     return library.folders() if source is None else [library.folder(source)]
 
 
-def find(library: Library, query: Query, source: str | None, cancel: Cancel | None = None) -> DocumentResults:
+def find(
+    library: Library, query: Query, source: str | None, cancel: Cancel | None = None
+) -> DocumentResults:
     """Ask one source, or all.
 
-    Raises: ConfigError SOURCE_UNKNOWN, InputError, LimitError, Cancelled, StoreError; NetworkError EMBEDDER_UNAVAILABLE, where meaning
-    is and the settings want no answer without it.
+    Raises: ConfigError SOURCE_UNKNOWN, InputError, LimitError, Cancelled, StoreError; NetworkError
+    EMBEDDER_UNAVAILABLE, where meaning is and the settings want no answer without it.
     """
     check_query(query)
     folders = folders_of(library, source)
@@ -110,7 +118,11 @@ def find(library: Library, query: Query, source: str | None, cancel: Cancel | No
         return DocumentResults((), 0, MODE_NAMES[query.mode], False, (note,))
     page = library.search(query, cancel=cancel, sources=[folder.source for folder in folders])
     degraded = page.mode is not query.mode
-    if degraded and not library.settings.mcp.kb.search.semantic_fallback and not _is_of_the_query(page):
+    if (
+        degraded
+        and not library.settings.mcp.kb.search.semantic_fallback
+        and not _is_of_the_query(page)
+    ):
         why = "; ".join(page.notes) or "there are no vectors"
         raise NetworkError(
             "EMBEDDER_UNAVAILABLE",
@@ -179,8 +191,12 @@ def page_of(text: str, chunk: Chunk) -> int:
 
 
 def title_of(lookup: Lookup, doc: Doc) -> str:
-    """What a document calls itself: its first heading, else the title of its front matter, else its name."""
-    heading = next((symbol.name for symbol in lookup.symbols(doc.blob) if symbol.kind == "section"), "")
+    """What a document calls itself: its first heading, else the title of its front matter, else its
+    name.
+    """
+    heading = next(
+        (symbol.name for symbol in lookup.symbols(doc.blob) if symbol.kind == "section"), ""
+    )
     if heading:
         return heading
     front = _FRONT_MATTER.match(lookup.text(doc.blob)[:FRONT_MATTER_CHARACTERS])

@@ -1,4 +1,6 @@
-"""What there is to know of the sources: counts, the last sync, the files that could not be read, and whether meaning is searched."""
+"""What there is to know of the sources: counts, the last sync, the files that could not be read,
+and whether meaning is searched.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,16 @@ from cortex.engine.store import Folder
 
 # Left out because nobody would look for them among documents; every other reason is one to tell.
 NO_DOCUMENTS = frozenset(
-    {"binary", "secret", "private key", "minified", "generated", "lock file", "symlink", "not a regular file"}
+    {
+        "binary",
+        "secret",
+        "private key",
+        "minified",
+        "generated",
+        "lock file",
+        "symlink",
+        "not a regular file",
+    }
 )
 # Documents by their name, though nothing reads them.
 WITHOUT_READER = frozenset("doc xls ppt odt ods odp mobi pages numbers key rtf".split())
@@ -79,7 +90,9 @@ class Overview:
             return "nothing to search yet"
         wanted = " ".join(part for part in (state.provider, state.model) if part)
         why = state.problem or f"{state.share:.0%} embedded by {wanted}"
-        return f"available ({state.answering}; {why})" if state.answering else f"unavailable ({why})"
+        return (
+            f"available ({state.answering}; {why})" if state.answering else f"unavailable ({why})"
+        )
 
 
 def state_of(library: Library, folder: Folder) -> SourceState:

@@ -1,1 +1,3 @@
-"""What was learnt: a person's own memories and those in other products' databases, kept, judged, found."""
+"""What was learnt: a person's own memories and those in other products' databases, kept, judged,
+found.
+"""

@@ -1,4 +1,6 @@
-"""What the keeper of the library sees to besides folders: what hooks brought is taken in, other products' databases are copied."""
+"""What the keeper of the library sees to besides folders: what hooks brought is taken in, other
+products' databases are copied.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +17,20 @@ from cortex.families.memory.mirror import is_work, sync, want
 from cortex.families.memory.writer import HOOK, add
 
 COPY_SECONDS = 2.0  # at once: folders and other processes wait meanwhile
-INSTRUCTION_FILES = ("CLAUDE.md", "AGENTS.md", "GEMINI.md", ".github/copilot-instructions.md", "MEMORY.md")
+INSTRUCTION_FILES = (
+    "CLAUDE.md",
+    "AGENTS.md",
+    "GEMINI.md",
+    ".github/copilot-instructions.md",
+    "MEMORY.md",
+)
 MAX_INSTRUCTIONS = 200_000  # bytes of one file
 
 
 def begin(library: Library) -> None:
-    """Have the databases of a library's settings copied, though another one on the same store holds the lease."""
+    """Have the databases of a library's settings copied, though another one on the same store holds
+    the lease.
+    """
     with suppress(CortexError):  # what can't be written now is tried again by `tend`
         want(library)
 
@@ -33,7 +43,10 @@ def tend(library: Library) -> None:
 
 
 def remember(library: Library, candidate: HookNote) -> None:
-    """Put what a hook brought into staging; saying the same twice is one memory. Raises: InputError MEMORY_REFUSED."""
+    """Put what a hook brought into staging; saying the same twice is one memory.
+
+    Raises: InputError MEMORY_REFUSED.
+    """
     folder = Path(candidate.project_path) if candidate.project_path else None
     known = folder is not None and folder.is_dir()
     memory = Memory(
@@ -43,7 +56,9 @@ def remember(library: Library, candidate: HookNote) -> None:
         concepts=candidate.concepts,
         files=candidate.files,
         text=candidate.text,
-        project=project_at(folder).name if folder is not None and known else (folder.name if folder else ""),
+        project=project_at(folder).name
+        if folder is not None and known
+        else (folder.name if folder else ""),
         session=candidate.session,
         created=candidate.at,
         kind=candidate.kind,

@@ -1,7 +1,8 @@
-"""Where memories lie: which databases of other products there are, the scope of each, and which project somebody is in.
+"""Where memories lie: which databases of other products there are, the scope of each, and which
+project somebody is in.
 
-A folder under `scopes/` is a scope; any other database, and what was written here, has one scope for each project in it. Only looks
-at names; no database is opened.
+A folder under `scopes/` is a scope; any other database, and what was written here, has one scope
+for each project in it. Only looks at names; no database is opened.
 """
 
 from __future__ import annotations
@@ -117,8 +118,13 @@ def has_memories(settings: Settings) -> bool:
 
 
 def current_scope(named: str, project: Project, known: Iterable[str]) -> str:
-    """The scope that somebody is in: the one that was named, else the first of the project's names that is a scope."""
+    """The scope that somebody is in: the one that was named, else the first of the project's names
+    that is a scope.
+    """
     if named:
         return named
     scopes = {one.casefold(): one for one in known}
-    return next((scopes[name.casefold()] for name in project.names if name.casefold() in scopes), project.name)
+    return next(
+        (scopes[name.casefold()] for name in project.names if name.casefold() in scopes),
+        project.name,
+    )

@@ -1,8 +1,10 @@
-"""What a memory says, apart from how it is written: so that the same isn't learnt twice, nor what was only served.
+"""What a memory says, apart from how it is written: so that the same isn't learnt twice, nor what
+was only served.
 
-Pure. Equal is told by a hash of normal text, which knows no scope and no project; alike is told by the letters that two memories
-share, which small edits, other endings and another order of facts hardly change. Whether two memories mean the same in other words
-is not told: that is for a person. Not taken: a model's vectors, which call all memories of one topic alike.
+Pure. Equal is told by a hash of normal text, which knows no scope and no project; alike is told by
+the letters that two memories share, which small edits, other endings and another order of facts
+hardly change. Whether two memories mean the same in other words is not told: that is for a person.
+Not taken: a model's vectors, which call all memories of one topic alike.
 """
 
 from __future__ import annotations
@@ -18,10 +20,13 @@ from itertools import chain
 from cortex.base.text import hash_bytes, identifiers_of, words_of
 from cortex.base.types import Memory
 
-ALIKE = 0.63  # likeness from which two memories are perhaps the same: of 400 turns of a talk, none but "Have a great day" has it with another
+# Likeness from which two memories are perhaps the same: of 400 turns of a talk, none but "Have a
+# great day" has it with another
+ALIKE = 0.63
 RESTATED = 0.8  # likeness from which a sentence is one of an instruction file
 MIN_WORDS = 2  # of a sentence that says something: an id, a date or a label doesn't
-MIN_SHOWN_WORDS = 3  # of what says something beside an id or an age: the name of a project or a kind doesn't
+# Of what says something beside an id or an age: the name of a project or a kind doesn't
+MIN_SHOWN_WORDS = 3
 SHINGLE = 4  # characters
 MAX_DEPTH = 8  # of pieces in pieces
 MAX_RESTATED = 50  # sentences: what has more is no restatement
@@ -30,7 +35,9 @@ MAX_INSTRUCTED = 2_000  # sentences of instruction files that are compared
 _LIST_MARK = re.compile(r"\s*(?:(?:[-*+•–—·▪◦>]|\d{1,3}[.)]|#{1,6}|\[[ xX]\])(?=\s)\s*|>)+")
 _EMPHASIS = re.compile(r"(?<!\w)(_{1,2})([^_\s](?:[^_\n]{0,200}[^_\s])?)\1(?!\w)")
 _MARKS = str.maketrans(
-    dict.fromkeys("*`~\"'“”‘’„«»‹›\u200b\ufeff", "") | dict.fromkeys("‐‑‒–—−", "-") | {"\u00a0": " ", "|": " "}
+    dict.fromkeys("*`~\"'“”‘’„«»‹›\u200b\ufeff", "")
+    | dict.fromkeys("‐‑‒–—−", "-")
+    | {"\u00a0": " ", "|": " "}
 )
 _SENTENCE_END = re.compile(r"(?<=[.!?;])\s+|(?<=[。！？])")
 _TRAILING = ".,;:!?…。！？、，；： -"
@@ -54,7 +61,11 @@ _BRACKETS = " ()[]{}<>,"
 
 def canonical(memory: Memory) -> str:
     """All that a memory says as normal text, a line for each thing, none twice."""
-    lines = list(dict.fromkeys(line for part in _said(memory) for line in map(_normal, part.splitlines()) if line))
+    lines = list(
+        dict.fromkeys(
+            line for part in _said(memory) for line in map(_normal, part.splitlines()) if line
+        )
+    )
     return "\n".join(lines[1:] if _begins_one_of(lines[:1], lines[1:]) else lines)
 
 
@@ -64,15 +75,21 @@ def fingerprint(memory: Memory) -> bytes:
 
 
 def parts_of(memory: Memory) -> list[bytes]:
-    """Fingerprints of all that an answer may show of a memory: its title, subtitle and facts, the text, its lines and sentences."""
+    """Fingerprints of all that an answer may show of a memory: its title, subtitle and facts, the
+    text, its lines and sentences.
+    """
     statements = [_statement(part) for part in _said(memory)]
     return list(dict.fromkeys(mark for statement in statements for mark in statement.marks()))
 
 
 def is_recalled(memory: Memory, known: Callable[[Sequence[bytes]], set[bytes]]) -> bool:
-    """Whether a memory only says what was served: `known` gives those of some fingerprints that belong to parts of other memories."""
+    """Whether a memory only says what was served: `known` gives those of some fingerprints that
+    belong to parts of other memories.
+    """
     statements = [_statement(part) for part in _said(memory)]
-    there = known(list(dict.fromkeys(mark for statement in statements for mark in statement.marks())))
+    there = known(
+        list(dict.fromkeys(mark for statement in statements for mark in statement.marks()))
+    )
     verdicts = [statement.is_in(there) for statement in statements]
     return True in verdicts and False not in verdicts
 
@@ -85,7 +102,11 @@ def likeness(one: Memory, other: Memory) -> float:
 def restates(memory: Memory, instructions: str) -> bool:
     """Whether a memory says nothing but what stands in an instruction file, but for small edits."""
     paragraphs = re.split(r"\n\s*\n|\n(?=\s*(?:[-*+#>]|\d{1,3}[.)])\s)", instructions)
-    sentences = [_normal(sentence) for paragraph in paragraphs for sentence in _sentences(" ".join(paragraph.split()))]
+    sentences = [
+        _normal(sentence)
+        for paragraph in paragraphs
+        for sentence in _sentences(" ".join(paragraph.split()))
+    ]
     whole = _spaced(" ".join(sentences))
     shingled = [_shingles(sentence) for sentence in sentences[:MAX_INSTRUCTED] if sentence]
 
@@ -95,7 +116,12 @@ def restates(memory: Memory, instructions: str) -> bool:
         asked = _shingles(sentence)
         return any(_overlap(asked, line) >= RESTATED for line in shingled)
 
-    said = [_normal(sentence) for part in _said(memory) for line in part.splitlines() for sentence in _sentences(line)]
+    said = [
+        _normal(sentence)
+        for part in _said(memory)
+        for line in part.splitlines()
+        for sentence in _sentences(line)
+    ]
     said = [sentence for sentence in said if _says_something(sentence)]
     return 0 < len(said) <= MAX_RESTATED and all(map(stands_there, said))
 
@@ -128,22 +154,32 @@ class _Statement:
 
 def _begins_one_of(title: list[str], lines: list[str]) -> bool:
     """Whether a line goes on where the title ends: it was taken from there."""
-    return any(line.startswith(start) and not line[len(start)].isalnum() for start in title for line in lines)
+    return any(
+        line.startswith(start) and not line[len(start)].isalnum()
+        for start in title
+        for line in lines
+    )
 
 
 def _said(memory: Memory) -> list[str]:
-    return [part for part in (memory.title, memory.subtitle, *memory.facts, memory.text) if part.strip()]
+    return [
+        part for part in (memory.title, memory.subtitle, *memory.facts, memory.text) if part.strip()
+    ]
 
 
 def _statement(text: str, depth: int = 0) -> _Statement:
     normal = "\n".join(line for line in map(_normal, text.splitlines()) if line)
     mark = _print_of(normal) if _says_something(normal) else b""
     ways = _ways(text.strip()) if depth < MAX_DEPTH else []
-    return _Statement(mark, tuple(tuple(_statement(piece, depth + 1) for piece in way) for way in ways))
+    return _Statement(
+        mark, tuple(tuple(_statement(piece, depth + 1) for piece in way) for way in ways)
+    )
 
 
 def _ways(text: str) -> list[list[str]]:
-    """A text in smaller pieces: what JSON holds, its lines, what a line of an answer shows, its sentences."""
+    """A text in smaller pieces: what JSON holds, its lines, what a line of an answer shows, its
+    sentences.
+    """
     if text[:1] in ("{", "[") and (inside := _strings_in(text)):
         return [inside]
     lines = [line for line in text.splitlines() if line.strip()]
@@ -177,7 +213,9 @@ def _strings_in(text: str) -> list[str]:
 
 
 def _shown(line: str) -> list[list[str]]:
-    """What a line of an answer says, without list mark, label, id, date, age and state; nothing for any other line."""
+    """What a line of an answer says, without list mark, label, id, date, age and state; nothing for
+    any other line.
+    """
     bare = line[mark.end() :] if (mark := _LIST_MARK.match(line)) else line
     begin = _ROW.match(bare)
     if begin:  # "- mem_1a2b 2026-11-02 decision: the title (its project)"
@@ -198,7 +236,9 @@ def _sentences(line: str) -> list[str]:
 
 
 def _normal(line: str) -> str:
-    """A line without what only shapes it: list marks, emphasis, quotes, capitals, spaces, the full stop."""
+    """A line without what only shapes it: list marks, emphasis, quotes, capitals, spaces, the full
+    stop.
+    """
     line = unicodedata.normalize("NFKC", line)
     line = line[mark.end() :] if (mark := _LIST_MARK.match(line)) else line
     line = _EMPHASIS.sub(r"\2", line).translate(_MARKS).casefold()

@@ -1,7 +1,8 @@
-"""Memories as an export that claude-mem can import: its rows, and under a key of ours what its columns can't say. Pure.
+"""Memories as an export that claude-mem can import: its rows, and under a key of ours what its
+columns can't say. Pure.
 
-A kind that its older versions would refuse is told as a discovery, a memory without a session gets one; both are as they were when we
-read the file again.
+A kind that its older versions would refuse is told as a discovery, a memory without a session gets
+one; both are as they were when we read the file again.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from datetime import UTC, datetime
 from cortex.base.types import Citation, Memory, MemoryState
 from cortex.families.memory.file_import import OURS
 
-KINDS = frozenset({"decision", "bugfix", "feature", "refactor", "discovery", "change"})  # that every version knows
+# That every version knows
+KINDS = frozenset({"decision", "bugfix", "feature", "refactor", "discovery", "change"})
 ANY_KIND = "discovery"
 NO_SESSION = "cortex"
 
@@ -32,8 +34,12 @@ class ExportedMemory:
     superseded_by: str = ""
 
 
-def export_of(memories: Iterable[ExportedMemory], *, at: int, query: str = "", project: str = "") -> dict[str, object]:
-    """The export of these memories, made at that millisecond; `query` and `project` are what they were chosen by."""
+def export_of(
+    memories: Iterable[ExportedMemory], *, at: int, query: str = "", project: str = ""
+) -> dict[str, object]:
+    """The export of these memories, made at that millisecond; `query` and `project` are what they
+    were chosen by.
+    """
     kept = list(memories)
     rows = [_row(number, one) for number, one in enumerate(kept, 1)]
     sessions = _sessions(kept)
@@ -134,4 +140,8 @@ def _array(parts: tuple[str, ...]) -> str:
 
 
 def _iso(milliseconds: int) -> str:
-    return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return (
+        datetime.fromtimestamp(milliseconds / 1000, UTC)
+        .isoformat(timespec="milliseconds")
+        .replace("+00:00", "Z")
+    )

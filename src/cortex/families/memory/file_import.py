@@ -1,7 +1,8 @@
-"""Memories that lie in files: exports of claude-mem and our own, Markdown and text files, one memory each.
+"""Memories that lie in files: exports of claude-mem and our own, Markdown and text files, one
+memory each.
 
-Only reads, and knows no store: what is kept, under which id and in which state, is decided where it is written. A file or a row that
-can't be taken is told and costs nothing but itself.
+Only reads, and knows no store: what is kept, under which id and in which state, is decided where it
+is written. A file or a row that can't be taken is told and costs nothing but itself.
 """
 
 from __future__ import annotations
@@ -18,7 +19,14 @@ from cortex.base.types import Citation, Memory, MemoryState, ScannedFile, Skippe
 from cortex.engine.readers.plain import decoded
 from cortex.engine.sources.scanner import Rules, read_bytes, scan
 from cortex.engine.sources.secret_filenames import is_secret
-from cortex.families.memory.adapters.coerce import day, entries, first_line, line, milliseconds, unique
+from cortex.families.memory.adapters.coerce import (
+    day,
+    entries,
+    first_line,
+    line,
+    milliseconds,
+    unique,
+)
 from cortex.families.memory.markdown_notes import read_note
 
 OURS = "cortex"  # the key of what only we say, in a row of an export
@@ -35,7 +43,8 @@ _RULES = Rules(
     exclude=(".*/",),
     max_file_size=MAX_NOTE_BYTES,
     max_files=MAX_NOTES,
-    documents=True,  # a folder that somebody names is meant, whatever a repository around it ignores
+    # A folder that somebody names is meant, whatever a repository around it ignores
+    documents=True,
 )
 _STATES = {str(state): state for state in MemoryState}
 _NUMBER = re.compile(r"(\d+)")
@@ -62,13 +71,17 @@ def read(path: Path, *, project: str = "", tell: Tell = lambda skipped: None) ->
     return (read_export if as_export else read_markdown)(path, project=project, tell=tell)
 
 
-# -- exports -----------------------------------------------------------------------------------------------------------
+# -- exports
+# -----------------------------------------------------------------------------------------------------------
 
 Row = Mapping[str, object]
 
 
-def read_export(path: Path, *, project: str = "", tell: Tell = lambda skipped: None) -> Iterator[Brought]:
-    """The memories of an export as claude-mem writes it, or as we do; summaries and prompts in it are none.
+def read_export(
+    path: Path, *, project: str = "", tell: Tell = lambda skipped: None
+) -> Iterator[Brought]:
+    """The memories of an export as claude-mem writes it, or as we do; summaries and prompts in it
+    are none.
 
     Raises: FileError FILE_NOT_FOUND or IMPORT_UNREADABLE.
     """
@@ -84,7 +97,12 @@ def read_export(path: Path, *, project: str = "", tell: Tell = lambda skipped: N
     for number, row in enumerate(rows):
         brought = _brought(row, sessions, project) if isinstance(row, dict) else None
         if brought is None:
-            tell(Skipped(f"observations[{number}]", "it says nothing" if isinstance(row, dict) else "it is no object"))
+            tell(
+                Skipped(
+                    f"observations[{number}]",
+                    "it says nothing" if isinstance(row, dict) else "it is no object",
+                )
+            )
         else:
             yield brought
 
@@ -96,7 +114,9 @@ def _load(path: Path) -> object:
         with open(path, "rb") as file:
             raw = file.read(MAX_EXPORT_BYTES + 1)
         if len(raw) > MAX_EXPORT_BYTES:
-            raise _unreadable(path, f"it is larger than {MAX_EXPORT_BYTES:,} bytes: export less at a time")
+            raise _unreadable(
+                path, f"it is larger than {MAX_EXPORT_BYTES:,} bytes: export less at a time"
+            )
         return json.loads(raw.decode("utf-8-sig"))
     except OSError as error:
         raise _unreadable(path, error.strerror or str(error)) from None
@@ -117,7 +137,9 @@ def _brought(row: Row, sessions: Mapping[str, Row], project: str) -> Brought | N
         _in_project(_as_ours(memory, ours), project),
         _STATES.get(line(ours.get("state"))),
         line(ours.get("scope")),
-        tuple(cited for one in _list(ours.get("citations")) if (cited := _citation(one)) is not None),
+        tuple(
+            cited for one in _list(ours.get("citations")) if (cited := _citation(one)) is not None
+        ),
         line(ours.get("superseded_by")),
     )
 
@@ -129,8 +151,12 @@ def _memory(row: Row, session: Row) -> Memory:
     started = milliseconds(session.get("started_at_epoch"), session.get("started_at"))
     number = row.get("id")
     return Memory(
-        key=line(row.get("document_id")) or (f"obs_{number}" if isinstance(number, int) else line(number)),
-        title=line(row.get("title")) or first_line(told) or subtitle or first_line(facts[0] if facts else ""),
+        key=line(row.get("document_id"))
+        or (f"obs_{number}" if isinstance(number, int) else line(number)),
+        title=line(row.get("title"))
+        or first_line(told)
+        or subtitle
+        or first_line(facts[0] if facts else ""),
         subtitle=subtitle,
         facts=facts,
         concepts=_entries(row, "concepts", ","),
@@ -168,7 +194,9 @@ def _citation(said: object) -> Citation | None:
         hashes = [bytes.fromhex(line(said.get(name))) for name in ("file_hash", "body_hash")]
     except ValueError:
         return None
-    return Citation(root, path, symbol, hashes[0], hashes[1], commit) if path and hashes[0] else None
+    return (
+        Citation(root, path, symbol, hashes[0], hashes[1], commit) if path and hashes[0] else None
+    )
 
 
 def _entries(row: Row, name: str, separator: str) -> tuple[str, ...]:
@@ -185,11 +213,15 @@ def _list(value: object) -> list[object]:
     return value if isinstance(value, list) else []
 
 
-# -- Markdown and text files -------------------------------------------------------------------------------------------
+# -- Markdown and text files
+# -------------------------------------------------------------------------------------------
 
 
-def read_markdown(path: Path, *, project: str = "", tell: Tell = lambda skipped: None) -> Iterator[Brought]:
-    """One memory for each Markdown or text file in a folder, in the natural order of their names; or of one file.
+def read_markdown(
+    path: Path, *, project: str = "", tell: Tell = lambda skipped: None
+) -> Iterator[Brought]:
+    """One memory for each Markdown or text file in a folder, in the natural order of their names;
+    or of one file.
 
     Raises: FileError FILE_NOT_FOUND or IMPORT_UNREADABLE.
     """
@@ -211,7 +243,10 @@ def read_markdown(path: Path, *, project: str = "", tell: Tell = lambda skipped:
 def natural(path: str) -> list[tuple[tuple[bool, int, str], ...]]:
     """What to sort paths by so that "9" comes before "10", folder by folder."""
     return [
-        tuple((not place % 2, int(part) if place % 2 else 0, part) for place, part in enumerate(_NUMBER.split(name)))
+        tuple(
+            (not place % 2, int(part) if place % 2 else 0, part)
+            for place, part in enumerate(_NUMBER.split(name))
+        )
         for name in path.casefold().split("/")
     ]
 
@@ -221,12 +256,20 @@ def _single(path: Path, real: Path, project: str) -> Brought:
     try:
         seen = os.stat(real)
     except (OSError, ValueError):
-        raise FileError("FILE_NOT_FOUND", f"there is no file or folder {path}", context={"path": str(path)}) from None
+        raise FileError(
+            "FILE_NOT_FOUND", f"there is no file or folder {path}", context={"path": str(path)}
+        ) from None
     if real.suffix and real.suffix[1:].lower() not in NOTES:
-        raise _unreadable(path, f"it is no Markdown or text file ({', '.join(NOTES)}), and no export (json)")
+        raise _unreadable(
+            path, f"it is no Markdown or text file ({', '.join(NOTES)}), and no export (json)"
+        )
     if is_secret(path.name) or is_secret(f"{real.parent.name}/{real.name}"):
         raise _unreadable(path, "by its name it holds secrets")
-    note = _note(real.parent, ScannedFile(real.name, seen.st_size, seen.st_mtime_ns), project or real.parent.name)
+    note = _note(
+        real.parent,
+        ScannedFile(real.name, seen.st_size, seen.st_mtime_ns),
+        project or real.parent.name,
+    )
     if isinstance(note, Skipped):
         raise _unreadable(path, f"it is left out: {note.reason}")
     return note
@@ -258,4 +301,6 @@ def _note(root: Path, file: ScannedFile, project: str) -> Brought | Skipped:
 
 
 def _unreadable(path: Path, why: str) -> FileError:
-    return FileError("IMPORT_UNREADABLE", f"{path} can't be imported: {why}", context={"path": str(path)})
+    return FileError(
+        "IMPORT_UNREADABLE", f"{path} can't be imported: {why}", context={"path": str(path)}
+    )

@@ -1,8 +1,9 @@
 """The inbox of a home: what hooks brought, one file for each event, until it is remembered.
 
-`interfaces/daemon/hook.py` writes the files, without any of this; whoever has the library open takes them in. A file goes only after all that
-it holds was remembered, which may happen twice: remembering the same twice is one memory. What can't be understood is put aside,
-where a person finds it, and is not tried again. Knows neither store nor library: `remember` is given.
+`interfaces/daemon/hook.py` writes the files, without any of this; whoever has the library open
+takes them in. A file goes only after all that it holds was remembered, which may happen twice:
+remembering the same twice is one memory. What can't be understood is put aside, where a person
+finds it, and is not tried again. Knows neither store nor library: `remember` is given.
 """
 
 from __future__ import annotations
@@ -57,7 +58,8 @@ class _Unreadable(Exception):
 def take_in(home: Path, remember: Callable[[HookNote], None]) -> int:
     """Hand over every candidate in the inbox, oldest first; gives how many were taken.
 
-    What `remember` refuses (InputError) is done with; any other error of ours leaves the file, and those after it, for the next time.
+    What `remember` refuses (InputError) is done with; any other error of ours leaves the file, and
+    those after it, for the next time.
     """
     taken = 0
     folder = os.path.join(home, INBOX)
@@ -74,7 +76,10 @@ def take_in(home: Path, remember: Callable[[HookNote], None]) -> int:
             for candidate in candidates:
                 taken += _hand_over(candidate, remember)
         except (CortexError, OSError) as error:
-            log.warning("the inbox waits: %s", error.message if isinstance(error, CortexError) else error.strerror)
+            log.warning(
+                "the inbox waits: %s",
+                error.message if isinstance(error, CortexError) else error.strerror,
+            )
             break
         except Exception:  # whatever it is would happen again, and keep all the others waiting
             log.exception("a file of the inbox could not be remembered")
@@ -94,19 +99,29 @@ def _hand_over(candidate: HookNote, remember: Callable[[HookNote], None]) -> int
     try:
         remember(candidate)
     except InputError as error:  # a secret, a text that says nothing: it would be refused again
-        log.warning("a candidate of session %s is refused: %s", candidate.session or "unknown", error.message)
+        log.warning(
+            "a candidate of session %s is refused: %s",
+            candidate.session or "unknown",
+            error.message,
+        )
         return 0
     return 1
 
 
 def _names(folder: str) -> list[str]:
-    """The files of hooks, oldest first, also those that a killed hook left; nothing of anybody else."""
+    """The files of hooks, oldest first, also those that a killed hook left; nothing of anybody
+    else.
+    """
     found: list[tuple[str, str]] = []
     with suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
             known = _NAME.fullmatch(entry.name)
             with suppress(OSError):
-                if known and entry.is_file(follow_symlinks=False) and (not known[1] or _is_left(entry)):
+                if (
+                    known
+                    and entry.is_file(follow_symlinks=False)
+                    and (not known[1] or _is_left(entry))
+                ):
                     found.append((known[2], entry.name))
     return [name for _, name in sorted(found)]
 
@@ -126,13 +141,20 @@ def _read(path: str, name: str) -> list[HookNote]:
     listed = note.get("candidates")
     if not isinstance(listed, list):
         raise _Unreadable("it has no list of candidates")
-    found = [_candidate(one, note, name) for one in listed[:MOST_CANDIDATES] if isinstance(one, dict)]
+    found = [
+        _candidate(one, note, name) for one in listed[:MOST_CANDIDATES] if isinstance(one, dict)
+    ]
     return [one for one in found if one.title]
 
 
 def _bytes_of(path: str) -> bytes:
     """What a file of the inbox holds. Raises: _Unreadable; FileNotFoundError."""
-    flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    flags = (
+        os.O_RDONLY
+        | getattr(os, "O_NOFOLLOW", 0)
+        | getattr(os, "O_NONBLOCK", 0)
+        | getattr(os, "O_BINARY", 0)
+    )
     try:
         with open(os.open(path, flags), "rb") as source:
             if not stat.S_ISREG(os.fstat(source.fileno()).st_mode):
@@ -149,7 +171,12 @@ def _bytes_of(path: str) -> bytes:
 
 def _candidate(one: Mapping[str, object], note: Mapping[str, object], name: str) -> HookNote:
     at = note.get("at")
-    known = isinstance(at, int | float) and not isinstance(at, bool) and math.isfinite(at) and 0 < at < 1e11
+    known = (
+        isinstance(at, int | float)
+        and not isinstance(at, bool)
+        and math.isfinite(at)
+        and 0 < at < 1e11
+    )
     return HookNote(
         title=" ".join(_text(one.get("title")).split()),
         text=_text(one.get("text")),
@@ -159,7 +186,9 @@ def _candidate(one: Mapping[str, object], note: Mapping[str, object], name: str)
         kind=_text(one.get("kind")),
         project_path=_text(note.get("cwd")),
         session=_text(note.get("session")),
-        at=int(at * 1000) if known and isinstance(at, int | float) else int(name.lstrip(".")[:20]) // 1_000_000,
+        at=int(at * 1000)
+        if known and isinstance(at, int | float)
+        else int(name.lstrip(".")[:20]) // 1_000_000,
         client=_text(note.get("client")),
     )
 

@@ -1,8 +1,10 @@
-"""What a memory is known by: its key, and with several databases its scope before it; and the memory that an id means.
+"""What a memory is known by: its key, and with several databases its scope before it; and the
+memory that an id means.
 
-A key is told alone while it can only mean one memory: our own and those that a database names itself ("ack_abc123_2026-01-04_001");
-"obs_12" is one of each database. Where two databases have the same scope, the second one's is told with its folder: "ack@claude-mem".
-An id is taken with or without its scope.
+A key is told alone while it can only mean one memory: our own and those that a database names
+itself ("ack_abc123_2026-01-04_001"); "obs_12" is one of each database. Where two databases have the
+same scope, the second one's is told with its folder: "ack@claude-mem". An id is taken with or
+without its scope.
 """
 
 from __future__ import annotations
@@ -29,7 +31,11 @@ MAX_NAMED = 5  # of those that an id may mean, in a message
 
 def told_id(one: Remembered, present: Sequence[MemoryDatabase]) -> str:
     """What a memory is called in answers."""
-    if len(present) < 2 or one.origin == OWN or not (one.shared or COUNTED.fullmatch(one.memory.key)):
+    if (
+        len(present) < 2
+        or one.origin == OWN
+        or not (one.shared or COUNTED.fullmatch(one.memory.key))
+    ):
         return one.memory.key
     return _full_id(one, present)
 
@@ -59,17 +65,23 @@ def find_memory(library: Library, told: str, scope: str = "") -> Remembered:
     if scope and found:
         elsewhere, found = found, _of(found, scope, present)
         if not found:
-            scopes = ", ".join(dict.fromkeys(_scope(memory, present) for memory in elsewhere[:MAX_NAMED]))
+            scopes = ", ".join(
+                dict.fromkeys(_scope(memory, present) for memory in elsewhere[:MAX_NAMED])
+            )
             raise InputError(
                 "MEMORY_UNKNOWN",
                 f"there is no memory {told[:100]!r} in scope {scope[:100]!r}; it is in: {scopes}",
                 context={"id": told[:100], "scope": scope[:100]},
             )
     if not found:
-        raise InputError("MEMORY_UNKNOWN", f"there is no memory {told[:100]!r}", context={"id": told[:100]})
+        raise InputError(
+            "MEMORY_UNKNOWN", f"there is no memory {told[:100]!r}", context={"id": told[:100]}
+        )
     if len(found) > 1:
         ids = [_full_id(one, present) for one in found]
-        names = [f"{known} ({one.memory.title[:60]})" for known, one in zip(ids, found, strict=True)]
+        names = [
+            f"{known} ({one.memory.title[:60]})" for known, one in zip(ids, found, strict=True)
+        ]
         raise InputError(
             "MEMORY_AMBIGUOUS",
             f"{told[:100]!r} may be one of {len(found)}: {', '.join(names[:MAX_NAMED])}",
@@ -78,14 +90,17 @@ def find_memory(library: Library, told: str, scope: str = "") -> Remembered:
     return found[0]
 
 
-def _of(found: Sequence[Remembered], scope: str, present: Sequence[MemoryDatabase]) -> list[Remembered]:
+def _of(
+    found: Sequence[Remembered], scope: str, present: Sequence[MemoryDatabase]
+) -> list[Remembered]:
     """Those of a scope: as it is told, else as it may be meant."""
     asked = scope.casefold()
     told = [one for one in found if asked == _scope(one, present).casefold()]
     return told or [
         one
         for one in found
-        if asked in (one.scope.casefold(), one.memory.project.casefold(), one.other_project.casefold())
+        if asked
+        in (one.scope.casefold(), one.memory.project.casefold(), one.other_project.casefold())
     ]
 
 
@@ -108,10 +123,21 @@ def _known(library: Library, key: str, present: Sequence[MemoryDatabase]) -> lis
 def uncopied(row: ClaudeMemRow, database: MemoryDatabase, judged: Judgement | None) -> Remembered:
     """A row of a database as if it had been copied."""
     memory = without_secrets(row.memory)
-    if judged is not None and judged.made not in (0, memory.created):  # it was about another row, which had this key
+    # It was about another row, which had this key
+    if judged is not None and judged.made not in (0, memory.created):
         judged = None
     scope = database.scope or memory.project
     one = Remembered(
-        0, database.origin, row.number, None, row.state, memory, redact(row.other_project)[0], scope, b"", b"", judged
+        0,
+        database.origin,
+        row.number,
+        None,
+        row.state,
+        memory,
+        redact(row.other_project)[0],
+        scope,
+        b"",
+        b"",
+        judged,
     )
     return one if judged is None else replace(one, state=judged.state)

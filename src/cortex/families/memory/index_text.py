@@ -1,7 +1,9 @@
-"""What of a memory is indexed: its title as a heading, what is said under it, and the tags, files and date that people ask by.
+"""What of a memory is indexed: its title as a heading, what is said under it, and the tags, files
+and date that people ask by.
 
-Pure. A short memory is one chunk, a long story is cut as Markdown is, and every piece of it has the title and the date. What somebody
-says in a conversation ("Name: ...", perhaps with a moment in brackets before) is a turn of theirs.
+Pure. A short memory is one chunk, a long story is cut as Markdown is, and every piece of it has the
+title and the date. What somebody says in a conversation ("Name: ...", perhaps with a moment in
+brackets before) is a turn of theirs.
 """
 
 from __future__ import annotations
@@ -21,9 +23,10 @@ SEPARATOR = " > "  # between headings
 _MONTHS = (
     "January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November", "December"
 )  # fmt: skip
+# A name of one or two words
 _TURN = re.compile(
     r"\s*(?:\[[^\]\n]{1,60}\]\s*)?([^\W\d_][\w'-]{0,40}(?: [^\W\d_][\w'-]{0,40})?):\s"
-)  # a name of one or two words
+)
 
 
 def word(memory: Memory) -> tuple[bytes, Cut]:
@@ -36,15 +39,23 @@ def word(memory: Memory) -> tuple[bytes, Cut]:
         return key, replace(cut, chunks=tuple(_anchored(chunk, memory) for chunk in cut.chunks))
     speaker = "" if memory.facts else speaker_of(memory.text)
     if speaker:
-        return key, replace(cut, chunks=tuple(replace(chunk, kind=TURN, name=speaker) for chunk in cut.chunks))
+        return key, replace(
+            cut, chunks=tuple(replace(chunk, kind=TURN, name=speaker) for chunk in cut.chunks)
+        )
     return key, cut
 
 
 def text_of(memory: Memory) -> str:
     """All that a memory says, as Markdown; what the story begins with anyway isn't said twice."""
-    repeated = memory.title and " ".join(memory.text[: 4 * len(memory.title)].split()).startswith(memory.title)
+    repeated = memory.title and " ".join(memory.text[: 4 * len(memory.title)].split()).startswith(
+        memory.title
+    )
     parts = [] if repeated else [f"# {memory.title}"]
-    parts += [part for part in (memory.subtitle, "\n".join(f"- {fact}" for fact in memory.facts), memory.text) if part]
+    parts += [
+        part
+        for part in (memory.subtitle, "\n".join(f"- {fact}" for fact in memory.facts), memory.text)
+        if part
+    ]
     about = [", ".join(memory.concepts), " ".join(memory.files), spelt(memory.date)]
     return "\n\n".join((*parts, "\n".join(part for part in about if part))).strip() + "\n"
 
@@ -67,6 +78,12 @@ def spelt(day: str) -> str:
 
 def _anchored(chunk: Chunk, memory: Memory) -> Chunk:
     """A piece of a long memory, with the title and the date of the whole."""
-    own = chunk.qualified != memory.title and not chunk.qualified.startswith(memory.title + SEPARATOR)
-    trail = SEPARATOR.join(part for part in (memory.title, chunk.qualified) if part) if own else chunk.qualified
+    own = chunk.qualified != memory.title and not chunk.qualified.startswith(
+        memory.title + SEPARATOR
+    )
+    trail = (
+        SEPARATOR.join(part for part in (memory.title, chunk.qualified) if part)
+        if own
+        else chunk.qualified
+    )
     return replace(chunk, qualified=trail, doc=spelt(memory.date))

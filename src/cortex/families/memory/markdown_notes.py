@@ -1,8 +1,8 @@
 """What a Markdown or text file says of itself: front matter, title, date. Pure.
 
-Front matter is read as far as people write it: `key: value`, and lists in brackets or in lines with dashes (YAML), `key = value` (TOML).
-What isn't understood stays in the text. Road not taken: a YAML reader, which the settings have, and which knows a hundred ways to write
-what a note never says.
+Front matter is read as far as people write it: `key: value`, and lists in brackets or in lines with
+dashes (YAML), `key = value` (TOML). What isn't understood stays in the text. Road not taken: a YAML
+reader, which the settings have, and which knows a hundred ways to write what a note never says.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ _DATES = tuple(
     )
 )
 _CLOCK = re.compile(
-    r"(?<![\d:])(?P<hour>\d{1,2}):(?P<minute>[0-5]\d)(?::[0-5]\d)?\s?(?P<half>[ap]\.?m\b)?", re.IGNORECASE
+    r"(?<![\d:])(?P<hour>\d{1,2}):(?P<minute>[0-5]\d)(?::[0-5]\d)?\s?(?P<half>[ap]\.?m\b)?",
+    re.IGNORECASE,
 )
 _HEADING = re.compile(r" {0,3}#{1,6}[ \t]+(.*?)[ \t]*#*[ \t]*$")
 _FENCE = re.compile(r" {0,3}(```|~~~)")
@@ -72,7 +73,9 @@ def read_note(text: str, path: str) -> MarkdownNote | None:
         body = "\n".join(lines[1:]).strip("\n")  # the title says it
     return MarkdownNote(
         title=title,
-        subtitle=" ".join(_first(fields, "description", "subtitle", "summary").split())[:MAX_SUBTITLE],
+        subtitle=" ".join(_first(fields, "description", "subtitle", "summary").split())[
+            :MAX_SUBTITLE
+        ],
         tags=_tags(fields),
         kind=_first(fields, "type", "kind"),
         created=_created(fields, first, path),
@@ -81,12 +84,17 @@ def read_note(text: str, path: str) -> MarkdownNote | None:
 
 
 def split_front_matter(text: str) -> tuple[Mapping[str, tuple[str, ...]], str]:
-    """The fields of the front matter that are understood, in small letters, and the rest of the text."""
+    """The fields of the front matter that are understood, in small letters, and the rest of the
+    text.
+    """
     lines = text.split("\n")
     mark = lines[0].rstrip()
     if mark not in ("---", "+++"):
         return {}, text
-    end = next((row for row in range(1, min(len(lines), MAX_FRONT_LINES)) if lines[row].rstrip() == mark), 0)
+    end = next(
+        (row for row in range(1, min(len(lines), MAX_FRONT_LINES)) if lines[row].rstrip() == mark),
+        0,
+    )
     if not end:
         return {}, text
     fields, left = (_toml if mark == "+++" else _yaml)(lines[1:end])
@@ -103,7 +111,9 @@ def cut_title(text: str) -> str:
 
 
 def find_moment(text: str) -> int:
-    """The first date in a text, with the time beside it where there is one, as milliseconds since 1970; 0 where there is none."""
+    """The first date in a text, with the time beside it where there is one, as milliseconds since
+    1970; 0 where there is none.
+    """
     for pattern in _DATES:
         for found in pattern.finditer(text):
             parts = found.groupdict()
@@ -112,7 +122,9 @@ def find_moment(text: str) -> int:
                 on = date(int(parts["year"]), month, int(parts["day"]))
             except ValueError:  # 2026-13-40
                 continue
-            at = datetime.combine(on, _clock(text[: found.start()] + " " + text[found.end() :]), UTC)
+            at = datetime.combine(
+                on, _clock(text[: found.start()] + " " + text[found.end() :]), UTC
+            )
             return int(at.timestamp() * 1000)
     return 0
 
@@ -131,12 +143,15 @@ def _clock(text: str) -> time:
 
 def _created(fields: Mapping[str, tuple[str, ...]], first: str, path: str) -> int:
     told = _first(fields, "date", "created", "created_at", "updated")
-    exact = 0 if told.isdigit() and len(told) < 10 else milliseconds(told)  # 2026 and 20260105 are no seconds
+    # 2026 and 20260105 are no seconds
+    exact = 0 if told.isdigit() and len(told) < 10 else milliseconds(told)
     if moment := exact or find_moment(told):
         return moment
     heading = _HEADING.match(first)
     places = [*_BRACKETS.findall(first), heading[1] if heading else ""]
-    return next((moment for place in places if (moment := find_moment(place))), 0) or find_moment(path)
+    return next((moment for place in places if (moment := find_moment(place))), 0) or find_moment(
+        path
+    )
 
 
 def _first_heading(lines: list[str]) -> str:
@@ -154,7 +169,8 @@ def _plain(heading: str) -> str:
     return _LINK.sub(lambda found: found[1], heading)
 
 
-# -- front matter ------------------------------------------------------------------------------------------------------
+# -- front matter
+# ------------------------------------------------------------------------------------------------------
 
 
 def _yaml(lines: list[str]) -> tuple[dict[str, tuple[str, ...]], list[str]]:
@@ -165,7 +181,11 @@ def _yaml(lines: list[str]) -> tuple[dict[str, tuple[str, ...]], list[str]]:
         entry = line.strip()
         if open_list and entry.startswith("- "):
             fields[open_list] += (_unquoted(entry[2:]),)
-        elif (found := _FIELD.match(line)) and found[1].lower() in _KNOWN and (found[2] or "")[:1] not in ("|", ">"):
+        elif (
+            (found := _FIELD.match(line))
+            and found[1].lower() in _KNOWN
+            and (found[2] or "")[:1] not in ("|", ">")
+        ):
             value = (found[2] or "").strip()
             open_list = "" if value else found[1].lower()
             fields[found[1].lower()] = _values(value)
@@ -193,7 +213,9 @@ def _toml(lines: list[str]) -> tuple[dict[str, tuple[str, ...]], list[str]]:
         said = tomllib.loads("\n".join(lines))
     except (tomllib.TOMLDecodeError, RecursionError):
         return {}, lines
-    known = {name.lower(): value if isinstance(value, list) else [value] for name, value in said.items()}
+    known = {
+        name.lower(): value if isinstance(value, list) else [value] for name, value in said.items()
+    }
     left = [] if known.keys() <= _KNOWN else lines
     return {name: tuple(map(str, known[name])) for name in known.keys() & _KNOWN}, left
 
@@ -210,5 +232,13 @@ def _first(fields: Mapping[str, tuple[str, ...]], *names: str) -> str:
 
 def _tags(fields: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
     """Tags as people write them: a list, or words with commas between; each once."""
-    found = [one for name in ("tags", "tag", "keywords", "concepts", "categories") for one in fields.get(name, ())]
-    return tuple(dict.fromkeys(tag for one in found for part in one.split(",") if (tag := part.strip().lstrip("#"))))
+    found = [
+        one
+        for name in ("tags", "tag", "keywords", "concepts", "categories")
+        for one in fields.get(name, ())
+    ]
+    return tuple(
+        dict.fromkeys(
+            tag for one in found for part in one.split(",") if (tag := part.strip().lstrip("#"))
+        )
+    )

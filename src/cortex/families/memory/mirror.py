@@ -1,8 +1,10 @@
-"""Copies of other products' memories, so that they are searched like our own: newest first, a batch at a time, started and stopped at will.
+"""Copies of other products' memories, so that they are searched like our own: newest first, a batch
+at a time, started and stopped at will.
 
-A copy goes two ways: up, to rows that are new, and then down through all that was there, comparing each row with its copy, until
-everything was seen once. A database is compared anew when its files have changed; a large one not more often than every ten minutes,
-but its new rows always at once. Nothing is ever written to it. What a person decided about a row outlives its copy.
+A copy goes two ways: up, to rows that are new, and then down through all that was there, comparing
+each row with its copy, until everything was seen once. A database is compared anew when its files
+have changed; a large one not more often than every ten minutes, but its new rows always at once.
+Nothing is ever written to it. What a person decided about a row outlives its copy.
 """
 
 from __future__ import annotations
@@ -58,7 +60,10 @@ class Copied:
 
 
 def sync(library: Library, *, seconds: float = 60.0, cancel: Cancel | None = None) -> bool:
-    """Copy what has changed, for at most that long; true where everything is copied. Where another process holds the lease, it copies."""
+    """Copy what has changed, for at most that long; true where everything is copied.
+
+    Where another process holds the lease, it copies.
+    """
     deadline = time.monotonic() + seconds
     want(library)
     if not library.holds():
@@ -69,12 +74,16 @@ def sync(library: Library, *, seconds: float = 60.0, cancel: Cancel | None = Non
             done.append(_Copy(library, mirror, deadline, cancel).go())
         elif time.time() - mirror.wanted_at > KEEP_SECONDS:
             count = library.store.memories.drop_copy(mirror.origin)
-            log.info("nobody has asked for %s lately: %d copies are forgotten", mirror.origin, count)
+            log.info(
+                "nobody has asked for %s lately: %d copies are forgotten", mirror.origin, count
+            )
     return all(done)
 
 
 def want(library: Library) -> None:
-    """Have the databases of these settings copied: not only the process that holds the lease may know of them."""
+    """Have the databases of these settings copied: not only the process that holds the lease may
+    know of them.
+    """
     known = _mirrors(library)
     now = time.time()
     new = [
@@ -97,9 +106,14 @@ def _await(library: Library, deadline: float, cancel: Cancel | None) -> bool:
 
 
 def is_due(library: Library) -> bool:
-    """Whether a database has changed since it was copied, or is not copied completely; looks at files only."""
+    """Whether a database has changed since it was copied, or is not copied completely; looks at
+    files only.
+    """
     known = _mirrors(library)
-    return any(_is_due(known.get(database.origin, Mirror(database.origin))) for database in databases(library.settings))
+    return any(
+        _is_due(known.get(database.origin, Mirror(database.origin)))
+        for database in databases(library.settings)
+    )
 
 
 def behind(library: Library) -> list[MemoryDatabase]:
@@ -120,7 +134,9 @@ def is_work(library: Library) -> bool:
     """The same for every database that somebody wants, for whoever holds the lease."""
     want(library)
     return any(
-        _is_due(mirror) or _may_lack(mirror) or (not mirror.problem and mirror.shown_as != _shown_as(library, mirror))
+        _is_due(mirror)
+        or _may_lack(mirror)
+        or (not mirror.problem and mirror.shown_as != _shown_as(library, mirror))
         if os.path.isfile(mirror.origin)
         else time.time() - mirror.wanted_at > KEEP_SECONDS
         for mirror in library.store.remembered.mirrors()
@@ -175,7 +191,9 @@ def _has_changed(mirror: Mirror) -> bool:
 
 
 def _may_lack(mirror: Mirror) -> bool:
-    """Whether a write may have been under way when the files were last seen: they don't change any more when it can be read."""
+    """Whether a write may have been under way when the files were last seen: they don't change any
+    more when it can be read.
+    """
     files, _, seen_at = mirror.seen.partition("@")
     if mirror.problem or not files or not seen_at:
         return False
@@ -189,20 +207,26 @@ def _files_of(mirror: Mirror) -> str:
 class _Copy:
     """One go at one database."""
 
-    def __init__(self, library: Library, mirror: Mirror, deadline: float, cancel: Cancel | None) -> None:
+    def __init__(
+        self, library: Library, mirror: Mirror, deadline: float, cancel: Cancel | None
+    ) -> None:
         self.library, self.store = library, library.store
         self.deadline, self.cancel = deadline, cancel
         self.uncurated = library.settings.memory.uncurated
         self.shown_as = _shown_as(library, mirror)
         if mirror.shown_as != self.shown_as:
-            mirror = replace(mirror, seen="", cursor=NOT_BEGUN, compared_at=0)  # each copy is made anew on the way down
+            # Each copy is made anew on the way down
+            mirror = replace(mirror, seen="", cursor=NOT_BEGUN, compared_at=0)
         self.mirror = mirror
         self.database = MemoryDatabase(Path(mirror.origin), mirror.scope)
         self.forgotten = self.store.remembered.forgotten(mirror.origin)
         self.new: list[Memory] = []
         self.behind = False  # the indexes are
         first = self.mirror.cursor < DONE
-        self.caught_up, self.interval = time.monotonic(), FIRST_CATCH_UP_SECONDS if first else CATCH_UP_SECONDS
+        self.caught_up, self.interval = (
+            time.monotonic(),
+            FIRST_CATCH_UP_SECONDS if first else CATCH_UP_SECONDS,
+        )
 
     def go(self) -> bool:
         """Copy until all is done or time is over; true where all is."""
@@ -214,13 +238,17 @@ class _Copy:
                 self._begin(opened, seen)
                 complete = self._up(opened) and self._down(opened)
             self._reuse_vectors()
-            # Before it counts as done: who waits for that asks the indexes next, and who was killed while they followed left nothing to copy.
+            # Before it counts as done: who waits for that asks the indexes next, and who was killed
+            # while they followed left nothing to copy.
             if self.behind or complete:
                 self._catch_up()
             if complete:
                 self._finish(seen)
                 let_go()
-            return complete and (_files_in(self.mirror.seen) == _files_in(seen) or (not self._is_over() and self.go()))
+            return complete and (
+                _files_in(self.mirror.seen) == _files_in(seen)
+                or (not self._is_over() and self.go())
+            )
         except CortexError as error:
             if error.code not in ("FILE_NOT_FOUND", "IMPORT_UNREADABLE"):
                 raise
@@ -232,7 +260,8 @@ class _Copy:
     def _begin(self, opened: Opened, seen: str) -> None:
         """What is to be done, now that it can be read."""
         mirror, total, highest = self.mirror, opened.count(), opened.last()
-        fewer = total < mirror.total or highest < mirror.high  # rows are gone, or it is another database
+        # Rows are gone, or it is another database
+        fewer = total < mirror.total or highest < mirror.high
         self.mirror = replace(
             mirror,
             total=total,
@@ -251,9 +280,15 @@ class _Copy:
             )
 
     def _finish(self, seen: str) -> None:
-        """All is copied, as it was when the comparison began: what changed since above its cursor was not seen."""
+        """All is copied, as it was when the comparison began: what changed since above its cursor
+        was not seen.
+        """
         begun = seen if self.mirror.cursor == WAITING else self.mirror.begun
-        self._step(replace(self.mirror, seen=begun, compared_at=self.mirror.compared_at or int(time.time())))
+        self._step(
+            replace(
+                self.mirror, seen=begun, compared_at=self.mirror.compared_at or int(time.time())
+            )
+        )
 
     def _up(self, opened: Opened) -> bool:
         """The rows that came since."""
@@ -262,7 +297,11 @@ class _Copy:
             if high <= self.mirror.high:  # numbers that don't grow would never end
                 break
             known = self.store.remembered.signatures(self.mirror.origin, self.mirror.high, high)
-            self._step(replace(self.mirror, high=high), self._changed(rows, known), _gone(rows, known, self.forgotten))
+            self._step(
+                replace(self.mirror, high=high),
+                self._changed(rows, known),
+                _gone(rows, known, self.forgotten),
+            )
             if self._is_over():
                 return False
         return True
@@ -272,10 +311,13 @@ class _Copy:
         while (at := self.mirror.cursor) > DONE:
             rows = opened.rows(below=at + 1, limit=BATCH)
             last = len(rows) < BATCH
-            if not last and rows[-1].number <= DONE + 1:  # no product makes such numbers: those below are taken at once
+            # No product makes such numbers: those below are taken at once
+            if not last and rows[-1].number <= DONE + 1:
                 rows, last = opened.rows(below=at + 1, limit=MAX_BELOW), True
             low = DONE if last else rows[-1].number - 1
-            known = self.store.remembered.signatures(self.mirror.origin, -(2**62) if last else low, at)
+            known = self.store.remembered.signatures(
+                self.mirror.origin, -(2**62) if last else low, at
+            )
             done = {"compared_at": int(time.time())} if low <= DONE else {}
             mirror = replace(self.mirror, cursor=max(low, DONE), **done)
             self._step(mirror, self._changed(rows, known), _gone(rows, known, self.forgotten))
@@ -283,7 +325,9 @@ class _Copy:
                 return self.mirror.cursor == DONE
         return True
 
-    def _changed(self, rows: Sequence[ClaudeMemRow], known: Mapping[int, tuple[str, bytes]]) -> list[NewMemory]:
+    def _changed(
+        self, rows: Sequence[ClaudeMemRow], known: Mapping[int, tuple[str, bytes]]
+    ) -> list[NewMemory]:
         """The rows whose copy isn't there, or is of another wording."""
         new = []
         for row in rows:
@@ -308,8 +352,12 @@ class _Copy:
             signature=signature,
         )
 
-    def _step(self, mirror: Mirror, new: Sequence[NewMemory] = (), gone: Sequence[str] = ()) -> None:
-        """Remember a batch and how far it is; the indexes follow from time to time: each time makes a segment."""
+    def _step(
+        self, mirror: Mirror, new: Sequence[NewMemory] = (), gone: Sequence[str] = ()
+    ) -> None:
+        """Remember a batch and how far it is; the indexes follow from time to time: each time makes
+        a segment.
+        """
         self.store.memories.copy(mirror, new, gone, word, self._name)
         self.mirror = mirror
         self.new += [one.memory for one in new if one.name]
@@ -325,7 +373,9 @@ class _Copy:
         self.behind, self.caught_up, self.interval = False, time.monotonic(), CATCH_UP_SECONDS
 
     def _reuse_vectors(self) -> None:
-        """Where the model that made the vectors beside the database is the one that is wanted here, they need not be paid for again."""
+        """Where the model that made the vectors beside the database is the one that is wanted here,
+        they need not be paid for again.
+        """
         for folder in self.database.vectors:
             reuse(self.library, folder, ((one.key, _chunks_of(one)) for one in self.new))
 
@@ -338,7 +388,8 @@ def without_secrets(memory: Memory) -> Memory:
     lines = (memory.title, memory.subtitle, memory.project, memory.kind, memory.text)
     lists = (memory.facts, memory.concepts, memory.files)
     parts = [*lines, *(part for some in lists for part in some)]
-    leaks = find_leaks("\n".join(parts))  # of all together: the lines of a private key may be so many facts
+    # Of all together: the lines of a private key may be so many facts
+    leaks = find_leaks("\n".join(parts))
     if not leaks:
         return memory
     clean, at = [], 0
@@ -362,7 +413,9 @@ def without_secrets(memory: Memory) -> Memory:
 
 
 def _blotted(part: str, at: int, leaks: Sequence[Leak]) -> str:
-    """A part that begins at that place, without what leaks there; the name of a secret stands where it begins."""
+    """A part that begins at that place, without what leaks there; the name of a secret stands where
+    it begins.
+    """
     kept, done = [], 0
     for leak in leaks:
         start, end = max(leak.start - at, 0), min(leak.end - at, len(part))
@@ -378,9 +431,13 @@ def _chunks_of(memory: Memory) -> list[str]:
 
 
 def _gone(
-    rows: Sequence[ClaudeMemRow], known: Mapping[int, tuple[str, bytes]], forgotten: Mapping[str, int]
+    rows: Sequence[ClaudeMemRow],
+    known: Mapping[int, tuple[str, bytes]],
+    forgotten: Mapping[str, int],
 ) -> list[str]:
-    """The keys that no row has any more of those that were copied from where these rows are; what is forgotten is no row."""
+    """The keys that no row has any more of those that were copied from where these rows are; what
+    is forgotten is no row.
+    """
     here = {row.number: row.memory.key for row in rows if not is_forgotten(row.memory, forgotten)}
     return [key for number, (key, _) in known.items() if here.get(number) != key]
 

@@ -1,7 +1,8 @@
 """Which memories a person means: by ids, or by what they have in common. Only reads.
 
-A filter takes what it says and nothing more: what was promoted counts in every project, but belongs to one. Text that is looked for
-must be there with every word, so that a decision about hundreds never rests on a ranking.
+A filter takes what it says and nothing more: what was promoted counts in every project, but belongs
+to one. Text that is looked for must be there with every word, so that a decision about hundreds
+never rests on a ranking.
 """
 
 from __future__ import annotations
@@ -44,12 +45,19 @@ class Filter:
 
 
 def choose(library: Library, wanted: Filter, limit: int = -1) -> tuple[list[Remembered], int]:
-    """The newest of those that are wanted, and how many there are. Raises: InputError ARGUMENT_INVALID."""
+    """The newest of those that are wanted, and how many there are.
+
+    Raises: InputError ARGUMENT_INVALID.
+    """
     asked, lookup = _wanted(library, wanted), library.store.remembered
-    stems = [stem_of(word) for word in dict.fromkeys(words_of(wanted.matching)) if word not in STOP_WORDS]
+    stems = [
+        stem_of(word) for word in dict.fromkeys(words_of(wanted.matching)) if word not in STOP_WORDS
+    ]
     if not stems:
         if wanted.matching.strip():
-            raise InputError("ARGUMENT_INVALID", f"{wanted.matching!r} has no word that could be looked for")
+            raise InputError(
+                "ARGUMENT_INVALID", f"{wanted.matching!r} has no word that could be looked for"
+            )
         with library.store.reading():
             return lookup.select(asked, limit), lookup.count(asked)
     found = lookup.select(asked, keep=lambda one: _says(one, stems))
@@ -57,12 +65,16 @@ def choose(library: Library, wanted: Filter, limit: int = -1) -> tuple[list[Reme
 
 
 def named(library: Library, ids: Sequence[str]) -> list[Remembered]:
-    """The memories with these ids, each once. Raises: InputError MEMORY_UNKNOWN or MEMORY_AMBIGUOUS."""
+    """The memories with these ids, each once.
+
+    Raises: InputError MEMORY_UNKNOWN or MEMORY_AMBIGUOUS.
+    """
     return list({one.ref: one for one in (find_told(library, told) for told in ids)}.values())
 
 
 def find_told(library: Library, told: str) -> Remembered:
-    """The memory that an id means; of one of our own four letters of its number are enough, where no other begins so.
+    """The memory that an id means; of one of our own four letters of its number are enough, where
+    no other begins so.
 
     Raises: InputError MEMORY_UNKNOWN or MEMORY_AMBIGUOUS.
     """

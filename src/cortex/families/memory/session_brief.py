@@ -1,7 +1,8 @@
-"""What is known of a project, told to somebody who begins to work there: a line for each memory, between fences, within a room.
+"""What is known of a project, told to somebody who begins to work there: a line for each memory,
+between fences, within a room.
 
-Pure. What a memory says is data, and the text says so; a line is one line whatever its title holds, so that it can't pass for one
-of ours.
+Pure. What a memory says is data, and the text says so; a line is one line whatever its title holds,
+so that it can't pass for one of ours.
 """
 
 from __future__ import annotations
@@ -22,11 +23,25 @@ HEAD = (
 
 
 def tell(context: SessionContext, characters: int) -> str:
-    """The context as text of at most so many characters, whole lines only; "" where there is nothing."""
+    """The context as text of at most so many characters, whole lines only; "" where there is
+    nothing.
+    """
     parts = (
-        (f"Project: {one_line(context.project.name)}", [_row(memory, context) for memory in context.memories]),
-        ("Last sessions:", [_session(session.date, session.title, session.overview) for session in context.sessions]),
-        ("From other projects:", [_row(other, context, elsewhere=True) for other in context.others[:OTHERS]]),
+        (
+            f"Project: {one_line(context.project.name)}",
+            [_row(memory, context) for memory in context.memories],
+        ),
+        (
+            "Last sessions:",
+            [
+                _session(session.date, session.title, session.overview)
+                for session in context.sessions
+            ],
+        ),
+        (
+            "From other projects:",
+            [_row(other, context, elsewhere=True) for other in context.others[:OTHERS]],
+        ),
     )
     lines = [line for title, rows in parts if rows for line in (title, *rows)]
     while lines:

@@ -1,6 +1,8 @@
-"""What somebody should know who begins to work in a project: its newest memories, what lasts, its last sessions, and what others learnt.
+"""What somebody should know who begins to work in a project: its newest memories, what lasts, its
+last sessions, and what others learnt.
 
-Half of the places are for what lasts (decisions, pitfalls, what was promoted), half for what is new. Only reads.
+Half of the places are for what lasts (decisions, pitfalls, what was promoted), half for what is
+new. Only reads.
 """
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ from cortex.families.memory.uncopied_rows import glimpse
 
 LOOKED_AT = 60  # newest memories of a project that the lasting ones are chosen from
 SESSIONS = 3
-LASTING_KINDS = frozenset({"decision", "gotcha", "security_alert", "security_note", "preference", "convention"})
+LASTING_KINDS = frozenset(
+    {"decision", "gotcha", "security_alert", "security_note", "preference", "convention"}
+)
 LASTING_CONCEPTS = frozenset({"gotcha", "trade-off", "pattern", "why-it-exists", "decision"})
 FRESH_SECONDS = 0.2
 
@@ -50,9 +54,11 @@ def context_of(
     fresh: float = FRESH_SECONDS,
     looking: float = LOOK_SECONDS,
 ) -> SessionContext:
-    """What is worth knowing in the project around a folder, after so many seconds for what was just written. Raises: StoreError.
+    """What is worth knowing in the project around a folder, after so many seconds for what was just
+    written. Raises: StoreError.
 
-    For so many seconds it is looked into cited files; of the rest it is told that they changed, not what in them.
+    For so many seconds it is looked into cited files; of the rest it is told that they changed, not
+    what in them.
     """
     await_fresh(library, fresh)
     project, present = project_at(folder), databases(library.settings)
@@ -61,7 +67,8 @@ def context_of(
     with library.store.reading():
         states = states_of(library, "approved")
         newest = lookup.select(
-            MemoryFilter(sources=sources, projects=project.names, promoted=False, states=states), LOOKED_AT
+            MemoryFilter(sources=sources, projects=project.names, promoted=False, states=states),
+            LOOKED_AT,
         )
         chosen = _choose(newest, most)
         elsewhere = _elsewhere(library, sources, project, newest, most) if others else ()
@@ -72,7 +79,13 @@ def context_of(
     changes_of = changes_in(library, looking)
     stale = {one.ref: changes for one in (*chosen, *elsewhere) if (changes := changes_of(one))}
     return SessionContext(
-        project, chosen, sessions, elsewhere, tuple(dict.fromkeys((*notes, *problems))), present, stale
+        project,
+        chosen,
+        sessions,
+        elsewhere,
+        tuple(dict.fromkeys((*notes, *problems))),
+        present,
+        stale,
     )
 
 
@@ -93,37 +106,58 @@ def _lasts(one: Remembered) -> bool:
 
 
 def _elsewhere(
-    library: Library, sources: tuple[int, ...], project: Project, own: Sequence[Remembered], most: int
+    library: Library,
+    sources: tuple[int, ...],
+    project: Project,
+    own: Sequence[Remembered],
+    most: int,
 ) -> tuple[Remembered, ...]:
     """What was learnt in other projects: what counts everywhere first, then what is about the same."""
     lookup = library.store.remembered
     promoted = lookup.select(
-        MemoryFilter(sources=sources, states=(MemoryState.PROMOTED.value,), not_projects=project.names), most
+        MemoryFilter(
+            sources=sources, states=(MemoryState.PROMOTED.value,), not_projects=project.names
+        ),
+        most,
     )
-    about = {concept.casefold() for one in own for concept in one.memory.concepts} - LASTING_CONCEPTS
+    about = {
+        concept.casefold() for one in own for concept in one.memory.concepts
+    } - LASTING_CONCEPTS
     states = states_of(library, "approved")
-    newest = lookup.select(MemoryFilter(sources=sources, not_projects=project.names, states=states), LOOKED_AT)
+    newest = lookup.select(
+        MemoryFilter(sources=sources, not_projects=project.names, states=states), LOOKED_AT
+    )
     known = {one.ref for one in promoted}
     related = [
         one
         for one in newest
-        if one.ref not in known and (_lasts(one) or about & {concept.casefold() for concept in one.memory.concepts})
+        if one.ref not in known
+        and (_lasts(one) or about & {concept.casefold() for concept in one.memory.concepts})
     ]
     return (*promoted, *related)[:most]
 
 
-def _uncopied(library: Library, project: Project, most: int) -> tuple[tuple[Remembered, ...], list[str]]:
+def _uncopied(
+    library: Library, project: Project, most: int
+) -> tuple[tuple[Remembered, ...], list[str]]:
     found = [find(library, MemoryQuery(project=name, limit=most)) for name in project.names]
     ones = {hit.one.ref: hit.one for each in found for hit in each.hits}
     return tuple(ones.values())[:most], [note for each in found for note in each.notes]
 
 
-def _sessions(present: Sequence[MemoryDatabase], project: Project) -> tuple[tuple[Session, ...], tuple[str, ...]]:
+def _sessions(
+    present: Sequence[MemoryDatabase], project: Project
+) -> tuple[tuple[Session, ...], tuple[str, ...]]:
     """The last sessions in the project, newest first, and what could not be read."""
     problems: list[str] = []
-    looks = glimpse(present, lambda _, opened: opened.sessions(project.names, SESSIONS), tell=problems.append)
-    found = sorted((session for sessions in looks for session in sessions), key=lambda one: -one.created)
-    once = {one.id: one for one in reversed(found)}  # a session may be in several databases: as the newest tells it
+    looks = glimpse(
+        present, lambda _, opened: opened.sessions(project.names, SESSIONS), tell=problems.append
+    )
+    found = sorted(
+        (session for sessions in looks for session in sessions), key=lambda one: -one.created
+    )
+    # A session may be in several databases: as the newest tells it
+    once = {one.id: one for one in reversed(found)}
     chosen = [one for one in found if once[one.id] is one][:SESSIONS]
     return tuple(map(_without_secrets, chosen)), tuple(problems)
 

@@ -12,11 +12,15 @@ from cortex.engine.library import Library
 from cortex.engine.store import Remembered
 
 MAX_CHECKED = 5  # citations of one memory in an answer
-LOOK_SECONDS = 1.0  # for which an answer looks into files: the first look into one takes a third of that
+# For which an answer looks into files: the first look into one takes a third of that
+LOOK_SECONDS = 1.0
 
 
-def changes_in(library: Library, seconds: float = LOOK_SECONDS) -> Callable[[Remembered], tuple[str, ...]]:
-    """How to tell what changed in the files and symbols that a memory cites, one line each; nothing where that can't be known.
+def changes_in(
+    library: Library, seconds: float = LOOK_SECONDS
+) -> Callable[[Remembered], tuple[str, ...]]:
+    """How to tell what changed in the files and symbols that a memory cites, one line each; nothing
+    where that can't be known.
 
     From so many seconds on files are only glanced at: that they changed is told, not what in them.
     """
@@ -27,7 +31,11 @@ def changes_in(library: Library, seconds: float = LOOK_SECONDS) -> Callable[[Rem
         for citation in library.store.remembered.citations(one.id)[:MAX_CHECKED]:
             late = time.monotonic() >= until
             try:
-                found.append(look(citation) if late else check(citation, library.view_in(Path(citation.root))))
+                found.append(
+                    look(citation)
+                    if late
+                    else check(citation, library.view_in(Path(citation.root)))
+                )
             except CortexError:
                 continue
         return tuple(filter(None, found))

@@ -1,6 +1,8 @@
-"""A look into other products' databases while somebody waits for an answer: all of them together get a second, whoever locks one.
+"""A look into other products' databases while somebody waits for an answer: all of them together
+get a second, whoever locks one.
 
-What is asked often is copied (mirror.py); this is for the rest: rows that aren't copied yet, and sessions, which never are.
+What is asked often is copied (mirror.py); this is for the rest: rows that aren't copied yet, and
+sessions, which never are.
 """
 
 from __future__ import annotations

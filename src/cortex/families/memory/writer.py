@@ -1,8 +1,10 @@
-"""Writing memories: what is refused, what is known already, and what is kept; with what it takes the place of, in one step.
+"""Writing memories: what is refused, what is known already, and what is kept; with what it takes
+the place of, in one step.
 
-A secret is refused whoever brings it. What says the same as another memory, in whichever scope, is not written again: a person who
-adds it approves that one. What nobody typed (hooks, importers) is moreover refused where it only says again what was served before,
-or what an instruction file says anyway.
+A secret is refused whoever brings it. What says the same as another memory, in whichever scope, is
+not written again: a person who adds it approves that one. What nobody typed (hooks, importers) is
+moreover refused where it only says again what was served before, or what an instruction file says
+anyway.
 """
 
 from __future__ import annotations
@@ -21,13 +23,21 @@ from cortex.base.types import Citation, Memory, MemoryState, Mode, Query
 from cortex.engine.library import Library
 from cortex.engine.store import OWN, SHOWN, STAGED, MemoryVerdict, NewMemory, Remembered
 from cortex.families.memory.databases import databases
-from cortex.families.memory.dedup import ALIKE, fingerprint, is_recalled, likeness, parts_of, restates
+from cortex.families.memory.dedup import (
+    ALIKE,
+    fingerprint,
+    is_recalled,
+    likeness,
+    parts_of,
+    restates,
+)
 from cortex.families.memory.file_import import Brought
 from cortex.families.memory.index_text import text_of, word
 from cortex.families.memory.states import name_of
 from cortex.plugins.policy import policy_of
 
-MAX_TITLE, MAX_TEXT, MAX_PARTS = 300, 50_000, 200  # characters, characters of all, facts or concepts or files
+# Characters, characters of all, facts or concepts or files
+MAX_TITLE, MAX_TEXT, MAX_PARTS = 300, 50_000, 200
 SIMILAR_DEPTH = 10  # memories that are compared word by word
 SIMILAR_CHARACTERS = 2_000  # of a memory that they are looked for by
 BATCH = 500
@@ -80,7 +90,9 @@ def add(
     if actor != PERSON and (refused := _said_anyway(memory, similar, instructions)):
         return refused
     new = _new(library, memory, state, scope, citations)
-    verdicts = [MemoryVerdict(one.ref, MemoryState.SUPERSEDED, None, new.memory.key) for one in supersedes]
+    verdicts = [
+        MemoryVerdict(one.ref, MemoryState.SUPERSEDED, None, new.memory.key) for one in supersedes
+    ]
     if not library.store.memories.add([new], word, actor=actor, supersedes=verdicts).keys:
         return add(  # another process wrote the same since: now it is known
             library,
@@ -93,15 +105,21 @@ def add(
             instructions=instructions,
         )
     library.follow()
-    alike = tuple(one for one in similar if likeness(memory, one.memory) >= ALIKE and one not in supersedes)
+    alike = tuple(
+        one for one in similar if likeness(memory, one.memory) >= ALIKE and one not in supersedes
+    )
     return WriteResult(new.memory.key, True, state, similar_to=alike)
 
 
-def _said_anyway(memory: Memory, similar: Sequence[Remembered], instructions: str) -> WriteResult | None:
+def _said_anyway(
+    memory: Memory, similar: Sequence[Remembered], instructions: str
+) -> WriteResult | None:
     """Why what nobody typed isn't kept, None where it is."""
     parts = {part for one in similar for part in parts_of(one.memory)}
     if similar and is_recalled(memory, lambda asked: parts & set(asked)):
-        return WriteResult("", False, duplicate_of=similar[0], refused="it says again what is remembered already")
+        return WriteResult(
+            "", False, duplicate_of=similar[0], refused="it says again what is remembered already"
+        )
     if instructions and restates(memory, instructions):
         return WriteResult("", False, refused="it only says what an instruction file says")
     return None
@@ -116,10 +134,11 @@ def add_all(
     actor: str = IMPORT,
     dry: bool = False,
 ) -> Taken:
-    """Keep many, in their order and in one step; what can't be kept, or is known, is counted and told.
+    """Keep many, in their order and in one step; what can't be kept, or is known, is counted and
+    told.
 
-    `state` and `scope` are for those that say none; an id of ours is kept where no other memory has it. With `dry` nothing is written.
-    The indexes follow at the end.
+    `state` and `scope` are for those that say none; an id of ours is kept where no other memory has
+    it. With `dry` nothing is written. The indexes follow at the end.
     """
     added: list[str] = []
     refused: list[tuple[str, str]] = []
@@ -139,9 +158,15 @@ def add_all(
 
 
 def _worth_keeping(
-    library: Library, brought: Iterable[Brought], state: MemoryState, scope: str, refused: list[tuple[str, str]]
+    library: Library,
+    brought: Iterable[Brought],
+    state: MemoryState,
+    scope: str,
+    refused: list[tuple[str, str]],
 ) -> Iterator[NewMemory | None]:
-    """Each memory as it would be kept, None for one that is known; what can't be kept is added to `refused`."""
+    """Each memory as it would be kept, None for one that is known; what can't be kept is added to
+    `refused`.
+    """
     seen, used = set[bytes](), set[str]()
     for one in brought:
         try:
@@ -166,10 +191,14 @@ def similar_to(library: Library, memory: Memory) -> list[Remembered]:
     sources = library.store.remembered.sources(origins, (SHOWN, STAGED))
     if not sources:
         return []
-    asked = Query(text_of(memory)[:SIMILAR_CHARACTERS], mode=Mode.WORDS, limit=SIMILAR_DEPTH, snippets=(0,))
+    asked = Query(
+        text_of(memory)[:SIMILAR_CHARACTERS], mode=Mode.WORDS, limit=SIMILAR_DEPTH, snippets=(0,)
+    )
     docs = list(dict.fromkeys(hit.doc for hit in library.search(asked, sources=sources).hits))
     found = library.store.remembered.by_docs(docs)
-    return sorted((found[doc] for doc in docs if doc in found), key=lambda one: -likeness(memory, one.memory))
+    return sorted(
+        (found[doc] for doc in docs if doc in found), key=lambda one: -likeness(memory, one.memory)
+    )
 
 
 def checked(memory: Memory) -> Memory:
@@ -184,7 +213,9 @@ def checked(memory: Memory) -> Memory:
         )
     if max(len(memory.facts), len(memory.concepts), len(memory.files)) > MAX_PARTS:
         raise _refusal(f"a memory has at most {MAX_PARTS} facts, concepts and files each")
-    whole = "\n".join((title, memory.subtitle, *memory.facts, *memory.concepts, *memory.files, memory.text))
+    whole = "\n".join(
+        (title, memory.subtitle, *memory.facts, *memory.concepts, *memory.files, memory.text)
+    )
     if len(whole) > MAX_TEXT:
         raise _refusal(
             f"a memory has at most {MAX_TEXT:,} characters, this one has {len(whole):,}; cut it, or keep it as a document"
@@ -193,12 +224,17 @@ def checked(memory: Memory) -> Memory:
         raise _refusal("a memory is text: this one holds characters that aren't")
     leaks = sorted({leak.name for leak in find_leaks(f"{whole}\n{memory.project}\n{memory.kind}")})
     if leaks:
-        raise _refusal(f"it holds a secret ({', '.join(leaks)}); say where the secret is kept instead")
+        raise _refusal(
+            f"it holds a secret ({', '.join(leaks)}); say where the secret is kept instead"
+        )
     return memory
 
 
 def screened(library: Library, memory: Memory) -> Memory:
-    """The memory as plugins let it be written. Raises: InputError SENSITIVE_BLOCKED; ConfigError PLUGIN_UNUSABLE."""
+    """The memory as plugins let it be written.
+
+    Raises: InputError SENSITIVE_BLOCKED; ConfigError PLUGIN_UNUSABLE.
+    """
     policy = policy_of(library)
     if policy is None:
         return memory
@@ -207,7 +243,10 @@ def screened(library: Library, memory: Memory) -> Memory:
         return policy.screened(text, name) if text.strip() else text
 
     texts = {name: of(name, getattr(memory, name)) for name in ("title", "subtitle", "text")}
-    lists = {name: tuple(of(name, text) for text in getattr(memory, name)) for name in ("facts", "concepts")}
+    lists = {
+        name: tuple(of(name, text) for text in getattr(memory, name))
+        for name in ("facts", "concepts")
+    }
     return checked(replace(memory, **texts, **lists))
 
 
@@ -216,30 +255,53 @@ def _refusal(why: str) -> InputError:
 
 
 def that_say(library: Library, asked: bytes) -> list[Remembered]:
-    """Those with this fingerprint, what is still believed first; not the copies of a database that is gone."""
+    """Those with this fingerprint, what is still believed first; not the copies of a database that
+    is gone.
+    """
     known = library.store.remembered.by_fingerprint(asked)
-    origins = {OWN, *(database.origin for database in databases(library.settings))} if known else set()
+    origins = (
+        {OWN, *(database.origin for database in databases(library.settings))} if known else set()
+    )
     there = [one for one in known if one.origin in origins]
-    return sorted(there, key=lambda one: one.state in (MemoryState.REJECTED, MemoryState.SUPERSEDED))
+    return sorted(
+        there, key=lambda one: one.state in (MemoryState.REJECTED, MemoryState.SUPERSEDED)
+    )
 
 
 def _known_already(
-    library: Library, known: Remembered, state: MemoryState, actor: str, supersedes: Sequence[Remembered]
+    library: Library,
+    known: Remembered,
+    state: MemoryState,
+    actor: str,
+    supersedes: Sequence[Remembered],
 ) -> WriteResult:
-    """What a person says again counts as they say it; of whatever else it is only told that it is there."""
+    """What a person says again counts as they say it; of whatever else it is only told that it is
+    there.
+    """
     uncurated = library.settings.memory.uncurated
     if actor == PERSON and (known.state is not state or supersedes):
-        verdicts = [MemoryVerdict(known.ref, state, name_of(state, uncurated))] if known.state is not state else []
+        verdicts = (
+            [MemoryVerdict(known.ref, state, name_of(state, uncurated))]
+            if known.state is not state
+            else []
+        )
         others = [supersede for supersede in supersedes if supersede.ref != known.ref]
-        verdicts += [MemoryVerdict(other.ref, MemoryState.SUPERSEDED, None, known.memory.key) for other in others]
+        verdicts += [
+            MemoryVerdict(other.ref, MemoryState.SUPERSEDED, None, known.memory.key)
+            for other in others
+        ]
         if verdicts:
-            library.store.memories.decide(verdicts, word, action="add", actor=actor, reason="added again")
+            library.store.memories.decide(
+                verdicts, word, action="add", actor=actor, reason="added again"
+            )
             library.follow()
         return WriteResult(known.memory.key, False, state, duplicate_of=known)
     return WriteResult(known.memory.key, False, known.state, duplicate_of=known)
 
 
-def _new(library: Library, memory: Memory, state: MemoryState, scope: str, citations: Sequence[Citation]) -> NewMemory:
+def _new(
+    library: Library, memory: Memory, state: MemoryState, scope: str, citations: Sequence[Citation]
+) -> NewMemory:
     created = memory.created or int(time.time() * 1000)
     kept = replace(
         memory,
@@ -258,7 +320,9 @@ def _new(library: Library, memory: Memory, state: MemoryState, scope: str, citat
 
 
 def _as_before(library: Library, new: NewMemory, one: Brought, used: set[str]) -> NewMemory:
-    """The memory under the id that an export of ours gave it, so that what names it still does, unless another one has it."""
+    """The memory under the id that an export of ours gave it, so that what names it still does,
+    unless another one has it.
+    """
     key = one.memory.key
     if _OWN_KEY.fullmatch(key) and key not in used and not library.store.remembered.by_key(key):
         new = replace(new, memory=replace(new.memory, key=key))

@@ -1,7 +1,8 @@
-"""What somebody should know who is new here: the rules, the topics with their charters and pins, the words, what comes first.
+"""What somebody should know who is new here: the rules, the topics with their charters and pins,
+the words, what comes first.
 
-Chosen by what people pinned and by what is pressing, never by chance or age alone; where nothing is pinned, by what was
-accepted last. Only reads; how much of it is told is the caller's.
+Chosen by what people pinned and by what is pressing, never by chance or age alone; where nothing is
+pinned, by what was accepted last. Only reads; how much of it is told is the caller's.
 """
 
 from __future__ import annotations
@@ -76,8 +77,11 @@ class Bootstrap:
     lately: tuple[PackEntry, ...] = ()  # what was accepted last, where no artifact is pinned
 
 
-def bootstrap(library: Library, scope: str = GLOBAL, *, workspace_route: Placement | None = None) -> Bootstrap:
-    """What to know everywhere ("global"), in a workspace ("workspace"), or about one topic ("subcortex:slug").
+def bootstrap(
+    library: Library, scope: str = GLOBAL, *, workspace_route: Placement | None = None
+) -> Bootstrap:
+    """What to know everywhere ("global"), in a workspace ("workspace"), or about one topic
+    ("subcortex:slug").
 
     Raises: InputError SCOPE_NOT_FOUND; StoreError.
     """
@@ -86,7 +90,9 @@ def bootstrap(library: Library, scope: str = GLOBAL, *, workspace_route: Placeme
     changes_of = changes_in(library, LOOK_SECONDS)
     with library.store.reading():
         own, notes = _own(library, scope, route)
-        active = lookup.select(RecordFilter(kinds=("subcortex",), states=("active",), by_change=True), MOST_TOPICS)
+        active = lookup.select(
+            RecordFilter(kinds=("subcortex",), states=("active",), by_change=True), MOST_TOPICS
+        )
         left_out = {*library.store.outbox.withheld(), *([own.id] if own else ())}
         others = [one for one in active if one.id not in left_out]
         others.sort(key=lambda one: not (one.body.pinned_artifacts or one.body.pinned_threads))
@@ -108,7 +114,9 @@ def bootstrap(library: Library, scope: str = GLOBAL, *, workspace_route: Placeme
         )
 
 
-def _own(library: Library, scope: str, route: Placement) -> tuple[Record[Subcortex] | None, list[str]]:
+def _own(
+    library: Library, scope: str, route: Placement
+) -> tuple[Record[Subcortex] | None, list[str]]:
     """The topic that is asked for, and what to say where there is none."""
     lookup = library.store.recorded
     if scope.startswith(SUBCORTEX):
@@ -152,7 +160,9 @@ def _topics(
 
 
 def successor_of(lookup: RecordLookup, record: Record[Any]) -> Record[Any]:
-    """The artifact that took the place of another, over however many steps; the record itself where none did."""
+    """The artifact that took the place of another, over however many steps; the record itself where
+    none did.
+    """
     seen = {record.id}
     while (number := getattr(record.body, "superseded_by", "")) and number not in seen:
         after = lookup.one(number)
@@ -172,16 +182,27 @@ def _pinned(
         record = latest.get(pin)
         if record is not None and record.id in entries and record.id not in shown:
             shown.add(record.id)
-            yield replace(entries[record.id], why="pinned" if record.id == pin else f"took the place of {pin}, pinned")
+            yield replace(
+                entries[record.id],
+                why="pinned" if record.id == pin else f"took the place of {pin}, pinned",
+            )
 
 
 def _lately(
-    library: Library, own: Record[Any] | None, topics: Sequence[Topic], now: int, changes_of: Changes
+    library: Library,
+    own: Record[Any] | None,
+    topics: Sequence[Topic],
+    now: int,
+    changes_of: Changes,
 ) -> tuple[PackEntry, ...]:
-    """What was accepted last: it stands in for pins, so that nobody begins without knowing what was decided."""
+    """What was accepted last: it stands in for pins, so that nobody begins without knowing what was
+    decided.
+    """
     if any(entry.record.kind == "artifact" for topic in topics for entry in topic.pinned):
         return ()
-    wanted = RecordFilter(kinds=("artifact",), states=("accepted",), refs=_within(own), by_change=True)
+    wanted = RecordFilter(
+        kinds=("artifact",), states=("accepted",), refs=_within(own), by_change=True
+    )
     found = library.store.recorded.select(wanted, MOST_LATELY)
     return entries_of(library, found, now, changes_of, "not pinned: accepted lately")
 
@@ -189,7 +210,9 @@ def _lately(
 def _glossary(topics: Sequence[Record[Subcortex]]) -> tuple[Word, ...]:
     """Every word, once for each meaning."""
     words = [Word(term, topic.body.slug) for topic in topics for term in topic.body.glossary]
-    return tuple({(word.term.term.casefold(), word.term.meaning): word for word in reversed(words)}.values())[::-1]
+    return tuple(
+        {(word.term.term.casefold(), word.term.meaning): word for word in reversed(words)}.values()
+    )[::-1]
 
 
 def _priorities(
@@ -204,14 +227,24 @@ def _priorities(
     pinned = lookup.get(pin for one in scoped for pin in one.body.pinned_tasks)
     chosen = {one.id: one for one in pinned.values() if one.body.state in UNFINISHED}
     for priority in PRESSING:
-        wanted = RecordFilter(kinds=("task",), states=UNFINISHED, refs=(("priority", priority), *_within(own)))
-        chosen |= {one.id: one for one in lookup.select(wanted, MOST_PRIORITIES) if one.id not in chosen}
+        wanted = RecordFilter(
+            kinds=("task",), states=UNFINISHED, refs=(("priority", priority), *_within(own))
+        )
+        chosen |= {
+            one.id: one for one in lookup.select(wanted, MOST_PRIORITIES) if one.id not in chosen
+        }
     return entries_of(library, list(chosen.values())[:MOST_PRIORITIES], now, changes_of)
 
 
-def _incidents(library: Library, own: Record[Any] | None, now: int, changes_of: Changes) -> tuple[PackEntry, ...]:
-    wanted = RecordFilter(kinds=("thread",), states=("open",), refs=(("type", "incident"), *_within(own)))
-    return entries_of(library, library.store.recorded.select(wanted, MOST_INCIDENTS), now, changes_of)
+def _incidents(
+    library: Library, own: Record[Any] | None, now: int, changes_of: Changes
+) -> tuple[PackEntry, ...]:
+    wanted = RecordFilter(
+        kinds=("thread",), states=("open",), refs=(("type", "incident"), *_within(own))
+    )
+    return entries_of(
+        library, library.store.recorded.select(wanted, MOST_INCIDENTS), now, changes_of
+    )
 
 
 def _within(own: Record[Any] | None) -> tuple[tuple[str, str], ...]:

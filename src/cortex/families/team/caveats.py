@@ -1,6 +1,8 @@
-"""What somebody should know who relies on a record: that the Core doesn't have it, something took its place, speaks against it, is overdue.
+"""What somebody should know who relies on a record: that the Core doesn't have it, something took
+its place, speaks against it, is overdue.
 
-One line each. A contradiction with what was superseded or deprecated is none: it is settled. Only reads.
+One line each. A contradiction with what was superseded or deprecated is none: it is settled. Only
+reads.
 """
 
 from __future__ import annotations
@@ -25,7 +27,9 @@ WHY_CHARACTERS = 200
 Changes = Callable[[CodeLink], str]
 
 
-def warnings_of(library: Library, record: Record[Any], now: int, changes_of: Changes | None = None) -> tuple[str, ...]:
+def warnings_of(
+    library: Library, record: Record[Any], now: int, changes_of: Changes | None = None
+) -> tuple[str, ...]:
     """What to know about a record; `now` in milliseconds."""
     return warnings_for(library, [record], now, changes_of)[record.id]
 
@@ -34,7 +38,11 @@ def warnings_for(
     library: Library, records: Sequence[Record[Any]], now: int, changes_of: Changes | None = None
 ) -> dict[str, tuple[str, ...]]:
     """What to know about each of these records."""
-    links = [one for one in library.store.recorded.links([record.id for record in records]) if _counts(one.body)]
+    links = [
+        one
+        for one in library.store.recorded.links([record.id for record in records])
+        if _counts(one.body)
+    ]
     about: dict[str, list[Link]] = {}
     for link in links:
         about.setdefault(link.body.source, []).append(link.body)
@@ -56,7 +64,9 @@ def warnings_for(
 
 
 def absence_of(number: str, absent: Mapping[str, str]) -> tuple[str, ...]:
-    """What to know of a record that the team's Core doesn't have (`Outbox.absent`); nothing of any other."""
+    """What to know of a record that the team's Core doesn't have (`Outbox.absent`); nothing of any
+    other.
+    """
     why = absent.get(number)
     if why is None:
         return ()
@@ -65,7 +75,11 @@ def absence_of(number: str, absent: Mapping[str, str]) -> tuple[str, ...]:
 
 def unsettled(lookup: RecordLookup, links: Iterable[Record[Link]]) -> list[Record[Link]]:
     """The contradictions that still matter: nobody dismissed them, and both ends still count."""
-    found = [link for link in links if link.body.relation == "contradicts" and link.body.state != "dismissed"]
+    found = [
+        link
+        for link in links
+        if link.body.relation == "contradicts" and link.body.state != "dismissed"
+    ]
     ends = lookup.get({end for one in found for end in (one.body.source, one.body.target)})
     over = {number for number, one in ends.items() if one.body.state in SETTLED}
     return [one for one in found if not over & {one.body.source, one.body.target}]
@@ -81,7 +95,9 @@ def _standing(record: Record[Any], links: Sequence[Link], now: int) -> list[str]
     """What the record itself says, and what took its place."""
     body, found = record.body, list[str]()
     after = [getattr(body, "superseded_by", "")]
-    after += [link.source for link in links if link.relation == "supersedes" and link.target == record.id]
+    after += [
+        link.source for link in links if link.relation == "supersedes" and link.target == record.id
+    ]
     named = [fromkey for fromkey in dict.fromkeys(after) if fromkey]
     if named or body.state == "superseded":
         found.append(f"superseded by {', '.join(named)}" if named else "superseded")
@@ -98,7 +114,9 @@ def _standing(record: Record[Any], links: Sequence[Link], now: int) -> list[str]
     return found
 
 
-def _against(record: Record[Any], about: dict[str, list[Link]], known: dict[str, Record[Any]]) -> list[str]:
+def _against(
+    record: Record[Any], about: dict[str, list[Link]], known: dict[str, Record[Any]]
+) -> list[str]:
     """What speaks against a record: first what somebody has judged."""
     if record.body.state in SETTLED:
         return []
@@ -108,7 +126,8 @@ def _against(record: Record[Any], about: dict[str, list[Link]], known: dict[str,
         other = known.get(link.target if link.source == record.id else link.source)
         if other is None or other.body.state in SETTLED or other.id in found:
             continue
-        # A link to something sensitive says what that says: nobody hears it from a record that isn't.
+        # A link to something sensitive says what that says: nobody hears it from a record that
+        # isn't.
         hidden = link.sensitivity == SENSITIVE != record.body.sensitivity
         note = f": {link.note}" if link.note and not hidden else ""
         maybe = "contradicted" if link.state == "confirmed" else "maybe contradicted"

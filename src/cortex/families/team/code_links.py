@@ -1,7 +1,9 @@
-"""Code that a record speaks of: as it was when somebody wrote about it, and what became of it since.
+"""Code that a record speaks of: as it was when somebody wrote about it, and what became of it
+since.
 
-A link is kept as it was told where the file isn't there to be looked at: what somebody saw elsewhere may still be true. A path that leaves
-its repository is refused, whether or not anything is there. `cortex.engine.citations` compares; nothing here reads a file itself.
+A link is kept as it was told where the file isn't there to be looked at: what somebody saw
+elsewhere may still be true. A path that leaves its repository is refused, whether or not anything
+is there. `cortex.engine.citations` compares; nothing here reads a file itself.
 """
 
 from __future__ import annotations
@@ -24,11 +26,14 @@ _ABSOLUTE = re.compile(r"[A-Za-z]:|[\\/]|~[\\/]")
 
 
 def cited(library: Library, root: Path | None, links: Sequence[CodeLink]) -> tuple[CodeLink, ...]:
-    """The links with what their files and symbols are now, where those are below `root`; others as they were told.
+    """The links with what their files and symbols are now, where those are below `root`; others as
+    they were told.
 
-    Raises: InputError RECORD_INVALID for paths that leave the repository and for what is no path, all of them; SENSITIVE_BLOCKED.
+    Raises: InputError RECORD_INVALID for paths that leave the repository and for what is no path,
+    all of them; SENSITIVE_BLOCKED.
     """
-    for number, link in enumerate(links):  # as it was told: of an address with a password a path is made that hides it
+    # As it was told: of an address with a password a path is made that hides it
+    for number, link in enumerate(links):
         check_secrets(link, f"code_links[{number}].")
     until = time.monotonic() + LOOK_SECONDS
     kept: list[CodeLink] = []
@@ -45,7 +50,11 @@ def cited(library: Library, root: Path | None, links: Sequence[CodeLink]) -> tup
 
 def absent(root: Path | None, links: Sequence[CodeLink]) -> str:
     """Which links name no file of this project, as a warning; "" where all do, or nobody can tell."""
-    gone = [link.path for link in links if root and not link.file_hash and not _is_there(root, link.path)]
+    gone = [
+        link.path
+        for link in links
+        if root and not link.file_hash and not _is_there(root, link.path)
+    ]
     return f"no file {', '.join(dict.fromkeys(gone))} in this project: kept as told" if gone else ""
 
 
@@ -65,14 +74,17 @@ def _cited(library: Library, root: Path | None, link: CodeLink, *, late: bool) -
     if root is None or late:
         return told
     view = library.view_in(root)
-    for target in dict.fromkeys((f"{told.path}#{told.symbol}" if told.symbol else told.path, told.path)):
+    for target in dict.fromkeys(
+        (f"{told.path}#{told.symbol}" if told.symbol else told.path, told.path)
+    ):
         try:
             found = cite(root, target, view)
         except FileError as error:
             if error.code == "PATH_OUTSIDE":  # by a symbolic link
                 raise _NoPath from error
             return told
-        except CortexError:  # a symbol that isn't there, or is one of several: then the file is cited
+        # A symbol that isn't there, or is one of several: then the file is cited
+        except CortexError:
             continue
         return replace(
             told,
@@ -87,9 +99,11 @@ def _cited(library: Library, root: Path | None, link: CodeLink, *, late: bool) -
 
 
 def changes_in(library: Library, seconds: float = LOOK_SECONDS) -> Callable[[CodeLink], str]:
-    """How to tell what changed in code since it was linked, "" where nobody can: from so many seconds on files are only glanced at.
+    """How to tell what changed in code since it was linked, "" where nobody can: from so many
+    seconds on files are only glanced at.
 
-    Where a library has no files, what was linked lies on the machines of others: a path of theirs means nothing here, or something else.
+    Where a library has no files, what was linked lies on the machines of others: a path of theirs
+    means nothing here, or something else.
     """
     until = time.monotonic() + seconds
     known: dict[CodeLink, str] = {}
@@ -108,7 +122,9 @@ def _changes(library: Library, link: CodeLink, *, late: bool) -> str:
     try:
         # Without a hash of its body a symbol can't be compared: then it is the file that is.
         symbol, body = (link.symbol, bytes.fromhex(link.body_hash)) if link.body_hash else ("", b"")
-        citation = Citation(link.root, link.path, symbol, bytes.fromhex(link.file_hash), body, link.commit)
+        citation = Citation(
+            link.root, link.path, symbol, bytes.fromhex(link.file_hash), body, link.commit
+        )
         return look(citation) if late else check(citation, library.view_in(Path(link.root)))
     except (CortexError, ValueError, OSError):
         return ""
@@ -127,7 +143,8 @@ def _plain(path: str, root: Path | None) -> str:
     parts = [part for part in path.replace("\\", "/").split("/") if part not in ("", ".")]
     if not parts or _ABSOLUTE.match(path) or ".." in parts or "\0" in path:
         raise _NoPath
-    prose = len(parts) == 1 and "." not in path and len(path.split()) > 1  # words, unless a file is called so
+    # Words, unless a file is called so
+    prose = len(parts) == 1 and "." not in path and len(path.split()) > 1
     if prose and not (root and _is_there(root, path)):
         raise _NoPath
     return "/".join(parts)

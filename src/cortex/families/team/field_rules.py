@@ -1,4 +1,6 @@
-"""What the fields of a body may hold: types, states and which may follow which, lengths, and what has to be said. Tables only."""
+"""What the fields of a body may hold: types, states and which may follow which, lengths, and what
+has to be said. Tables only.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,16 @@ from cortex.base.record_model import (
 SECRET = "secret"  # what must not be stored at all
 SENSITIVITIES = (NORMAL, SENSITIVE)
 
-THREAD_TYPES = ("question", "research", "proposal", "update", "decision", "incident", "retrospective", "other")
+THREAD_TYPES = (
+    "question",
+    "research",
+    "proposal",
+    "update",
+    "decision",
+    "incident",
+    "retrospective",
+    "other",
+)
 OBSERVATION_TYPES = (
     "test_result", "backtest_result", "research_note", "code_change", "tool_output", "decision", "checkpoint", "other",
 )  # fmt: skip
@@ -47,8 +58,16 @@ TYPES: Mapping[type, tuple[str, ...]] = {
 _OPEN_TASK = ("inbox", "assigned", "in_progress", "review", "blocked")
 _TASK = (*_OPEN_TASK, "done", "cancelled")
 MOVES: Mapping[type, Mapping[str, tuple[str, ...]]] = {
-    Subcortex: {"proposed": ("active", "archived"), "active": ("archived",), "archived": ("active",)},
-    Thread: {"open": ("resolved", "archived"), "resolved": ("open", "archived"), "archived": ("open",)},
+    Subcortex: {
+        "proposed": ("active", "archived"),
+        "active": ("archived",),
+        "archived": ("active",),
+    },
+    Thread: {
+        "open": ("resolved", "archived"),
+        "resolved": ("open", "archived"),
+        "archived": ("open",),
+    },
     Comment: {"published": ()},
     Observation: {"recorded": ()},
     Artifact: {
@@ -68,7 +87,11 @@ MOVES: Mapping[type, Mapping[str, tuple[str, ...]]] = {
         "published": (),
     },
     Notification: {"new": ("seen", "done"), "seen": ("done",), "done": ()},
-    Link: {"candidate": ("confirmed", "dismissed"), "confirmed": ("dismissed",), "dismissed": ("confirmed",)},
+    Link: {
+        "candidate": ("confirmed", "dismissed"),
+        "confirmed": ("dismissed",),
+        "dismissed": ("confirmed",),
+    },
 }
 STATES: Mapping[type, tuple[str, ...]] = {cls: tuple(moves) for cls, moves in MOVES.items()}
 OPEN_TASK_STATES = _OPEN_TASK
@@ -168,4 +191,5 @@ NEEDED_OF_DRAFT: Mapping[str, tuple[str, ...]] = {
 LONG = frozenset(
     {"description", "charter", "body", "summary", "resolution", "notes", "reason", "review_notes", "meaning", "blocked_reason", "note"}
 )  # fmt: skip
-MACHINE_MADE = frozenset({"commit", "file_hash", "body_hash", "root"})  # random by nature: no place for a secret
+# Random by nature: no place for a secret
+MACHINE_MADE = frozenset({"commit", "file_hash", "body_hash", "root"})

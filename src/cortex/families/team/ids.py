@@ -1,6 +1,7 @@
 """Ids of records: a prefix that says the kind, and a ULID, so that ids sort by when they were made.
 
-Later ones of a process are larger, and so are those that a step makes than all that it finds, whatever the clock says meanwhile.
+Later ones of a process are larger, and so are those that a step makes than all that it finds,
+whatever the clock says meanwhile.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ _ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _ALPHABET_SET = frozenset(_ALPHABET)
 _turn = threading.Lock()
 _last = 0
-_STRIDE_BYTES = 5  # of chance between two ids of one millisecond, or while the clock is behind: two processes may go on from the same one
+# Of chance between two ids of one millisecond, or while the clock is behind: two processes may go
+# on from the same one
+_STRIDE_BYTES = 5
 
 
 def new_id(cls: type[Body]) -> str:
@@ -24,7 +27,9 @@ def new_id(cls: type[Body]) -> str:
 
 
 def new_ulid() -> str:
-    """26 characters: 48 bits of milliseconds since 1970 and 80 of chance; never smaller than the one before in this process."""
+    """26 characters: 48 bits of milliseconds since 1970 and 80 of chance; never smaller than the
+    one before in this process.
+    """
     global _last
     with _turn:
         number = (int(time.time() * 1000) << 80) | int.from_bytes(os.urandom(10), "big")
@@ -35,7 +40,9 @@ def new_ulid() -> str:
 
 
 def go_on_from(ulid: str) -> None:
-    """Have every id that is made from now on be larger than this one; what is no ULID counts nothing."""
+    """Have every id that is made from now on be larger than this one; what is no ULID counts
+    nothing.
+    """
     global _last
     if len(ulid) != 26 or ulid[0] > "7" or not _ALPHABET_SET.issuperset(ulid):
         return

@@ -1,7 +1,8 @@
-"""Why somebody hears of something, in a sentence: the templates, and where in such a sentence a name stands.
+"""Why somebody hears of something, in a sentence: the templates, and where in such a sentence a
+name stands.
 
-What is written by a template can be read by it: whoever is called otherwise elsewhere is named otherwise there, and no word of
-anybody's text is touched. Pure.
+What is written by a template can be read by it: whoever is called otherwise elsewhere is named
+otherwise there, and no word of anybody's text is touched. Pure.
 """
 
 from __future__ import annotations
@@ -49,7 +50,8 @@ def fits(type: str, reason: str, names: Collection[str]) -> bool:
 
 
 def _form(template: str) -> re.Pattern[str]:
-    """Reads a whole sentence; only what is said in the record itself may be anything, and an answer to a draft may say why.
+    """Reads a whole sentence; only what is said in the record itself may be anything, and an answer
+    to a draft may say why.
 
     Of a possible contradiction older homes quote both sides.
     """
@@ -59,8 +61,12 @@ def _form(template: str) -> re.Pattern[str]:
         "role": "|".join(ROLES).join(("(?:", ")")),
         "said": ".{0,2000}",
     }
-    pattern = "".join(parts[one[1:-1]] if one[:1] == "{" else re.escape(one) for one in _FIELD.split(template))
-    return re.compile(pattern + ("(?:: .{0,2000})?" if template in (PUBLISHED, REJECTED, CLASHES) else ""))
+    pattern = "".join(
+        parts[one[1:-1]] if one[:1] == "{" else re.escape(one) for one in _FIELD.split(template)
+    )
+    return re.compile(
+        pattern + ("(?:: .{0,2000})?" if template in (PUBLISHED, REJECTED, CLASHES) else "")
+    )
 
 
 def _pattern(template: str) -> re.Pattern[str]:
@@ -72,6 +78,10 @@ def _pattern(template: str) -> re.Pattern[str]:
 _FIELD = re.compile(r"(\{\w+\})")
 _FORMS = {
     type: tuple(map(_form, templates))
-    for type, templates in {**NAMING, "review_needed": (DRAFTED, CLASHES), "task_update": (CHANGED,)}.items()
+    for type, templates in {
+        **NAMING,
+        "review_needed": (DRAFTED, CLASHES),
+        "task_update": (CHANGED,),
+    }.items()
 }
 _PATTERNS = {type: tuple(map(_pattern, templates)) for type, templates in NAMING.items()}

@@ -1,6 +1,7 @@
 """Who hears of what: notifications are records that are written in the step of what they are about.
 
-At most one of a type is open for each recipient and record: a newer one takes its place. Who reads them is not known here.
+At most one of a type is open for each recipient and record: a newer one takes its place. Who reads
+them is not known here.
 """
 
 from __future__ import annotations
@@ -29,7 +30,15 @@ from cortex.base.settings import Settings
 from cortex.base.text import one_line
 from cortex.engine.store import RecordTransaction
 from cortex.families.team.ids import new_id
-from cortex.families.team.notification_texts import ACCEPTED, ASSIGNED, CHANGED, MENTIONED, OPENED, ROLES, SPOKE
+from cortex.families.team.notification_texts import (
+    ACCEPTED,
+    ASSIGNED,
+    CHANGED,
+    MENTIONED,
+    OPENED,
+    ROLES,
+    SPOKE,
+)
 from cortex.families.team.validation import LIMITS, checked
 
 OPEN = ("new", "seen")
@@ -52,7 +61,9 @@ def notice(
     *,
     sensitivity: str = NORMAL,
 ) -> Record[Notification]:
-    """Have somebody hear of a record; an open notification of the same type about it is done with that."""
+    """Have somebody hear of a record; an open notification of the same type about it is done with
+    that.
+    """
     close_notices(step, about, type, recipient, action="replace_notification")
     limits = LIMITS[Notification]
     body = Notification(
@@ -67,24 +78,38 @@ def notice(
 
 
 def title_of(record: Record[Any]) -> str:
-    """How a record is called where others see it: what a sensitive comment says stands in its thread alone, since it has no title."""
+    """How a record is called where others see it: what a sensitive comment says stands in its
+    thread alone, since it has no title.
+    """
     hidden = isinstance(record.body, Comment) and record.body.sensitivity == SENSITIVE
     return "a sensitive comment" if hidden else record.body.title
 
 
 def close_notices(
-    step: RecordTransaction, about: str, type: str = "", recipient: str = "", *, action: str = "close_notification"
+    step: RecordTransaction,
+    about: str,
+    type: str = "",
+    recipient: str = "",
+    *,
+    action: str = "close_notification",
 ) -> None:
-    """Be done with what is open about a record, all of it or that of one type or for one recipient, whoever may see it."""
+    """Be done with what is open about a record, all of it or that of one type or for one recipient,
+    whoever may see it.
+    """
     refs = (("about", about), *((("recipient", recipient),) if recipient else ()))
     with step.unconfined():
-        for one in step.select(RecordFilter(kinds=("notification",), states=OPEN, refs=refs), MOST_OPEN):
+        for one in step.select(
+            RecordFilter(kinds=("notification",), states=OPEN, refs=refs), MOST_OPEN
+        ):
             if type in ("", one.body.type):
                 step.put(replace(one, body=replace(one.body, state="done")), action)
 
 
 def who(name: str, settings: Settings | None = None, *, me: str = PERSON) -> str:
-    """Whom a name means: "person", "agent", or somebody else by their own name. `me` is who says "me"."""
+    """Whom a name means: "person", "agent", or somebody else by their own name.
+
+    `me` is who says "me".
+    """
     told = name.strip().removeprefix("@")
     folded = told.casefold()
     if folded == "me":
@@ -95,12 +120,16 @@ def who(name: str, settings: Settings | None = None, *, me: str = PERSON) -> str
 
 
 def person_of(name: str) -> str:
-    """Whose machine or agent that is: the person's at home, "ada" of "ada/agent" where a team shares a server."""
+    """Whose machine or agent that is: the person's at home, "ada" of "ada/agent" where a team
+    shares a server.
+    """
     return PERSON if name == AGENT else name.partition("/")[0]
 
 
 def own_names(settings: Settings) -> frozenset[str]:
-    """What the person is called, in lower case; where that is "person", nobody is at home: a server has a login, too."""
+    """What the person is called, in lower case; where that is "person", nobody is at home: a server
+    has a login, too.
+    """
     names = (PERSON,) if settings.team.name == PERSON else (PERSON, settings.team.name, login())
     return frozenset(name.casefold() for name in names if name)
 
@@ -135,9 +164,20 @@ def notice_mentions(
     besides: Iterable[str] = (),
 ) -> list[str]:
     """Tell those whom a text mentions; `besides` know already. Gives who was told."""
-    told = [name for name in mentioned(text, settings) if name not in {record.author, step.actor.name, *besides}]
+    told = [
+        name
+        for name in mentioned(text, settings)
+        if name not in {record.author, step.actor.name, *besides}
+    ]
     for name in told:
-        _tell(step, "mention", name, record.id, record, MENTIONED.format(name=record.author, what=_named(record.body)))
+        _tell(
+            step,
+            "mention",
+            name,
+            record.id,
+            record,
+            MENTIONED.format(name=record.author, what=_named(record.body)),
+        )
     return told
 
 
@@ -170,9 +210,16 @@ def notice_spoken(
 
 
 def notice_task(
-    step: RecordTransaction, task: Record[Task], before: Task | None, changed: str = "", *, besides: Iterable[str] = ()
+    step: RecordTransaction,
+    task: Record[Task],
+    before: Task | None,
+    changed: str = "",
+    *,
+    besides: Iterable[str] = (),
 ) -> None:
-    """Tell of a task: those who have it now that it is theirs, the others that it was changed; `besides` know already."""
+    """Tell of a task: those who have it now that it is theirs, the others that it was changed;
+    `besides` know already.
+    """
     old = before.assignees if before else ()
     silent = {step.actor.name, *besides} if before else {step.actor.name, task.author, *besides}
     new = [name for name in task.body.assignees if name not in old and name not in silent]
@@ -190,17 +237,36 @@ def notice_accepted(step: RecordTransaction, artifact: Record[Artifact]) -> None
     """Tell those who made an artifact, and who stands for it, that it is accepted."""
     for name in dict.fromkeys((artifact.author, artifact.body.owner)):
         if name and name != step.actor.name:
-            _tell(step, "artifact_accepted", name, artifact.id, artifact, ACCEPTED.format(name=step.actor.name))
+            _tell(
+                step,
+                "artifact_accepted",
+                name,
+                artifact.id,
+                artifact,
+                ACCEPTED.format(name=step.actor.name),
+            )
 
 
 def notice_review(step: RecordTransaction, record: Record[Any], title: str, reason: str) -> None:
     """Tell the person that something waits for their judgement, whoever made it."""
     recipient = person_of(step.actor.name)
-    notice(step, "review_needed", recipient, record.id, title, reason, sensitivity=record.body.sensitivity)
+    notice(
+        step,
+        "review_needed",
+        recipient,
+        record.id,
+        title,
+        reason,
+        sensitivity=record.body.sensitivity,
+    )
 
 
-def _tell(step: RecordTransaction, type: str, recipient: str, about: str, record: Record[Any], reason: str) -> None:
-    notice(step, type, recipient, about, title_of(record), reason, sensitivity=record.body.sensitivity)
+def _tell(
+    step: RecordTransaction, type: str, recipient: str, about: str, record: Record[Any], reason: str
+) -> None:
+    notice(
+        step, type, recipient, about, title_of(record), reason, sensitivity=record.body.sensitivity
+    )
 
 
 def _named(body: Body) -> str:

@@ -1,4 +1,6 @@
-"""A record in one line: what it claims, how old it is, how it stands, and what to know before relying on it."""
+"""A record in one line: what it claims, how old it is, how it stands, and what to know before
+relying on it.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +9,24 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from cortex.base.record_model import Artifact, Comment, Link, Observation, Record, Subcortex, Task, Thread
+from cortex.base.record_model import (
+    Artifact,
+    Comment,
+    Link,
+    Observation,
+    Record,
+    Subcortex,
+    Task,
+    Thread,
+)
 from cortex.engine.library import Library
 from cortex.families.team.caveats import Changes, warnings_for
 from cortex.families.team.sentences import cut, fold, sentences_of
 
 CLAIM_CHARACTERS = 240
 READ_CHARACTERS = 4_000  # of a body, for its first sentence
-_SOURCE = re.compile(r"^- |\s*\[\w+\]$")  # what a line of a thread's summary has besides its sentence
+# What a line of a thread's summary has besides its sentence
+_SOURCE = re.compile(r"^- |\s*\[\w+\]$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +52,9 @@ def entries_of(
     *,
     whole: bool = False,
 ) -> tuple[PackEntry, ...]:
-    """Each of these records as an entry; unless `whole`, without those that are withheld since the team's Core doesn't have them."""
+    """Each of these records as an entry; unless `whole`, without those that are withheld since the
+    team's Core doesn't have them.
+    """
     withheld = frozenset[str]() if whole else library.store.outbox.withheld()
     ones = [record for record in records if record.id not in withheld]
     warnings = warnings_for(library, ones, now, changes_of)

@@ -1,4 +1,6 @@
-"""Links to records that stay true: `cortex://thread/thread_01…`, for people to keep and send; `cortex show` opens them."""
+"""Links to records that stay true: `cortex://thread/thread_01…`, for people to keep and send;
+`cortex show` opens them.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,9 @@
-"""What a project's own file says about where its contributions belong: three keys in `<root>/.cortex/config.json`, read and written.
+"""What a project's own file says about where its contributions belong: three keys in
+`<root>/.cortex/config.json`, read and written.
 
-Everything else in the file is somebody else's and stays, and so does every other file there. Not taken: changing the text in place;
-the file is JSON without comments, so only its blanks could be lost, and its indentation is kept.
+Everything else in the file is somebody else's and stays, and so does every other file there. Not
+taken: changing the text in place; the file is JSON without comments, so only its blanks could be
+lost, and its indentation is kept.
 """
 
 from __future__ import annotations
@@ -50,7 +52,8 @@ def context_file(root: Path) -> Path:
 def read_context(root: Path) -> ProjectContext:
     """What the project's file says; nothing where there is no file.
 
-    Raises: ConfigError CONFIG_INVALID for a file that isn't a JSON object or a link that leaves the project; FileError.
+    Raises: ConfigError CONFIG_INVALID for a file that isn't a JSON object or a link that leaves the
+    project; FileError.
     """
     text = _read(_target(root), context_file(root))
     return _context_of(_parse(text, context_file(root)))
@@ -59,9 +62,11 @@ def read_context(root: Path) -> ProjectContext:
 def write_context(
     root: Path, *, thread: str | None = None, task: str | None = None, subcortex: str | None = None
 ) -> ProjectContext:
-    """Say something else in the project's file: None leaves what is there, "" takes it out. Returns what it says now.
+    """Say something else in the project's file: None leaves what is there, "" takes it out. Returns
+    what it says now.
 
-    Raises: ConfigError CONFIG_INVALID, also for a file that is a link, FileError PERMISSION_DENIED or DISK_FULL; then the file is as it was.
+    Raises: ConfigError CONFIG_INVALID, also for a file that is a link, FileError PERMISSION_DENIED
+    or DISK_FULL; then the file is as it was.
     """
     told = {"thread": thread, "task": task, "subcortex": subcortex}
     file, target = context_file(root), _target(root)
@@ -72,16 +77,22 @@ def write_context(
         if value is not None:
             _set(content, NAMES[name], value)
     if content != before:
-        if file.is_symlink():  # it may be any file of the project, and whoever writes it means only this one
+        # It may be any file of the project, and whoever writes it means only this one
+        if file.is_symlink():
             _refuse(file, "is a link, which is read but never written through")
         _replace(target, _render(content, text), file)
     return _context_of(content)
 
 
-def clear_context(root: Path, *, thread: bool = True, task: bool = True, subcortex: bool = True) -> ProjectContext:
+def clear_context(
+    root: Path, *, thread: bool = True, task: bool = True, subcortex: bool = True
+) -> ProjectContext:
     """Take what the project's file says out of it, all or some. Raises as `write_context` does."""
     return write_context(
-        root, thread="" if thread else None, task="" if task else None, subcortex="" if subcortex else None
+        root,
+        thread="" if thread else None,
+        task="" if task else None,
+        subcortex="" if subcortex else None,
     )
 
 
@@ -113,7 +124,10 @@ def _read(target: Path, file: Path) -> str:
 
 
 def _parse(text: str, file: Path) -> dict[str, object]:
-    """The keys of a file, none of an empty one. Its text is never quoted: a link may point anywhere in the project."""
+    """The keys of a file, none of an empty one.
+
+    Its text is never quoted: a link may point anywhere in the project.
+    """
     if not (text := text.removeprefix(MARK)).strip():
         return {}
     try:
@@ -140,7 +154,10 @@ def _no_number(text: str) -> NoReturn:
 
 def _refuse(file: Path, reason: str) -> NoReturn:
     raise ConfigError(
-        "CONFIG_INVALID", f"{file}: {reason}", context={"file": str(file)}, instead=("Correct that file first.",)
+        "CONFIG_INVALID",
+        f"{file}: {reason}",
+        context={"file": str(file)},
+        instead=("Correct that file first.",),
     )
 
 

@@ -1,6 +1,8 @@
-"""What somebody names -> the record that is meant: an id, the beginning of one, or the slug of a subcortex.
+"""What somebody names -> the record that is meant: an id, the beginning of one, or the slug of a
+subcortex.
 
-What a body points to is looked up here before it is written: nothing points nowhere. Reads only, in a step or outside.
+What a body points to is looked up here before it is written: nothing points nowhere. Reads only, in
+a step or outside.
 """
 
 from __future__ import annotations
@@ -36,7 +38,8 @@ TIME_OF_ID = 10  # characters of a ULID that are its time
 MOST_SCOPES = 2_000  # slugs that are looked at for near ones
 
 _ULID = re.compile(r"[0-9A-HJKMNP-TV-Z]{1,26}")
-POINTS = (("thread", "thread"), ("task", "task"), ("parent", "comment"), ("supersedes", "artifact"))  # field, kind
+# Field, kind
+POINTS = (("thread", "thread"), ("task", "task"), ("parent", "comment"), ("supersedes", "artifact"))
 PINS = (("pinned_threads", "thread"), ("pinned_artifacts", "artifact"), ("pinned_tasks", "task"))
 
 
@@ -51,7 +54,8 @@ class RecordReader(Protocol):
 
 
 def resolve_ref(place: RecordLookup | RecordReader, ref: str, kind: str = "") -> Record[Any]:
-    """The record that is meant: by its id, by at least 8 characters of its ULID, by a permalink, or a subcortex by its slug.
+    """The record that is meant: by its id, by at least 8 characters of its ULID, by a permalink, or
+    a subcortex by its slug.
 
     Raises: InputError RECORD_UNKNOWN with near ones.
     """
@@ -68,7 +72,11 @@ def resolve_ref(place: RecordLookup | RecordReader, ref: str, kind: str = "") ->
         near, why = [], f"{ref} is no {what}, its kind is {named.kind}"
     else:
         near = _titled(begun) or _near(place, ref, kind)
-        why = f"{len(begun)} begin like that" if begun else f"there is no {what} {ref!r}{_too_short(ref)}"
+        why = (
+            f"{len(begun)} begin like that"
+            if begun
+            else f"there is no {what} {ref!r}{_too_short(ref)}"
+        )
     raise InputError(
         "RECORD_UNKNOWN",
         f"{why}{'; near: ' + ', '.join(near) if near else ''}",
@@ -79,7 +87,9 @@ def resolve_ref(place: RecordLookup | RecordReader, ref: str, kind: str = "") ->
 def by_slug(place: RecordLookup | RecordReader, slug: str) -> Record[Subcortex] | None:
     """The subcortex with this slug."""
     found = (
-        place.select(RecordFilter(kinds=("subcortex",), refs=(("slug", slug.casefold()),)), 1) if slug.isascii() else []
+        place.select(RecordFilter(kinds=("subcortex",), refs=(("slug", slug.casefold()),)), 1)
+        if slug.isascii()
+        else []
     )
     return found[0] if found else None
 
@@ -95,11 +105,15 @@ def scope_of(place: RecordLookup | RecordReader, ref: str) -> Record[Subcortex]:
     near, ref = _near(place, ref, "subcortex"), _shown(ref)
     told = f"; near: {', '.join(near)}" if near else ""
     raise InputError(
-        "SCOPE_NOT_FOUND", f"there is no subcortex {ref!r}{told}", context={"subcortex": ref, "near": near}
+        "SCOPE_NOT_FOUND",
+        f"there is no subcortex {ref!r}{told}",
+        context={"subcortex": ref, "near": near},
     )
 
 
-def target_of(place: RecordLookup | RecordReader, ref: str, kinds: tuple[str, ...], field: str) -> Record[Any]:
+def target_of(
+    place: RecordLookup | RecordReader, ref: str, kinds: tuple[str, ...], field: str
+) -> Record[Any]:
     """The record that a field points to. Raises: InputError TARGET_NOT_FOUND."""
     found = _one(place, ref)
     if found is None or found.kind not in kinds:
@@ -123,9 +137,11 @@ def check_open(scope: Record[Subcortex]) -> None:
 
 
 def resolved(step: RecordReader, body: B, before: Body | None = None) -> B:
-    """The body with its subcortex by id, and sensitive where what it belongs to is; all that it points to is there.
+    """The body with its subcortex by id, and sensitive where what it belongs to is; all that it
+    points to is there.
 
-    What stood there `before` isn't asked again. Raises: InputError TARGET_NOT_FOUND, SCOPE_NOT_FOUND, RECORD_INVALID.
+    What stood there `before` isn't asked again. Raises: InputError TARGET_NOT_FOUND,
+    SCOPE_NOT_FOUND, RECORD_INVALID.
     """
     changes: dict[str, Any] = {}
     above: list[Record[Any]] = []  # what it belongs to
@@ -146,7 +162,9 @@ def resolved(step: RecordReader, body: B, before: Body | None = None) -> B:
     private = [one.id for one in above if one.body.sensitivity == SENSITIVE]
     if private and freed:
         raise InputError(
-            "RECORD_INVALID", f"it is sensitive as long as {private[0]} is", context={"field": "sensitivity"}
+            "RECORD_INVALID",
+            f"it is sensitive as long as {private[0]} is",
+            context={"field": "sensitivity"},
         )
     if private:
         changes["sensitivity"] = SENSITIVE
@@ -195,14 +213,19 @@ def _beginning_with(place: RecordLookup | RecordReader, ref: str, kind: str) -> 
 
 
 def _near(place: RecordLookup | RecordReader, ref: str, kind: str) -> list[str]:
-    """What somebody may have meant: slugs and ids that are spelled alike, or the newest of the kind."""
+    """What somebody may have meant: slugs and ids that are spelled alike, or the newest of the
+    kind.
+    """
     if kind == "subcortex":
-        slugs = [one.body.slug for one in place.select(RecordFilter(kinds=("subcortex",)), MOST_SCOPES)]
+        slugs = [
+            one.body.slug for one in place.select(RecordFilter(kinds=("subcortex",)), MOST_SCOPES)
+        ]
         return difflib.get_close_matches(ref.casefold(), slugs, MOST_NEAR, 0.5) or slugs[:MOST_NEAR]
     told = kind or kind_of_id(ref)
     newest = place.select(RecordFilter(kinds=(told,)), MOST_ALIKE) if told else []
     alike = difflib.get_close_matches(ref, [one.id for one in newest], 1, LEAST_ALIKE)
-    # The first characters are the time: who mistypes a later one means what was made at that moment.
+    # The first characters are the time: who mistypes a later one means what was made at that
+    # moment.
     begun = _beginning_with(place, ref[: len(ref) - 26 + TIME_OF_ID], told) if len(ref) > 26 else []
     return _titled(begun or [one for one in newest if one.id in alike] or newest[:3])
 

@@ -1,7 +1,8 @@
-"""Which rights a change of a record needs, whoever makes it and however: the same that the deeds of `records` ask for.
+"""Which rights a change of a record needs, whoever makes it and however: the same that the deeds of
+`records` ask for.
 
-A deed says what it is; a change that comes from elsewhere only says what a record was and shall be. What it is follows from the
-fields that differ. Pure; a test holds it against every deed.
+A deed says what it is; a change that comes from elsewhere only says what a record was and shall be.
+What it is follows from the fields that differ. Pure; a test holds it against every deed.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ _DECIDED = {"approved": "approve_draft", "published": "approve_draft", "rejected
 def rights_of(before: Body | None, after: Body, *, alone: bool = False) -> tuple[str, ...]:
     """The rights that it takes to make a record what it is after; None before is a new one.
 
-    `alone` is a change that comes with no other: a link that somebody should judge comes with what it was found for. Notifications
-    have rules of their own and need none here.
+    `alone` is a change that comes with no other: a link that somebody should judge comes with what
+    it was found for. Notifications have rules of their own and need none here.
     """
     if before == after:
         return ()
@@ -44,7 +45,11 @@ def rights_of(before: Body | None, after: Body, *, alone: bool = False) -> tuple
 
 def changed_fields(before: Any, after: Any) -> frozenset[str]:
     """The fields that say something else after than before."""
-    return frozenset(field.name for field in fields(after) if getattr(before, field.name) != getattr(after, field.name))
+    return frozenset(
+        field.name
+        for field in fields(after)
+        if getattr(before, field.name) != getattr(after, field.name)
+    )
 
 
 def _to_make(body: Body, alone: bool) -> tuple[str, ...]:
@@ -59,8 +64,14 @@ def _to_make(body: Body, alone: bool) -> tuple[str, ...]:
         case Observation():
             return ("observe",)
         case Artifact():
-            made = {"accepted": "accept_artifact", "superseded": "supersede_artifact", "deprecated": "edit"}
-            judged = body.state in ("draft", "proposed") and (body.verification != "unverified" or body.last_reviewed)
+            made = {
+                "accepted": "accept_artifact",
+                "superseded": "supersede_artifact",
+                "deprecated": "edit",
+            }
+            judged = body.state in ("draft", "proposed") and (
+                body.verification != "unverified" or body.last_reviewed
+            )
             return (made.get(body.state, "propose_artifact"), *(("edit",) if judged else ()))
         case Task():
             return ("create_task",)
@@ -86,7 +97,9 @@ def _to_change(before: Body, after: Body) -> tuple[str, ...]:
             return ("update_task",)
         case Artifact() if after.state == "accepted" and "state" in changed:
             return ("accept_artifact",)
-        case Artifact() if changed <= {"state", "superseded_by", "supersedes"} and after.state != "deprecated":
+        case Artifact() if (
+            changed <= {"state", "superseded_by", "supersedes"} and after.state != "deprecated"
+        ):
             return ("supersede_artifact",)
         case Draft() if "state" in changed and after.state in _DECIDED:
             return (_DECIDED[after.state],)

@@ -1,8 +1,10 @@
-"""Questions to the records: by text, by what they belong to, or simply the last changed; the same for tools and commands.
+"""Questions to the records: by text, by what they belong to, or simply the last changed; the same
+for tools and commands.
 
-Words and meaning rank; what a record counts for (accepted, pinned; superseded, archived) and how new it is only decides between what is
-nearly as good. Nothing is left out because it is old. A filter that few records meet narrows the search; one that many meet is looked at
-in what was found, since thousands of docs in a search cost more than the search. Only reads.
+Words and meaning rank; what a record counts for (accepted, pinned; superseded, archived) and how
+new it is only decides between what is nearly as good. Nothing is left out because it is old. A
+filter that few records meet narrows the search; one that many meet is looked at in what was found,
+since thousands of docs in a search cost more than the search. Only reads.
 """
 
 from __future__ import annotations
@@ -29,12 +31,14 @@ from cortex.families.team.sentences import cut, fold, sentences_of
 
 DEPTH = 150  # hits that are looked at, so that a boost can reach what is nearly as good
 WINDOW = 20  # among several stores, where each hit costs its text
-MOST_CUT = 1_000  # hits that get their text at once; words, names and meaning together find some 600
+# Hits that get their text at once; words, names and meaning together find some 600
+MOST_CUT = 1_000
 MOST_DOCS = 4_000  # that narrow a search
 SNIPPET_CHARACTERS = 280
 MOST_TAGS = max(limits.get("tags", 0) for limits in LIMITS.values())
 MAX_WORDS = 6  # that are named as what matched
-NEW_SHARE, NEW_DAYS = 0.03, 30.0  # what being new adds at most, and after how many days half of that
+# What being new adds at most, and after how many days half of that
+NEW_SHARE, NEW_DAYS = 0.03, 30.0
 PINNED_SHARE = 0.05
 SHARES = {
     ("artifact", "accepted"): 0.06,
@@ -42,7 +46,8 @@ SHARES = {
     ("artifact", "deprecated"): -0.15,
     ("thread", "archived"): -0.1,
     ("task", "cancelled"): -0.1,
-    ("comment", "published"): -0.05,  # it carries its thread's title: a short one would stand before the thread
+    # It carries its thread's title: a short one would stand before the thread
+    ("comment", "published"): -0.05,
 }
 SAME_THREAD = 0.94  # of each further hit of one thread
 LEAST_SAME = 0.6
@@ -89,23 +94,35 @@ class RecordResults:
 
 
 def find(library: Library, asked: RecordQuery, cancel: Cancel | None = None) -> RecordResults:
-    """Answer a question. Raises: InputError QUERY_INVALID, ARGUMENT_INVALID or SCOPE_NOT_FOUND; LimitError, Cancelled, StoreError."""
+    """Answer a question.
+
+    Raises: InputError QUERY_INVALID, ARGUMENT_INVALID or SCOPE_NOT_FOUND; LimitError, Cancelled,
+    StoreError.
+    """
     wanted = wanted_of(library, asked)
     if not asked.query.strip():
         with library.store.reading():
-            newest = library.store.recorded.select(replace(wanted, by_change=True), asked.limit, asked.offset)
+            newest = library.store.recorded.select(
+                replace(wanted, by_change=True), asked.limit, asked.offset
+            )
             hidden = _hidden(library, asked)
             shown = tuple(RecordHit(one, 0.0) for one in newest if one.id not in hidden)
             return RecordResults(shown, library.store.recorded.count(wanted))
-    query = Query(asked.query, mode=asked.mode, limit=max(DEPTH, asked.offset + asked.limit), snippets=(0,))
-    ranked, page = _ranked(library, wanted, query, asked.offset + asked.limit, cancel, hidden=_hidden(library, asked))
+    query = Query(
+        asked.query, mode=asked.mode, limit=max(DEPTH, asked.offset + asked.limit), snippets=(0,)
+    )
+    ranked, page = _ranked(
+        library, wanted, query, asked.offset + asked.limit, cancel, hidden=_hidden(library, asked)
+    )
     chosen = ranked[asked.offset : asked.offset + asked.limit]
     known = library.store.recorded.get(brief.id for _, brief in chosen)
     texts = _texts_of(library, [hit for hit, _ in chosen])
     stems = _stems_of(asked.query)
     hits = [
         RecordHit(
-            known[brief.id], hit.relevance, *_told(known[brief.id].body, texts.get(hit.chunk, ""), stems, hit.why)
+            known[brief.id],
+            hit.relevance,
+            *_told(known[brief.id].body, texts.get(hit.chunk, ""), stems, hit.why),
         )
         for hit, brief in chosen
         if brief.id in known
@@ -114,7 +131,9 @@ def find(library: Library, asked: RecordQuery, cancel: Cancel | None = None) -> 
 
 
 def page_of(library: Library, asked: RecordQuery, query: Query, cancel: Cancel) -> Page:
-    """The records as one place of a search over several: `query` says what is asked and how much is told, `asked` what may answer."""
+    """The records as one place of a search over several: `query` says what is asked and how much is
+    told, `asked` what may answer.
+    """
     most = query.offset + query.limit
     wanted = wanted_of(library, asked)
     window = DEPTH if is_narrowed(wanted) else WINDOW
@@ -127,10 +146,15 @@ def page_of(library: Library, asked: RecordQuery, query: Query, cancel: Cancel) 
 def sizes_of(query: Query, most: int) -> tuple[int, ...]:
     """The characters of text that each hit of a search gets, of which the first `most` may be told.
 
-    Text is cut for those that are likely to be told, and for others once they are: of all it would be a third of a search. However far
-    down is asked for, it is for so many: where a cursor stands is a number that anybody can write, and 20,000,000 took 6.8 s and 600 MB.
+    Text is cut for those that are likely to be told, and for others once they are: of all it would
+    be a third of a search. However far down is asked for, it is for so many: where a cursor stands
+    is a number that anybody can write, and 20,000,000 took 6.8 s and 600 MB.
     """
-    return (*(_size_at(query, place) for place in range(min(2 * most, MOST_CUT))), 0) if query.snippets else ()
+    return (
+        (*(_size_at(query, place) for place in range(min(2 * most, MOST_CUT))), 0)
+        if query.snippets
+        else ()
+    )
 
 
 def _size_at(query: Query, place: int) -> int:
@@ -138,12 +162,17 @@ def _size_at(query: Query, place: int) -> int:
     return query.snippets[min(place, len(query.snippets) - 1)]
 
 
-def _with_text(library: Library, query: Query, chosen: Sequence[tuple[Found, RecordHeader]]) -> tuple[Found, ...]:
+def _with_text(
+    library: Library, query: Query, chosen: Sequence[tuple[Found, RecordHeader]]
+) -> tuple[Found, ...]:
     """The hits; those that have no text yet get the sentences that say most of the query."""
     bare = [hit for hit, _ in chosen if not hit.text]
     if not bare or not any(query.snippets):
         return tuple(hit for hit, _ in chosen)
-    texts, known = _texts_of(library, bare), library.store.recorded.get(brief.id for _, brief in chosen)
+    texts, known = (
+        _texts_of(library, bare),
+        library.store.recorded.get(brief.id for _, brief in chosen),
+    )
     stems = _stems_of(query.text)
     hits: list[Found] = []
     for place, (hit, brief) in enumerate(chosen, query.offset):
@@ -159,17 +188,24 @@ def wanted_of(library: Library, asked: RecordQuery) -> RecordFilter:
     unknown = [type_ for type_ in asked.types if type_ not in FOUND_KINDS]
     if unknown:
         raise InputError(
-            "ARGUMENT_INVALID", f"there are no records of type {unknown[0]!r}: there are {', '.join(FOUND_KINDS)}"
+            "ARGUMENT_INVALID",
+            f"there are no records of type {unknown[0]!r}: there are {', '.join(FOUND_KINDS)}",
         )
     tags = dict.fromkeys(tag.strip().casefold() for tag in asked.tags if tag.strip())
     if len(tags) > MOST_TAGS:  # the database has a limit, too
-        raise InputError("ARGUMENT_INVALID", f"no record has more than {MOST_TAGS} tags", context={"filter": "tags"})
+        raise InputError(
+            "ARGUMENT_INVALID",
+            f"no record has more than {MOST_TAGS} tags",
+            context={"filter": "tags"},
+        )
     refs = [("tag", tag) for tag in tags]
     if asked.subcortex:
         refs.append(("subcortex", scope_of(library.store.recorded, asked.subcortex.strip()).id))
     return RecordFilter(
         kinds=asked.types or FOUND_KINDS,
-        states=(asked.state,) if isinstance(asked.state, str) and asked.state else tuple(asked.state),
+        states=(asked.state,)
+        if isinstance(asked.state, str) and asked.state
+        else tuple(asked.state),
         refs=tuple(refs),
         sensitivity=asked.sensitivity,
         since=asked.since,
@@ -187,7 +223,8 @@ def is_narrowed(wanted: RecordFilter) -> bool:
     return bool(wanted.states or wanted.refs or wanted.sensitivity or wanted.since or wanted.until)
 
 
-# -- ranking -----------------------------------------------------------------------------------------------------------
+# -- ranking
+# -----------------------------------------------------------------------------------------------------------
 
 
 def _ranked(
@@ -199,13 +236,17 @@ def _ranked(
     window: int = DEPTH,
     hidden: frozenset[str] = frozenset(),
 ) -> tuple[list[tuple[Found, RecordHeader]], Page]:
-    """What answers, best first, each record once; and the page that it is from, with how many there are.
+    """What answers, best first, each record once; and the page that it is from, with how many there
+    are.
 
-    Boosts reach as far as a `window` of hits: else whoever turns the page would meet what they have seen, since more is looked at then.
+    Boosts reach as far as a `window` of hits: else whoever turns the page would meet what they have
+    seen, since more is looked at then.
     """
     check_query(query)
     lookup, narrowed = library.store.recorded, is_narrowed(wanted)
-    sources, docs = lookup.narrow(wanted, MOST_DOCS) if narrowed else (lookup.sources(wanted.kinds), None)
+    sources, docs = (
+        lookup.narrow(wanted, MOST_DOCS) if narrowed else (lookup.sources(wanted.kinds), None)
+    )
     if not sources or docs == frozenset():
         return [], Page((), 0, query.mode)
     found, page = _look(library, query, sources, docs, wanted, cancel, hidden)
@@ -213,7 +254,8 @@ def _ranked(
         # What was found first is mostly something else: then it takes longer.
         docs = lookup.docs(wanted, [source.id for source in sources])
         found, page = _look(library, query, sources, docs, wanted, cancel, hidden)
-    sifted = docs is None and narrowed  # then it is only known how many of those are right that were looked at
+    # Then it is only known how many of those are right that were looked at
+    sifted = docs is None and narrowed
     total = len(found) if sifted or page.total <= len(page.hits) else max(page.total, len(found))
     windows = {hit.doc: place // window for place, hit in reversed(list(enumerate(page.hits)))}
     return _ordered(found, lookup.targets("pin"), windows), replace(page, total=total)
@@ -233,13 +275,17 @@ def _look(
     for hit in page.hits:  # a long record has several chunks: the best one stands for it
         best.setdefault(hit.doc, hit)
     briefs = library.store.recorded.briefs(list(best), wanted)
-    return [(best[doc], briefs[doc]) for doc in best if doc in briefs and briefs[doc].id not in hidden], page
+    return [
+        (best[doc], briefs[doc]) for doc in best if doc in briefs and briefs[doc].id not in hidden
+    ], page
 
 
 def _ordered(
     found: Sequence[tuple[Found, RecordHeader]], pinned: frozenset[str], windows: Mapping[int, int]
 ) -> list[tuple[Found, RecordHeader]]:
-    """By score and what a record counts for, window by window; what says more of one thread goes back a little."""
+    """By score and what a record counts for, window by window; what says more of one thread goes
+    back a little.
+    """
     now = time.time()
 
     def order(one: tuple[float, Found, RecordHeader]) -> tuple[int, float, int, str]:
@@ -247,7 +293,8 @@ def _ordered(
         return windows[hit.doc], -round(score, 4), -brief.updated, brief.id
 
     scored = [
-        (score * _boost(brief, brief.id in pinned, now), hit, brief) for score, hit, brief in _by_their_own(found)
+        (score * _boost(brief, brief.id in pinned, now), hit, brief)
+        for score, hit, brief in _by_their_own(found)
     ]
     scored.sort(key=order)
     seen: dict[str, int] = {}
@@ -261,21 +308,29 @@ def _ordered(
     return [(replace(hit, relevance=_relevance(hit, score)), brief) for score, hit, brief in again]
 
 
-def _by_their_own(found: Sequence[tuple[Found, RecordHeader]]) -> list[tuple[float, Found, RecordHeader]]:
-    """The hits with what they score of their own: a comment that is hardly better than its thread, such as "+1", is found by the title.
+def _by_their_own(
+    found: Sequence[tuple[Found, RecordHeader]],
+) -> list[tuple[float, Found, RecordHeader]]:
+    """The hits with what they score of their own: a comment that is hardly better than its thread,
+    such as "+1", is found by the title.
 
-    Then the thread stands for it, with what the comment scored; else the shortest comments would stand before it.
+    Then the thread stands for it, with what the comment scored; else the shortest comments would
+    stand before it.
     """
     threads = {brief.id: hit for hit, brief in found if brief.kind == "thread"}
     titles = {
         brief.id
         for hit, brief in found
-        if brief.kind == "comment" and brief.thread in threads and hit.score <= threads[brief.thread].score * SAYS_MORE
+        if brief.kind == "comment"
+        and brief.thread in threads
+        and hit.score <= threads[brief.thread].score * SAYS_MORE
     }
     for hit, brief in found:
         if brief.id in titles and hit.score > threads[brief.thread].score:
             above = threads[brief.thread]
-            threads[brief.thread] = replace(above, score=hit.score, relevance=max(above.relevance, hit.relevance))
+            threads[brief.thread] = replace(
+                above, score=hit.score, relevance=max(above.relevance, hit.relevance)
+            )
     own: list[tuple[float, Found, RecordHeader]] = []
     for hit, brief in found:
         stands = threads.get(brief.id, hit)
@@ -295,7 +350,8 @@ def _relevance(hit: Found, score: float) -> float:
     return round(hit.relevance * min(1.0, score / hit.score), 4) if hit.score > 0 else hit.relevance
 
 
-# -- what is told ------------------------------------------------------------------------------------------------------
+# -- what is told
+# ------------------------------------------------------------------------------------------------------
 
 
 def _stems_of(text: str) -> dict[str, str]:
@@ -308,12 +364,15 @@ def _texts_of(library: Library, hits: Sequence[Found]) -> dict[int, str]:
     lookup = library.store.lookup
     places = lookup.places([(hit.doc, hit.chunk) for hit in hits])
     return {
-        chunk: lookup.text(place.doc.blob)[place.chunk.start : place.chunk.end] for (_, chunk), place in places.items()
+        chunk: lookup.text(place.doc.blob)[place.chunk.start : place.chunk.end]
+        for (_, chunk), place in places.items()
     }
 
 
 def _told(body: Body, text: str, stems: Mapping[str, str], why: str) -> tuple[str, str]:
-    """The sentences of a text that say most of the query, and which of its words stand anywhere in it."""
+    """The sentences of a text that say most of the query, and which of its words stand anywhere in
+    it.
+    """
     filed = about_of(body)  # which is no sentence, line by line or as one
     about = {fold(filed), *map(fold, filed.split("\n"))}
     said = [one.text for one in sentences_of(text) if one.text not in about] or [fold(text)]

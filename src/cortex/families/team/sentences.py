@@ -1,8 +1,9 @@
 """A text -> its sentences, as they stand there, and the stems of their words.
 
-Markdown is read line by line: code blocks, quotes, tables and headings are no sentences, each list entry is a passage of its own.
-A sentence is a piece of the folded text, never reworded. Pure; knows no records. Road not taken: a trained splitter, for a list
-of abbreviations does as well on what engineers write and costs microseconds.
+Markdown is read line by line: code blocks, quotes, tables and headings are no sentences, each list
+entry is a passage of its own. A sentence is a piece of the folded text, never reworded. Pure; knows
+no records. Road not taken: a trained splitter, for a list of abbreviations does as well on what
+engineers write and costs microseconds.
 """
 
 from __future__ import annotations
@@ -17,15 +18,18 @@ from cortex.base.text import identifiers_of, split_identifier
 SENTENCE_CHARACTERS = 240
 SHORT_LINE = 50  # a line shorter than this that isn't carried on was ended by its writer
 
-# Whatever a terminal or a model might take for more than text: controls, marks of direction, invisible and tag characters.
+# Whatever a terminal or a model might take for more than text: controls, marks of direction,
+# invisible and tag characters.
 _CONTROL = re.compile(
     "[\x00-\x1f\x7f-\x9f\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff\U000e0000-\U000e007f]"
 )
 _HIDDEN = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
 _ENTRY = re.compile(r"(?:[-*+•]|\d{1,3}[.)])\s+(?:\[[ xX]\]\s+)?")
 _HEADING = re.compile(r"#{1,6}\s+(.*)")
-_BOLD_HEADING = re.compile(r"(?:\*\*|__|\[)([^*_\[\]]{1,80})(?:\*\*|__|\]):?$")  # or a section of settings
-# What must follow is looked at afterwards: a run of marks is then met once, and a line of dots doesn't cost its square.
+# Or a section of settings
+_BOLD_HEADING = re.compile(r"(?:\*\*|__|\[)([^*_\[\]]{1,80})(?:\*\*|__|\]):?$")
+# What must follow is looked at afterwards: a run of marks is then met once, and a line of dots
+# doesn't cost its square.
 _END = re.compile(r"[.!?…。！？｡]+[\"'”’)\]*_`」』）]{0,4}")
 _ENCLOSED = re.compile(r"`[^`]{1,200}`|\([^()]{1,200}\)")
 
@@ -33,10 +37,10 @@ ABBREVIATIONS = frozenset(
     "e.g i.e eg ie cf vs viz approx resp ca al incl excl max min dr mr mrs ms prof st inc ltd jr sr ver rev vol dept est "
     "z.b d.h bzw usw ggf u.a".split()
 )
-MAYBE_ABBREVIATIONS = frozenset(
-    "etc a.m p.m max min ms inc ltd al vol rev est ca".split()
-)  # may end a sentence as well
-NUMBERED = frozenset("no nos nr fig sec ch eq pp p art ref".split())  # abbreviations before a number only
+# May end a sentence as well
+MAYBE_ABBREVIATIONS = frozenset("etc a.m p.m max min ms inc ltd al vol rev est ca".split())
+# Abbreviations before a number only
+NUMBERED = frozenset("no nos nr fig sec ch eq pp p art ref".split())
 
 STOP_WORDS = frozenset(
     "a an and any are as at be been being both but by can could did do does doing done each either for from get gets got had has "
@@ -114,7 +118,9 @@ def _passages_of(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _role_of_line(line: str, stripped: str, continued: bool) -> str:
-    """What a line outside a code block is: text, entry, heading, fence, rule, or "" for what says nothing itself."""
+    """What a line outside a code block is: text, entry, heading, fence, rule, or "" for what says
+    nothing itself.
+    """
     if not stripped:
         return ""
     first = stripped[0]
@@ -148,12 +154,18 @@ def split_sentences(passage: str) -> list[str]:
     """The sentences of one folded passage."""
     out: list[str] = []
     start = 0
-    enclosed = [found.span() for found in _ENCLOSED.finditer(passage)] if "`" in passage or "(" in passage else []
+    enclosed = (
+        [found.span() for found in _ENCLOSED.finditer(passage)]
+        if "`" in passage or "(" in passage
+        else []
+    )
     enclosed.reverse()  # the next one last
     for found in _END.finditer(passage):
         while enclosed and enclosed[-1][1] <= found.start():
             enclosed.pop()
-        if (enclosed and enclosed[-1][0] < found.start()) or not _ends_here(passage, found.start(), found.end(), start):
+        if (enclosed and enclosed[-1][0] < found.start()) or not _ends_here(
+            passage, found.start(), found.end(), start
+        ):
             continue
         out.append(passage[start : found.end()].strip())
         start = found.end()
@@ -179,13 +191,18 @@ def _ends_here(passage: str, mark: int, end: int, start: int) -> bool:
     if word in NUMBERED:
         return not after.isdigit()
     if word.isdecimal() and len(word) < 3:  # the number of an entry within a line
-        return bool(passage[start:begin].strip()) and passage[begin - 2 : begin - 1] not in (":", ";")
+        return bool(passage[start:begin].strip()) and passage[begin - 2 : begin - 1] not in (
+            ":",
+            ";",
+        )
     return word not in ABBREVIATIONS
 
 
 @lru_cache(maxsize=20_000)
 def stem(word: str) -> str:
-    """An English word in lower case without its endings: retry, retries, retried and retrying are one."""
+    """An English word in lower case without its endings: retry, retries, retried and retrying are
+    one.
+    """
     if len(word) < 4 or not word.isascii():
         return word
     if word.endswith(("ies", "ied")) and len(word) > 4:

@@ -21,7 +21,11 @@ MOST_TOLD = 5
 def strangers_in(library: Library, body: Body) -> list[str]:
     """A sentence for each name in a body that nobody here has, with the nearest known one."""
     told: Any = body
-    names = [getattr(told, "owner", ""), *getattr(told, "assignees", ()), *getattr(told, "watchers", ())]
+    names = [
+        getattr(told, "owner", ""),
+        *getattr(told, "assignees", ()),
+        *getattr(told, "watchers", ()),
+    ]
     names += mentioned(getattr(told, "body", ""), library.settings)
     asked = [name for name in dict.fromkeys(names) if name]
     if not asked:

@@ -1,7 +1,9 @@
-"""What a body may say: lengths, allowed values, states and how they follow one another, and no secret anywhere.
+"""What a body may say: lengths, allowed values, states and how they follow one another, and no
+secret anywhere.
 
-One walk over the fields of whatever body comes, by the tables of `allowed`. Pure: whether what a body points to exists is not known here, nor who
-writes it. Road not taken: cutting what is too long, for then a team would keep something that nobody wrote.
+One walk over the fields of whatever body comes, by the tables of `allowed`. Pure: whether what a
+body points to exists is not known here, nor who writes it. Road not taken: cutting what is too
+long, for then a team would keep something that nobody wrote.
 """
 
 from __future__ import annotations
@@ -93,8 +95,8 @@ B = TypeVar("B", bound=Body)
 
 SLUG = re.compile(r"[a-z0-9][a-z0-9-]{2,49}")
 _REFUSED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u202d\u202e]")
-# Texts that nobody sees, least of all who approves them, and every model reads: letters as tags (but for those of a flag), and runs of
-# marks that stand alone, or by threes, in any language.
+# Texts that nobody sees, least of all who approves them, and every model reads: letters as tags
+# (but for those of a flag), and runs of marks that stand alone, or by threes, in any language.
 _HIDDEN = re.compile(
     "\U0001f3f4[\U000e0030-\U000e0039\U000e0061-\U000e007a]{1,8}\U000e007f"
     "|([\U000e0000-\U000e007f]|[\ufe00-\ufe0f\U000e0100-\U000e01ef]{2}|[\u200b-\u200d\u2060-\u2064\ufeff]{4})"
@@ -106,7 +108,8 @@ _HEX = re.compile(r"[0-9a-fA-F]{4,64}")
 def checked(body: B) -> B:
     """The body as it can be kept: white space in order, nothing twice.
 
-    Raises: InputError RECORD_INVALID, which names the field and what is allowed; SENSITIVE_BLOCKED for a secret, never with it.
+    Raises: InputError RECORD_INVALID, which names the field and what is allowed; SENSITIVE_BLOCKED
+    for a secret, never with it.
     """
     if body.sensitivity == SECRET:
         raise InputError(
@@ -159,7 +162,9 @@ def check_secrets(body: object, prefix: str = "") -> None:
         for leak in find_leaks(text)
     ]
     if found:
-        places = "; ".join(f"{one['field']}, line {one['line']}: {one['secret']}" for one in found[:5])
+        places = "; ".join(
+            f"{one['field']}, line {one['line']}: {one['secret']}" for one in found[:5]
+        )
         more = f" and {len(found) - 5} more" if len(found) > 5 else ""
         raise InputError(
             "SENSITIVE_BLOCKED",
@@ -197,7 +202,8 @@ def refusal(field: str, why: str, allowed: Sequence[str] = ()) -> InputError:
     return InputError("RECORD_INVALID", why, context=context)
 
 
-# -- one walk over the fields ------------------------------------------------------------------------------------------
+# -- one walk over the fields
+# ------------------------------------------------------------------------------------------
 
 
 def _checked(noun: Any, prefix: str) -> Any:
@@ -229,15 +235,24 @@ def _text(field: str, value: str, most: int, is_long: bool) -> str:
     value = value.replace("\r\n", "\n").replace("\r", "\n")
     if (found := _REFUSED.search(value) or _hidden(value)) is not None:
         line = value.count("\n", 0, found.start()) + 1
-        raise refusal(field, f"{field} is text: in line {line} it holds {found[0][:1]!a}, a character that isn't")
+        raise refusal(
+            field,
+            f"{field} is text: in line {line} it holds {found[0][:1]!a}, a character that isn't",
+        )
     value = value.strip() if is_long else " ".join(value.split())
     if len(value) > most:
-        raise refusal(field, f"{field} has at most {most:,} characters, this one has {len(value):,}")
+        raise refusal(
+            field, f"{field} has at most {most:,} characters, this one has {len(value):,}"
+        )
     return value
 
 
 def _hidden(value: str) -> re.Match[str] | None:
-    return None if value.isascii() else next((found for found in _HIDDEN.finditer(value) if found[1]), None)
+    return (
+        None
+        if value.isascii()
+        else next((found for found in _HIDDEN.finditer(value) if found[1]), None)
+    )
 
 
 def _several(field: str, name: str, values: Sequence[Any], most: int) -> tuple[Any, ...]:
@@ -251,7 +266,9 @@ def _several(field: str, name: str, values: Sequence[Any], most: int) -> tuple[A
             value = tuple(_text(place, one, length, True) for one in value)
         elif not (value := _text(place, value, length, False)):
             continue
-        kept.setdefault(value.casefold() if isinstance(value, str) and name == "tags" else value, value)
+        kept.setdefault(
+            value.casefold() if isinstance(value, str) and name == "tags" else value, value
+        )
     if len(kept) > most:
         raise refusal(field, f"{field} are at most {most}, these are {len(kept)}")
     return tuple(kept.values())
@@ -263,13 +280,21 @@ def _check_part(noun: object, prefix: str) -> None:
         case CodeLink():
             path = noun.path.replace("\\", "/")
             if path.startswith("/") or re.match(r"[A-Za-z]:", path) or ".." in path.split("/"):
-                raise refusal(prefix + "path", f"{prefix}path is relative to the root of its repository, without `..`")
+                raise refusal(
+                    prefix + "path",
+                    f"{prefix}path is relative to the root of its repository, without `..`",
+                )
             if noun.line_end and noun.line_end < noun.line_start:
                 raise refusal(prefix + "line_end", f"{prefix}line_end is before line_start")
             if noun.commit and not _HEX.fullmatch(noun.commit):
-                raise refusal(prefix + "commit", f"{prefix}commit is the hash of a commit: 4 to 64 hexadecimal digits")
+                raise refusal(
+                    prefix + "commit",
+                    f"{prefix}commit is the hash of a commit: 4 to 64 hexadecimal digits",
+                )
         case Evidence(kind="url") if not _ADDRESS.fullmatch(noun.ref):
-            raise refusal(prefix + "ref", f"{prefix}ref is an address that begins with http:// or https://")
+            raise refusal(
+                prefix + "ref", f"{prefix}ref is an address that begins with http:// or https://"
+            )
 
 
 def _with_slashes(link: CodeLink) -> CodeLink:
@@ -283,13 +308,16 @@ def _check_special(body: Body) -> None:
     """What only one kind has to hold."""
     match body:
         case Subcortex() if not SLUG.fullmatch(body.slug):
-            raise refusal("slug", "slug is 3 to 50 small letters, digits and dashes, and begins with no dash")
+            raise refusal(
+                "slug", "slug is 3 to 50 small letters, digits and dashes, and begins with no dash"
+            )
         case Artifact():
             if body.review_by:
                 _check_date(body.review_by)
             if body.state == "accepted" and not body.evidence:
                 raise refusal(
-                    "evidence", "an artifact that is accepted needs evidence: at least one link to what it rests on"
+                    "evidence",
+                    "an artifact that is accepted needs evidence: at least one link to what it rests on",
                 )
         case Link() if body.source == body.target:
             raise refusal("target", "target is the source itself: nothing is linked to itself")
@@ -301,7 +329,9 @@ def _check_date(value: str) -> None:
             raise ValueError
         date.fromisoformat(value)
     except ValueError:
-        raise refusal("review_by", f"review_by is a date as 2027-01-31, not {value[:40]!r}") from None
+        raise refusal(
+            "review_by", f"review_by is a date as 2027-01-31, not {value[:40]!r}"
+        ) from None
 
 
 def _named(noun: Any) -> str:

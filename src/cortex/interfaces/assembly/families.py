@@ -1,8 +1,10 @@
-"""Which families of tools a client gets, and over what: a project's code and chunk files, the person's documents and memories.
+"""Which families of tools a client gets, and over what: a project's code and chunk files, the
+person's documents and memories.
 
-Without names it gets `code`, `memory` and `team`, though they are empty: which tools there are never depends on what a home
-contains. `chunks` and `kb` come with a folder of chunk files and a source of documents. What can't be opened ends a start that
-asked for nothing else, and is left out, with a word to the person, beside other families.
+Without names it gets `code`, `memory` and `team`, though they are empty: which tools there are
+never depends on what a home contains. `chunks` and `kb` come with a folder of chunk files and a
+source of documents. What can't be opened ends a start that asked for nothing else, and is left out,
+with a word to the person, beside other families.
 """
 
 from __future__ import annotations
@@ -32,7 +34,9 @@ class ServeRequest:
 
     names: tuple[str, ...]  # of families; none is the default
     found: tuple[Workspace, ...]  # none where only what is the person's is asked for
-    person: Settings  # what counts without any project's files, and without a scope: so windows of several scopes share a library
+    # What counts without any project's files, and without a scope: so windows of several scopes
+    # share a library
+    person: Settings
     scope: str  # of memories, "" where nobody named one
     cwd: Path
     warnings: tuple[str, ...]
@@ -60,13 +64,21 @@ def check_families(names: Sequence[str]) -> None:
     """Refuse families that there aren't. Raises: InputError ARGUMENT_INVALID."""
     for name in names:
         if name not in FAMILIES:
-            raise InputError("ARGUMENT_INVALID", f"unknown family {name!r}; known: {', '.join(FAMILIES)}")
+            raise InputError(
+                "ARGUMENT_INVALID", f"unknown family {name!r}; known: {', '.join(FAMILIES)}"
+            )
 
 
 def ask(
-    names: Sequence[str], paths: Sequence[Path], variables: Mapping[str, str], cwd: Path, *, shared: bool = False
+    names: Sequence[str],
+    paths: Sequence[Path],
+    variables: Mapping[str, str],
+    cwd: Path,
+    *,
+    shared: bool = False,
 ) -> ServeRequest:
-    """What somebody with these variables, in that folder, asks for; `shared`: of a process that serves others, too.
+    """What somebody with these variables, in that folder, asks for; `shared`: of a process that
+    serves others, too.
 
     Raises: InputError ARGUMENT_INVALID, ConfigError.
     """
@@ -79,7 +91,11 @@ def ask(
         try:
             found, warnings = workspace.find_for(list(paths), variables, cwd, shared=shared)
         except ConfigError as error:
-            if OF_PROJECTS & set(names) or error.code != "WORKSPACE_MISSING" or not (names or _has_own(person)):
+            if (
+                OF_PROJECTS & set(names)
+                or error.code != "WORKSPACE_MISSING"
+                or not (names or _has_own(person))
+            ):
                 raise
             if not names:
                 warnings.append(f"{error.message}: only what is yours is served, no project's")
@@ -87,8 +103,12 @@ def ask(
     return ServeRequest(tuple(names), found, person, scope, cwd, tuple(warnings))
 
 
-def open_families(asked: ServeRequest, lenders: SharedResources, *, read_only: bool) -> tuple[list[Family], list[str]]:
-    """The families that were asked for, opened in the background, and what a person should know about them and those left out."""
+def open_families(
+    asked: ServeRequest, lenders: SharedResources, *, read_only: bool
+) -> tuple[list[Family], list[str]]:
+    """The families that were asked for, opened in the background, and what a person should know
+    about them and those left out.
+    """
     default = _default_names(asked)
     names = asked.names or default
     families: list[Family] = []
@@ -119,7 +139,9 @@ def _open_team(
     unlisted: Sequence[str],
     missing: dict[str, str],
 ) -> Family:
-    """The team's family, which searches all that the others have: those beside it, and those whose tools nobody asked for."""
+    """The team's family, which searches all that the others have: those beside it, and those whose
+    tools nobody asked for.
+    """
     from cortex.families.team import tools as team
 
     hidden: list[Family] = []
@@ -128,7 +150,9 @@ def _open_team(
             hidden.append(_open(name, asked, lenders, read_only))
         except CortexError as error:
             missing[name] = error.message
-    return team.open_family(asked.person, lenders.engines, asked.found, beside, hidden, missing, read_only=read_only)
+    return team.open_family(
+        asked.person, lenders.engines, asked.found, beside, hidden, missing, read_only=read_only
+    )
 
 
 def _has_own(person: Settings) -> bool:

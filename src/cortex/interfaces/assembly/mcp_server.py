@@ -31,7 +31,11 @@ class ToolNames(StrEnum):
 
 
 def log_level(asked: ServeRequest) -> str:
-    """What goes to stderr. Where documents alone are served, `mcp.kb.logging` has its say, unless somebody chose `server.logLevel`."""
+    """What goes to stderr.
+
+    Where documents alone are served, `mcp.kb.logging` has its say, unless somebody chose
+    `server.logLevel`.
+    """
     settings = asked.settings
     if asked.names != ("kb",) or settings.origin("server.logLevel") != "default":
         return settings.server.log_level
@@ -40,7 +44,10 @@ def log_level(asked: ServeRequest) -> str:
 
 
 def http_site(http: str | None, asked: ServeRequest) -> Site | None:
-    """Where to serve and for whom, if it is HTTP that is wanted. Raises: InputError, NetworkError ADDRESS_REFUSED."""
+    """Where to serve and for whom, if it is HTTP that is wanted.
+
+    Raises: InputError, NetworkError ADDRESS_REFUSED.
+    """
     if http is None and asked.settings.server.transport != "http":
         return None
     host, port = _address(http) if http else DEFAULT_ADDRESS
@@ -49,7 +56,8 @@ def http_site(http: str | None, asked: ServeRequest) -> Site | None:
 
 
 def site_at(host: str, port: int, told: Sequence[tuple[Settings, str]]) -> Site:
-    """Where to serve, with the token and the rate of the first settings; all of them may forbid other machines.
+    """Where to serve, with the token and the rate of the first settings; all of them may forbid
+    other machines.
 
     Raises: NetworkError ADDRESS_REFUSED.
     """
@@ -60,14 +68,18 @@ def site_at(host: str, port: int, told: Sequence[tuple[Settings, str]]) -> Site:
             raise NetworkError(
                 "ADDRESS_REFUSED",
                 f"server.localOnly is on for {where}, and {host} is not a loopback address",
-                suggestions=(f"Use 127.0.0.1, or turn it off in: {settings.origin('server.localOnly')}.",),
+                suggestions=(
+                    f"Use 127.0.0.1, or turn it off in: {settings.origin('server.localOnly')}.",
+                ),
             )
     server = told[0][0].server
     return Site(host, port, server.http_token, server.rate_limit)
 
 
 def identity_of(asked: ServeRequest, tool_names: ToolNames, tell: Tell | None = None) -> Identity:
-    """How the server calls itself and its tools, and who hears of each call; `tell` reaches the stderr of a client of cortexd."""
+    """How the server calls itself and its tools, and who hears of each call; `tell` reaches the
+    stderr of a client of cortexd.
+    """
     from cortex.interfaces.transports.mcp.server import Identity
 
     server = asked.settings.server
@@ -76,7 +88,9 @@ def identity_of(asked: ServeRequest, tool_names: ToolNames, tell: Tell | None = 
 
 
 def _tracer(asked: ServeRequest, tell: Tell | None) -> Callable[[str, str], None] | None:
-    """Logs each call at level debug: all of them by server.logLevel, those of documents by mcp.kb.logging too."""
+    """Logs each call at level debug: all of them by server.logLevel, those of documents by
+    mcp.kb.logging too.
+    """
     settings, documents = asked.settings, asked.person.mcp.kb.logging
     everything = settings.server.log_level == "debug"
     chosen = settings.origin("server.logLevel") != "default"
@@ -98,5 +112,7 @@ def _tracer(asked: ServeRequest, tell: Tell | None) -> Callable[[str, str], None
 def _address(text: str) -> tuple[str, int]:
     host, colon, port = text.rpartition(":")
     if not colon or not port.isdigit() or int(port) > 65_535:
-        raise InputError("ARGUMENT_INVALID", f"--http wants HOST:PORT, for example 127.0.0.1:8765, not {text!r}")
+        raise InputError(
+            "ARGUMENT_INVALID", f"--http wants HOST:PORT, for example 127.0.0.1:8765, not {text!r}"
+        )
     return host.strip("[]") or "127.0.0.1", int(port)

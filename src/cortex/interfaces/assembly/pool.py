@@ -1,6 +1,7 @@
 """The pool of engines that a server shares between its clients.
 
-Opening the person's library here also starts what memories need in the background, which the engine itself knows nothing of.
+Opening the person's library here also starts what memories need in the background, which the engine
+itself knows nothing of.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """A home brought back: from a snapshot, or from what can be read of a damaged database.
 
-The new database is put together aside and takes its place when it is whole. What was there before is kept as the file itself, and where it
-was sound as a snapshot, too, so that a restore can be undone. Documents are read again from their files. Knows no command.
+The new database is put together aside and takes its place when it is whole. What was there before
+is kept as the file itself, and where it was sound as a snapshot, too, so that a restore can be
+undone. Documents are read again from their files. Knows no command.
 """
 
 from __future__ import annotations
@@ -50,7 +51,9 @@ class Restored:
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """What a salvage gave: the rows, the snapshot that filled the gaps, and where the damaged database is."""
+    """What a salvage gave: the rows, the snapshot that filled the gaps, and where the damaged
+    database is.
+    """
 
     rows: Salvaged
     snapshot: Snapshot | None
@@ -60,7 +63,8 @@ class Recovered:
 def restore_snapshot(settings: Settings, snapshot: Snapshot) -> Restored:
     """Put a home back to a snapshot.
 
-    Raises: FileError IMPORT_UNREADABLE, where that is damaged; StoreError STORE_LOCKED, where another process writes to the home.
+    Raises: FileError IMPORT_UNREADABLE, where that is damaged; StoreError STORE_LOCKED, where
+    another process writes to the home.
     """
     home = settings.home
     make_private(home)
@@ -79,9 +83,11 @@ def restore_snapshot(settings: Settings, snapshot: Snapshot) -> Restored:
 
 
 def salvage_home(settings: Settings) -> Recovered:
-    """Make a new database of what can be read of a damaged one, and of the newest snapshot that is whole.
+    """Make a new database of what can be read of a damaged one, and of the newest snapshot that is
+    whole.
 
-    Raises: StoreError STORE_LOST or STORE_CORRUPT, where there is nothing to read; STORE_LOCKED, where another process writes to the home.
+    Raises: StoreError STORE_LOST or STORE_CORRUPT, where there is nothing to read; STORE_LOCKED,
+    where another process writes to the home.
     """
     home = settings.home
     if not (home / STORE_NAME).exists():
@@ -107,7 +113,9 @@ def salvage_home(settings: Settings) -> Recovered:
     return Recovered(rows, snapshot, kept)
 
 
-def _renew(settings: Settings, folder: Path, take: Callable[[Any], None] = lambda connection: None) -> None:
+def _renew(
+    settings: Settings, folder: Path, take: Callable[[Any], None] = lambda connection: None
+) -> None:
     """Bring a database in a folder up to date, and make it one of its own."""
     with closing(Store(folder)) as store:
         renew(
@@ -137,7 +145,9 @@ def _snapshot_before(home: Path) -> Snapshot | None:
 
 
 def _swap(home: Path, folder: Path, *, sound: bool = False) -> Path | None:
-    """Put the database of a folder in the place of the home's; gives where that went, None where there was none."""
+    """Put the database of a folder in the place of the home's; gives where that went, None where
+    there was none.
+    """
     kept = move_aside(home, sound=sound, replacement=folder / STORE_NAME)
     for pattern in ("words-*", "vectors-*"):
         for index in home.glob(pattern):
@@ -154,7 +164,9 @@ def _newest_whole(home: Path, target: Path) -> tuple[Snapshot | None, Path | Non
 
 
 def _put_settings(file: Path, text: str | None, *, replace: bool) -> bool:
-    """Write the settings of a snapshot where there are none, or where those that are there were kept."""
+    """Write the settings of a snapshot where there are none, or where those that are there were
+    kept.
+    """
     if text is None or (file.exists() and not replace):
         return False
     number, temporary = tempfile.mkstemp(dir=file.parent)

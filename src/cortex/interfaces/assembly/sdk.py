@@ -1,7 +1,9 @@
-"""Cortex inside another program: its chunk search and its tools, for whoever has an MCP server of their own.
+"""Cortex inside another program: its chunk search and its tools, for whoever has an MCP server of
+their own.
 
-Knows no MCP library: a tool is told as the JSON of `tools/list` and answers with text, which every library can carry. What `cortex mcp`
-does besides (a process that is shared, an address) stays there.
+Knows no MCP library: a tool is told as the JSON of `tools/list` and answers with text, which every
+library can carry. What `cortex mcp` does besides (a process that is shared, an address) stays
+there.
 """
 
 from __future__ import annotations
@@ -21,7 +23,16 @@ from cortex.families.chunkfiles.pool import ChunkIndexPool
 from cortex.families.chunkfiles.tools.definitions import answer_text, result_text
 from cortex.families.code import tools as code
 from cortex.interfaces.assembly.pool import engine_pool
-from cortex.toolkit.tool import Call, Family, bind, find_tool, input_schema, list_once, perform, spell
+from cortex.toolkit.tool import (
+    Call,
+    Family,
+    bind,
+    find_tool,
+    input_schema,
+    list_once,
+    perform,
+    spell,
+)
 
 MOST = 100  # results of one chunk search
 
@@ -35,7 +46,10 @@ class ChunkResult:
 
 
 class Chunks:
-    """The chunk files of a folder, open to be searched; changed files are seen while it is open. Threads may share it."""
+    """The chunk files of a folder, open to be searched; changed files are seen while it is open.
+
+    Threads may share it.
+    """
 
     def __init__(self, shelf: ChunkIndex) -> None:
         self._shelf = shelf
@@ -51,7 +65,8 @@ class Chunks:
     ) -> list[ChunkResult]:
         """Chunks of any of `chunk_types` that have all `tags` and at least `min_score`, best first.
 
-        Raises: InputError for an empty query; LimitError; NetworkError, where an embedder is required and fails.
+        Raises: InputError for an empty query; LimitError; NetworkError, where an embedder is
+        required and fails.
         """
         found = self._find(query, limit, min_score, tags, chunk_types)
         return [ChunkResult(entry, score) for entry, score in found.results]
@@ -70,7 +85,12 @@ class Chunks:
         return answer_text([result_text(entry, score) for entry, score in found.results])
 
     def _find(
-        self, query: str, limit: int, min_score: float, tags: Iterable[str], chunk_types: Iterable[str]
+        self,
+        query: str,
+        limit: int,
+        min_score: float,
+        tags: Iterable[str],
+        chunk_types: Iterable[str],
     ) -> ChunkHit:
         return self._shelf.search(
             ChunkQuery(
@@ -96,11 +116,14 @@ class Chunks:
 def open_chunks(directory: str | Path, *, watch: bool = True) -> Chunks:
     """The chunk files in `directory`, with the settings that count in its project.
 
-    Raises: FileError and ConfigError, where there is nothing to search; NetworkError, where an embedder is required and can't be asked.
+    Raises: FileError and ConfigError, where there is nothing to search; NetworkError, where an
+    embedder is required and can't be asked.
     """
     folder = Path(directory).resolve()
     shelf = ChunkIndex(
-        folder, _settings_of(folder.parent.parent if folder.parent.name == ".cortex" else None), watch=watch
+        folder,
+        _settings_of(folder.parent.parent if folder.parent.name == ".cortex" else None),
+        watch=watch,
     )
     try:
         shelf.start()
@@ -112,7 +135,10 @@ def open_chunks(directory: str | Path, *, watch: bool = True) -> Chunks:
 
 @dataclass(frozen=True, slots=True)
 class ToolAnswer:
-    """What a tool says; with `is_error` it is an explanation of what went wrong. `notes` belong into a second text."""
+    """What a tool says; with `is_error` it is an explanation of what went wrong.
+
+    `notes` belong into a second text.
+    """
 
     text: str
     is_error: bool = False
@@ -120,9 +146,14 @@ class ToolAnswer:
 
 
 class Tools:
-    """Tools of Cortex, open to be listed and called. Calls may block, and threads may make them at once."""
+    """Tools of Cortex, open to be listed and called.
 
-    def __init__(self, families: Sequence[Family], engines: EnginePool, shelves: ChunkIndexPool) -> None:
+    Calls may block, and threads may make them at once.
+    """
+
+    def __init__(
+        self, families: Sequence[Family], engines: EnginePool, shelves: ChunkIndexPool
+    ) -> None:
         self._families = tuple(families)
         self._engines, self._shelves = engines, shelves
 
@@ -148,8 +179,8 @@ class Tools:
     def call(self, name: str, arguments: Mapping[str, object] | None = None) -> ToolAnswer:
         """Call a tool.
 
-        Raises: InputError for an unknown tool or arguments that don't fit; CortexError, where the tool's contract has an error of the
-        request for it instead of an answer.
+        Raises: InputError for an unknown tool or arguments that don't fit; CortexError, where the
+        tool's contract has an error of the request for it instead of an answer.
         """
         family, tool = find_tool(self._families, name)
         answer = perform(family, tool, bind(tool, arguments), Call())
@@ -172,10 +203,13 @@ class Tools:
 
 
 def open_tools(*names: str, root: str | Path = ".", writes: bool = False) -> Tools:
-    """The tools of these families, "code", "chunks", "kb", "memory" or "team", over the project at `root` and what is the person's.
+    """The tools of these families, "code", "chunks", "kb", "memory" or "team", over the project at
+    `root` and what is the person's.
 
-    The team's search asks the others that are named beside it. Tools that change something are among them only with `writes`. The index of code is kept fresh while they are open. Raises:
-    InputError for an unknown family; FileError and ConfigError, where chunk files are asked for and can't be served.
+    The team's search asks the others that are named beside it. Tools that change something are
+    among them only with `writes`. The index of code is kept fresh while they are open. Raises:
+    InputError for an unknown family; FileError and ConfigError, where chunk files are asked for and
+    can't be served.
     """
     unknown = [name for name in names if name not in FAMILIES]
     if unknown or not names:
@@ -217,7 +251,9 @@ def _open(
         case "team":
             from cortex.families.team import tools as team
 
-            return team.open_family(_settings_of(None), engines, found, list(beside), read_only=not writes)
+            return team.open_family(
+                _settings_of(None), engines, found, list(beside), read_only=not writes
+            )
     from cortex.families.documents import tools as kb
 
     return kb.open_family(_settings_of(None), engines)

@@ -1,7 +1,10 @@
-"""The commands: the top of the house. Each module is one command; this one puts them together and turns errors into exit codes.
+"""The commands: the top of the house.
 
-A command line loads only the module that it names: all of them take longer than most commands. `app` has them all, for `--help`.
-Exit codes: 0 done, 1 an error that was explained or a question answered with no, 2 wrong usage, 130 interrupted.
+Each module is one command; this one puts them together and turns errors into exit codes.
+
+A command line loads only the module that it names: all of them take longer than most commands.
+`app` has them all, for `--help`. Exit codes: 0 done, 1 an error that was explained or a question
+answered with no, 2 wrong usage, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -28,7 +31,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# The module and the function of each command, and the module of each group; in the order of the help.
+# The module and the function of each command, and the module of each group; in the order of the
+# help.
 COMMANDS = {
     "index": "cortex.interfaces.cli.index:index",
     "search": "cortex.interfaces.cli.search:search",
@@ -75,11 +79,17 @@ GROUPS = {
 
 
 class Commands(TyperGroup):
-    """Knows commands of two words: `mcp` takes names of families, so `mcp status` can't be a command within it."""
+    """Knows commands of two words: `mcp` takes names of families, so `mcp status` can't be a
+    command within it.
+    """
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name = " ".join(args[:2])
-        return (name, self.commands[name], args[2:]) if name in self.commands else super().resolve_command(ctx, args)
+        return (
+            (name, self.commands[name], args[2:])
+            if name in self.commands
+            else super().resolve_command(ctx, args)
+        )
 
 
 def __getattr__(name: str) -> Any:
@@ -141,7 +151,9 @@ def _root(
 
 
 def _says_more(context: typer.Context) -> bool:
-    """Whether a command has a profile of its own, which counts instead, or only tells how it is used."""
+    """Whether a command has a profile of its own, which counts instead, or only tells how it is
+    used.
+    """
     given, command = list(context.obj or ()), context.invoked_subcommand
     rest = given[given.index(command) + 1 :] if command in given else []
     return any(one == "--help" or one.partition("=")[0] == "--profile" for one in rest)
@@ -157,7 +169,9 @@ def run(arguments: Sequence[str]) -> int:
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")
     try:
-        outcome = _command(next(iter(arguments), ""))(args=list(arguments), obj=list(arguments), standalone_mode=False)
+        outcome = _command(next(iter(arguments), ""))(
+            args=list(arguments), obj=list(arguments), standalone_mode=False
+        )
         sys.stdout.flush()
     except CortexError as error:
         print_error(error, as_json="--json" in arguments)
@@ -166,7 +180,8 @@ def run(arguments: Sequence[str]) -> int:
         return leaving.exit_code
     except (KeyboardInterrupt, typer.Abort):
         return 130
-    except (BrokenPipeError, SystemExit):  # `cortex search … | head`; inside a command click turns it into the latter
+    # `cortex search … | head`; inside a command click turns it into the latter
+    except (BrokenPipeError, SystemExit):
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is still to be written goes nowhere
         return 0
     except Exception as error:

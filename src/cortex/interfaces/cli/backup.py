@@ -1,4 +1,6 @@
-"""`cortex backup ...`: the snapshots of a home that Cortex makes by itself, and those that a person asks for."""
+"""`cortex backup ...`: the snapshots of a home that Cortex makes by itself, and those that a person
+asks for.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,8 @@ from cortex.toolkit.terminal.output import many, print_json, say
 NameArgument = Annotated[
     str,
     typer.Argument(
-        metavar="NAME", help="As `cortex backup list` shows it; default: the newest but those of before a restore."
+        metavar="NAME",
+        help="As `cortex backup list` shows it; default: the newest but those of before a restore.",
     ),
 ]
 
@@ -48,7 +51,9 @@ def create(as_json: JsonFlag = False) -> int:
     elif made is None:
         say("There is nothing to keep yet: no memories, records or sources of documents.")
     else:
-        say(f"✓ Made {made.file}: {made.size:,} bytes. It holds all that you wrote: keep it as private as that.")
+        say(
+            f"✓ Made {made.file}: {made.size:,} bytes. It holds all that you wrote: keep it as private as that."
+        )
     return 0
 
 
@@ -58,10 +63,14 @@ def list_all(as_json: JsonFlag = False) -> int:
     home = person_settings().home
     found = list_snapshots(home)
     if as_json:
-        print_json({"folder": str(home / FOLDER), "snapshots": [_row(snapshot) for snapshot in found]})
+        print_json(
+            {"folder": str(home / FOLDER), "snapshots": [_row(snapshot) for snapshot in found]}
+        )
         return 0
     for snapshot in found:
-        say(f"{snapshot.name:28} {rfc3339(snapshot.at)}  {snapshot.reason:10} {snapshot.size:>12,} bytes")
+        say(
+            f"{snapshot.name:28} {rfc3339(snapshot.at)}  {snapshot.reason:10} {snapshot.size:>12,} bytes"
+        )
     say(
         f"{many(len(found), 'snapshot')} of at most {MOST} in {home / FOLDER}"
         if found
@@ -88,7 +97,10 @@ def restore(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Don't ask.")] = False,
     as_json: JsonFlag = False,
 ) -> int:
-    """Put your memories, records and settings back to a snapshot. What is there now is kept as another one, to undo this."""
+    """Put your memories, records and settings back to a snapshot.
+
+    What is there now is kept as another one, to undo this.
+    """
     from cortex.interfaces.assembly.recovery import restore_snapshot
 
     choice = _choose(name)
@@ -97,7 +109,9 @@ def restore(
         raise FileError(
             "IMPORT_UNREADABLE",
             f"all {many(len(choice), 'snapshot')} are damaged; nothing was changed",
-            instead=("Where the home's database is there, `cortex doctor --salvage` saves what can be read of it.",),
+            instead=(
+                "Where the home's database is there, `cortex doctor --salvage` saves what can be read of it.",
+            ),
         )
     snapshot, contents = sound
     damaged = [passed.name for passed in choice[: choice.index(snapshot)]]
@@ -131,7 +145,10 @@ def restore(
 
 
 def _choose(name: str) -> list[Snapshot]:
-    """The snapshot of this name; without one all, those of before a restore last. Raises: InputError, FileError."""
+    """The snapshot of this name; without one all, those of before a restore last.
+
+    Raises: InputError, FileError.
+    """
     home = person_settings().home
     found = list_snapshots(home)
     if not found:
@@ -151,7 +168,10 @@ def _choose(name: str) -> list[Snapshot]:
 
 
 def _newest_sound(snapshots: list[Snapshot]) -> tuple[Snapshot, Contents] | None:
-    """The first of these that is whole, with what it has. Raises: FileError, where the disk is full."""
+    """The first of these that is whole, with what it has.
+
+    Raises: FileError, where the disk is full.
+    """
     for snapshot in snapshots:
         try:
             return snapshot, verify_snapshot(snapshot)
@@ -162,14 +182,19 @@ def _newest_sound(snapshots: list[Snapshot]) -> tuple[Snapshot, Contents] | None
 
 
 def _verified(snapshot: Snapshot) -> Contents:
-    """What a snapshot has. Raises: FileError IMPORT_UNREADABLE, where it is damaged, with the newest that is whole."""
+    """What a snapshot has.
+
+    Raises: FileError IMPORT_UNREADABLE, where it is damaged, with the newest that is whole.
+    """
     try:
         return verify_snapshot(snapshot)
     except FileError as damaged:
         if damaged.code != "IMPORT_UNREADABLE":
             raise
         if sound := _newest_sound([other for other in _choose("") if other != snapshot]):
-            damaged.suggestions = (f"The newest one that is whole: `cortex backup restore {sound[0].name}`.",)
+            damaged.suggestions = (
+                f"The newest one that is whole: `cortex backup restore {sound[0].name}`.",
+            )
         raise
 
 

@@ -1,6 +1,9 @@
-"""`cortex config show|get|set`: every setting, its value and where it came from; and changing one in a file with comments kept.
+"""`cortex config show|get|set`: every setting, its value and where it came from; and changing one
+in a file with comments kept.
 
-Knows argv, tables and exit codes; what settings mean is in `cortex.base.settings`. Every change is a line in the operations log. There is no `unset`: removing a line from a file is an editor's work. What a tool changed is in no file: `end-override` ends that.
+Knows argv, tables and exit codes; what settings mean is in `cortex.base.settings`. Every change is
+a line in the operations log. There is no `unset`: removing a line from a file is an editor's work.
+What a tool changed is in no file: `end-override` ends that.
 """
 
 from __future__ import annotations
@@ -17,7 +20,12 @@ from cortex.base.errors import ConfigError
 from cortex.base.settings import FAMILY_KEYS, KEYS, Key, Settings, known_key, read_override
 from cortex.toolkit.terminal.options import JsonFlag
 from cortex.toolkit.terminal.output import print_json, printable, say
-from cortex.toolkit.terminal.settings_file import change, load_settings, open_settings_store, say_change
+from cortex.toolkit.terminal.settings_file import (
+    change,
+    load_settings,
+    open_settings_store,
+    say_change,
+)
 
 if TYPE_CHECKING:
     pass
@@ -26,20 +34,29 @@ app = typer.Typer(name="config", help="Show and change settings.", no_args_is_he
 
 PathOption = Annotated[
     Path | None,
-    typer.Option("--path", metavar="PATH", help="The project whose files count; default: the one around here."),
+    typer.Option(
+        "--path",
+        metavar="PATH",
+        help="The project whose files count; default: the one around here.",
+    ),
 ]
 
 
 @app.command()
 def show(
-    origin: Annotated[bool, typer.Option("--origin/--no-origin", help="Say where each value came from.")] = True,
+    origin: Annotated[
+        bool, typer.Option("--origin/--no-origin", help="Say where each value came from.")
+    ] = True,
     path: PathOption = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Show every setting with its value and where it came from."""
     settings = load_settings(path)
     if as_json:
-        shown = {name: {"value": value, "origin": settings.origin(name)} for name, value, _ in _rows(settings)}
+        shown = {
+            name: {"value": value, "origin": settings.origin(name)}
+            for name, value, _ in _rows(settings)
+        }
         print_json({"settings": shown, "warnings": list(settings.warnings)})
         return
     rows = [(name, text, settings.origin(name)) for name, _, text in _rows(settings)]
@@ -69,7 +86,10 @@ def set_value(
     key: Annotated[str, typer.Argument(help="A setting's name, such as workspace.maxFiles.")],
     value: Annotated[str, typer.Argument(help="Its new value; a list as a,b or as JSON.")],
     project: Annotated[
-        bool, typer.Option("--project", help="Write the project's .cortex/config.yml, not your own file.")
+        bool,
+        typer.Option(
+            "--project", help="Write the project's .cortex/config.yml, not your own file."
+        ),
     ] = False,
     path: PathOption = None,
     as_json: JsonFlag = False,
@@ -115,7 +135,10 @@ def end_override(path: PathOption = None, as_json: JsonFlag = False) -> None:
 
 def _rows(settings: Settings) -> list[tuple[str, object, str]]:
     """Name, value for JSON and value for people; of other families only the keys that are set."""
-    rows = [(key.name, key.reveal(settings.value(key.name)), key.show(settings.value(key.name))) for key in KEYS]
+    rows = [
+        (key.name, key.reveal(settings.value(key.name)), key.show(settings.value(key.name)))
+        for key in KEYS
+    ]
     for key in FAMILY_KEYS:
         value = settings.value(key.name)
         if value is not None:
@@ -133,11 +156,19 @@ def _print_rows(rows: list[tuple[str, ...]]) -> None:
     from rich.text import Text
 
     table = Table(
-        "key", "value", *(["origin"] if len(rows[0]) > 2 else []), box=None, header_style="bold", pad_edge=False
+        "key",
+        "value",
+        *(["origin"] if len(rows[0]) > 2 else []),
+        box=None,
+        header_style="bold",
+        pad_edge=False,
     )
     for row in rows:
         table.add_row(
-            *(Text(printable(cell), style="dim" if row[-1] == "default" else "", overflow="fold") for cell in row)
+            *(
+                Text(printable(cell), style="dim" if row[-1] == "default" else "", overflow="fold")
+                for cell in row
+            )
         )
     Console().print(table)
 

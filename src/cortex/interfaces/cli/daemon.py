@@ -1,7 +1,7 @@
 """`cortex start`, `stop` and `restart`: cortexd by hand.
 
-Nobody has to: clients start it and it ends by itself. Only a start that somebody typed writes into the project; a front end that
-starts cortexd never does.
+Nobody has to: clients start it and it ends by itself. Only a start that somebody typed writes into
+the project; a front end that starts cortexd never does.
 """
 
 from __future__ import annotations
@@ -34,22 +34,32 @@ class LogLevel(StrEnum):
 
 
 LevelOption = Annotated[
-    LogLevel | None, typer.Option("--log-level", metavar="LEVEL", help="debug, info, warning or error; default: info.")
+    LogLevel | None,
+    typer.Option(
+        "--log-level", metavar="LEVEL", help="debug, info, warning or error; default: info."
+    ),
 ]
 
 
 def start(
     skip_sync: Annotated[
-        bool, typer.Option("--skip-sync", help="Start from what is here; the first sync is the next that is due.")
+        bool,
+        typer.Option(
+            "--skip-sync", help="Start from what is here; the first sync is the next that is due."
+        ),
     ] = False,
-    no_mcp_write: Annotated[bool, typer.Option("--no-mcp-write", help="Don't write the project's .mcp.json.")] = False,
+    no_mcp_write: Annotated[
+        bool, typer.Option("--no-mcp-write", help="Don't write the project's .mcp.json.")
+    ] = False,
     no_gitignore_write: Annotated[
         bool, typer.Option("--no-gitignore-write", help="Don't write the project's .gitignore.")
     ] = False,
     profile: ProfileOption = None,
     plugins: Annotated[
         str | None,
-        typer.Option("--plugins", metavar="A,B", help="Plugins to enable from now on (setting team.plugins)."),
+        typer.Option(
+            "--plugins", metavar="A,B", help="Plugins to enable from now on (setting team.plugins)."
+        ),
     ] = None,
     log_level: LevelOption = None,
     as_json: JsonFlag = False,
@@ -89,15 +99,22 @@ def stop(profile: ProfileOption = None, as_json: JsonFlag = False) -> int:
     clients = len(rows(state.status.get("clients")))
     pid = _stop(meeting, state)
     if as_json:
-        print_json({"stopped": bool(pid), "pid": pid or None, "home": meeting.home, "clients": clients})
+        print_json(
+            {"stopped": bool(pid), "pid": pid or None, "home": meeting.home, "clients": clients}
+        )
         return 0
     say(f"cortexd ended (process {pid})" if pid else "cortexd is not running")
     if clients:
-        say(f"note: it starts again for {many(clients, 'connected client')}. Off for good: {TURN_OFF}", error=True)
+        say(
+            f"note: it starts again for {many(clients, 'connected client')}. Off for good: {TURN_OFF}",
+            error=True,
+        )
     return 0
 
 
-def restart(profile: ProfileOption = None, log_level: LevelOption = None, as_json: JsonFlag = False) -> int:
+def restart(
+    profile: ProfileOption = None, log_level: LevelOption = None, as_json: JsonFlag = False
+) -> int:
     """End cortexd and start it again; clients stay connected."""
     meeting = meet(profile)
     before = _stop(meeting, control.look(meeting))
@@ -110,7 +127,9 @@ def restart(profile: ProfileOption = None, log_level: LevelOption = None, as_jso
     return 0
 
 
-def _start(meeting: Rendezvous, by: str, level: LogLevel | None, *, skip_sync: bool = False) -> tuple[State, bool]:
+def _start(
+    meeting: Rendezvous, by: str, level: LogLevel | None, *, skip_sync: bool = False
+) -> tuple[State, bool]:
     told = (("--log-level", level.value) if level else ()) + (("--skip-sync",) if skip_sync else ())
     state, ours = control.start(meeting, by, told)
     if not state.answers:
@@ -134,14 +153,18 @@ def _last_words(home: str) -> str:
     return f"; its log ends with: {lines[0].strip()}" if lines else ""
 
 
-def _notes(state: State, started: bool, *, skip_sync: bool, enabled: str, log_level: LogLevel | None) -> list[str]:
+def _notes(
+    state: State, started: bool, *, skip_sync: bool, enabled: str, log_level: LogLevel | None
+) -> list[str]:
     notes = []
     if skip_sync and not started:
         notes.append("--skip-sync has no effect on a cortexd that runs already")
     if enabled:
         notes.append(enabled)
     if log_level and not started:
-        notes.append("--log-level has no effect on a cortexd that runs already: use `cortex restart --log-level`")
+        notes.append(
+            "--log-level has no effect on a cortexd that runs already: use `cortex restart --log-level`"
+        )
     if state.running and not state.answers:
         notes.append("it doesn't answer: `cortex restart` ends it and starts another")
     if environment().get("CORTEX_NO_SIDECAR", "") not in ("", "0"):
@@ -150,11 +173,16 @@ def _notes(state: State, started: bool, *, skip_sync: bool, enabled: str, log_le
 
 
 def _enable(home: Path, told: str) -> str:
-    """Add plugins to those that the person's settings name; gives what was done. Raises: ConfigError."""
+    """Add plugins to those that the person's settings name; gives what was done.
+
+    Raises: ConfigError.
+    """
     file, key = home / "config.yml", known_key("team.plugins")
     assert isinstance(key, Key)
     own = load(None, environment={**environment(), "CORTEX_HOME": str(home), "CORTEX_PROFILE": ""})
-    more = [name for one in told.split(",") if (name := one.strip()) and name not in own.team.plugins]
+    more = [
+        name for one in told.split(",") if (name := one.strip()) and name not in own.team.plugins
+    ]
     check_known(more)
     if not more:
         return f"--plugins: {told} {'are' if ',' in told else 'is'} on already"
@@ -164,7 +192,9 @@ def _enable(home: Path, told: str) -> str:
 
 
 def _write_project(*, mcp: bool, gitignore: bool, profile: str) -> tuple[list[str], list[str], str]:
-    """Write the project's files; gives their paths, what a person should know about them, and what went wrong."""
+    """Write the project's files; gives their paths, what a person should know about them, and what
+    went wrong.
+    """
     if not (mcp or gitignore):
         return [], [], ""
     here = Path.cwd().resolve()
@@ -172,7 +202,9 @@ def _write_project(*, mcp: bool, gitignore: bool, profile: str) -> tuple[list[st
     if root in (Path.home().resolve(), Path(root.anchor)):
         return (
             [],
-            [f"{root} is no project: .mcp.json and .gitignore were not written. Run it in a project's folder."],
+            [
+                f"{root} is no project: .mcp.json and .gitignore were not written. Run it in a project's folder."
+            ],
             "",
         )
     from cortex.interfaces.cli.install import own_program
@@ -184,7 +216,9 @@ def _write_project(*, mcp: bool, gitignore: bool, profile: str) -> tuple[list[st
     except ConfigError:  # what starts this is in a cache, and will be gone
         program = ""
     try:
-        written = write_project_files(root, mcp=mcp, gitignore=gitignore, home=home, program=program, profile=profile)
+        written = write_project_files(
+            root, mcp=mcp, gitignore=gitignore, home=home, program=program, profile=profile
+        )
     except CortexError as error:
         return [], [], f"the project's files were not written: {error.message}"
     return [str(root / name) for name in written.files], list(written.notes), ""

@@ -1,8 +1,10 @@
-"""`cortex doctor`: whether all is well here, with a way out for what isn't, or why a file is or isn't in the index.
+"""`cortex doctor`: whether all is well here, with a way out for what isn't, or why a file is or
+isn't in the index.
 
-What is looked at is in `checks/`; this is the command and what it prints. `--fix` does only what can't lose anything: files that a
-killed process left, an outdated cortexd, permissions that are too wide, an index that can be built anew, a client's entry that leads
-nowhere. `--salvage` alone replaces a damaged home database, and keeps it.
+What is looked at is in `checks/`; this is the command and what it prints. `--fix` does only what
+can't lose anything: files that a killed process left, an outdated cortexd, permissions that are too
+wide, an index that can be built anew, a client's entry that leads nowhere. `--salvage` alone
+replaces a damaged home database, and keeps it.
 """
 
 from __future__ import annotations
@@ -30,7 +32,16 @@ from cortex.toolkit.terminal.options import JsonFlag
 from cortex.toolkit.terminal.output import print_json, say
 
 LEFT_OUT_SHOWN = 10
-FACTS = ("workspace", "store", "lastIndexed", "files", "chunks", "skipped", "diskBytes", "leaseHolder")
+FACTS = (
+    "workspace",
+    "store",
+    "lastIndexed",
+    "files",
+    "chunks",
+    "skipped",
+    "diskBytes",
+    "leaseHolder",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +60,18 @@ class Settled:
 
 def doctor(
     path: Annotated[
-        Path | None, typer.Argument(metavar="PATH", help="A file or folder; default: the project around here.")
+        Path | None,
+        typer.Argument(metavar="PATH", help="A file or folder; default: the project around here."),
     ] = None,
-    fix: Annotated[bool, typer.Option("--fix", help="Do what can be done safely, and say what was done.")] = False,
+    fix: Annotated[
+        bool, typer.Option("--fix", help="Do what can be done safely, and say what was done.")
+    ] = False,
     salvage: Annotated[
         bool,
-        typer.Option("--salvage", help="Make a new home database of what can be read of a damaged one, which is kept."),
+        typer.Option(
+            "--salvage",
+            help="Make a new home database of what can be read of a damaged one, which is kept.",
+        ),
     ] = False,
     as_json: JsonFlag = False,
 ) -> int:
@@ -81,7 +98,9 @@ def doctor(
 
 
 def _workspaces(path: Path | None) -> tuple[Workspace, ...]:
-    """The folders to look at; none where there is no project, since the machine can be looked at anywhere."""
+    """The folders to look at; none where there is no project, since the machine can be looked at
+    anywhere.
+    """
     try:
         return workspace.find([path] if path else [])
     except ConfigError as error:
@@ -91,10 +110,16 @@ def _workspaces(path: Path | None) -> tuple[Workspace, ...]:
 
 
 def _check_machine(found: Sequence[Workspace]) -> Iterable[Finding]:
-    from cortex.interfaces.cli.checks.clients import check_clients  # here, as 30 ms that no other command needs
+    # Here, as 30 ms that no other command needs
+    from cortex.interfaces.cli.checks.clients import check_clients
     from cortex.interfaces.cli.checks.cortexd import check_cortexd
     from cortex.interfaces.cli.checks.home import check_home
-    from cortex.interfaces.cli.checks.machine import check_disk, check_folder, check_git, check_plugins
+    from cortex.interfaces.cli.checks.machine import (
+        check_disk,
+        check_folder,
+        check_git,
+        check_plugins,
+    )
     from cortex.interfaces.cli.checks.sync import check_sync
     from cortex.interfaces.cli.install import person_home
     from cortex.interfaces.install.clients import VARIABLES, Machine, this_system
@@ -122,16 +147,26 @@ def _examine(found: Workspace, fix: bool) -> tuple[dict[str, object], list[Settl
     if found.settings.workspace.watch_files:
         settled += _settle(check_watches(found.root), fix)
     try:
-        unknown = not fix and not (store / STORE_NAME).exists()  # no store only to say that there is none
+        # No store only to say that there is none
+        unknown = not fix and not (store / STORE_NAME).exists()
         with Engine(found.root, found.settings, in_memory=unknown, keep_damaged=True) as engine:
             settled += _settle(check_index(engine), fix)
             return _facts(engine, settled), settled
     except (StoreError, FileError) as error:
         settled += _settle([unusable(found, error)], fix)
         facts: dict[str, object] = {**dict.fromkeys(FACTS)}
-        facts |= {"workspace": str(found.root), "store": str(store), "leftOut": [], "operations": []}
+        facts |= {
+            "workspace": str(found.root),
+            "store": str(store),
+            "leftOut": [],
+            "operations": [],
+        }
         facts["secrets"] = {"leftOut": 0, "redacted": 0}
-        return {**facts, "warnings": list(found.settings.warnings), "problems": _problems(settled)}, settled
+        return {
+            **facts,
+            "warnings": list(found.settings.warnings),
+            "problems": _problems(settled),
+        }, settled
 
 
 def _salvage(as_json: bool) -> int:
@@ -148,21 +183,28 @@ def _salvage(as_json: bool) -> int:
         return 0
     done = salvage_home(settings)
     read, filled = (
-        {name: count for name, count in rows.items() if count} for rows in (done.rows.read, done.rows.filled)
+        {name: count for name, count in rows.items() if count}
+        for rows in (done.rows.read, done.rows.filled)
     )
     snapshot = done.snapshot.name if done.snapshot else None
     if as_json:
-        print_json({"salvaged": read, "fromSnapshot": filled, "snapshot": snapshot, "kept": str(done.kept)})
+        print_json(
+            {"salvaged": read, "fromSnapshot": filled, "snapshot": snapshot, "kept": str(done.kept)}
+        )
         return 0
     say(f"✓ Saved {_counted(read)} from the damaged database, which is kept as {done.kept}")
     if snapshot:
-        say(f"  {_counted(filled)} more came from the snapshot {snapshot}; what you deleted since may be back")
+        say(
+            f"  {_counted(filled)} more came from the snapshot {snapshot}; what you deleted since may be back"
+        )
     say("  Documents are read again in the background, or now with `cortex kb sync`.")
     return 0
 
 
 def _counted(rows: Mapping[str, int]) -> str:
-    shown = [f"{rows[name]:,} {name}" for name in ("memories", "records", "folders") if rows.get(name)]
+    shown = [
+        f"{rows[name]:,} {name}" for name in ("memories", "records", "folders") if rows.get(name)
+    ]
     return ", ".join(shown) or "nothing that you wrote"
 
 
@@ -183,21 +225,30 @@ def _settle(findings: Iterable[Finding], fix: bool) -> list[Settled]:
 def _explain(path: Path, as_json: bool) -> int:
     target = path.parent.resolve() / path.name  # a link itself, not what it points to
     indexed_root = _indexed_root(target)
-    (found,) = workspace.find([indexed_root or find_project_root(target.parent, Path.home()) or target.parent])
-    with Engine(found.root, found.settings, in_memory=indexed_root is None) as engine:  # no store only to say so
+    (found,) = workspace.find(
+        [indexed_root or find_project_root(target.parent, Path.home()) or target.parent]
+    )
+    # No store only to say so
+    with Engine(found.root, found.settings, in_memory=indexed_root is None) as engine:
         relative = target.relative_to(found.root).as_posix()
         verdict, indexed = engine.explain(relative), engine.knows(relative)
     if not indexed and not os.path.lexists(target):
-        raise FileError("FILE_NOT_FOUND", f"{str(path)!r} is not there, and not in the index either")
+        raise FileError(
+            "FILE_NOT_FOUND", f"{str(path)!r} is not there, and not in the index either"
+        )
     if as_json:
-        print_json({"file": relative, "workspace": str(found.root), "indexed": indexed, "reason": verdict})
+        print_json(
+            {"file": relative, "workspace": str(found.root), "indexed": indexed, "reason": verdict}
+        )
     else:
         say(f"{path}: {'in the index' if indexed else 'not in the index'} ({verdict})")
     return 0
 
 
 def _indexed_root(target: Path) -> Path | None:
-    """The nearest folder around a file that has a store; a person's own one, for settings, is no folder's."""
+    """The nearest folder around a file that has a store; a person's own one, for settings, is no
+    folder's.
+    """
     home = load(None, environment=environment()).home
     for folder in target.parents:
         store = find_store(folder, home)
@@ -226,7 +277,8 @@ def _facts(engine: Engine, settled: Sequence[Settled]) -> dict[str, object]:
         "warnings": list(engine.settings.warnings),
         "problems": _problems(settled),
         "operations": [
-            {"at": rfc3339(line.at), "what": line.what, **dict(line.detail)} for line in engine.operations(10)
+            {"at": rfc3339(line.at), "what": line.what, **dict(line.detail)}
+            for line in engine.operations(10)
         ],
     }
 

@@ -19,7 +19,9 @@ from cortex.toolkit.terminal.output import say
 
 DEFAULT_PORT = 8121
 
-app = typer.Typer(name="embed", help="Turn texts into vectors for other programs.", no_args_is_help=True)
+app = typer.Typer(
+    name="embed", help="Turn texts into vectors for other programs.", no_args_is_help=True
+)
 
 
 @app.callback()
@@ -30,13 +32,24 @@ def _group() -> None:
 @app.command()
 def serve(
     host: Annotated[
-        str, typer.Option("--host", metavar="HOST", help="Where to listen; beyond this machine only with a token.")
+        str,
+        typer.Option(
+            "--host", metavar="HOST", help="Where to listen; beyond this machine only with a token."
+        ),
     ] = "127.0.0.1",
     port: Annotated[
-        int, typer.Option("--port", metavar="PORT", min=0, max=65_535, help="The port; 0: any that is free.")
+        int,
+        typer.Option(
+            "--port", metavar="PORT", min=0, max=65_535, help="The port; 0: any that is free."
+        ),
     ] = DEFAULT_PORT,
     until_eof: Annotated[
-        bool, typer.Option("--until-eof", hidden=True, help="End with the process that holds the other end of stdin.")
+        bool,
+        typer.Option(
+            "--until-eof",
+            hidden=True,
+            help="End with the process that holds the other end of stdin.",
+        ),
     ] = False,
 ) -> int:
     """Serve the embedder of your settings: POST /embed, GET / and GET /model_info."""
@@ -57,7 +70,9 @@ def serve(
     def ready(port: int) -> None:
         stamp = embedder.connect()  # which it has done
         address = f"http://{f'[{site.host}]' if ':' in site.host else site.host}:{port}"
-        say(f"serving {stamp.provider} {stamp.model} at {address}; press Ctrl-C to stop", error=True)
+        say(
+            f"serving {stamp.provider} {stamp.model} at {address}; press Ctrl-C to stop", error=True
+        )
 
     return serve_embedding(embedder, site, ready=ready)
 

@@ -1,4 +1,6 @@
-"""`cortex hook`: the command as the command line knows it; what it does is in daemon/hook.py, which is reached without all this."""
+"""`cortex hook`: the command as the command line knows it; what it does is in daemon/hook.py, which
+is reached without all this.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ class Event(StrEnum):
 
 
 def hook(
-    event: Annotated[Event, typer.Argument(metavar="EVENT", help="session-start, stop or pre-compact.")],
+    event: Annotated[
+        Event, typer.Argument(metavar="EVENT", help="session-start, stop or pre-compact.")
+    ],
     profile: ProfileOption = None,
 ) -> int:
     """What clients run at the events of a session; reads JSON, never fails."""

@@ -31,14 +31,20 @@ LOOK_SECONDS = 1.0  # for cortexd to say how it is
 
 def index(
     path: Annotated[
-        Path | None, typer.Argument(metavar="PATH", help="The folder; default: the project around here.")
+        Path | None,
+        typer.Argument(metavar="PATH", help="The folder; default: the project around here."),
     ] = None,
-    watch: Annotated[bool, typer.Option("--watch", help="Go on following changes until interrupted.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Build everything anew, even where nothing changed.")] = False,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Go on following changes until interrupted.")
+    ] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Build everything anew, even where nothing changed.")
+    ] = False,
     chunks: Annotated[
         bool,
         typer.Option(
-            "--chunks", help="Write chunk files, too, as `cortex chunks export` does; with --watch keep them current."
+            "--chunks",
+            help="Write chunk files, too, as `cortex chunks export` does; with --watch keep them current.",
         ),
     ] = False,
     as_json: JsonFlag = False,
@@ -46,7 +52,8 @@ def index(
     """Index a folder, or bring its index up to date."""
     with ExitStack() as stack:
         engines = [
-            stack.enter_context(Engine(found.root, found.settings)) for found in workspace.find([path] if path else [])
+            stack.enter_context(Engine(found.root, found.settings))
+            for found in workspace.find([path] if path else [])
         ]
         exporters = [open_exporter(engine) for engine in engines] if chunks else []
         reports, failed = [], None
@@ -75,7 +82,10 @@ def index(
             _watch(engines, exporters, as_json)
             return 0
         waiting = [why for engine in engines if (why := _not_embedded(engine))]
-        for why in (*waiting, *(note for engine in engines for note in engine.state.shortcomings())):
+        for why in (
+            *waiting,
+            *(note for engine in engines for note in engine.state.shortcomings()),
+        ):
             say(f"warning: {why}", error=True)
         return 1 if waiting else 0
 
@@ -94,7 +104,10 @@ def _row(engine: Engine, report: IndexReport) -> dict[str, object]:
 
 def _show(engine: Engine, report: IndexReport) -> None:
     vitals = engine.vitals()
-    parts = [f"{getattr(report, name)} {name}" for name in ("added", "changed", "deleted", "unchanged", "skipped")]
+    parts = [
+        f"{getattr(report, name)} {name}"
+        for name in ("added", "changed", "deleted", "unchanged", "skipped")
+    ]
     say(f"{engine.root}: {', '.join(parts)} in {report.seconds:.1f} s")
     say(f"{vitals.indexed_files} files, {vitals.chunks} chunks, {vitals.disk_bytes / 1e6:.1f} MB")
     if (state := vitals.embedding) is not None and (state.costly or state.share < 1):
@@ -102,7 +115,9 @@ def _show(engine: Engine, report: IndexReport) -> None:
 
 
 def _not_embedded(engine: Engine) -> str:
-    """Why another process that holds the project won't embed it as the settings say; empty where it does, or nothing is left."""
+    """Why another process that holds the project won't embed it as the settings say; empty where it
+    does, or nothing is left.
+    """
     state = engine.embedding.status()
     if state is None or state.share == 1 or engine.holds():
         return ""

@@ -1,6 +1,8 @@
-"""`cortex install` and `cortex uninstall`: connect clients, disconnect them, and remove everything of ours from a machine.
+"""`cortex install` and `cortex uninstall`: connect clients, disconnect them, and remove everything
+of ours from a machine.
 
-Knows argv, questions and what is printed; which files change, and how, is in `cortex.interfaces.install`.
+Knows argv, questions and what is printed; which files change, and how, is in
+`cortex.interfaces.install`.
 """
 
 from __future__ import annotations
@@ -29,7 +31,8 @@ if TYPE_CHECKING:  # 30 ms that no other command needs
     from cortex.interfaces.install.plans import Edit
     from cortex.interfaces.install.uninstall_scan import Traces
 
-TEMPORARY = ("archive-v0", "environments-v2", "builds-v0")  # folders of uv's cache, which it empties
+# Folders of uv's cache, which it empties
+TEMPORARY = ("archive-v0", "environments-v2", "builds-v0")
 DONE = {"created": "made", "updated": "changed", "removed": "removed", "unchanged": "as it was"}
 
 
@@ -40,19 +43,30 @@ class Scope(StrEnum):
     PROJECT = "project"
 
 
-ScopeOption = Annotated[Scope, typer.Option("--scope", help="Your own files, or those of the project here.")]
-DryRunFlag = Annotated[bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")]
+ScopeOption = Annotated[
+    Scope, typer.Option("--scope", help="Your own files, or those of the project here.")
+]
+DryRunFlag = Annotated[
+    bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")
+]
 YesFlag = Annotated[bool, typer.Option("--yes", "-y", help="Don't ask.")]
 
 
 def install_clients(
     clients: Annotated[
-        list[str] | None, typer.Argument(metavar="CLIENT", help="Clients by name; default: those that are found here.")
+        list[str] | None,
+        typer.Argument(
+            metavar="CLIENT", help="Clients by name; default: those that are found here."
+        ),
     ] = None,
     scope: ScopeOption = Scope.USER,
     families: Annotated[
         str | None,
-        typer.Option("--families", metavar="A,B", help="Families of tools to serve; default: those of `cortex mcp`."),
+        typer.Option(
+            "--families",
+            metavar="A,B",
+            help="Families of tools to serve; default: those of `cortex mcp`.",
+        ),
     ] = None,
     workspaces: Annotated[
         list[Path] | None,
@@ -62,15 +76,21 @@ def install_clients(
             help="A folder to serve; may be repeated. Default: the project that the client is in.",
         ),
     ] = None,
-    hooks: Annotated[bool, typer.Option("--hooks", help="Register hooks too, where the client has them.")] = False,
+    hooks: Annotated[
+        bool, typer.Option("--hooks", help="Register hooks too, where the client has them.")
+    ] = False,
     profile: Annotated[
         str | None,
         typer.Option(
-            "--profile", metavar="NAME", help="The profile whose home the client is to use.", callback=check_profile
+            "--profile",
+            metavar="NAME",
+            help="The profile whose home the client is to use.",
+            callback=check_profile,
         ),
     ] = None,
     replace: Annotated[
-        bool, typer.Option("--replace", help="Overwrite a server called cortex that isn't this one.")
+        bool,
+        typer.Option("--replace", help="Overwrite a server called cortex that isn't this one."),
     ] = False,
     dry_run: DryRunFlag = False,
     yes: YesFlag = False,
@@ -86,7 +106,11 @@ def install_clients(
     chosen = [find_client(name) for name in clients or ()] or _found(machine, root)
     if scope is Scope.USER and not workspaces and _serve_projects(families or ""):
         chosen = _without_homeless(chosen)
-    command, note = (own_program(), "") if root is None else _project_command(chosen, machine, root, hooks=hooks)
+    command, note = (
+        (own_program(), "")
+        if root is None
+        else _project_command(chosen, machine, root, hooks=hooks)
+    )
     name = _profile(profile)
     arguments = ("mcp", *_families(families or ""), *_workspaces(workspaces or [], scope))
     wish = InstallOptions(
@@ -99,7 +123,9 @@ def install_clients(
         edits = plan_install(chosen, machine, root, wish)
     except ConfigError as error:
         if not clients and len(chosen) > 1:
-            others = f"Or name the clients to connect: {', '.join(client.name for client in chosen)}."
+            others = (
+                f"Or name the clients to connect: {', '.join(client.name for client in chosen)}."
+            )
             error.suggestions = (*error.suggestions, others)
         raise
     if note:
@@ -107,7 +133,8 @@ def install_clients(
     if dry_run:
         _print_plan(edits, scope, as_json)
         return
-    edits = [renew(edit) for edit in _choose(edits, yes)]  # all before the first is written: all are changed or none
+    # All before the first is written: all are changed or none
+    edits = [renew(edit) for edit in _choose(edits, yes)]
     backups = [install(edit, home) for edit in edits]
     if name:  # so that it is there before the client is
         ensure_store_dir(home / PROFILES / name)
@@ -128,7 +155,8 @@ def _serve_projects(families: str) -> bool:
 
 
 def _without_homeless(clients: Sequence[Client]) -> list[Client]:
-    """The clients without those that start servers outside of every project: their entry would have nothing to serve.
+    """The clients without those that start servers outside of every project: their entry would have
+    nothing to serve.
 
     Raises: ConfigError WORKSPACE_MISSING, where no other is left.
     """
@@ -140,7 +168,9 @@ def _without_homeless(clients: Sequence[Client]) -> list[Client]:
     why = f"{titles} {'start' if len(skipped) > 1 else 'starts'} servers outside of your projects"
     left = [client for client in clients if not client.homeless]
     if not left:
-        raise ConfigError("WORKSPACE_MISSING", f"{why}: name the folders to serve", instead=(f"Run: {command}",))
+        raise ConfigError(
+            "WORKSPACE_MISSING", f"{why}: name the folders to serve", instead=(f"Run: {command}",)
+        )
     say(f"note: {titles} skipped: {why}. Name the folders to serve:", error=True)
     say(f"      {command}", error=True)
     return left
@@ -167,12 +197,16 @@ def _choose(edits: Sequence[Edit], yes: bool) -> list[Edit]:
 
 def uninstall_clients(
     clients: Annotated[
-        list[str] | None, typer.Argument(metavar="CLIENT", help="Clients by name; default: all that are connected.")
+        list[str] | None,
+        typer.Argument(metavar="CLIENT", help="Clients by name; default: all that are connected."),
     ] = None,
     scope: ScopeOption = Scope.USER,
     everything: Annotated[
         bool,
-        typer.Option("--all", help="Remove everything of Cortex from this machine: entries, hooks, stores, settings."),
+        typer.Option(
+            "--all",
+            help="Remove everything of Cortex from this machine: entries, hooks, stores, settings.",
+        ),
     ] = False,
     dry_run: DryRunFlag = False,
     yes: YesFlag = False,
@@ -186,7 +220,9 @@ def uninstall_clients(
     machine, home = _machine(), person_home()
     if everything:
         if clients:
-            raise InputError("ARGUMENT_INVALID", "--all is for everything; leave the names of clients out")
+            raise InputError(
+                "ARGUMENT_INVALID", "--all is for everything; leave the names of clients out"
+            )
         return _remove_everything(machine, home, dry_run=dry_run, yes=yes, as_json=as_json)
     chosen = [find_client(name) for name in clients or ()] or list(CLIENTS)
     failed: list[str] = []
@@ -210,7 +246,9 @@ def uninstall_clients(
     return _tell_failures(failed, as_json)
 
 
-def _remove_everything(machine: Machine, home: Path, *, dry_run: bool, yes: bool, as_json: bool) -> int:
+def _remove_everything(
+    machine: Machine, home: Path, *, dry_run: bool, yes: bool, as_json: bool
+) -> int:
     """Show everything of ours, ask, end cortexd, and remove it."""
     from cortex.interfaces.daemon import control
     from cortex.interfaces.install.uninstall_scan import find_profiles, find_traces, remove_traces
@@ -221,7 +259,9 @@ def _remove_everything(machine: Machine, home: Path, *, dry_run: bool, yes: bool
     warnings = _warnings(homes)  # first: reading leaves files
     for one in homes:  # a profile knows projects of its own
         projects += [*known_projects(one), *_open_projects(one)]
-    traces = find_traces(machine, home, projects, [Path(place) for place in control.places(str(home))])
+    traces = find_traces(
+        machine, home, projects, [Path(place) for place in control.places(str(home))]
+    )
     if not as_json:
         _print_traces(traces)
         for warning in warnings:
@@ -231,11 +271,16 @@ def _remove_everything(machine: Machine, home: Path, *, dry_run: bool, yes: bool
         _confirm("Remove all this?", yes)
         failed = remove_traces(traces, home, lambda: _stop_cortexd(home))
     if as_json:
-        places = [{"kind": one.kind, "path": str(one.path), "bytes": one.bytes} for one in traces.places]
+        places = [
+            {"kind": one.kind, "path": str(one.path), "bytes": one.bytes} for one in traces.places
+        ]
         body = {"dryRun": dry_run, "changes": _rows(traces.edits), "removed": places}
         print_json({**body, "kept": [str(one) for one in traces.kept], "failed": failed})
     elif not dry_run:
-        say("What is left is the program itself: pip uninstall cortex-context (or uv tool uninstall).", error=True)
+        say(
+            "What is left is the program itself: pip uninstall cortex-context (or uv tool uninstall).",
+            error=True,
+        )
     return _tell_failures(failed, as_json)
 
 
@@ -251,11 +296,15 @@ def _warnings(homes: Sequence[Path]) -> list[str]:
             "`cortex memory export --state any -o FILE`."
         )
     if any(map(has_records, homes)):
-        told.append("What your team keeps (`cortex status` counts it) is among this, and nothing brings it back.")
+        told.append(
+            "What your team keeps (`cortex status` counts it) is among this, and nothing brings it back."
+        )
     if any(map(has_unsent, homes)):
         told.append("Not all of what you wrote there has reached the Core: `cortex sync` sends it.")
     servers = dict.fromkeys(server for home in homes if (server := server_of(home)))
-    return told + [f"The token for {server} counts until it is revoked there." for server in servers]
+    return told + [
+        f"The token for {server} counts until it is revoked there." for server in servers
+    ]
 
 
 def _open_projects(home: Path) -> list[Path]:
@@ -300,7 +349,9 @@ def _root(scope: Scope) -> Path | None:
         return None
     root = find_project_root(Path.cwd(), Path.home())
     if root is None:
-        raise ConfigError("WORKSPACE_MISSING", f"{Path.cwd()} is not in a project; --scope project wants one")
+        raise ConfigError(
+            "WORKSPACE_MISSING", f"{Path.cwd()} is not in a project; --scope project wants one"
+        )
     return root
 
 
@@ -331,16 +382,23 @@ def _families(text: str) -> tuple[str, ...]:
 
 def _workspaces(paths: Sequence[Path], scope: Scope) -> list[str]:
     if paths and scope is Scope.PROJECT:
-        raise InputError("ARGUMENT_INVALID", "a project's file is for all its people: --workspace is for --scope user")
+        raise InputError(
+            "ARGUMENT_INVALID",
+            "a project's file is for all its people: --workspace is for --scope user",
+        )
     missing = [path for path in paths if not path.is_dir()]
     if missing:
         raise ConfigError(
-            "WORKSPACE_UNKNOWN", f"{str(missing[0])!r} is not a folder", suggestions=("Correct --workspace.",)
+            "WORKSPACE_UNKNOWN",
+            f"{str(missing[0])!r} is not a folder",
+            suggestions=("Correct --workspace.",),
         )
     return [word for path in paths for word in ("--workspace", str(path.resolve()))]
 
 
-def _project_command(clients: Sequence[Client], machine: Machine, root: Path, *, hooks: bool) -> tuple[str, str]:
+def _project_command(
+    clients: Sequence[Client], machine: Machine, root: Path, *, hooks: bool
+) -> tuple[str, str]:
     """The command for a project's entries, and what a person should know about it."""
     from cortex.interfaces.install.clients import entry_file, hooks_file
     from cortex.interfaces.install.project_files import project_command
@@ -351,7 +409,9 @@ def _project_command(clients: Sequence[Client], machine: Machine, root: Path, *,
         program = own_program()
     except ConfigError:  # what starts this is in a cache, and will be gone
         program = ""
-    return project_command(root, list(dict.fromkeys(file for file in found if file is not None)), program)
+    return project_command(
+        root, list(dict.fromkeys(file for file in found if file is not None)), program
+    )
 
 
 def own_program() -> str:
@@ -363,13 +423,17 @@ def own_program() -> str:
         raise ConfigError(
             "CONFIG_INVALID",
             "the command cortex was not found",
-            instead=("Install the package for good: uv tool install cortex-context. Then run cortex install.",),
+            instead=(
+                "Install the package for good: uv tool install cortex-context. Then run cortex install.",
+            ),
         )
     if any(part in TEMPORARY for part in Path(found).parts):
         raise ConfigError(
             "CONFIG_INVALID",
             f"{found} is in a cache and will be gone",
-            instead=("Install it for good: uv tool install cortex-context. Then run cortex install.",),
+            instead=(
+                "Install it for good: uv tool install cortex-context. Then run cortex install.",
+            ),
         )
     return os.path.abspath(found)
 
@@ -430,7 +494,9 @@ def _print_rows(edits: Sequence[Edit]) -> None:
 def _rows(
     edits: Sequence[Edit], backups: Sequence[Path | None] = (), *, diffs: bool = False
 ) -> list[dict[str, object]]:
-    """For programs; a diff only where it was asked for, since the lines around ours may hold other programs' keys."""
+    """For programs; a diff only where it was asked for, since the lines around ours may hold other
+    programs' keys.
+    """
     padded = [*backups, *([None] * (len(edits) - len(backups)))]
     return [
         {
@@ -446,10 +512,14 @@ def _rows(
 
 def _print_traces(traces: Traces) -> None:
     for edit in traces.edits:
-        say(f"{_titles(edit)}: {edit.file}: {'goes' if edit.after is None else 'without what is ours'}")
+        say(
+            f"{_titles(edit)}: {edit.file}: {'goes' if edit.after is None else 'without what is ours'}"
+        )
     for place in traces.places:
         say(f"{place.kind}: {place.path} ({place.bytes:,} bytes)")
     if not (traces.edits or traces.places or traces.kept):
         say("nothing of Cortex is here")
     for folder in traces.kept:
-        say(f"stays: {folder}, of a Core that is served from here; once its team has a backup, delete it by hand")
+        say(
+            f"stays: {folder}, of a Core that is served from here; once its team has a backup, delete it by hand"
+        )

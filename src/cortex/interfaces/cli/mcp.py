@@ -1,7 +1,8 @@
 """`cortex mcp`: serve tools to an agent, on stdio or over HTTP.
 
-Usually the front end in daemon/shim.py has carried the command line to cortexd before anything here is loaded; then the same is
-opened there, for the client with its own folder and variables. With --no-sidecar it is served from this process.
+Usually the front end in daemon/shim.py has carried the command line to cortexd before anything here
+is loaded; then the same is opened there, for the client with its own folder and variables. With
+--no-sidecar it is served from this process.
 """
 
 from __future__ import annotations
@@ -15,7 +16,13 @@ import typer
 
 from cortex.base.settings import environment
 from cortex.families.chunkfiles.pool import ChunkIndexPool
-from cortex.interfaces.assembly.families import ServeRequest, SharedResources, ask, check_families, open_families
+from cortex.interfaces.assembly.families import (
+    ServeRequest,
+    SharedResources,
+    ask,
+    check_families,
+    open_families,
+)
 from cortex.interfaces.assembly.mcp_server import ToolNames, http_site, identity_of, log_level
 from cortex.interfaces.assembly.pool import engine_pool
 from cortex.toolkit.terminal.options import ProfileOption
@@ -29,21 +36,34 @@ if TYPE_CHECKING:  # the SDK is loaded once stdout is claimed
 def mcp(
     families: Annotated[
         list[str] | None,
-        typer.Argument(metavar="FAMILY", help="Families of tools; default: code, memory, team, and what has content."),
+        typer.Argument(
+            metavar="FAMILY",
+            help="Families of tools; default: code, memory, team, and what has content.",
+        ),
     ] = None,
     workspaces: Annotated[
         list[Path] | None,
         typer.Option(
-            "--workspace", metavar="PATH", help="A folder to serve; may be repeated. Default: the project here."
+            "--workspace",
+            metavar="PATH",
+            help="A folder to serve; may be repeated. Default: the project here.",
         ),
     ] = None,
     http: Annotated[
-        str | None, typer.Option("--http", metavar="HOST:PORT", help="Serve MCP at /mcp and a JSON API at /api.")
+        str | None,
+        typer.Option(
+            "--http", metavar="HOST:PORT", help="Serve MCP at /mcp and a JSON API at /api."
+        ),
     ] = None,
-    read_only: Annotated[bool, typer.Option("--read-only", help="Leave out the tools that write.")] = False,
+    read_only: Annotated[
+        bool, typer.Option("--read-only", help="Leave out the tools that write.")
+    ] = False,
     tool_names: Annotated[
         ToolNames,
-        typer.Option("--tool-names", help="How tools with a dot in their name are listed; both can be called."),
+        typer.Option(
+            "--tool-names",
+            help="How tools with a dot in their name are listed; both can be called.",
+        ),
     ] = ToolNames.UNDERSCORE,
     no_sidecar: Annotated[
         bool, typer.Option("--no-sidecar", help="Serve from this process instead of cortexd.")
@@ -64,7 +84,10 @@ def mcp(
         from cortex.interfaces.transports.http.mcp_site import serve_http, serving
 
         return serve_http(
-            _open(asked, read_only), site, ready=lambda port: say(serving(site, port), error=True), identity=identity
+            _open(asked, read_only),
+            site,
+            ready=lambda port: say(serving(site, port), error=True),
+            identity=identity,
         )
     from cortex.interfaces.transports.mcp.stdio import serve_stdio
 
@@ -81,7 +104,10 @@ def _open(asked: ServeRequest, read_only: bool) -> list[Family]:
 
 
 def read_arguments(arguments: Sequence[str]) -> Mapping[str, Any]:
-    """What a command line of `cortex mcp` says, by the parameters of `mcp`. Raises: click's UsageError."""
+    """What a command line of `cortex mcp` says, by the parameters of `mcp`.
+
+    Raises: click's UsageError.
+    """
     from cortex.interfaces.cli import app
 
     command = typer.main.get_command(app).commands["mcp"]  # type: ignore[attr-defined]

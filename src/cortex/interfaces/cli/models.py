@@ -1,7 +1,8 @@
-"""`cortex models list|use`: which embedders there are, which one a project uses and how far it is, and what another one would take.
+"""`cortex models list|use`: which embedders there are, which one a project uses and how far it is,
+and what another one would take.
 
-What runs on this machine is measured on some chunks of the project; of what is sent to a server, requests and tokens are counted. No
-server is asked without `--check`.
+What runs on this machine is measured on some chunks of the project; of what is sent to a server,
+requests and tokens are counted. No server is asked without `--check`.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ from cortex.toolkit.terminal.options import JsonFlag
 from cortex.toolkit.terminal.output import print_json, say
 from cortex.toolkit.terminal.settings_file import change, load_settings, say_change
 
-app = typer.Typer(name="models", help="Show and choose what turns text into vectors.", no_args_is_help=True)
+app = typer.Typer(
+    name="models", help="Show and choose what turns text into vectors.", no_args_is_help=True
+)
 
 PROVIDERS = ("local", "onnx", "openai", "ollama", "cortex-embed")
 HERE = ("local", "onnx")  # those that run in our own process
@@ -39,7 +42,9 @@ SAMPLE = {"local": 256, "onnx": 12}  # chunks that are embedded to see how long 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What embedding a project takes; seconds of what runs here, requests and tokens of what is sent."""
+    """What embedding a project takes; seconds of what runs here, requests and tokens of what is
+    sent.
+    """
 
     chunks: int
     kept: int  # of these, those whose vectors are there already
@@ -66,7 +71,9 @@ class ModelChoice:
 
 @app.command("list")
 def list_models(
-    check: Annotated[bool, typer.Option("--check", help="Ask the servers that are configured, too.")] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="Ask the servers that are configured, too.")
+    ] = False,
     path: PathOption = None,
     as_json: JsonFlag = False,
 ) -> None:
@@ -78,7 +85,13 @@ def list_models(
         state = engine.embedding.status() if engine else None
     if as_json:
         rows = [asdict(choice) for choice in choices]
-        print_json({"project": _root(settings), "embedding": state.as_json() if state else None, "models": rows})
+        print_json(
+            {
+                "project": _root(settings),
+                "embedding": state.as_json() if state else None,
+                "models": rows,
+            }
+        )
         return
     _print_state(settings, state)
     for choice in choices:
@@ -89,12 +102,19 @@ def list_models(
 
 @app.command("use")
 def use_model(
-    name: Annotated[str, typer.Argument(help="local, onnx, openai, ollama, cortex-embed, or none for words only.")],
+    name: Annotated[
+        str,
+        typer.Argument(help="local, onnx, openai, ollama, cortex-embed, or none for words only."),
+    ],
     model: Annotated[
-        str | None, typer.Option("--model", metavar="MODEL", help="Which model of openai or ollama.")
+        str | None,
+        typer.Option("--model", metavar="MODEL", help="Which model of openai or ollama."),
     ] = None,
     project: Annotated[
-        bool, typer.Option("--project", help="Write the project's .cortex/config.yml, not your own file.")
+        bool,
+        typer.Option(
+            "--project", help="Write the project's .cortex/config.yml, not your own file."
+        ),
     ] = False,
     path: PathOption = None,
     as_json: JsonFlag = False,
@@ -102,11 +122,14 @@ def use_model(
     """Choose an embedder, and say what that will take."""
     if name not in (*PROVIDERS, "none"):
         raise InputError(
-            "ARGUMENT_INVALID", f"there is no embedder {name!r}; there are {', '.join(PROVIDERS)} and none"
+            "ARGUMENT_INVALID",
+            f"there is no embedder {name!r}; there are {', '.join(PROVIDERS)} and none",
         )
     if model is not None and name not in MODEL_KEYS:
         raise InputError("ARGUMENT_INVALID", f"{name} has one model, so --model says nothing there")
-    wanted = {"indexing.embeddingProvider": name} | ({MODEL_KEYS[name]: model} if model is not None else {})
+    wanted = {"indexing.embeddingProvider": name} | (
+        {MODEL_KEYS[name]: model} if model is not None else {}
+    )
     done = change(wanted, project=project, path=path)
     settings = load_settings(path)
     with _project(settings) as engine:
@@ -135,13 +158,21 @@ def _project(settings: Settings) -> Iterator[Engine | None]:
 
 
 def _look(provider: str, settings: Settings, engine: Engine | None, check: bool) -> ModelChoice:
-    """What there is to know of an embedder; one that runs here is loaded and tried, a server is asked only where that is wanted."""
+    """What there is to know of an embedder; one that runs here is loaded and tried, a server is
+    asked only where that is wanted.
+    """
     away = leaves(provider, settings)
-    embedder = None if away and settings.server.local_only else open_embedder(_choosing(provider, settings))
+    embedder = (
+        None
+        if away and settings.server.local_only
+        else open_embedder(_choosing(provider, settings))
+    )
     stamp, problem, fix, seconds = None, "", (), None
     if embedder is None and away and settings.server.local_only:
         problem = "server.localOnly is on, so `local` takes its place"
-        fix = (f"Choose a server on this machine, or turn it off in: {settings.origin('server.localOnly')}.",)
+        fix = (
+            f"Choose a server on this machine, or turn it off in: {settings.origin('server.localOnly')}.",
+        )
     elif embedder is None:
         problem = "indexing.strategies leaves embeddings out"
     elif provider in HERE or check:
@@ -149,7 +180,8 @@ def _look(provider: str, settings: Settings, engine: Engine | None, check: bool)
             stamp = embedder.connect()
             seconds = _measure(embedder, provider, engine)
         except CortexError as error:
-            problem, fix = error.message, error.suggestions[:-1]  # the last one is that of every such error
+            # The last one is that of every such error
+            problem, fix = error.message, error.suggestions[:-1]
     stamp = stamp or (embedder.stamp if embedder else None)
     if embedder is not None:
         embedder.close()
@@ -167,17 +199,22 @@ def _look(provider: str, settings: Settings, engine: Engine | None, check: bool)
         dimensions=stamp.dimensions if stamp else 0,
         address=address,
         leaves=away,
-        key=None if key is None or not (key or away) else bool(key),  # a server on this machine seldom wants one
+        # A server on this machine seldom wants one
+        key=None if key is None or not (key or away) else bool(key),
         problem=problem,
         fix=fix,
-        estimate=None if engine is None else _estimate(engine, provider, stamp, named.get(provider, ""), seconds),
+        estimate=None
+        if engine is None
+        else _estimate(engine, provider, stamp, named.get(provider, ""), seconds),
     )
 
 
 def _words_only(settings: Settings) -> ModelChoice:
     """The choice to have no embedder."""
     used = settings.indexing.embedding_provider == "none"
-    return ModelChoice("none", used, "", 0, "", leaves=False, key=None, problem="", fix=(), estimate=None)
+    return ModelChoice(
+        "none", used, "", 0, "", leaves=False, key=None, problem="", fix=(), estimate=None
+    )
 
 
 def _choosing(provider: str, settings: Settings) -> Settings:
@@ -208,9 +245,13 @@ def _sample(engine: Engine, count: int) -> Iterator[str]:
             yield lookup.text(doc.blob)[chunk.start : chunk.end]
 
 
-def _estimate(engine: Engine, provider: str, stamp: Stamp | None, model: str, seconds: float | None) -> Estimate:
+def _estimate(
+    engine: Engine, provider: str, stamp: Stamp | None, model: str, seconds: float | None
+) -> Estimate:
     counts, sets = engine.store.counts(engine.source.id), engine.store.indexes.sets
-    made = stamp is not None and any(one.stamp == stamp for one in sets.on_disk() if one is not None)
+    made = stamp is not None and any(
+        one.stamp == stamp for one in sets.on_disk() if one is not None
+    )
     chunks, kept = sets.count(), sets.embedded(stamp) if stamp and made else 0
     for known, _, _ in engine.store.paid.models():
         # A server that hasn't been asked will have the model that it had.
@@ -229,7 +270,11 @@ def _estimate(engine: Engine, provider: str, stamp: Stamp | None, model: str, se
 def _describe(choice: ModelChoice) -> list[str]:
     if choice.provider == "none":
         return ["words only"]
-    parts = [f"{choice.model} ({choice.dimensions} dimensions)" if choice.dimensions else choice.model or "one model"]
+    parts = [
+        f"{choice.model} ({choice.dimensions} dimensions)"
+        if choice.dimensions
+        else choice.model or "one model"
+    ]
     if choice.address:
         parts.append(f"at {choice.address}{', beyond this machine' if choice.leaves else ''}")
     if choice.key is False:
@@ -255,7 +300,9 @@ def _takes(estimate: Estimate) -> str:
     return f"{what} for {estimate.chunks:,} chunks{kept}"
 
 
-def _notes(name: str, choice: ModelChoice | None, settings: Settings, engine: Engine | None) -> list[str]:
+def _notes(
+    name: str, choice: ModelChoice | None, settings: Settings, engine: Engine | None
+) -> list[str]:
     """What will happen now."""
     if choice is None:
         return ["search goes by words from now on"]
@@ -286,10 +333,16 @@ def _root(settings: Settings) -> str | None:
 
 def _print_state(settings: Settings, state: EmbeddingState | None) -> None:
     if state is None:
-        say("no project here is indexed" if settings.root is None else f"{settings.root}: nothing is embedded")
+        say(
+            "no project here is indexed"
+            if settings.root is None
+            else f"{settings.root}: nothing is embedded"
+        )
         return
     name = f"{state.provider} {state.model}".strip()
     answering = f"{state.answering} answers" if state.answering else "words answer"
-    say(f"{settings.root}: {state.share:.0%} of {state.chunks:,} chunks embedded by {name}; {answering}")
+    say(
+        f"{settings.root}: {state.share:.0%} of {state.chunks:,} chunks embedded by {name}; {answering}"
+    )
     if state.problem:
         say(f"  {state.problem}")

@@ -1,4 +1,5 @@
-"""What is the person's own, for `cortex mcp status`: documents, memories and records, how many there are and whether they can be searched.
+"""What is the person's own, for `cortex mcp status`: documents, memories and records, how many
+there are and whether they can be searched.
 
 Only reads.
 """
@@ -25,7 +26,10 @@ def documents(profile: str | None) -> dict[str, object]:
     provider = settings.indexing.embedding_provider
     if not has_folders(settings.home):
         wanted = None if provider == "none" else {"provider": provider}
-        return {"capabilities": {"words": True, "meaning": False, "embedder": wanted}, "sources": []}
+        return {
+            "capabilities": {"words": True, "meaning": False, "embedder": wanted},
+            "sources": [],
+        }
     try:
         with Library(settings, read_only=True) as library:
             states, overview = states_of(library, library.folders()), overview_of(library)
@@ -50,21 +54,34 @@ def memories(profile: str | None) -> dict[str, object]:
     settings = settings_of(profile)
     present = databases(settings)
     if not (settings.home / STORE_NAME).is_file():
-        return {"own": 0, "databases": [{"path": str(one.path), "memories": None} for one in present], "waiting": None}
+        return {
+            "own": 0,
+            "databases": [{"path": str(one.path), "memories": None} for one in present],
+            "waiting": None,
+        }
     try:
         with Library(settings, read_only=True) as library:
             count = library.store.remembered.count
             own = count(MemoryFilter(origins=(OWN,))) if has_own_memories(settings.home) else 0
-            found = [{"path": str(one.path), "memories": count(MemoryFilter(origins=(one.origin,)))} for one in present]
+            found = [
+                {"path": str(one.path), "memories": count(MemoryFilter(origins=(one.origin,)))}
+                for one in present
+            ]
             state = copied(library)
     except CortexError as error:
-        return {"own": None, "databases": [{"path": str(one.path)} for one in present], "problem": error.message}
+        return {
+            "own": None,
+            "databases": [{"path": str(one.path)} for one in present],
+            "problem": error.message,
+        }
     body: dict[str, object] = {"own": own, "databases": found, "waiting": state.left}
     return {**body, "problem": "; ".join(state.problems)} if state.problems else body
 
 
 def records(profile: str | None) -> dict[str, object]:
-    """How many records of each kind there are, those that the Core doesn't have, and the drafts that the person may decide about."""
+    """How many records of each kind there are, those that the Core doesn't have, and the drafts
+    that the person may decide about.
+    """
     from cortex.base.actors import person
     from cortex.base.record_model import FOUND_KINDS, RecordFilter
     from cortex.engine.library import Library, has_records
@@ -85,9 +102,17 @@ def records(profile: str | None) -> dict[str, object]:
             # A store of an older version has no outbox to look at.
             absent = library.store.outbox.absent() if library.store.truth.get(URL) else {}
             found = library.store.recorded.get(absent)
-            reasons = [absent[number] for number, record in found.items() if record.kind in FOUND_KINDS]
+            reasons = [
+                absent[number] for number, record in found.items() if record.kind in FOUND_KINDS
+            ]
     except CortexError as error:
-        return {"records": None, "refused": None, "onlyHere": None, "drafts": None, "problem": error.message}
+        return {
+            "records": None,
+            "refused": None,
+            "onlyHere": None,
+            "drafts": None,
+            "problem": error.message,
+        }
     here = reasons.count("")
     return {"records": counts, "refused": len(reasons) - here, "onlyHere": here, "drafts": waiting}
 
@@ -118,7 +143,9 @@ def print_documents(body: Mapping[str, object]) -> None:
         return
     assert isinstance(can, Mapping)
     told = can["embedder"] if isinstance(can["embedder"], Mapping) else {}
-    name = told.get("answering") or " ".join(str(told[key]) for key in ("provider", "model") if told.get(key))
+    name = told.get("answering") or " ".join(
+        str(told[key]) for key in ("provider", "model") if told.get(key)
+    )
     meaning = (
         f"words and meaning ({name})"
         if can["meaning"]
@@ -128,7 +155,11 @@ def print_documents(body: Mapping[str, object]) -> None:
     for source in sources:
         synced = f"synced {source['lastSync']}" if source["lastSync"] else "not synced yet"
         away = "" if source["present"] else ", the folder is not there now"
-        unread = f", {many(len(rows(source['unread'])), 'file')} could not be read" if source["unread"] else ""
+        unread = (
+            f", {many(len(rows(source['unread'])), 'file')} could not be read"
+            if source["unread"]
+            else ""
+        )
         say(
             f"  {source['name']} (ID: {source['id']}): {source['documents']} documents, {synced}{unread}{away}: {source['path']}"
         )
@@ -140,9 +171,13 @@ def print_memories(body: Mapping[str, object]) -> None:
     if not body["own"] and not databases and not body.get("problem"):
         say("memories     none; write one with `cortex memory add TITLE`")
         return
-    waiting = f", at most {body['waiting']:,} rows are not indexed yet" if body.get("waiting") else ""
+    waiting = (
+        f", at most {body['waiting']:,} rows are not indexed yet" if body.get("waiting") else ""
+    )
     files = "database" if len(databases) == 1 else "databases"
-    say(f"memories     {body['own'] or 0} of your own, {len(databases)} {files} of claude-mem{waiting}")
+    say(
+        f"memories     {body['own'] or 0} of your own, {len(databases)} {files} of claude-mem{waiting}"
+    )
     for database in databases:
         count = database.get("memories")
         say(f"  {database['path']}: {counted(count) if isinstance(count, int) else 'not read yet'}")
@@ -164,7 +199,9 @@ def print_records(body: Mapping[str, object]) -> None:
         return
     drafts = body["drafts"]
     assert isinstance(drafts, int)
-    waiting = f"; {many(drafts, 'draft')} for you to decide about: `cortex drafts list`" if drafts else ""
+    waiting = (
+        f"; {many(drafts, 'draft')} for you to decide about: `cortex drafts list`" if drafts else ""
+    )
     marks = ((body["refused"], NOT_ACCEPTED), (body["onlyHere"], ONLY_HERE))
     marked = "".join(f"; {count} of them {mark}" for count, mark in marks if count)
     say(f"team         {', '.join(there) or 'no records'}{marked}{waiting}")
@@ -173,5 +210,9 @@ def print_records(body: Mapping[str, object]) -> None:
 def print_backups(body: object) -> None:
     """For people."""
     assert isinstance(body, Mapping)
-    kept = f"{many(body['count'], 'snapshot')}, the last of {body['last']}" if body["count"] else "none yet"
+    kept = (
+        f"{many(body['count'], 'snapshot')}, the last of {body['last']}"
+        if body["count"]
+        else "none yet"
+    )
     say(f"backups      {body.get('problem') or kept}")

@@ -1,4 +1,5 @@
-"""`cortex profile create` and `list`: homes of their own on this machine, each with its records, server and cortexd.
+"""`cortex profile create` and `list`: homes of their own on this machine, each with its records,
+server and cortexd.
 
 A profile is there where its folder is. Which other commands may begin one is not known here.
 """
@@ -20,12 +21,17 @@ from cortex.families.team.commands.sync_status import server_of
 from cortex.toolkit.terminal.options import JsonFlag
 from cortex.toolkit.terminal.output import print_json, say
 
-app = typer.Typer(name="profile", help="Homes of their own, for several teams on one machine.", no_args_is_help=True)
+app = typer.Typer(
+    name="profile",
+    help="Homes of their own, for several teams on one machine.",
+    no_args_is_help=True,
+)
 
 
 @app.command("create")
 def create_profile(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="What it is called.")], as_json: JsonFlag = False
+    name: Annotated[str, typer.Argument(metavar="NAME", help="What it is called.")],
+    as_json: JsonFlag = False,
 ) -> int:
     """Begin a profile: a home of its own, with nothing in it."""
     if not is_profile(name):
@@ -43,7 +49,9 @@ def create_profile(
 
 @app.command("list")
 def list_profiles(as_json: JsonFlag = False) -> int:
-    """Show the profiles on this machine: where each is, which server it syncs with, and whether its cortexd runs."""
+    """Show the profiles on this machine: where each is, which server it syncs with, and whether its
+    cortexd runs.
+    """
     variables = environment()
     current = variables.get("CORTEX_PROFILE", "")
     home = find_home({**variables, "CORTEX_PROFILE": ""}, Path.home())
@@ -57,7 +65,9 @@ def list_profiles(as_json: JsonFlag = False) -> int:
     for row in rows:
         mark = "*" if row["current"] else " "
         runs = "cortexd runs" if row["running"] else "cortexd doesn't run"
-        say(f"{mark} {row['name'] or '(no profile)'}: {row['server'] or 'no server'}, {runs}, {row['home']}")
+        say(
+            f"{mark} {row['name'] or '(no profile)'}: {row['server'] or 'no server'}, {runs}, {row['home']}"
+        )
     if len(rows) == 1:
         say("No profiles yet: `cortex profile create NAME` begins one.", error=True)
     return 0

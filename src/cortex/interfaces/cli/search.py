@@ -1,4 +1,6 @@
-"""`cortex search`: ask a folder a question on the command line, or a folder and the person's documents, memories and records together."""
+"""`cortex search`: ask a folder a question on the command line, or a folder and the person's
+documents, memories and records together.
+"""
 
 from __future__ import annotations
 
@@ -56,36 +58,56 @@ DEFAULT_MODE = "hybrid"
 WEAK = " weak"
 TEAM = "team"
 SEARCHED = (CODE, KB, MEMORY, TEAM)
-OVER = ("superseded", "deprecated", "archived", "cancelled", "rejected")  # states that a person must see beside a hit
+# States that a person must see beside a hit
+OVER = ("superseded", "deprecated", "archived", "cancelled", "rejected")
 COPY_SECONDS = 2.0  # for what other products wrote since
 
 
 def search(
-    query: Annotated[str, typer.Argument(metavar="QUERY", help="A question, a name, or with --mode exact a text.")],
+    query: Annotated[
+        str,
+        typer.Argument(metavar="QUERY", help="A question, a name, or with --mode exact a text."),
+    ],
     path: Annotated[
-        list[Path] | None, typer.Option("--path", metavar="PATH", help="The folder; may be repeated.")
+        list[Path] | None,
+        typer.Option("--path", metavar="PATH", help="The folder; may be repeated."),
     ] = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=200, metavar="N", help="How many results.")] = 10,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", min=1, max=200, metavar="N", help="How many results.")
+    ] = 10,
     mode: Annotated[
-        str, typer.Option("--mode", metavar="MODE", help="hybrid, meaning, words, exact or fullworkspace.")
+        str,
+        typer.Option(
+            "--mode", metavar="MODE", help="hybrid, meaning, words, exact or fullworkspace."
+        ),
     ] = DEFAULT_MODE,
     lang: Annotated[
-        list[str] | None, typer.Option("--lang", metavar="LANGUAGE", help="Only this language; may be repeated.")
+        list[str] | None,
+        typer.Option("--lang", metavar="LANGUAGE", help="Only this language; may be repeated."),
     ] = None,
-    regex: Annotated[bool, typer.Option("--regex", help="The query is a regular expression (exact mode).")] = False,
+    regex: Annotated[
+        bool, typer.Option("--regex", help="The query is a regular expression (exact mode).")
+    ] = False,
     threshold: Annotated[
         float, typer.Option("--threshold", min=0.0, max=1.0, metavar="X", help="Least relevance.")
     ] = 0.0,
     within: Annotated[
         str,
         typer.Option(
-            "--in", metavar="WHAT", help="What to search, separated by commas: code, kb (your documents), memory, team."
+            "--in",
+            metavar="WHAT",
+            help="What to search, separated by commas: code, kb (your documents), memory, team.",
         ),
     ] = CODE,
-    explain: Annotated[bool, typer.Option("--explain", help="Show why each result is where it is.")] = False,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Show why each result is where it is.")
+    ] = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Search a folder; what isn't indexed yet is indexed first. With --in your documents, memories and records are searched, too, or alone."""
+    """Search a folder; what isn't indexed yet is indexed first.
+
+    With --in your documents, memories and records are searched, too, or alone.
+    """
     families = _families_called(within)
     called = Mode.EXACT if regex else _mode_called(mode)
     exact = None if called is Mode.EXACT else exact_text(query)
@@ -132,7 +154,9 @@ def _families_called(names: str) -> tuple[str, ...]:
     found = tuple(dict.fromkeys(name.strip() for name in names.split(",") if name.strip()))
     unknown = [name for name in found if name not in SEARCHED]
     if unknown or not found:
-        raise InputError("ARGUMENT_INVALID", f"unknown: --in {names!r}; known: {', '.join(SEARCHED)}")
+        raise InputError(
+            "ARGUMENT_INVALID", f"unknown: --in {names!r}; known: {', '.join(SEARCHED)}"
+        )
     return found
 
 
@@ -154,7 +178,11 @@ def _workspaces(paths: list[Path], wanted: Query) -> tuple[Workspace, ...]:
     found = workspace.find(paths)
     guessed = not paths and not found[0].settings.workspace.paths
     root = found[0].root
-    if not guessed or wanted.mode in READS_FILES or find_project_root(root, Path.home()) is not None:
+    if (
+        not guessed
+        or wanted.mode in READS_FILES
+        or find_project_root(root, Path.home()) is not None
+    ):
         return found
     if _is_indexed(found[0]):
         return found
@@ -163,9 +191,14 @@ def _workspaces(paths: list[Path], wanted: Query) -> tuple[Workspace, ...]:
             "WORKSPACE_MISSING",
             f"{root} is no project and has no index yet; nothing was indexed or searched",
             context={"cwd": str(root)},
-            instead=(f"Index it first: cortex index {shlex.quote(str(root))}", "Or name a folder: --path FOLDER."),
+            instead=(
+                f"Index it first: cortex index {shlex.quote(str(root))}",
+                "Or name a folder: --path FOLDER.",
+            ),
         )
-    if not ask(f"{root} is no project. Read and index all of its files, so that they can be searched?"):
+    if not ask(
+        f"{root} is no project. Read and index all of its files, so that they can be searched?"
+    ):
         decline()
     return found
 
@@ -178,9 +211,15 @@ def _is_indexed(found: Workspace) -> bool:
 
 
 def _open(
-    used: ExitStack, families: tuple[str, ...], found: Sequence[Workspace], wanted: Query, as_json: bool
+    used: ExitStack,
+    families: tuple[str, ...],
+    found: Sequence[Workspace],
+    wanted: Query,
+    as_json: bool,
 ) -> tuple[list[SearchTarget], list[Callable[[], Freshness]], list[str]]:
-    """The places to search, for as long as `used` is open; how fresh each of them is, and the workspaces that aren't indexed yet."""
+    """The places to search, for as long as `used` is open; how fresh each of them is, and the
+    workspaces that aren't indexed yet.
+    """
     places: list[SearchTarget] = []
     states: list[Callable[[], Freshness]] = []
     late: list[str] = []
@@ -191,7 +230,11 @@ def _open(
         engines = used.enter_context(workspaces.open())
         for problem in workspaces.left_out:
             say(f"warning: {problem}", error=True)
-        late = [] if wanted.mode in READS_FILES else [name for name, engine in engines if not _freshen(engine, as_json)]
+        late = (
+            []
+            if wanted.mode in READS_FILES
+            else [name for name, engine in engines if not _freshen(engine, as_json)]
+        )
         places, states = places_of(engines), [engine.freshness for _, engine in engines]
         for _, engine in engines if by_meaning else ():
             engine.embedding.try_out()
@@ -217,7 +260,9 @@ def _open(
 
 
 def _freshen(engine: Engine, as_json: bool) -> bool:
-    """Bring the index up to date where nobody else does; after the search's time limit the answer comes from what is there."""
+    """Bring the index up to date where nobody else does; after the search's time limit the answer
+    comes from what is there.
+    """
     if not engine.holds():
         return True
     cancel, failures = Cancel(), []
@@ -260,8 +305,12 @@ def _row(one: FederatedHit, told: _Told) -> dict[str, object]:
     return {**row, "workspace": one.source} if told.workspace else row
 
 
-def _print_hits(located: list[FederatedHit], page: Page, late: list[str], told: _Told, *, asked: bool) -> None:
-    """Hits for people, and what there is to know of them; that nobody embeds is told only where a way was asked for."""
+def _print_hits(
+    located: list[FederatedHit], page: Page, late: list[str], told: _Told, *, asked: bool
+) -> None:
+    """Hits for people, and what there is to know of them; that nobody embeds is told only where a
+    way was asked for.
+    """
     for name in late:
         say(f"warning: {name} is not fully indexed yet; run `cortex index` to finish", error=True)
     for note in page.notes:
@@ -277,7 +326,9 @@ def _print_hits(located: list[FederatedHit], page: Page, late: list[str], told: 
         return
     for one in located:
         weak = WEAK if told.is_weak(one.hit) else ""
-        say(f"{_place(one, told)}  {one.hit.relevance:.2f}{weak}  {one.hit.qualified}{_over(one)}".rstrip())
+        say(
+            f"{_place(one, told)}  {one.hit.relevance:.2f}{weak}  {one.hit.qualified}{_over(one)}".rstrip()
+        )
         for number, line in _lines(one.hit):
             say(f"{number:>6}  {line}", lines=True)
         if one.hit.evidence:
@@ -285,7 +336,9 @@ def _print_hits(located: list[FederatedHit], page: Page, late: list[str], told: 
 
 
 def _lines(hit: Hit) -> list[tuple[int, str]]:
-    """The lines of a hit's text with their numbers; where some were left out, the text has a line that says so."""
+    """The lines of a hit's text with their numbers; where some were left out, the text has a line
+    that says so.
+    """
     lines = iter(hit.text.split("\n"))
     if not hit.lines:
         return list(enumerate(lines, hit.start_line))
@@ -301,12 +354,16 @@ def _lines(hit: Hit) -> list[tuple[int, str]]:
 
 def _because(hit: Hit) -> str:
     """The evidence of a hit in one line: what is added, then the factors."""
-    parts = [f"{name} {value:g}" if name.startswith("x ") else f"{name} +{value:g}" for name, value in hit.evidence]
+    parts = [
+        f"{name} {value:g}" if name.startswith("x ") else f"{name} +{value:g}"
+        for name, value in hit.evidence
+    ]
     return f"{hit.score:g} = {', '.join(parts)}"
 
 
 def _place(one: FederatedHit, told: _Told) -> str:
-    path = one.cited.get("id", one.hit.path)  # of a memory or a record, as the commands that show it take it
+    # Of a memory or a record, as the commands that show it take it
+    path = one.cited.get("id", one.hit.path)
     where = f"{one.source}/{path}" if told.family or told.workspace else path
     page = one.cited.get("page")
     return f"{where}:{one.hit.start_line}{f' (page {page})' if page else ''}"
@@ -330,12 +387,16 @@ def _print_rich(located: list[FederatedHit], told: _Told) -> None:
         hit = one.hit
         title = Text(printable(_place(one, told)), style="bold cyan")
         weak = told.is_weak(hit)
-        title.append(f"  {hit.relevance:.2f}{WEAK if weak else ''}", style="dim" if weak else "green")
+        title.append(
+            f"  {hit.relevance:.2f}{WEAK if weak else ''}", style="dim" if weak else "green"
+        )
         title.append(f"  {printable(hit.qualified)}" if hit.qualified else "", style="dim")
         title.append(_over(one), style="yellow")
         console.print(title)
         for number, line in _lines(hit):
-            code = Syntax("", hit.language or "text", theme="ansi_dark").highlight(printable(line, lines=True))
+            code = Syntax("", hit.language or "text", theme="ansi_dark").highlight(
+                printable(line, lines=True)
+            )
             code.rstrip()
             console.print(Text(f"{number:>6}  ", style="dim").append(code))
         if hit.evidence:

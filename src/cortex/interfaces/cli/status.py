@@ -1,4 +1,5 @@
-"""`cortex status`, `cortex mcp status` and `cortex mcp logs`: what there is to know of cortexd, whether it runs or not.
+"""`cortex status`, `cortex mcp status` and `cortex mcp logs`: what there is to know of cortexd,
+whether it runs or not.
 
 What a process knows is asked of the process itself; what is on disk is read here.
 """
@@ -28,14 +29,13 @@ from cortex.toolkit.terminal import workspace
 from cortex.toolkit.terminal.options import JsonFlag, ProfileOption
 from cortex.toolkit.terminal.output import print_json, rows, say
 
-TURN_OFF = (
-    "CORTEX_NO_SIDECAR=1 in the environment, or --no-sidecar in the client's entry: each client then serves itself"
-)
+TURN_OFF = "CORTEX_NO_SIDECAR=1 in the environment, or --no-sidecar in the client's entry: each client then serves itself"
 
 
 def status(
     path: Annotated[
-        Path | None, typer.Option("--path", metavar="PATH", help="The project; default: the one around here.")
+        Path | None,
+        typer.Option("--path", metavar="PATH", help="The project; default: the one around here."),
     ] = None,
     profile: ProfileOption = None,
     as_json: JsonFlag = False,
@@ -95,17 +95,29 @@ def _print_project(project: Mapping[str, object] | None) -> None:
     if project is None:
         return
     if "files" not in project:
-        say(f"project      {project['root']}: {'can not be read' if 'notes' in project else 'not indexed yet'}")
+        say(
+            f"project      {project['root']}: {'can not be read' if 'notes' in project else 'not indexed yet'}"
+        )
     else:
-        indexed = f"indexed {project['lastIndexed']}" if project["lastIndexed"] else "not completely indexed yet"
-        say(f"project      {project['root']}: {project['files']} files, {project['chunks']} chunks, {indexed}")
+        indexed = (
+            f"indexed {project['lastIndexed']}"
+            if project["lastIndexed"]
+            else "not completely indexed yet"
+        )
+        say(
+            f"project      {project['root']}: {project['files']} files, {project['chunks']} chunks, {indexed}"
+        )
         left_out, settings = _mapping(project["leftOut"]), _mapping(project["settings"])
         if left_out:
-            say(f"left out     {', '.join(f'{count} {reason}' for reason, count in left_out.items())}")
+            say(
+                f"left out     {', '.join(f'{count} {reason}' for reason, count in left_out.items())}"
+            )
         for name, value in _mapping(settings.get("madeWith", {})).items():
             say(f"made with    {name} = {value}")
         if override := _mapping(settings.get("override", {})):
-            changed = Override(_mapping(override["settings"]), str(override["by"]), str(override["since"]))
+            changed = Override(
+                _mapping(override["settings"]), str(override["by"]), str(override["since"])
+            )
             say(f"override     {changed.in_words()}; `{override['end']}` ends it")
     for note in _list(project.get("notes")):
         say(f"note         {note}")
@@ -116,7 +128,9 @@ def _mapping(value: object) -> Mapping[str, object]:
 
 
 def mcp_status(profile: ProfileOption = None, as_json: JsonFlag = False) -> int:
-    """Show how cortexd is, whom it serves, and which documents, memories and records can be searched."""
+    """Show how cortexd is, whom it serves, and which documents, memories and records can be
+    searched.
+    """
     meeting = meet(profile)
     state = control.look(meeting)
     body = {
@@ -136,7 +150,9 @@ def mcp_status(profile: ProfileOption = None, as_json: JsonFlag = False) -> int:
 
 
 def mcp_logs(
-    tail: Annotated[int, typer.Option("--tail", "-n", min=1, metavar="N", help="How many lines.")] = 50,
+    tail: Annotated[
+        int, typer.Option("--tail", "-n", min=1, metavar="N", help="How many lines.")
+    ] = 50,
     profile: ProfileOption = None,
 ) -> None:
     """Show the end of cortexd's log."""
@@ -156,7 +172,9 @@ def meet(profile: str | None) -> Rendezvous:
         message, variable = str(error.args[0]), str(error.args[-1])
         raise ConfigError("CONFIG_INVALID", message, instead=(f"Correct {variable}.",)) from None
     except OSError as error:
-        raise FileError("PERMISSION_DENIED", str(error), suggestions=("Run `cortex doctor --fix`.",)) from None
+        raise FileError(
+            "PERMISSION_DENIED", str(error), suggestions=("Run `cortex doctor --fix`.",)
+        ) from None
 
 
 def describe(meeting: Rendezvous, state: State) -> dict[str, object]:
@@ -187,7 +205,9 @@ def in_time(seconds: object) -> str:
 
 
 def read_log(home: str, count: int) -> list[str]:
-    """The last lines of cortexd's log, from the file before it too where it has just begun a new one."""
+    """The last lines of cortexd's log, from the file before it too where it has just begun a new
+    one.
+    """
     file = control.log_file(home)
     lines: list[str] = []
     for path in (file, f"{file}.1"):
@@ -205,7 +225,9 @@ def who_runs(meeting: Rendezvous, state: State) -> dict[str, object]:
     """Which process it is, and where its files are."""
     return {
         "pid": state.pid or None,
-        "version": state.status.get("version") or state.note.get("version") if state.running else None,
+        "version": state.status.get("version") or state.note.get("version")
+        if state.running
+        else None,
         "home": meeting.home,
         "socket": meeting.socket,
         "log": control.log_file(meeting.home),
@@ -223,12 +245,20 @@ def _kept(meeting: Rendezvous, state: State) -> dict[str, object]:
     projects = []
     for project in rows(state.status.get("projects")):
         store = find_store(Path(str(project["root"])), home)
-        projects.append({**project, "diskBytes": 0 if store.is_relative_to(home) else bytes_on_disk(store)})
-    own = sum(bytes_on_disk(path) for pattern in (*OWN_PATTERNS, "projects") for path in home.glob(pattern))
+        projects.append(
+            {**project, "diskBytes": 0 if store.is_relative_to(home) else bytes_on_disk(store)}
+        )
+    own = sum(
+        bytes_on_disk(path)
+        for pattern in (*OWN_PATTERNS, "projects")
+        for path in home.glob(pattern)
+    )
     elsewhere = {str(one["root"]): one["diskBytes"] for one in projects}
     cache = own + sum(size for size in elsewhere.values() if isinstance(size, int))
     plugins = list(
-        load(None, environment={**environment(), "CORTEX_HOME": str(home), "CORTEX_PROFILE": ""}).team.plugins
+        load(
+            None, environment={**environment(), "CORTEX_HOME": str(home), "CORTEX_PROFILE": ""}
+        ).team.plugins
     )
     return {"plugins": plugins, "cacheBytes": cache, "projects": projects}
 
@@ -239,10 +269,14 @@ def _list(value: object) -> list[object]:
 
 def _print_status(body: Mapping[str, object]) -> None:
     if not body["running"]:
-        say(f"cortexd      not running; it starts with the next client, or with `cortex start` (home {body['home']})")
+        say(
+            f"cortexd      not running; it starts with the next client, or with `cortex start` (home {body['home']})"
+        )
         return
     if not body["answers"]:
-        say(f"cortexd      process {body['pid']} doesn't answer: `cortex restart` ends it and starts another")
+        say(
+            f"cortexd      process {body['pid']} doesn't answer: `cortex restart` ends it and starts another"
+        )
         return
     say(f"cortexd      {in_words(body)}")
     say(f"started      {body['startedAt']} by {body['startedBy']}, {in_time(body['uptime'])} ago")
@@ -254,18 +288,26 @@ def _print_status(body: Mapping[str, object]) -> None:
     say(f"clients      {len(clients)}")
     for client in clients:
         words = " ".join(str(text) for text in _texts(client.get("arguments")))
-        say(f"  process {client['pid']}, for {in_time(client['seconds'])}: cortex mcp {words} in {client['cwd']}")
+        say(
+            f"  process {client['pid']}, for {in_time(client['seconds'])}: cortex mcp {words} in {client['cwd']}"
+        )
 
 
 def _print_projects(body: Mapping[str, object]) -> None:
     projects = rows(body["projects"])
     say(f"projects     {sum(one['status'] != CLOSED for one in projects)} open")
     for project in projects:
-        indexed = f"indexed {project['lastIndexed']}" if project["lastIndexed"] else "not indexed yet"
+        indexed = (
+            f"indexed {project['lastIndexed']}" if project["lastIndexed"] else "not indexed yet"
+        )
         state = "closed until its next call" if project["status"] == CLOSED else project["status"]
-        say(f"  {project['root']}: {state}, {indexed}, {_embedded(project.get('embedding'))}{project['users']} clients")
+        say(
+            f"  {project['root']}: {state}, {indexed}, {_embedded(project.get('embedding'))}{project['users']} clients"
+        )
         if project.get("secrets"):
-            say(f"    {project['secrets']} files are left out as secrets: `cortex doctor` names them")
+            say(
+                f"    {project['secrets']} files are left out as secrets: `cortex doctor` names them"
+            )
         told = project.get("embedding")
         if isinstance(told, Mapping) and told.get("problem"):
             say(f"    {told['problem']}")

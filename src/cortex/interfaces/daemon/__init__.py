@@ -1,1 +1,3 @@
-"""cortexd, the one process that serves every agent of a person, and the thin front end that every agent window starts."""
+"""cortexd, the one process that serves every agent of a person, and the thin front end that every
+agent window starts.
+"""

@@ -63,15 +63,17 @@ class SocketLink(Channel):
             self._raw.shutdown(1)
 
     def close(self) -> int:
-        # Not closed but shut: a thread that is just about to write must not meet the next socket under the same number. It is
-        # closed when nobody has it any more.
+        # Not closed but shut: a thread that is just about to write must not meet the next socket
+        # under the same number. It is closed when nobody has it any more.
         with contextlib.suppress(OSError):
             self._raw.shutdown(2)
         return 0
 
 
 class ChildLink(Channel):
-    """A server of our own in a child, which ends when we do: it reads from a pipe that only we hold."""
+    """A server of our own in a child, which ends when we do: it reads from a pipe that only we
+    hold.
+    """
 
     def __init__(self, command: Sequence[str]) -> None:
         import subprocess
@@ -102,18 +104,26 @@ class ChildLink(Channel):
 
 
 def in_process(arguments: Sequence[str]) -> list[str]:
-    """The command line of a server that doesn't need cortexd; a folder `cortex` in the working directory isn't taken for ours."""
+    """The command line of a server that doesn't need cortexd; a folder `cortex` in the working
+    directory isn't taken for ours.
+    """
     return [sys.executable, "-P", "-m", "cortex", "mcp", "--no-sidecar", *arguments]
 
 
 def client_lines(read: Callable[[], bytes]) -> Iterator[tuple[bytes, bool]]:
-    """The lines that `read` gives until its end, and whether each is whole: one that is too long comes in parts."""
+    """The lines that `read` gives until its end, and whether each is whole: one that is too long
+    comes in parts.
+    """
     parts: list[bytes] = []
     size, cut = 0, False
     while chunk := _attempt(read):
         *lines, rest = chunk.split(b"\n")
         for line in lines:
-            yield (b"".join((*parts, line)), True) if not cut else (b"".join((*parts, line, b"\n")), False)
+            yield (
+                (b"".join((*parts, line)), True)
+                if not cut
+                else (b"".join((*parts, line, b"\n")), False)
+            )
             parts, size, cut = [], 0, False
         parts.append(rest)
         size += len(rest)
@@ -125,7 +135,9 @@ def client_lines(read: Callable[[], bytes]) -> Iterator[tuple[bytes, bool]]:
 
 
 def server_lines(read: Callable[[], bytes]) -> Iterator[bytes]:
-    """The lines that a server says, however long; what it could not say to its end before it died is none."""
+    """The lines that a server says, however long; what it could not say to its end before it died
+    is none.
+    """
     parts: list[bytes] = []
     while chunk := _attempt(read):
         *lines, rest = chunk.split(b"\n")

@@ -1,7 +1,8 @@
 """Steering cortexd from outside: how it is, starting it, ending it, and what it left behind.
 
-Standard library only. Whether a cortexd runs is what its lock says; a process id in a file is for people, and is believed only while
-the lock is held. One that doesn't answer is killed in the end: nothing that it has acknowledged is lost by that.
+Standard library only. Whether a cortexd runs is what its lock says; a process id in a file is for
+people, and is believed only while the lock is held. One that doesn't answer is killed in the end:
+nothing that it has acknowledged is lost by that.
 """
 
 from __future__ import annotations
@@ -61,7 +62,9 @@ def look(meeting: Rendezvous, seconds: float = ANSWER_SECONDS) -> State:
 
 
 def start(meeting: Rendezvous, by: str, arguments: Sequence[str] = ()) -> tuple[State, bool]:
-    """Start cortexd, and say whether the one that runs now is ours; of two at once one wins the election."""
+    """Start cortexd, and say whether the one that runs now is ours; of two at once one wins the
+    election.
+    """
     who = f"{by}, process {os.getpid()}"
     link = meeting.obtain(who, arguments=arguments)
     if link is None:
@@ -92,7 +95,10 @@ def stop(meeting: Rendezvous, state: State | None = None) -> int:
 
 
 def stop_all(home: str) -> list[int]:
-    """End the cortexd of a home and those of its profiles, also one that meets elsewhere. Raises: TimeoutError, OSError."""
+    """End the cortexd of a home and those of its profiles, also one that meets elsewhere.
+
+    Raises: TimeoutError, OSError.
+    """
     homes = list(_homes(home))
     ended = [pid for one in homes if (pid := stop(meet_at(one)))]
     for process in processes():
@@ -104,7 +110,9 @@ def stop_all(home: str) -> list[int]:
 
 
 def places(home: str) -> list[str]:
-    """Where the cortexd of a home and those of its profiles have files: sockets, locks, notes, logs."""
+    """Where the cortexd of a home and those of its profiles have files: sockets, locks, notes,
+    logs.
+    """
     found = []
     for one in _homes(home):
         meeting = meet_at(one)
@@ -123,7 +131,9 @@ def end(pid: int) -> None:
 
 
 def left_behind(folder: str) -> list[str]:
-    """The locks of those cortexds in a folder of meeting places that were killed: their socket or note is there, and nobody holds the lock."""
+    """The locks of those cortexds in a folder of meeting places that were killed: their socket or
+    note is there, and nobody holds the lock.
+    """
     found = []
     for name in sorted(_names(folder)):
         if name.startswith("cortexd-") and name.endswith((".sock", ".json")):
@@ -134,7 +144,10 @@ def left_behind(folder: str) -> list[str]:
 
 
 def remove_left(lock: str) -> list[str]:
-    """Remove what a cortexd that was killed has left; nothing where one runs again. Gives what was removed."""
+    """Remove what a cortexd that was killed has left; nothing where one runs again.
+
+    Gives what was removed.
+    """
     removed: list[str] = []
     with contextlib.suppress(OSError):
         file = os.open(lock, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
@@ -151,7 +164,9 @@ def remove_left(lock: str) -> list[str]:
 
 
 def processes() -> Iterator[Running]:
-    """Every cortexd of this user, whatever its home; none on systems that don't show processes as files."""
+    """Every cortexd of this user, whatever its home; none on systems that don't show processes as
+    files.
+    """
     for name in _names("/proc"):
         if name.isdigit() and is_cortexd(int(name)):
             with contextlib.suppress(OSError, ValueError):
@@ -185,7 +200,9 @@ def _homes(home: str) -> list[str]:
 
 
 def _has_ended(meeting: Rendezvous, pid: int, seconds: float) -> bool:
-    """Wait for its end: the lock is free, or a next one has it, started by a client that is still there."""
+    """Wait for its end: the lock is free, or a next one has it, started by a client that is still
+    there.
+    """
     deadline = time.monotonic() + seconds
     while is_held(meeting.lock):
         if pid and _number(meeting.read_note().get("pid")) not in (0, pid):

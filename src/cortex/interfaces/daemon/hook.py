@@ -1,10 +1,11 @@
 """`cortex hook EVENT`: what a client runs when a session starts, stops or is about to be compacted.
 
-Standard library only. Whatever happens, it ends with 0 in a few seconds: a session never waits for us longer, and never fails
-because of us. At the start of a session it prints what cortexd has to say about the project, in the form that the client reads. At
-the end of a turn it writes what was marked to a file of the inbox, so that it is safe, and then tells cortexd; one that isn't there
-is started and finds the file. What a file holds is read again in `families/memory/hook_inbox.py`. Not taken: handing candidates to cortexd over
-the socket, where they would be lost with it.
+Standard library only. Whatever happens, it ends with 0 in a few seconds: a session never waits for
+us longer, and never fails because of us. At the start of a session it prints what cortexd has to
+say about the project, in the form that the client reads. At the end of a turn it writes what was
+marked to a file of the inbox, so that it is safe, and then tells cortexd; one that isn't there is
+started and finds the file. What a file holds is read again in `families/memory/hook_inbox.py`. Not
+taken: handing candidates to cortexd over the socket, where they would be lost with it.
 """
 
 from __future__ import annotations
@@ -26,10 +27,12 @@ if TYPE_CHECKING:
 START, STOPS = "session-start", ("stop", "pre-compact")
 READ_SECONDS = 0.5  # for the client to say what it has to say
 READ_BYTES = 8 << 20
-START_SECONDS = 1.8  # for a cortexd that isn't there to be started, and to answer, at the start of a session
+# For a cortexd that isn't there to be started, and to answer, at the start of a session
+START_SECONDS = 1.8
 ANSWER_SECONDS = 0.2  # for one that is there: what takes longer is said in the next session
 HARD_SECONDS = 2.5  # for all of it
-TRANSCRIPT_SECONDS = 3.0  # more, at the end of a turn, for a client that hasn't written the last message yet
+# More, at the end of a turn, for a client that hasn't written the last message yet
+TRANSCRIPT_SECONDS = 3.0
 MOST_CHARACTERS = 10_000  # of context; clients take no more
 BY = "cortex hook"
 
@@ -39,7 +42,9 @@ def main(arguments: Sequence[str]) -> int:
     work = threading.Thread(target=_work, args=(arguments,), name="hook", daemon=True)
     work.start()
     with contextlib.suppress(KeyboardInterrupt):
-        work.join(HARD_SECONDS + (TRANSCRIPT_SECONDS if arguments and arguments[0] == STOPS[0] else 0.0))
+        work.join(
+            HARD_SECONDS + (TRANSCRIPT_SECONDS if arguments and arguments[0] == STOPS[0] else 0.0)
+        )
     return 0
 
 
@@ -47,19 +52,23 @@ def _work(arguments: Sequence[str]) -> None:
     try:
         event = arguments[0] if arguments else ""
         if profile := profile_of(arguments):
-            os.environ["CORTEX_PROFILE"] = profile  # for whom `cortex install --profile` wrote it down
+            # For whom `cortex install --profile` wrote it down
+            os.environ["CORTEX_PROFILE"] = profile
         if event == START:
             _start(_read())
         elif event in STOPS:
             _stop(event, _read())
         else:  # of a client that is newer than we are: it shall not write into a closed pipe
             _read()
-    except Exception:  # nothing that goes wrong here is the session's business; `cortex doctor` finds causes
+    # Nothing that goes wrong here is the session's business; `cortex doctor` finds causes
+    except Exception:
         return
 
 
 def _start(said: Mapping[str, object]) -> None:
-    """Print what cortexd says about the project; one that is about to end is waited for, and another one started."""
+    """Print what cortexd says about the project; one that is about to end is waited for, and
+    another one started.
+    """
     deadline = time.monotonic() + START_SECONDS
     meeting, variables = find()
     hello = _hello(START, said, variables)
@@ -67,7 +76,8 @@ def _start(said: Mapping[str, object]) -> None:
         link = meeting.connect() if _is_alone() else meeting.obtain(BY, left)
         if link is None:
             return
-        with link:  # one that is just being started takes its time, any other keeps to what it is told
+        # One that is just being started takes its time, any other keeps to what it is told
+        with link:
             answer = meeting.exchange(link, hello, max(0.01, deadline - time.monotonic()))
         if answer is not None and not answer.get("leaving"):
             text = answer.get("text")
@@ -82,19 +92,30 @@ def _stop(event: str, said: Mapping[str, object]) -> None:
     from cortex.interfaces.daemon.transcript_marks import find_candidates
 
     seconds = TRANSCRIPT_SECONDS if event == STOPS[0] and client_of(said) == "copilot" else 0.0
-    candidates = [candidate for candidate in find_candidates(said, seconds) if not _leaks(candidate)]
+    candidates = [
+        candidate for candidate in find_candidates(said, seconds) if not _leaks(candidate)
+    ]
     if not candidates:
         return
-    note = {"format": 1, "at": time.time(), "event": event, "client": client_of(said), "session": _session(said)}
+    note = {
+        "format": 1,
+        "at": time.time(),
+        "event": event,
+        "client": client_of(said),
+        "session": _session(said),
+    }
     home = find_home(own_variables(os.environ), os.path.expanduser("~"))
     keep(home, {**note, "cwd": _cwd(said), "candidates": candidates})
-    meeting, variables = find()  # only now: where there can't be a meeting place, what was marked is kept all the same
+    # Only now: where there can't be a meeting place, what was marked is kept all the same
+    meeting, variables = find()
     if not _nudge(meeting, _hello(event, said, variables)) and not _is_alone():
         meeting.start(BY)
 
 
 def _leaks(candidate: Mapping[str, object]) -> bool:
-    """Whether a candidate holds a secret: it would be refused, and until then it would lie in a file."""
+    """Whether a candidate holds a secret: it would be refused, and until then it would lie in a
+    file.
+    """
     from cortex.base.secret_scanner import (
         find_leaks,  # only where there is a candidate: it takes as long as all else here
     )
@@ -114,7 +135,8 @@ def keep(home: str, note: Mapping[str, object]) -> str:
         os.mkdir(folder, 0o700)
         _sync(home)
     name = f"{time.time_ns():020d}-{os.getpid()}-{os.urandom(4).hex()}.json"
-    temporary = os.path.join(folder, f".{name}")  # one that stays like this is taken in, too, if it is whole
+    # One that stays like this is taken in, too, if it is whole
+    temporary = os.path.join(folder, f".{name}")
     try:
         _write(temporary, json.dumps(note).encode())
         os.rename(temporary, os.path.join(folder, name))
@@ -127,7 +149,9 @@ def keep(home: str, note: Mapping[str, object]) -> str:
 
 
 def render(text: str, said: Mapping[str, object]) -> str:
-    """The text as the client wants it: each reads one form, and some take a second one for an error or for more text."""
+    """The text as the client wants it: each reads one form, and some take a second one for an error
+    or for more text.
+    """
     match client_of(said):
         case "cursor":
             return json.dumps({"additional_context": text})
@@ -136,7 +160,10 @@ def render(text: str, said: Mapping[str, object]) -> str:
     if not said:  # a person, or a client that says nothing of itself
         return text
     name = said.get("hook_event_name")
-    output = {"hookEventName": name if isinstance(name, str) and name else "SessionStart", "additionalContext": text}
+    output = {
+        "hookEventName": name if isinstance(name, str) and name else "SessionStart",
+        "additionalContext": text,
+    }
     return json.dumps({"hookSpecificOutput": output})
 
 
@@ -149,7 +176,12 @@ def client_of(said: Mapping[str, object]) -> str:
     if said.get("hook_event_name") in ("AfterAgent", "PreCompress"):
         return "gemini"
     path = str(said.get("transcript_path") or "").replace("\\", "/")
-    known = {"/.claude/": "claude-code", "/.codex/": "codex", "/.gemini/": "gemini", "/.copilot/": "copilot"}
+    known = {
+        "/.claude/": "claude-code",
+        "/.codex/": "codex",
+        "/.gemini/": "gemini",
+        "/.copilot/": "copilot",
+    }
     return next((name for folder, name in known.items() if folder in path), "")
 
 
@@ -172,7 +204,9 @@ class _Heard:
         self.done = threading.Event()
 
     def listen(self) -> None:
-        """Read to the end of the object, or to the end; also what is too much, so that nobody writes into a closed pipe."""
+        """Read to the end of the object, or to the end; also what is too much, so that nobody
+        writes into a closed pipe.
+        """
         parts: list[bytes] = []
         size = 0
         try:
@@ -199,9 +233,16 @@ class _Heard:
         return True
 
 
-def _hello(event: str, said: Mapping[str, object], variables: Mapping[str, str]) -> dict[str, object]:
+def _hello(
+    event: str, said: Mapping[str, object], variables: Mapping[str, str]
+) -> dict[str, object]:
     """What cortexd is told; it answers in so many seconds, and goes on with its work."""
-    told: dict[str, object] = {"control": "hook", "event": event, "cwd": _cwd(said), "variables": dict(variables)}
+    told: dict[str, object] = {
+        "control": "hook",
+        "event": event,
+        "cwd": _cwd(said),
+        "variables": dict(variables),
+    }
     return {**told, "seconds": ANSWER_SECONDS if event == START else 0.0}
 
 

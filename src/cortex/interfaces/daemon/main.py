@@ -1,7 +1,7 @@
 """cortexd as a process: wins the election, listens at once, then loads what it needs and serves.
 
-Front ends that come while it loads wait in the queue of the socket. Started by them, by `cortex start` or by a person; however it
-was started, it ends by itself.
+Front ends that come while it loads wait in the queue of the socket. Started by them, by `cortex
+start` or by a person; however it was started, it ends by itself.
 """
 
 from __future__ import annotations
@@ -40,13 +40,15 @@ ELECTION_SECONDS = 8.0  # more than another one takes to end
 def main(arguments: list[str], read_arguments: ReadArguments) -> int:
     """Serve until no client needs it and return the exit code.
 
-    `read_arguments` parses a client's `cortex mcp` command line; the command itself is in a layer above this one.
+    `read_arguments` parses a client's `cortex mcp` command line; the command itself is in a layer
+    above this one.
     """
     meeting, _ = find()
     lock = elect(meeting)
     if lock is None:
         return ELECTED
-    os.umask(0o077)  # what it writes is one person's; files for others get their mode where they are written
+    # What it writes is one person's; files for others get their mode where they are written
+    os.umask(0o077)
     started_by = _after("--started-by", arguments) or "a person"
     token = ""
     if sys.platform == "win32":
@@ -87,7 +89,8 @@ def _allow_many_files() -> None:
 def elect(meeting: Rendezvous) -> int | None:
     """Become cortexd: the lock, None where somebody has it and listens. Children don't inherit it.
 
-    One that is ending has the lock, too, but no longer listens: waiting for it here is cheaper than to be started many times.
+    One that is ending has the lock, too, but no longer listens: waiting for it here is cheaper than
+    to be started many times.
     """
     deadline = time.monotonic() + ELECTION_SECONDS
     while time.monotonic() < deadline:
@@ -124,8 +127,11 @@ def _note(meeting: Rendezvous, listener: socket.socket, started_by: str, token: 
     if sys.platform == "win32":
         note |= {"port": listener.getsockname()[1], "token": token}
     temporary = f"{meeting.note}.{os.getpid()}"
-    with suppress(OSError):  # a full disk: it is for people; on Windows nobody finds us and the next one tries
-        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+    # A full disk: it is for people; on Windows nobody finds us and the next one tries
+    with suppress(OSError):
+        with open(
+            os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8"
+        ) as file:
             json.dump(note, file)
         os.replace(temporary, meeting.note)
 
@@ -138,7 +144,10 @@ def _log_to(home: str, level: str) -> None:
         make_private(Path(folder))
         keep_private(Path(folder))  # an older version wrote it as the umask said
         handler = RotatingFileHandler(
-            os.path.join(folder, "cortexd.log"), maxBytes=LOG_BYTES, backupCount=LOGS, encoding="utf-8"
+            os.path.join(folder, "cortexd.log"),
+            maxBytes=LOG_BYTES,
+            backupCount=LOGS,
+            encoding="utf-8",
         )
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     known = logging.getLevelNamesMapping().get(level.upper(), logging.INFO)
@@ -168,7 +177,12 @@ def _serve(
     from cortex.interfaces.daemon.session_events import moments, take_in_soon
     from cortex.interfaces.daemon.sync_worker import Syncing
 
-    own = load(None, environment={k: v for k, v in environment().items() if k in ("CORTEX_HOME", "CORTEX_PROFILE")})
+    own = load(
+        None,
+        environment={
+            k: v for k, v in environment().items() if k in ("CORTEX_HOME", "CORTEX_PROFILE")
+        },
+    )
     engines = engine_pool(keep=True, linger=LINGER_SECONDS, rest=REST_SECONDS)
     lenders = SharedResources(engines, ChunkIndexPool(linger=LINGER_SECONDS))
     logging.getLogger(__name__).info("cortexd %s at %s", VERSION, meeting.home)
@@ -198,8 +212,12 @@ def _serve(
     logging.shutdown()
 
 
-def opener(lenders: SharedResources, read_arguments: ReadArguments) -> Callable[[Hello], ClientSession]:
-    """What cortexd gives to a client: what its command line says, with the settings of its folder and variables."""
+def opener(
+    lenders: SharedResources, read_arguments: ReadArguments
+) -> Callable[[Hello], ClientSession]:
+    """What cortexd gives to a client: what its command line says, with the settings of its folder
+    and variables.
+    """
     from cortex.interfaces.assembly import families, mcp_server
     from cortex.interfaces.daemon.server import ClientMessages, ClientRefused, ClientSession
 
@@ -215,10 +233,18 @@ def opener(lenders: SharedResources, read_arguments: ReadArguments) -> Callable[
         named = given["families"] or (), given["workspaces"] or ()
         asked = families.ask(*named, hello.variables, Path(hello.cwd), shared=True)
         address = mcp_server.http_site(given["http"], asked)
-        opened, left_out = families.open_families(asked, lenders, read_only=bool(given["read_only"]))
+        opened, left_out = families.open_families(
+            asked, lenders, read_only=bool(given["read_only"])
+        )
         warnings = tuple(f"warning: {warning}" for warning in (*asked.warnings, *left_out))
         told = ClientMessages()
-        return ClientSession(opened, mcp_server.identity_of(asked, given["tool_names"], told), warnings, address, told)
+        return ClientSession(
+            opened,
+            mcp_server.identity_of(asked, given["tool_names"], told),
+            warnings,
+            address,
+            told,
+        )
 
     return open_served
 

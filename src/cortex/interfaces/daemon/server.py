@@ -1,8 +1,11 @@
-"""cortexd: accepts connections, gives each its own families over shared engines, and ends when nobody needs it.
+"""cortexd: accepts connections, gives each its own families over shared engines, and ends when
+nobody needs it.
 
-A connection begins with one line, the hello: either a front end that introduces its client (command line, folder, variables), or
-somebody who asks for the status or for the end. What a command line means is not known here; `Opener` is given. Nothing of a
-hello's variables is ever logged: keys are among them. What a moment of a session asks for isn't known here either; `SessionEventHandler` is given.
+A connection begins with one line, the hello: either a front end that introduces its client (command
+line, folder, variables), or somebody who asks for the status or for the end. What a command line
+means is not known here; `Opener` is given. Nothing of a hello's variables is ever logged: keys are
+among them. What a moment of a session asks for isn't known here either; `SessionEventHandler` is
+given.
 """
 
 from __future__ import annotations
@@ -45,7 +48,8 @@ HELLO_SECONDS = 10.0
 DRAIN_SECONDS = 4.0  # for what is under way when the end comes
 END_SECONDS = 4.8  # from a signal to the end, whatever hangs
 LOOK_SECONDS = 1.0  # between two looks at who is there
-FIRST_SECONDS = 1.5  # for an answer at a session's start while all is still to be opened, and after our own start
+# For an answer at a session's start while all is still to be opened, and after our own start
+FIRST_SECONDS = 1.5
 CHUNK_BYTES = 65_536
 MAX_CLIENTS = 512
 
@@ -100,7 +104,9 @@ class ClientSession:
 
 @dataclass(frozen=True, slots=True)
 class SessionEvent:
-    """A moment of a client's session: its start, the end of a turn, the time before it is compacted."""
+    """A moment of a client's session: its start, the end of a turn, the time before it is
+    compacted.
+    """
 
     event: str  # as `cortex hook` calls it
     cwd: str
@@ -136,7 +142,8 @@ class _Client:
 
 
 Opener = Callable[[Hello], ClientSession]
-SessionEventHandler = Callable[[SessionEvent], str]  # what there is to say at a moment, "" for nothing
+# What there is to say at a moment, "" for nothing
+SessionEventHandler = Callable[[SessionEvent], str]
 
 
 class Daemon:
@@ -154,7 +161,9 @@ class Daemon:
         token: str = "",
         has_work: Callable[[], bool] = lambda: False,
     ) -> None:
-        """It ends after `idle` seconds without clients, unless there is work that nobody else would do."""
+        """It ends after `idle` seconds without clients, unless there is work that nobody else would
+        do.
+        """
         self._listener = listener
         self._opener = opener
         self._hooked = hooked
@@ -171,14 +180,19 @@ class Daemon:
         self.started = time.time()
 
     async def run(self, still_elected: Callable[[], bool]) -> None:
-        """Serve until it is told to end, nobody has come for long, or the place was taken by another."""
+        """Serve until it is told to end, nobody has come for long, or the place was taken by
+        another.
+        """
         loop = asyncio.get_running_loop()
-        # Openings that wait for a drive which doesn't answer must not be all that there are threads for.
+        # Openings that wait for a drive which doesn't answer must not be all that there are threads
+        # for.
         loop.set_default_executor(ThreadPoolExecutor(OPENINGS, "opening"))
         for number in (signal.SIGTERM, signal.SIGINT):
             with suppress(NotImplementedError):  # Windows
                 loop.add_signal_handler(number, self.leave)
-        server = await asyncio.start_server(self._accept, sock=self._listener, limit=MAX_HELLO_BYTES)
+        server = await asyncio.start_server(
+            self._accept, sock=self._listener, limit=MAX_HELLO_BYTES
+        )
         while not self._leaving.is_set():
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._leaving.wait(), LOOK_SECONDS)
@@ -208,7 +222,8 @@ class Daemon:
 
     async def _meet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            # The folder keeps others out; where the system says who connects, that is looked at, too.
+            # The folder keeps others out; where the system says who connects, that is looked at,
+            # too.
             if sys.platform != "win32" and not is_own(writer.get_extra_info("socket")):
                 raise PermissionError("the connection is another user's")
             line = await asyncio.wait_for(reader.readline(), HELLO_SECONDS)
@@ -231,7 +246,9 @@ class Daemon:
                 await writer.wait_closed()
 
     def _knows(self, hello: Mapping[str, object]) -> bool:
-        return isinstance(hello.get("protocol"), int) and (not self._token or hello.get("token") == self._token)
+        return isinstance(hello.get("protocol"), int) and (
+            not self._token or hello.get("token") == self._token
+        )
 
     async def _control(self, wanted: str) -> dict[str, object]:
         if wanted == "stop":
@@ -242,14 +259,20 @@ class Daemon:
         return await asyncio.get_running_loop().run_in_executor(None, self.status)  # it asks disks
 
     async def _answer(self, moment: SessionEvent) -> dict[str, object]:
-        """What there is to say at a moment of a session; it never waits long, and what fails says nothing."""
+        """What there is to say at a moment of a session; it never waits long, and what fails says
+        nothing.
+        """
         if self._leaving.is_set():
             return {"text": "", "leaving": True}
         self._alone_since = time.monotonic()
         work = asyncio.get_running_loop().run_in_executor(None, self._hooked, moment)
         try:  # the work goes on where nobody waits for it any more
             young = time.time() - self.started < FIRST_SECONDS
-            patience = FIRST_SECONDS if young and moment.seconds > 0 else min(moment.seconds, FIRST_SECONDS)
+            patience = (
+                FIRST_SECONDS
+                if young and moment.seconds > 0
+                else min(moment.seconds, FIRST_SECONDS)
+            )
             return {"text": await asyncio.wait_for(asyncio.shield(work), patience)}
         except TimeoutError:
             work.add_done_callback(_forget)
@@ -266,7 +289,9 @@ class Daemon:
             "version": VERSION,
             "uptime": round(time.time() - self.started),
             "memory": memory_bytes(),
-            "endsIn": None if self._clients or not self._idle else max(0, round(self._idle - alone)),
+            "endsIn": None
+            if self._clients or not self._idle
+            else max(0, round(self._idle - alone)),
             "idle": self._idle,
             "clients": [
                 {
@@ -290,7 +315,9 @@ class Daemon:
             ],
         }
 
-    async def _welcome(self, hello: Hello, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _welcome(
+        self, hello: Hello, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         if version_parts(hello.version) > version_parts(VERSION) or hello.protocol > PROTOCOL:
             log.info("a newer version, %.40r, takes over", hello.version)
             self.leave()
@@ -300,7 +327,15 @@ class Daemon:
         if len(self._clients) >= MAX_CLIENTS or hello.protocol < PROTOCOL:
             await _say(writer, {"refused": "cortexd can't serve this client"})
             return
-        client = _Client(hello.pid, hello.cwd, time.time(), hello.arguments, reader, writer, asyncio.current_task())
+        client = _Client(
+            hello.pid,
+            hello.cwd,
+            time.time(),
+            hello.arguments,
+            reader,
+            writer,
+            asyncio.current_task(),
+        )
         self._clients.add(client)
         families: Sequence[Family] = ()
         try:
@@ -329,10 +364,21 @@ class Daemon:
                 return
             yield line
 
-    async def _serve(self, served: ClientSession, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        reads = [tool.name for family in served.families for tool in family.tools if not tool.writes or tool.keyed]
+    async def _serve(
+        self, served: ClientSession, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        reads = [
+            tool.name
+            for family in served.families
+            for tool in family.tools
+            if not tool.writes or tool.keyed
+        ]
         again = sorted({*reads, *(spell(name) for name in reads)})
-        welcome: dict[str, object] = {"version": VERSION, "again": again, "messages": list(served.messages)}
+        welcome: dict[str, object] = {
+            "version": VERSION,
+            "again": again,
+            "messages": list(served.messages),
+        }
         threads = BoundedShare(self._threads, THREADS_EACH)
         if served.http is None:
             server = make_server(served.families, threads, served.identity)
@@ -341,13 +387,17 @@ class Daemon:
             await _say(writer, LEAVING if self._leaving.is_set() else BYE)
             return
         # Not on the loop: a name may have to be looked up.
-        with await asyncio.get_running_loop().run_in_executor(None, listen, served.http) as listener:
+        with await asyncio.get_running_loop().run_in_executor(
+            None, listen, served.http
+        ) as listener:
             port = listener.getsockname()[1]
             said = [*served.messages, serving(served.http, port)]
             await _say(writer, {**welcome, "messages": said, "reads": False, "port": port})
             stop = asyncio.Event()
             watch = asyncio.get_running_loop().create_task(_until_gone(reader, stop))
-            await serve_http_within(served.families, threads, listener, served.http, stop, served.identity)
+            await serve_http_within(
+                served.families, threads, listener, served.http, stop, served.identity
+            )
             watch.cancel()
         await _say(writer, LEAVING if self._leaving.is_set() else BYE)
 

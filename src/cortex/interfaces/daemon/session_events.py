@@ -1,7 +1,8 @@
-"""What cortexd does at the moments of a session: tells what is known of the project, sees that what hooks brought is taken in.
+"""What cortexd does at the moments of a session: tells what is known of the project, sees that what
+hooks brought is taken in.
 
-The library is opened for it where it isn't, and stays open for a while. Its keeper takes the inbox in, since two who did that at
-once would remember twice; here is only seen that there is a keeper.
+The library is opened for it where it isn't, and stays open for a while. Its keeper takes the inbox
+in, since two who did that at once would remember twice; here is only seen that there is a keeper.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ from cortex.interfaces.daemon.hook import MOST_CHARACTERS, START
 from cortex.interfaces.daemon.server import SessionEvent, SessionEventHandler
 
 MOST = 12  # memories of the project, and of others, at a session's start
-FRESH_SECONDS = 0.05  # for what was just written elsewhere: a session doesn't wait while a database is copied
+# For what was just written elsewhere: a session doesn't wait while a database is copied
+FRESH_SECONDS = 0.05
 TAKE_SECONDS = 30.0  # that the library is held open for its keeper to take the inbox in
 POLL_SECONDS = 0.05
 _holding = threading.Lock()
@@ -50,14 +52,20 @@ def moments(engines: EnginePool) -> SessionEventHandler:
 
 
 def take_in_soon(engines: EnginePool, settings: Settings) -> None:
-    """Have the inbox taken in, if there is something in it; in a thread that nobody waits for when all is ending."""
+    """Have the inbox taken in, if there is something in it; in a thread that nobody waits for when
+    all is ending.
+    """
     if is_waiting(settings.home):
-        threading.Thread(target=_hold_open, args=(engines, settings), name="inbox", daemon=True).start()
+        threading.Thread(
+            target=_hold_open, args=(engines, settings), name="inbox", daemon=True
+        ).start()
 
 
 def _start(engines: EnginePool, settings: Settings, cwd: str) -> str:
     """What is known of the project; a library is not made for it."""
-    if not ((settings.home / STORE_NAME).is_file() or databases(settings)) or not os.path.isabs(cwd):
+    if not ((settings.home / STORE_NAME).is_file() or databases(settings)) or not os.path.isabs(
+        cwd
+    ):
         return ""
     with _open(engines, settings) as library:
         context = context_of(library.reader, Path(cwd), most=MOST, fresh=FRESH_SECONDS, looking=0.0)

@@ -1,10 +1,14 @@
-"""`cortex mcp`: the thin front end that every agent window starts. It carries JSON-RPC lines between the client and cortexd.
+"""`cortex mcp`: the thin front end that every agent window starts.
 
-Standard library only. It knows of the protocol just what it needs to survive the death of cortexd: which requests are not answered
-yet, the messages that made the session (`initialize`, subscriptions), and which calls may be asked a second time. One answer per
-id, always: what is said again for the session's sake has ids of our own, and the answers to those are dropped. A cortexd that goes
-in peace says that it has answered all that it took, so that everything else can be asked anew. When cortexd dies three times in a
-minute, doesn't answer or can't be started, a server of our own takes its place.
+It carries JSON-RPC lines between the client and cortexd.
+
+Standard library only. It knows of the protocol just what it needs to survive the death of cortexd:
+which requests are not answered yet, the messages that made the session (`initialize`,
+subscriptions), and which calls may be asked a second time. One answer per id, always: what is said
+again for the session's sake has ids of our own, and the answers to those are dropped. A cortexd
+that goes in peace says that it has answered all that it took, so that everything else can be asked
+anew. When cortexd dies three times in a minute, doesn't answer or can't be started, a server of our
+own takes its place.
 """
 
 from __future__ import annotations
@@ -37,16 +41,25 @@ if TYPE_CHECKING:
 
 ATTEMPTS = 3  # to be welcomed, where an older cortexd makes room or one was just about to end
 WELCOME_SECONDS = 15.0
-DEATHS, ENDS, DEATH_SECONDS = 3, 10, 60.0  # so many deaths, or ends of any kind, within that time are too many
-QUIET_SECONDS, PING_SECONDS = 20.0, 10.0  # without a word while an answer is due; then for a sign of life
+# So many deaths, or ends of any kind, within that time are too many
+DEATHS, ENDS, DEATH_SECONDS = 3, 10, 60.0
+# Without a word while an answer is due; then for a sign of life
+QUIET_SECONDS, PING_SECONDS = 20.0, 10.0
 ROOM_SECONDS = 0.5  # for whoever a cortexd made room for to be the first
-SESSION_METHODS = ("initialize", "notifications/initialized", "logging/setLevel", "resources/subscribe")
+SESSION_METHODS = (
+    "initialize",
+    "notifications/initialized",
+    "logging/setLevel",
+    "resources/subscribe",
+)
 ENDLESS_METHODS = (*SESSION_METHODS, "subscriptions/listen")  # asked as often as it takes
 BYE = b'{"cortexd":"bye"}'  # cortexd has answered all that it was asked
-LEAVING = b'{"cortexd":"leaving"}'  # it has answered all that it took, and the rest is for the next one
+# It has answered all that it took, and the rest is for the next one
+LEAVING = b'{"cortexd":"leaving"}'
 LOG_LINE = "cortexd:log"  # the one member of a line that is for people, on stderr
 LOG_START = b'{"cortexd:log": "'
-AGAIN = f"cortex mcp {os.urandom(8).hex()} "  # how the ids begin with which the session is made once more
+# How the ids begin with which the session is made once more
+AGAIN = f"cortex mcp {os.urandom(8).hex()} "
 LOST = "cortexd ended while it worked on this, and it isn't known whether it was done"
 
 
@@ -66,16 +79,23 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def say(text: str) -> None:
-    """A line for people, without what a terminal would obey; a client that closed stderr doesn't matter."""
+    """A line for people, without what a terminal would obey; a client that closed stderr doesn't
+    matter.
+    """
     try:
-        sys.stderr.write("".join(one if one.isprintable() or one == "\n" else ascii(one)[1:-1] for one in text) + "\n")
+        sys.stderr.write(
+            "".join(one if one.isprintable() or one == "\n" else ascii(one)[1:-1] for one in text)
+            + "\n"
+        )
         sys.stderr.flush()
     except (OSError, ValueError, AttributeError):
         pass
 
 
 def alone(arguments: Sequence[str]) -> int:
-    """Become a server that doesn't need cortexd; only on Windows, which can't do that, there is an exit code to give."""
+    """Become a server that doesn't need cortexd; only on Windows, which can't do that, there is an
+    exit code to give.
+    """
     command = in_process(arguments)
     if sys.platform != "win32":
         os.execv(command[0], command)
@@ -87,19 +107,24 @@ def alone(arguments: Sequence[str]) -> int:
 class Shim:
     """One client's connection."""
 
-    def __init__(self, meeting: Rendezvous, arguments: list[str], variables: dict[str, str]) -> None:
+    def __init__(
+        self, meeting: Rendezvous, arguments: list[str], variables: dict[str, str]
+    ) -> None:
         self._meeting = meeting
         self._arguments = arguments
         self._variables = variables
         self._changed = threading.Condition()  # guards all that follows
         self._link: Channel | None = None
-        self._open: dict[str, list[_Asked]] = {}  # by id, as JSON: 1 and "1" are two; a client may use one again
-        self._session: dict[str, tuple[dict[str, object], _Asked]] = {}  # what makes the session, to be said again
+        # By id, as JSON: 1 and "1" are two; a client may use one again
+        self._open: dict[str, list[_Asked]] = {}
+        # What makes the session, to be said again
+        self._session: dict[str, tuple[dict[str, object], _Asked]] = {}
         self._held: list[bytes] = []  # what came while there was no link and isn't a request
         self._again: frozenset[str] = frozenset()  # tools that may be asked twice
         self._ended = False  # the client has closed its side
         self._left = False  # cortexd has said that it goes
-        self._ends: list[tuple[float, bool]] = []  # of cortexds lately, and whether each was a death
+        # Of cortexds lately, and whether each was a death
+        self._ends: list[tuple[float, bool]] = []
         self._reading = False  # something may have been taken from the client
         self._reads_client = True  # false where others than the client are served
 
@@ -121,10 +146,13 @@ class Shim:
             if outcome is not None:
                 return outcome
 
-    # -- to the client -------------------------------------------------------------------------------------------------
+    # -- to the client
+    # -------------------------------------------------------------------------------------------------
 
     def _carry(self, link: Channel) -> bool:
-        """Pass on what the server says until it ends; true where that was all, or nobody listens any more."""
+        """Pass on what the server says until it ends; true where that was all, or nobody listens
+        any more.
+        """
         for line in server_lines(lambda: self._hear(link)):
             if line == BYE:
                 break
@@ -146,7 +174,10 @@ class Shim:
         return link.read()
 
     def _is_stuck(self) -> bool:
-        """Whether somebody listens who says nothing: stopped, or hanging. One that is ending takes no more calls at all."""
+        """Whether somebody listens who says nothing: stopped, or hanging.
+
+        One that is ending takes no more calls at all.
+        """
         raw = self._meeting.connect()
         if raw is None:
             return False
@@ -186,7 +217,9 @@ class Shim:
         return True
 
     def _watch_for_nobody(self) -> None:
-        """End when the client no longer listens, whatever is under way: it can't be told anything any more."""
+        """End when the client no longer listens, whatever is under way: it can't be told anything
+        any more.
+        """
         if not hasattr(select, "poll"):
             return
         watch = select.poll()
@@ -195,7 +228,8 @@ class Shim:
         if self._reads_client and events & (select.POLLERR | select.POLLHUP):
             os._exit(0)
 
-    # -- from the client -----------------------------------------------------------------------------------------------
+    # -- from the client
+    # -----------------------------------------------------------------------------------------------
 
     def _read_client(self) -> None:
         for line, whole in client_lines(lambda: os.read(0, CHUNK_BYTES)):
@@ -204,8 +238,9 @@ class Shim:
             with self._changed:
                 link = self._note(raw, message)
                 self._changed.notify()
-            # Not under the lock: who waits for cortexd to read must not keep its answers from being read. And to the link of
-            # that moment: where it is gone, what is open is said again over the next one.
+            # Not under the lock: who waits for cortexd to read must not keep its answers from being
+            # read. And to the link of that moment: where it is gone, what is open is said again
+            # over the next one.
             _send(link, raw)
         with self._changed:
             self._ended = True
@@ -216,7 +251,9 @@ class Shim:
     def _note(self, raw: bytes, message: object) -> Channel | None:
         """Remember what is asked, and what makes the session; gives the link to send it over."""
         members = _members(message)
-        asked = _Asked(raw, [_key(one["id"]) for one in members if _wants_answer(one)], self._link is not None)
+        asked = _Asked(
+            raw, [_key(one["id"]) for one in members if _wants_answer(one)], self._link is not None
+        )
         for key in asked.keys:
             self._open.setdefault(key, []).append(asked)
         if self._link is None and not asked.keys:
@@ -233,11 +270,16 @@ class Shim:
                 self._session[f"{method}{place}"] = (member, asked)
         return self._link
 
-    # -- cortexd -------------------------------------------------------------------------------------------------------
+    # -- cortexd
+    # -------------------------------------------------------------------------------------------------------
 
     def _connect(self) -> int | None:
         """Find or start cortexd and introduce ourselves; gives an exit code where that is refused."""
-        hello: dict[str, object] = {"arguments": self._arguments, "cwd": _cwd(), "variables": self._variables}
+        hello: dict[str, object] = {
+            "arguments": self._arguments,
+            "cwd": _cwd(),
+            "variables": self._variables,
+        }
         hello |= {"version": VERSION, "pid": os.getpid(), "log": True}
         for _ in range(ATTEMPTS):
             raw = self._meeting.obtain("cortex mcp", patience=ROOM_SECONDS if self._left else 0.0)
@@ -265,7 +307,8 @@ class Shim:
             return int(str(welcome["exit"]))
         self._again = frozenset(_texts(welcome.get("again")))
         self._reads_client = welcome.get("reads") is not False
-        if "port" in welcome:  # any port was asked for: those who use it find the next server there, too
+        # Any port was asked for: those who use it find the next server there, too
+        if "port" in welcome:
             self._arguments = _keep_port(self._arguments, str(welcome["port"]))
         self._link = SocketLink(raw)
         return None
@@ -277,7 +320,9 @@ class Shim:
             time.sleep(0.02)
 
     def _go_on(self, link: Channel) -> int | None:
-        """After the end of a server: find the next one once there is something to ask; gives the exit code where all is done."""
+        """After the end of a server: find the next one once there is something to ask; gives the
+        exit code where all is done.
+        """
         code = link.close()
         self._link = None
         if isinstance(link, ChildLink):
@@ -286,7 +331,9 @@ class Shim:
             self._give_all_up()
             return code if self._ended else 1
         now = time.monotonic()
-        self._ends = [end for end in self._ends if now - end[0] < DEATH_SECONDS] + [(now, not self._left)]
+        self._ends = [end for end in self._ends if now - end[0] < DEATH_SECONDS] + [
+            (now, not self._left)
+        ]
         if self._left:  # in peace: what isn't answered was never taken
             for asked in self._waiting():
                 asked.times = 0
@@ -317,8 +364,11 @@ class Shim:
             if "id" not in message:  # a notification
                 _send(self._link, json.dumps(message).encode() + b"\n")
             elif not any(asked in self._open.get(key, ()) for key in asked.keys):
-                _send(self._link, json.dumps({**message, "id": f"{AGAIN}{number}"}).encode() + b"\n")
-            elif len(asked.keys) == 1:  # the client waits for it: in its place among what makes the session
+                _send(
+                    self._link, json.dumps({**message, "id": f"{AGAIN}{number}"}).encode() + b"\n"
+                )
+            # The client waits for it: in its place among what makes the session
+            elif len(asked.keys) == 1:
                 _send(self._link, asked.raw)
                 said.append(asked)
         for asked in self._waiting():
@@ -366,7 +416,9 @@ class _Asked:
         self.times = int(sent)  # that it was asked
 
     def may_be_asked(self, tools: frozenset[str]) -> bool:
-        """Whether it may be asked (again): never a third time, and a second time what reads only or has a key that makes it one."""
+        """Whether it may be asked (again): never a third time, and a second time what reads only or
+        has a key that makes it one.
+        """
         if not self.times:
             return True
         members = [member for member in _members(_parse(self.raw)) if _wants_answer(member)]
@@ -385,7 +437,11 @@ def _is_safe(member: dict[str, object], tools: frozenset[str]) -> bool:
 
 
 def _members(message: object) -> list[dict[str, object]]:
-    return [one for one in (message if isinstance(message, list) else [message]) if isinstance(one, dict)]
+    return [
+        one
+        for one in (message if isinstance(message, list) else [message])
+        if isinstance(one, dict)
+    ]
 
 
 def _parse(line: bytes) -> object:
@@ -417,12 +473,27 @@ def _key(id: object) -> str:
 
 
 def _lost(id: object, call: bool) -> dict[str, object]:
-    """The answer to what is lost: a tool's error, in the form that errors of tools have, or one of the protocol."""
-    body: dict[str, object] = {"code": "SERVER_LOST", "message": LOST, "category": "network", "severity": "error"}
-    body |= {"retryable": True, "context": {}, "suggestions": ["Look whether it was done, then call it again."]}
+    """The answer to what is lost: a tool's error, in the form that errors of tools have, or one of
+    the protocol.
+    """
+    body: dict[str, object] = {
+        "code": "SERVER_LOST",
+        "message": LOST,
+        "category": "network",
+        "severity": "error",
+    }
+    body |= {
+        "retryable": True,
+        "context": {},
+        "suggestions": ["Look whether it was done, then call it again."],
+    }
     body["timestamp"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     if not call:
-        return {"jsonrpc": "2.0", "id": id, "error": {"code": -32603, "message": LOST, "data": {"error": body}}}
+        return {
+            "jsonrpc": "2.0",
+            "id": id,
+            "error": {"code": -32603, "message": LOST, "data": {"error": body}},
+        }
     result = {"content": [{"type": "text", "text": json.dumps({"error": body})}], "isError": True}
     return {"jsonrpc": "2.0", "id": id, "result": result}
 
@@ -431,7 +502,9 @@ def _keep_port(arguments: Sequence[str], port: str) -> list[str]:
     """A command line that asks for this port where it asked for any."""
     kept = list(arguments)
     for number, word in enumerate(arguments):
-        if word.endswith(":0") and (word.startswith("--http=") or arguments[number - 1 : number] == ["--http"]):
+        if word.endswith(":0") and (
+            word.startswith("--http=") or arguments[number - 1 : number] == ["--http"]
+        ):
             kept[number] = f"{word[:-1]}{port}"
     return kept
 

@@ -1,8 +1,10 @@
-"""cortexd brings its home and the team's Core together in the background: soon after a write, and every now and then.
+"""cortexd brings its home and the team's Core together in the background: soon after a write, and
+every now and then.
 
-A thread of its own, since the Core may be slow and the keeper of the library may not wait for it. When a sync is due is `Pace`'s to
-say, and what one does is known in `cortex.families.team.sync`; here is only seen that it happens, and that it ends with cortexd. A home without a
-Core costs a look at one file a second. Whether something new waits is asked of the store when its file has changed.
+A thread of its own, since the Core may be slow and the keeper of the library may not wait for it.
+When a sync is due is `Pace`'s to say, and what one does is known in `cortex.families.team.sync`;
+here is only seen that it happens, and that it ends with cortexd. A home without a Core costs a look
+at one file a second. Whether something new waits is asked of the store when its file has changed.
 """
 
 from __future__ import annotations
@@ -55,7 +57,9 @@ class Syncing:
         self._thread.start()
 
     def close(self) -> None:
-        """End, in the middle of a sync, too; one that still waits for the Core's answer isn't waited for."""
+        """End, in the middle of a sync, too; one that still waits for the Core's answer isn't
+        waited for.
+        """
         self._cancel.cancel()
         self._closing.set()
         remote = self._remote
@@ -65,11 +69,19 @@ class Syncing:
             self._thread.join(CLOSE_SECONDS)
 
     def has_work(self) -> bool:
-        """Whether writes wait that will be sent: cortexd stays for them, though not where only a person can help."""
+        """Whether writes wait that will be sent: cortexd stays for them, though not where only a
+        person can help.
+        """
         pace, last = self._pace, self._last
-        return pace is not None and pace.every > 0 and bool(self._waiting) and (last is None or last.status != FAILED)
+        return (
+            pace is not None
+            and pace.every > 0
+            and bool(self._waiting)
+            and (last is None or last.status != FAILED)
+        )
 
-    # -- the thread ----------------------------------------------------------------------------------------------------
+    # -- the thread
+    # ----------------------------------------------------------------------------------------------------
 
     def _go_on(self) -> None:
         while not self._closing.wait(LOOK_SECONDS):
@@ -79,7 +91,8 @@ class Syncing:
                 return
             except CortexError as error:
                 self._failed(error.message)
-            except Exception:  # a background thread's last line of defence: the next look starts afresh
+            # A background thread's last line of defence: the next look starts afresh
+            except Exception:
                 if self._closing.is_set():  # what it worked with was closed meanwhile
                     return
                 log.exception("syncing %s failed", self._home)
@@ -127,11 +140,21 @@ class Syncing:
 
     def _note(self, outcome: SyncOutcome, every: float) -> None:
         """Remember how it went, and when the next one is due."""
-        changed = self._last is None or (self._last.status, self._last.error) != (outcome.status, outcome.error)
+        changed = self._last is None or (self._last.status, self._last.error) != (
+            outcome.status,
+            outcome.error,
+        )
         if changed or outcome.flushed or outcome.refused or outcome.pulled or outcome.erased:
             log.info(
                 "synced: %s, %d sent, %d refused, %d came, %d left, %d wait%s",
-                *(outcome.status, outcome.flushed, outcome.refused, outcome.pulled, outcome.erased, outcome.waiting),
+                *(
+                    outcome.status,
+                    outcome.flushed,
+                    outcome.refused,
+                    outcome.pulled,
+                    outcome.erased,
+                    outcome.waiting,
+                ),
                 f": {outcome.error}" if outcome.error else "",
             )
         self._last, self._waiting = outcome, outcome.waiting
@@ -148,7 +171,10 @@ class Syncing:
 
 
 def _remote_of(library: Library) -> Remote:
-    """The Core of a home; why nothing can be sent to it is told by status, too. Raises: CortexError."""
+    """The Core of a home; why nothing can be sent to it is told by status, too.
+
+    Raises: CortexError.
+    """
     try:
         return connection.remote_of(library)
     except CortexError as error:

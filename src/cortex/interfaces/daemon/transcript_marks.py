@@ -1,8 +1,10 @@
-"""What a client's message at the end of a turn holds that is worth keeping: the lines that were marked, and nothing else.
+"""What a client's message at the end of a turn holds that is worth keeping: the lines that were
+marked, and nothing else.
 
-Standard library only, and no judgement: a line counts that begins with `remember:`, `decision:` or `gotcha:`, also in a list or in
-bold, in the last message of the agent; or what somebody lists as `candidates`. The message is in what the client says, or else at
-the end of its transcript, in the shapes in which clients write those. Not taken: asking a model what was important.
+Standard library only, and no judgement: a line counts that begins with `remember:`, `decision:` or
+`gotcha:`, also in a list or in bold, in the last message of the agent; or what somebody lists as
+`candidates`. The message is in what the client says, or else at the end of its transcript, in the
+shapes in which clients write those. Not taken: asking a model what was important.
 """
 
 from __future__ import annotations
@@ -23,12 +25,14 @@ MOST_STRINGS = 50  # in a list of one
 TITLE_CHARACTERS = 160
 TAIL_BYTES = 2 << 20  # of a transcript
 READ_AGAIN_SECONDS = 0.05
-MESSAGES = ("last_assistant_message", "prompt_response")  # under which name clients hand over the last message
+# Under which name clients hand over the last message
+MESSAGES = ("last_assistant_message", "prompt_response")
+# Of the one who stopped, then of the session
 TRANSCRIPTS = (
     "agent_transcript_path",
     "transcript_path",
     "transcriptPath",
-)  # of the one who stopped, then of the session
+)
 KINDS = {"remember": "note", "decision": "decision", "gotcha": "gotcha"}
 _MARKED = re.compile(
     r"(?:\s*(?:[-*+•]|\d{1,3}[.)])\s+(?:\[[ xX]\]\s+)?|\s{0,3}#{1,6}\s+|\s{0,3})"
@@ -39,7 +43,9 @@ _FENCE = re.compile(r"\s*(?:[-*+]\s+|\d{1,3}[.)]\s+|>\s?)*(`{3,}|~{3,})(.*)")
 
 
 def find_candidates(said: Mapping[str, object], seconds: float = 0.0) -> list[dict[str, object]]:
-    """The candidates in what a client says, at most so many, each bounded and once; `seconds` as in `last_message`."""
+    """The candidates in what a client says, at most so many, each bounded and once; `seconds` as in
+    `last_message`.
+    """
     listed = said.get("candidates")
     found = [_listed(one) for one in listed[: 10 * MOST]] if isinstance(listed, list) else []
     found += [_of_line(mark, text) for mark, text in marked_lines(last_message(said, seconds))]
@@ -57,22 +63,31 @@ def marked_lines(message: str) -> Iterator[tuple[str, str]]:
         found = _FENCE.match(line)
         if found and not fence:
             fence = found[1] if "`" not in found[2] else ""
-        elif found and found[1][0] == fence[0] and len(found[1]) >= len(fence) and not found[2].strip():
+        elif (
+            found
+            and found[1][0] == fence[0]
+            and len(found[1]) >= len(fence)
+            and not found[2].strip()
+        ):
             fence = ""
         elif not fence and (marked := _MARKED.match(line)):
             text = marked["said"].strip()
-            if marked["bold"] and not marked["ended"]:  # the colon, or all of the line, is in bold, too
-                text = text.removeprefix(marked["bold"]) if text.startswith(marked["bold"]) else text
+            # The colon, or all of the line, is in bold, too
+            if marked["bold"] and not marked["ended"]:
+                text = (
+                    text.removeprefix(marked["bold"]) if text.startswith(marked["bold"]) else text
+                )
                 text = text.removesuffix(marked["bold"]) if text.count(marked["bold"]) % 2 else text
             if text.strip():
                 yield marked["mark"].lower(), text.strip()
 
 
 def last_message(said: Mapping[str, object], seconds: float = 0.0) -> str:
-    """The last message of the agent: as the client hands it over, else from its transcript; "" for none.
+    """The last message of the agent: as the client hands it over, else from its transcript; "" for
+    none.
 
-    A transcript that doesn't end with a message of the agent is read again, for so many seconds at most: Copilot CLI writes the last
-    one while the hook is under way.
+    A transcript that doesn't end with a message of the agent is read again, for so many seconds at
+    most: Copilot CLI writes the last one while the hook is under way.
     """
     for name in MESSAGES:
         message = said.get(name)
@@ -96,7 +111,9 @@ def _of_line(mark: str, text: str) -> dict[str, object]:
 
 
 def _listed(one: object) -> dict[str, object]:
-    """A candidate that somebody listed: a text, or an object with parts that are known; empty for anything else."""
+    """A candidate that somebody listed: a text, or an object with parts that are known; empty for
+    anything else.
+    """
     if isinstance(one, str):
         one = {"title": one}
     if not isinstance(one, dict):
@@ -113,12 +130,17 @@ def _listed(one: object) -> dict[str, object]:
 
 
 def _bounded(parts: Mapping[str, object]) -> dict[str, object]:
-    """The parts within the room of one candidate, with a title that is a line; a longer one becomes the text."""
+    """The parts within the room of one candidate, with a title that is a line; a longer one becomes
+    the text.
+    """
     facts = parts.get("facts")
     first = str(parts["title"] or parts["text"] or (facts[0] if isinstance(facts, list) else ""))
     title = " ".join(first.split())
     text = str(parts["text"] or (first if len(title) > TITLE_CHARACTERS else ""))
-    kept: dict[str, object] = {"title": _cut(title, TITLE_CHARACTERS), "kind": _cut(str(parts["kind"]), 40)}
+    kept: dict[str, object] = {
+        "title": _cut(title, TITLE_CHARACTERS),
+        "kind": _cut(str(parts["kind"]), 40),
+    }
     room = MOST_CHARACTERS - len(str(kept["title"]))
     kept["text"] = _cut(text, room)
     room -= len(str(kept["text"]))
@@ -142,13 +164,18 @@ def _cut(text: str, most: int) -> str:
     return (part[:end] if end > 0 else part) + "…"
 
 
-# -- transcripts -------------------------------------------------------------------------------------------------------
+# -- transcripts
+# -------------------------------------------------------------------------------------------------------
 
 
 def _tail(path: str) -> list[bytes]:
-    """The last lines of a transcript, as many as are read; none where it is no regular file or can't be read."""
+    """The last lines of a transcript, as many as are read; none where it is no regular file or
+    can't be read.
+    """
     try:
-        file = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+        file = os.open(
+            path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+        )
     except (OSError, ValueError):
         return []
     try:
@@ -171,7 +198,9 @@ def _tail(path: str) -> list[bytes]:
 
 
 def _ends_with_message(lines: Sequence[bytes]) -> bool:
-    """Whether the last turn in a transcript of Copilot CLI is over: its last event is an answer without calls of tools."""
+    """Whether the last turn in a transcript of Copilot CLI is over: its last event is an answer
+    without calls of tools.
+    """
     for line in reversed(lines):
         try:
             record = json.loads(line)
@@ -184,13 +213,17 @@ def _ends_with_message(lines: Sequence[bytes]) -> bool:
         if kind == "assistant.message":
             told = _within(record, "data")
             return bool(_text_of(told.get("content")).strip()) and not told.get("toolRequests")
-        if isinstance(kind, str) and kind.startswith(("user.message", "tool.", "assistant.turn_start")):
+        if isinstance(kind, str) and kind.startswith(
+            ("user.message", "tool.", "assistant.turn_start")
+        ):
             return False
     return False
 
 
 def _last_of(lines: Sequence[bytes], *, aside: bool) -> str:
-    """The last message with text among the lines; some clients write each of its blocks as a line, with its id."""
+    """The last message with text among the lines; some clients write each of its blocks as a line,
+    with its id.
+    """
     texts: list[str] = []
     last = ""
     for line in reversed(lines):
@@ -211,7 +244,9 @@ def _last_of(lines: Sequence[bytes], *, aside: bool) -> str:
 
 
 def _message_of(record: object, aside: bool) -> tuple[str, str]:
-    """The id and the text of an agent's message, in the shapes of several clients; no text for any other record."""
+    """The id and the text of an agent's message, in the shapes of several clients; no text for any
+    other record.
+    """
     if not isinstance(record, dict) or (record.get("isSidechain") is True and not aside):
         return "", ""
     kind, body = record.get("type"), record
@@ -220,7 +255,9 @@ def _message_of(record: object, aside: bool) -> tuple[str, str]:
     elif kind == "assistant.message":
         body = {"role": "assistant", "content": _within(record, "data").get("content")}
     elif kind == "assistant" or record.get("role") == "assistant":
-        body = {"role": "assistant", **_within(record, "message")} if "message" in record else record
+        body = (
+            {"role": "assistant", **_within(record, "message")} if "message" in record else record
+        )
     if not isinstance(body, dict):
         return "", ""
     if body.get("type") == "agent_message":

@@ -1,8 +1,9 @@
 """The table of clients: where each keeps its servers and hooks, under which key, in which shape.
 
-One row per client; a new client is a new row. Knows nothing of merging. Paths are written as a shell would write them,
-`${NAME:-default}/rest` and `~/rest`, and are resolved against a Machine, so that a test can be any person on any system. Not
-taken: each client's own `mcp add` command, which only some have, few can undo, and none can show beforehand.
+One row per client; a new client is a new row. Knows nothing of merging. Paths are written as a
+shell would write them, `${NAME:-default}/rest` and `~/rest`, and are resolved against a Machine, so
+that a test can be any person on any system. Not taken: each client's own `mcp add` command, which
+only some have, few can undo, and none can show beforehand.
 """
 
 from __future__ import annotations
@@ -42,7 +43,10 @@ class Shape(StrEnum):
 
 
 class ConfigFormat(StrEnum):
-    """The language of a file. Comments and trailing commas are kept in JSON too, wherever somebody wrote them."""
+    """The language of a file.
+
+    Comments and trailing commas are kept in JSON too, wherever somebody wrote them.
+    """
 
     JSON = "json"
     JSONC = "jsonc"
@@ -51,7 +55,9 @@ class ConfigFormat(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """Whose files are meant: a person's home on a system, with the variables that move other programs' files."""
+    """Whose files are meant: a person's home on a system, with the variables that move other
+    programs' files.
+    """
 
     home: Path
     system: System
@@ -110,8 +116,10 @@ class Client:
     folders: tuple[str, ...] = ()  # one of them is there where the client is
     commands: tuple[str, ...] = ()
     hooks: Hooks | None = None
-    arguments: tuple[str, ...] = ()  # which name the project, where the client starts servers somewhere else
-    homeless: bool = False  # starts a person's servers somewhere else, and has no name for the project
+    # Which name the project, where the client starts servers somewhere else
+    arguments: tuple[str, ...] = ()
+    # Starts a person's servers somewhere else, and has no name for the project
+    homeless: bool = False
 
 
 def everywhere(*templates: str) -> Places:
@@ -307,16 +315,23 @@ def find_client(name: str) -> Client:
     raise InputError("ARGUMENT_INVALID", f"unknown client {name!r}; known: {known}")
 
 
-def is_installed(client: Client, machine: Machine, which: Callable[[str], object] = shutil.which) -> bool:
+def is_installed(
+    client: Client, machine: Machine, which: Callable[[str], object] = shutil.which
+) -> bool:
     """Whether the client seems to be on the machine: its folder is there, or its command is found."""
     folders = [machine.path(one) for one in client.folders]
-    if not folders:  # the folder of its settings; a folder of VS Code's settings is there before any file in it
+    # The folder of its settings; a folder of VS Code's settings is there before any file in it
+    if not folders:
         folders = [machine.path(one).parent for one in client.user.on(machine.system)]
-    return any(folder.is_dir() for folder in folders) or any(which(command) for command in client.commands)
+    return any(folder.is_dir() for folder in folders) or any(
+        which(command) for command in client.commands
+    )
 
 
 def entry_file(client: Client, machine: Machine, root: Path | None) -> Path | None:
-    """The file for the client's server: the person's, or that of the project at `root`; None where the client has none there."""
+    """The file for the client's server: the person's, or that of the project at `root`; None where
+    the client has none there.
+    """
     if root is None:
         return _first([machine.path(one) for one in client.user.on(machine.system)])
     return _first([root / one for one in client.project]) if client.project else None

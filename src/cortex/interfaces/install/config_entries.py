@@ -1,7 +1,9 @@
-"""What is ours in a client's text: the entry of the server, and the hooks. Pure functions from text to text.
+"""What is ours in a client's text: the entry of the server, and the hooks.
 
-An entry is ours when it starts `cortex mcp`; a hook when it runs `cortex hook`. What is called "cortex" and does something else is
-somebody else's, and is replaced only where that was asked for.
+Pure functions from text to text.
+
+An entry is ours when it starts `cortex mcp`; a hook when it runs `cortex hook`. What is called
+"cortex" and does something else is somebody else's, and is replaced only where that was asked for.
 """
 
 from __future__ import annotations
@@ -13,7 +15,16 @@ from dataclasses import dataclass
 
 from cortex.base.errors import ConfigError
 from cortex.interfaces.install import jsonc_edit, toml_edit
-from cortex.interfaces.install.clients import EVENTS, HOOK_SECONDS, NAME, Client, ConfigFormat, Hooks, Shape, System
+from cortex.interfaces.install.clients import (
+    EVENTS,
+    HOOK_SECONDS,
+    NAME,
+    Client,
+    ConfigFormat,
+    Hooks,
+    Shape,
+    System,
+)
 from cortex.interfaces.install.jsonc_edit import Keys
 
 _OUR_PROGRAM = re.compile(r"(?:.*[\\/])?cortex(?:\.exe|\.cmd)?", re.IGNORECASE | re.DOTALL)
@@ -69,7 +80,9 @@ def remove_entry(text: str, client: Client, *, replace: bool = False) -> str:
     while (present := read_entry(text, client)) is not None and (replace or is_ours(present)):
         path = (client.key, NAME)
         shorter = (
-            toml_edit.remove_table(text, path) if client.format is ConfigFormat.TOML else jsonc_edit.remove(text, path)
+            toml_edit.remove_table(text, path)
+            if client.format is ConfigFormat.TOML
+            else jsonc_edit.remove(text, path)
         )
         if shorter == text:  # written in a way that has no lines of its own
             raise _unchangeable(client)
@@ -96,13 +109,19 @@ def write_entry(client: Client, server: ServerEntry) -> dict[str, object]:
         case Shape.LOCAL:
             return {"type": "local", **started, "tools": ["*"]}
         case Shape.LIST:
-            return {"type": "local", "command": [server.command, *server.arguments], "enabled": True}
+            return {
+                "type": "local",
+                "command": [server.command, *server.arguments],
+                "enabled": True,
+            }
         case Shape.NESTED:
             return {"transport": {"type": "stdio", **started}}
 
 
 def read_server(entry: object) -> ServerEntry | None:
-    """How an entry starts its server, in whichever shape it is written; None for one that starts nothing."""
+    """How an entry starts its server, in whichever shape it is written; None for one that starts
+    nothing.
+    """
     if not isinstance(entry, Mapping):
         return None
     inner = entry.get("transport")
@@ -113,7 +132,9 @@ def read_server(entry: object) -> ServerEntry | None:
         command, arguments = (command[0] if command else ""), command[1:]
     if not isinstance(command, str) or not isinstance(arguments, list):
         return None
-    return ServerEntry(command, tuple(argument for argument in arguments if isinstance(argument, str)))
+    return ServerEntry(
+        command, tuple(argument for argument in arguments if isinstance(argument, str))
+    )
 
 
 def read_variables(entry: object) -> Mapping[str, object]:
@@ -123,19 +144,26 @@ def read_variables(entry: object) -> Mapping[str, object]:
 
 
 def is_ours(entry: object) -> bool:
-    """Whether an entry starts our server: `cortex mcp`, by any path, or our package through a runner."""
+    """Whether an entry starts our server: `cortex mcp`, by any path, or our package through a
+    runner.
+    """
     server = read_server(entry)
     if server is None:
         return False
     if _OUR_PROGRAM.fullmatch(server.command):
         return server.arguments[:1] == ("mcp",)
-    return any(_OUR_PACKAGE.fullmatch(argument) for argument in server.arguments) and "mcp" in server.arguments
+    return (
+        any(_OUR_PACKAGE.fullmatch(argument) for argument in server.arguments)
+        and "mcp" in server.arguments
+    )
 
 
 def change_entry(text: str, client: Client, server: ServerEntry, without: str = "") -> Merged:
-    """The client's text with another program and arguments in our entry, and without one of its variables; all else of it stays.
+    """The client's text with another program and arguments in our entry, and without one of its
+    variables; all else of it stays.
 
-    Raises: Broken; ConfigError, where the entry isn't there, isn't ours, or is written in a way that can't be changed by itself.
+    Raises: Broken; ConfigError, where the entry isn't there, isn't ours, or is written in a way
+    that can't be changed by itself.
     """
     present = read_entry(text, client)
     if not isinstance(present, Mapping) or not is_ours(present):
@@ -161,14 +189,25 @@ def change_entry(text: str, client: Client, server: ServerEntry, without: str = 
 
 
 def add_hooks(
-    text: str, hooks: Hooks, program: str, system: System, *, profile: str = "", present: bool = False
+    text: str,
+    hooks: Hooks,
+    program: str,
+    system: System,
+    *,
+    profile: str = "",
+    present: bool = False,
 ) -> Merged:
-    """A client's text with our hooks in it, once each; or only with those changed that are `present`, each with its profile.
+    """A client's text with our hooks in it, once each; or only with those changed that are
+    `present`, each with its profile.
 
     Raises: Broken.
     """
     made: list[Keys] = []
-    if hooks.version and not present and jsonc_edit.find(jsonc_edit.read(text), ("version",)) is None:
+    if (
+        hooks.version
+        and not present
+        and jsonc_edit.find(jsonc_edit.read(text), ("version",)) is None
+    ):
         text, _ = jsonc_edit.put(text, ("version",), 1)
         made.append(("version",))
     for event, name in zip(EVENTS, hooks.events, strict=True):
@@ -201,10 +240,17 @@ def remove_hooks(text: str, hooks: Hooks) -> str:
 
 
 def remove_made(text: str, made: Sequence[Keys]) -> str:
-    """A JSON text without those keys that were made for ours and hold nothing now; `version` goes with the last of the rest."""
+    """A JSON text without those keys that were made for ours and hold nothing now; `version` goes
+    with the last of the rest.
+    """
     for path in sorted(made, key=len, reverse=True):
         part = jsonc_edit.find(jsonc_edit.read(text), path)
-        if part is not None and part.opening and not part.parts and not text[part.start + 1 : part.end - 1].strip():
+        if (
+            part is not None
+            and part.opening
+            and not part.parts
+            and not text[part.start + 1 : part.end - 1].strip()
+        ):
             text = jsonc_edit.remove(text, path)
     top = jsonc_edit.read(text)
     if ("version",) in made and top is not None and [one.key for one in top.parts] == ["version"]:
@@ -212,7 +258,9 @@ def remove_made(text: str, made: Sequence[Keys]) -> str:
     return text
 
 
-def write_hook(hooks: Hooks, event: str, program: str, system: System, profile: str = "") -> dict[str, object]:
+def write_hook(
+    hooks: Hooks, event: str, program: str, system: System, profile: str = ""
+) -> dict[str, object]:
     """One of our hooks as the client writes one down."""
     command: dict[str, object] = {"type": "command"} if hooks.typed else {}
     line = hook_command(program, event, system, powershell=hooks.powershell)
@@ -222,7 +270,9 @@ def write_hook(hooks: Hooks, event: str, program: str, system: System, profile: 
 
 
 def hook_command(program: str, event: str, system: System, *, powershell: bool = False) -> str:
-    """The line that a client's shell runs: on Windows with slashes that every shell there understands."""
+    """The line that a client's shell runs: on Windows with slashes that every shell there
+    understands.
+    """
     if system is not System.WINDOWS:
         return f"{shlex.quote(program)} hook {event}"
     plain = program.replace("\\", "/")
@@ -235,7 +285,9 @@ def _our_hooks(text: str, path: Keys) -> list[tuple[int, object]]:
     array = jsonc_edit.find(jsonc_edit.read(text), path)
     if array is None or array.opening != "[":
         return []
-    found = [(index, jsonc_edit.value_of(text, element)) for index, element in enumerate(array.parts)]
+    found = [
+        (index, jsonc_edit.value_of(text, element)) for index, element in enumerate(array.parts)
+    ]
     return [(index, value) for index, value in found if _runs_us(value)]
 
 
@@ -275,7 +327,9 @@ def _leaves(entry: Mapping[str, object], path: Keys) -> list[tuple[Keys, object]
     """Every value of an entry that isn't an object, by its keys."""
     found: list[tuple[Keys, object]] = []
     for key, value in entry.items():
-        found += _leaves(value, (*path, key)) if isinstance(value, Mapping) else [((*path, key), value)]
+        found += (
+            _leaves(value, (*path, key)) if isinstance(value, Mapping) else [((*path, key), value)]
+        )
     return found
 
 

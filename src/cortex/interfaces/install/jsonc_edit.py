@@ -1,8 +1,9 @@
 """Editing JSON as text: find the place, splice, and leave every other character as it was.
 
-Reads JSON with comments and trailing commas, a byte order mark, any line ends, and an empty file. Where a key is there twice the last
-one counts, as in every client. Not taken: a parser that keeps comments and writes the file again; none is known that keeps everything,
-and the file isn't ours to lay out.
+Reads JSON with comments and trailing commas, a byte order mark, any line ends, and an empty file.
+Where a key is there twice the last one counts, as in every client. Not taken: a parser that keeps
+comments and writes the file again; none is known that keeps everything, and the file isn't ours to
+lay out.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from functools import lru_cache
 
 Keys = tuple[str, ...]  # the way to a value, from the outside in
 
-# Each character can be read in one way only, so a text that isn't JSON takes no longer than one that is.
+# Each character can be read in one way only, so a text that isn't JSON takes no longer than one
+# that is.
 _SPACE = re.compile(r"(?:[ \t\r\n\ufeff]|//[^\r\n]*|/\*.*?\*/)*", re.DOTALL)
 _STRING = re.compile(r'"[^"\\\x00-\x1f]*(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})[^"\\\x00-\x1f]*)*"')
 _SCALAR = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?|true|false|null")
@@ -42,13 +44,15 @@ class JsoncPart:
     start: int
     end: int = 0
     opening: str = ""  # "{" or "["; "" for a scalar
-    parts: list[JsoncPart] = field(default_factory=list)  # members of an object or elements of an array
+    # Members of an object or elements of an array
+    parts: list[JsoncPart] = field(default_factory=list)
     key: str = ""  # of a member
     key_start: int = 0  # of a member; of an element its own start
     comma: int = -1  # where the comma behind it is
 
 
-@lru_cache(maxsize=2)  # the same text is asked about several times, and Claude Code's may have many megabytes
+# The same text is asked about several times, and Claude Code's may have many megabytes
+@lru_cache(maxsize=2)
 def read(text: str) -> JsoncPart | None:
     """The outermost value of a text; None where there is none but space and comments.
 
@@ -89,17 +93,22 @@ def find(top: JsoncPart | None, path: Keys) -> JsoncPart | None:
 
 
 def put(text: str, path: Keys, value: object) -> tuple[str, tuple[Keys, ...]]:
-    """The text with `value` under the path, and the paths of the objects that had to be made on the way.
+    """The text with `value` under the path, and the paths of the objects that had to be made on the
+    way.
 
     Raises: Broken, also where something that isn't an object is in the way.
     """
     top = read(text)
     if top is None:
-        return _append_document(text, _nest(path, value)), tuple(path[:depth] for depth in range(1, len(path)))
+        return _append_document(text, _nest(path, value)), tuple(
+            path[:depth] for depth in range(1, len(path))
+        )
     present = find(top, path)
     if present is not None:
         return _replace(text, present, value), ()
-    depth = next(depth for depth in range(len(path) - 1, -1, -1) if find(top, path[:depth]) is not None)
+    depth = next(
+        depth for depth in range(len(path) - 1, -1, -1) if find(top, path[:depth]) is not None
+    )
     around = find(top, path[:depth])
     assert around is not None
     if around.opening != "{":
@@ -110,7 +119,9 @@ def put(text: str, path: Keys, value: object) -> tuple[str, tuple[Keys, ...]]:
 
 
 def append(text: str, path: Keys, value: object) -> tuple[str, tuple[Keys, ...]]:
-    """The text with `value` as the last element of the array under the path, which is made where it is missing."""
+    """The text with `value` as the last element of the array under the path, which is made where it
+    is missing.
+    """
     array = find(read(text), path)
     if array is None:
         changed, made = put(text, path, [value])
@@ -121,13 +132,18 @@ def append(text: str, path: Keys, value: object) -> tuple[str, tuple[Keys, ...]]
 
 
 def remove(text: str, path: Keys, index: int | None = None) -> str:
-    """The text without the member under the path, or without one element of the array there; all comments stay."""
+    """The text without the member under the path, or without one element of the array there; all
+    comments stay.
+    """
     top = read(text)
     around = find(top, path if index is not None else path[:-1])
     if around is None:
         return text
     if index is None:
-        index = next((at for at in reversed(range(len(around.parts))) if around.parts[at].key == path[-1]), None)
+        index = next(
+            (at for at in reversed(range(len(around.parts))) if around.parts[at].key == path[-1]),
+            None,
+        )
     return text if index is None else _cut(text, around, index)
 
 
@@ -155,7 +171,9 @@ def _value(text: str, position: int, key: str, key_start: int) -> tuple[JsoncPar
 
 
 def _step(text: str, position: int, open_parts: list[JsoncPart]) -> int:
-    """Read one more part of the innermost open object or array, or its end; a loop instead of recursion, since files nest."""
+    """Read one more part of the innermost open object or array, or its end; a loop instead of
+    recursion, since files nest.
+    """
     around = open_parts[-1]
     position = _skip(text, position)
     last = around.parts[-1] if around.parts else None
@@ -206,7 +224,11 @@ def _append_document(text: str, value: object) -> str:
 def _replace(text: str, part: JsoncPart, value: object) -> str:
     unit, indent = _unit(text), _indent_at(text, part.key_start)
     flat = "\n" not in text[part.start : part.end] and part.opening != ""
-    return text[: part.start] + _render(value, unit, indent, _line_end(text), flat=flat) + text[part.end :]
+    return (
+        text[: part.start]
+        + _render(value, unit, indent, _line_end(text), flat=flat)
+        + text[part.end :]
+    )
 
 
 def _insert(text: str, around: JsoncPart, key: str | None, value: object) -> str:
@@ -223,7 +245,9 @@ def _insert(text: str, around: JsoncPart, key: str | None, value: object) -> str
         if not inner.strip():
             return f"{text[: around.start + 1]}{end}{indent}{rendered}{end}{_indent_at(text, around.start)}{text[around.end - 1 :]}"
         place = around.start + 1 + len(inner.rstrip())
-        closing = "" if "\n" in text[place : around.end - 1] else end + _indent_at(text, around.start)
+        closing = (
+            "" if "\n" in text[place : around.end - 1] else end + _indent_at(text, around.start)
+        )
         return f"{text[:place]}{end}{indent}{rendered}{closing}{text[place:]}"
     last = around.parts[-1]
     style = "," if last.comma >= 0 else ""  # who writes a comma behind the last one gets it back
@@ -234,9 +258,7 @@ def _insert(text: str, around: JsoncPart, key: str | None, value: object) -> str
     rest = _REST_OF_LINE.match(text, comma)
     place = rest.end() if rest and rest[0].strip() else comma
     closing = "" if "\n" in text[place : around.end - 1] else end + _indent_at(text, around.start)
-    return (
-        f"{text[:comma]}{'' if style else ','}{text[comma:place]}{end}{indent}{rendered}{style}{closing}{text[place:]}"
-    )
+    return f"{text[:comma]}{'' if style else ','}{text[comma:place]}{end}{indent}{rendered}{style}{closing}{text[place:]}"
 
 
 def _cut(text: str, around: JsoncPart, index: int) -> str:
@@ -259,7 +281,8 @@ def _cut(text: str, around: JsoncPart, index: int) -> str:
     elif index + 1 < len(around.parts):
         end += len(text[end:]) - len(text[end:].lstrip(" \t"))
     before, after = text[:start], kept + text[end:]
-    if index > 0 and part.comma < 0:  # the last one, and no comma behind it: then none behind the new last one
+    # The last one, and no comma behind it: then none behind the new last one
+    if index > 0 and part.comma < 0:
         comma = around.parts[index - 1].comma
         before = before[:comma] + before[comma + 1 :]
     changed = before + after
@@ -278,7 +301,9 @@ def _render(value: object, unit: str, indent: str, line_end: str, *, flat: bool 
     """A value as text: objects on lines of their own, lists of scalars on one."""
     if not isinstance(value, Mapping | list) or not value:
         return json.dumps(value, ensure_ascii=False)
-    if flat or (isinstance(value, list) and not any(isinstance(one, Mapping | list) for one in value)):
+    if flat or (
+        isinstance(value, list) and not any(isinstance(one, Mapping | list) for one in value)
+    ):
         return json.dumps(value, ensure_ascii=False)
     inner = indent + unit
     if isinstance(value, Mapping):
@@ -287,11 +312,22 @@ def _render(value: object, unit: str, indent: str, line_end: str, *, flat: bool 
             for key, one in value.items()
         ]
         return _enclose("{", rows, "}", indent, inner, line_end)
-    return _enclose("[", [_render(one, unit, inner, line_end) for one in value], "]", indent, inner, line_end)
+    return _enclose(
+        "[", [_render(one, unit, inner, line_end) for one in value], "]", indent, inner, line_end
+    )
 
 
-def _enclose(opening: str, rows: Sequence[str], closing: str, indent: str, inner: str, line_end: str) -> str:
-    return opening + line_end + ("," + line_end).join(inner + row for row in rows) + line_end + indent + closing
+def _enclose(
+    opening: str, rows: Sequence[str], closing: str, indent: str, inner: str, line_end: str
+) -> str:
+    return (
+        opening
+        + line_end
+        + ("," + line_end).join(inner + row for row in rows)
+        + line_end
+        + indent
+        + closing
+    )
 
 
 def _line_end(text: str) -> str:

@@ -1,8 +1,9 @@
 """Which files change, and how: first a plan that can be shown, then its execution.
 
-Nothing is written while planning, and a plan with an error in it is none: of several clients either all are changed or none. The bytes
-before us come back exactly where a file is as we left it; else only what is ours is cut out of what is there now. A client may write
-while the person is being asked, so a file that isn't as it was when it was planned is planned again.
+Nothing is written while planning, and a plan with an error in it is none: of several clients either
+all are changed or none. The bytes before us come back exactly where a file is as we left it; else
+only what is ours is cut out of what is there now. A client may write while the person is being
+asked, so a file that isn't as it was when it was planned is planned again.
 """
 
 from __future__ import annotations
@@ -15,7 +16,14 @@ from pathlib import Path
 
 from cortex.base.errors import ConfigError, FileError, InputError
 from cortex.interfaces.install import config_entries, safe_files, undo_log
-from cortex.interfaces.install.clients import NAME, Client, ConfigFormat, Machine, entry_file, hooks_file
+from cortex.interfaces.install.clients import (
+    NAME,
+    Client,
+    ConfigFormat,
+    Machine,
+    entry_file,
+    hooks_file,
+)
 from cortex.interfaces.install.config_entries import Merged, ServerEntry
 from cortex.interfaces.install.jsonc_edit import Broken, Keys
 from cortex.interfaces.install.undo_log import InstallRecord
@@ -42,7 +50,8 @@ class Edit:
     root: Path | None
     before: bytes | None
     after: bytes | None  # None: the file goes
-    again: Callable[[], Edit] = field(compare=False, repr=False)  # plans it for what the file holds by then
+    # Plans it for what the file holds by then
+    again: Callable[[], Edit] = field(compare=False, repr=False)
     made: tuple[Keys, ...] = ()
     kept_for: tuple[str, ...] = ()  # other clients that share the file
 
@@ -66,20 +75,28 @@ class Edit:
             str(self.file) if self.after is not None else "/dev/null",
         )
         lines = difflib.unified_diff(old, new, *names)
-        return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
+        return "".join(
+            line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
+            for line in lines
+        )
 
 
-def plan_install(clients: Sequence[Client], machine: Machine, root: Path | None, wish: InstallOptions) -> list[Edit]:
-    """The changes that connect these clients: the person's files, or with `root` those of a project.
+def plan_install(
+    clients: Sequence[Client], machine: Machine, root: Path | None, wish: InstallOptions
+) -> list[Edit]:
+    """The changes that connect these clients: the person's files, or with `root` those of a
+    project.
 
-    Raises: InputError, where a client has no file in a project; ConfigError (CLIENT_FILE_INVALID, ENTRY_FOREIGN); FileError.
+    Raises: InputError, where a client has no file in a project; ConfigError (CLIENT_FILE_INVALID,
+    ENTRY_FOREIGN); FileError.
     """
     edits: dict[Path, Edit] = {}
     for client in clients:
         file = entry_file(client, machine, root)
         if file is None:
             raise InputError(
-                "ARGUMENT_INVALID", f"{client.title} has no file for a project's servers; use --scope user"
+                "ARGUMENT_INVALID",
+                f"{client.title} has no file for a project's servers; use --scope user",
             )
         server = wish.server
         if WORKSPACE not in server.arguments:
@@ -92,12 +109,20 @@ def plan_install(clients: Sequence[Client], machine: Machine, root: Path | None,
         if wish.hooks and hooks is not None and beside is not None:
             edit = edits.get(beside) or _start(beside, root)
             command, system = wish.server.command, machine.system
-            add = partial(config_entries.add_hooks, hooks=hooks, program=command, system=system, profile=wish.profile)
+            add = partial(
+                config_entries.add_hooks,
+                hooks=hooks,
+                program=command,
+                system=system,
+                profile=wish.profile,
+            )
             edits[beside] = _merge(edit, client, add)
     return list(edits.values())
 
 
-def plan_change(client: Client, file: Path, root: Path | None, change: Callable[[str], Merged]) -> Edit:
+def plan_change(
+    client: Client, file: Path, root: Path | None, change: Callable[[str], Merged]
+) -> Edit:
     """The change of what is ours in a client's file: the person's, or that of a project.
 
     Raises: ConfigError (CLIENT_FILE_INVALID, ENTRY_FOREIGN); FileError.
@@ -108,17 +133,22 @@ def plan_change(client: Client, file: Path, root: Path | None, change: Callable[
 def plan_uninstall(
     clients: Sequence[Client], machine: Machine, root: Path | None, home: Path, failed: list[str]
 ) -> list[Edit]:
-    """The changes that disconnect these clients; files without anything of ours are left out, and in `failed` is what can't be read."""
+    """The changes that disconnect these clients; files without anything of ours are left out, and
+    in `failed` is what can't be read.
+    """
     wanted: dict[Path, list[Client]] = {}
     for client in clients:
-        for file in dict.fromkeys((entry_file(client, machine, root), hooks_file(client, machine, root))):
+        for file in dict.fromkeys(
+            (entry_file(client, machine, root), hooks_file(client, machine, root))
+        ):
             if file is not None:
                 wanted.setdefault(file, []).append(client)
     edits: list[Edit] = []
     for file, leaving in wanted.items():
         try:
             edits.append(_plan_removal(file, tuple(leaving), root, home))
-        except (ConfigError, FileError) as error:  # one broken file doesn't keep us in all the others
+        # One broken file doesn't keep us in all the others
+        except (ConfigError, FileError) as error:
             failed.append(error.message)
     return [edit for edit in edits if edit.action != "unchanged" or edit.kept_for]
 
@@ -141,7 +171,11 @@ def install(edit: Edit, home: Path) -> Path | None:
         _remember_clients(edit, home)
         return None
     known = undo_log.read_record(home, edit.file)
-    exact = known is not None and edit.before is not None and known.written == undo_log.digest(edit.before)
+    exact = (
+        known is not None
+        and edit.before is not None
+        and known.written == undo_log.digest(edit.before)
+    )
     names = tuple(client.name for client in edit.clients)
     if known is not None and exact:
         before = undo_log.read_backup(home, edit.file) if known.existed else None
@@ -153,7 +187,13 @@ def install(edit: Edit, home: Path) -> Path | None:
         made = (*(known.made if known else ()), *edit.made)
         existed = edit.before is not None
     record = InstallRecord(
-        edit.file, edit.root, names, existed, undo_log.digest(edit.after), folders, tuple(dict.fromkeys(made))
+        edit.file,
+        edit.root,
+        names,
+        existed,
+        undo_log.digest(edit.after),
+        folders,
+        tuple(dict.fromkeys(made)),
     )
     backup = undo_log.write_record(home, record, before)
     try:
@@ -191,7 +231,11 @@ def uninstall(edits: Sequence[Edit], home: Path) -> None:
 def _hand_over(folders: Sequence[Path], home: Path) -> None:
     """Folders of ours that still hold another file of ours: its record takes them over."""
     for record in list(undo_log.read_records(home)):
-        around = [folder for folder in folders if record.file.is_relative_to(folder) and folder not in record.folders]
+        around = [
+            folder
+            for folder in folders
+            if record.file.is_relative_to(folder) and folder not in record.folders
+        ]
         if around:
             undo_log.write_record(home, replace(record, folders=(*around, *record.folders)), None)
 
@@ -219,9 +263,12 @@ def _merge(edit: Edit, client: Client, change: Callable[[str], Merged]) -> Edit:
 
 def _plan_removal(file: Path, leaving: tuple[Client, ...], root: Path | None, home: Path) -> Edit:
     content = safe_files.read(file, root)
-    edit = Edit(leaving, file, root, content, content, partial(_plan_removal, file, leaving, root, home))
+    edit = Edit(
+        leaving, file, root, content, content, partial(_plan_removal, file, leaving, root, home)
+    )
     known = undo_log.read_record(home, file)
-    if content is None or NAME.encode() not in content:  # a file that never heard of us may be as broken as it likes
+    # A file that never heard of us may be as broken as it likes
+    if content is None or NAME.encode() not in content:
         return edit
     names = {client.name for client in leaving}
     staying = tuple(name for name in known.clients if name not in names) if known else ()
@@ -232,7 +279,11 @@ def _plan_removal(file: Path, leaving: tuple[Client, ...], root: Path | None, ho
         if before is not None or not known.existed:
             return replace(edit, after=before)
     rest = _without_ours(edit, known)
-    gone = known is not None and not known.existed and rest.strip(b"\xef\xbb\xbf \t\r\n") in (b"", b"{}")
+    gone = (
+        known is not None
+        and not known.existed
+        and rest.strip(b"\xef\xbb\xbf \t\r\n") in (b"", b"{}")
+    )
     return replace(edit, after=None if gone else rest)
 
 
@@ -260,7 +311,9 @@ def _remember_clients(edit: Edit, home: Path) -> None:
     names = {client.name for client in edit.clients}
     if known is not None and not names <= set(known.clients):
         undo_log.write_record(
-            home, replace(known, clients=tuple(dict.fromkeys((*known.clients, *sorted(names))))), None
+            home,
+            replace(known, clients=tuple(dict.fromkeys((*known.clients, *sorted(names))))),
+            None,
         )
 
 

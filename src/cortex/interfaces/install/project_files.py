@@ -1,7 +1,9 @@
-"""A project's own files: the entry that its people share in .mcp.json, and the lines in .gitignore that keep our store out of git.
+"""A project's own files: the entry that its people share in .mcp.json, and the lines in .gitignore
+that keep our store out of git.
 
-What is written here is committed: no secret, and no path of this machine unless nothing else works here. A project that already says
-what git does with .cortex/, or that tracks files in it, has decided; its .gitignore is left alone.
+What is written here is committed: no secret, and no path of this machine unless nothing else works
+here. A project that already says what git does with .cortex/, or that tracks files in it, has
+decided; its .gitignore is left alone.
 """
 
 from __future__ import annotations
@@ -42,8 +44,8 @@ def write_project_files(
 ) -> ProjectWrite:
     """Write or merge `.mcp.json` and `.gitignore` of the project at `root`.
 
-    `program` is the full path of the command, for an entry of a machine that has it on no PATH. Raises: ConfigError
-    (CLIENT_FILE_INVALID, ENTRY_FOREIGN); FileError.
+    `program` is the full path of the command, for an entry of a machine that has it on no PATH.
+    Raises: ConfigError (CLIENT_FILE_INVALID, ENTRY_FOREIGN); FileError.
     """
     written: list[str] = []
     notes: list[str] = []
@@ -62,8 +64,12 @@ def write_project_files(
     return ProjectWrite(tuple(written), tuple(notes))
 
 
-def _server(root: Path, client: Client, machine: Machine, program: str, profile: str, notes: list[str]) -> ServerEntry:
-    """The server of the project's entry: one that is there keeps its command and arguments, and gets the profile."""
+def _server(
+    root: Path, client: Client, machine: Machine, program: str, profile: str, notes: list[str]
+) -> ServerEntry:
+    """The server of the project's entry: one that is there keeps its command and arguments, and
+    gets the profile.
+    """
     file = entry_file(client, machine, root)
     assert file is not None
     present = _present(file, root, client)
@@ -73,21 +79,27 @@ def _server(root: Path, client: Client, machine: Machine, program: str, profile:
         command, note = project_command(root, [file], program)
         server = ServerEntry(command, ("mcp",))
         notes += [note] if note else []
-    return replace(server, arguments=_with_profile(server.arguments, profile)) if profile else server
+    return (
+        replace(server, arguments=_with_profile(server.arguments, profile)) if profile else server
+    )
 
 
 def project_command(root: Path, targets: Sequence[Path], program: str) -> tuple[str, str]:
-    """The command for entries in files of the project at `root`, and what a person should know about it.
+    """The command for entries in files of the project at `root`, and what a person should know
+    about it.
 
-    Plain `cortex`, which is right on every machine that has it on its PATH. Where this one hasn't, it is
-    `program`, the full path, unless one of the files is committed.
+    Plain `cortex`, which is right on every machine that has it on its PATH. Where this one hasn't,
+    it is `program`, the full path, unless one of the files is committed.
     """
     if not program or shutil.which(NAME_ON_PATH):
         return NAME_ON_PATH, ""
     names = [target.relative_to(root).as_posix() for target in targets]
     listed, folder = ", ".join(names), Path(program).parent
     if git.tracks(root, *names):
-        return NAME_ON_PATH, f"`{NAME_ON_PATH}`, which {listed} starts, is not on the PATH: put {folder} on it."
+        return (
+            NAME_ON_PATH,
+            f"`{NAME_ON_PATH}`, which {listed} starts, is not on the PATH: put {folder} on it.",
+        )
     return program, (
         f"`{NAME_ON_PATH}` is not on the PATH: {listed} has its full path, which is of this machine only. "
         f"Before you commit it, put {folder} on the PATH, remove the entry and run this again."
@@ -95,7 +107,9 @@ def project_command(root: Path, targets: Sequence[Path], program: str) -> tuple[
 
 
 def _present(file: Path, root: Path, client: Client) -> ServerEntry | None:
-    """How the entry that is there starts Cortex; None where there is none of ours, or the file can't be read."""
+    """How the entry that is there starts Cortex; None where there is none of ours, or the file
+    can't be read.
+    """
     try:
         entry = read_entry(files.read_text(file, files.read(file, root) or b""), client)
     except Broken:  # planning says where
@@ -116,14 +130,17 @@ def _with_profile(arguments: tuple[str, ...], profile: str) -> tuple[str, ...]:
 
 
 def plan_ignore_removals(home: Path, failed: list[str], root: Path | None = None) -> list[Edit]:
-    """The changes that take our lines out of the .gitignore of every project, or of one; in `failed` is what can't be read."""
+    """The changes that take our lines out of the .gitignore of every project, or of one; in
+    `failed` is what can't be read.
+    """
     edits: list[Edit] = []
     for record in undo_log.read_records(home):
         if record.clients or (root is not None and record.root != root):
             continue
         try:
             edits.append(plan_ignore_removal(record, home))
-        except (ConfigError, FileError) as error:  # one such list doesn't keep us in everything else
+        # One such list doesn't keep us in everything else
+        except (ConfigError, FileError) as error:
             failed.append(error.message)
     return [edit for edit in edits if edit.action != "unchanged"]
 
@@ -131,7 +148,9 @@ def plan_ignore_removals(home: Path, failed: list[str], root: Path | None = None
 def plan_ignore_removal(record: InstallRecord, home: Path) -> Edit:
     """The change that takes our lines out of a .gitignore again. Raises: FileError."""
     content = files.read(record.file, record.root)
-    edit = Edit((), record.file, record.root, content, content, partial(plan_ignore_removal, record, home))
+    edit = Edit(
+        (), record.file, record.root, content, content, partial(plan_ignore_removal, record, home)
+    )
     if content is None:
         return edit
     if undo_log.digest(content) == record.written:
@@ -153,7 +172,8 @@ def _write_ignore_lines(root: Path, home: Path) -> bool:
     if git.tracks(root, STORE_FOLDER):
         return False
     lines = present.decode("utf-8", "surrogateescape").removeprefix("\ufeff").splitlines()
-    # Asked of the lines, not of git: the .gitignore in .cortex/ is ours, and a person's own list is not the project's.
+    # Asked of the lines, not of git: the .gitignore in .cortex/ is ours, and a person's own list is
+    # not the project's.
     patterns = Patterns(lines)
     if (
         patterns.verdict(STORE_FOLDER, True) is not None
@@ -170,7 +190,9 @@ def _write_ignore_lines(root: Path, home: Path) -> bool:
 
 
 def _add_missing_exceptions(file: Path, root: Path, content: bytes, home: Path) -> bool:
-    """Complete the lines that an earlier version wrote, which kept a file out of git that is meant to be committed."""
+    """Complete the lines that an earlier version wrote, which kept a file out of git that is meant
+    to be committed.
+    """
     lines = content.splitlines(keepends=True)
     written = [line.strip() for line in lines]
     first, *exceptions = (line.encode() for line in IGNORED)

@@ -1,6 +1,8 @@
-"""Reading and writing other people's files: whole, at once, through links, with their mode, and never outside a project.
+"""Reading and writing other people's files: whole, at once, through links, with their mode, and
+never outside a project.
 
-Knows nothing of clients. Bytes in, bytes out: line ends and byte order marks are whoever's file it is.
+Knows nothing of clients. Bytes in, bytes out: line ends and byte order marks are whoever's file it
+is.
 """
 
 from __future__ import annotations
@@ -37,7 +39,11 @@ def read(file: Path, within: Path | None = None) -> bytes | None:
     except OSError as error:
         raise _refused(file, error) from error
     if len(content) > MAX_BYTES:
-        raise FileError("FILE_UNREADABLE", f"{file} is larger than {MAX_BYTES:,} bytes", context={"path": str(file)})
+        raise FileError(
+            "FILE_UNREADABLE",
+            f"{file} is larger than {MAX_BYTES:,} bytes",
+            context={"path": str(file)},
+        )
     return content
 
 
@@ -57,7 +63,8 @@ def read_text(file: Path, content: bytes) -> str:
 
 
 def write(file: Path, content: bytes, within: Path | None = None, *, private: bool = False) -> None:
-    """Replace a file's content in one step; a link stays one, the mode stays, missing folders are made.
+    """Replace a file's content in one step; a link stays one, the mode stays, missing folders are
+    made.
 
     Raises: FileError, PERMISSION_DENIED or DISK_FULL among them; then the file is as it was.
     """
@@ -65,7 +72,9 @@ def write(file: Path, content: bytes, within: Path | None = None, *, private: bo
     try:
         os.makedirs(real.parent, mode=0o700 if private else 0o777, exist_ok=True)
         mode = _mode(real, private)
-        number, name = tempfile.mkstemp(prefix=f".{real.name[:40]}-", suffix=".tmp", dir=real.parent)
+        number, name = tempfile.mkstemp(
+            prefix=f".{real.name[:40]}-", suffix=".tmp", dir=real.parent
+        )
         try:
             with open(number, "wb") as target:
                 target.write(content)
@@ -113,7 +122,9 @@ def _target(file: Path, within: Path | None) -> Path:
     real = Path(os.path.realpath(file))
     if within is not None and not real.is_relative_to(os.path.realpath(within)):
         message = f"{file} is a link that leaves the project"
-        raise FileError("PATH_OUTSIDE", message, context={"path": str(file)}, suggestions=("Remove the link.",))
+        raise FileError(
+            "PATH_OUTSIDE", message, context={"path": str(file)}, suggestions=("Remove the link.",)
+        )
     return real
 
 

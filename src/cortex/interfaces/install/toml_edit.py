@@ -1,7 +1,9 @@
-"""Editing TOML as text: one table with simple values is appended, changed or removed; every other character stays.
+"""Editing TOML as text: one table with simple values is appended, changed or removed; every other
+character stays.
 
-Reads just enough to know where tables and assignments begin and end (strings over several lines, brackets, comments); what a text
-means is asked of the standard library, before and after. Not taken: tomlkit, a dependency for one table.
+Reads just enough to know where tables and assignments begin and end (strings over several lines,
+brackets, comments); what a text means is asked of the standard library, before and after. Not
+taken: tomlkit, a dependency for one table.
 """
 
 from __future__ import annotations
@@ -15,7 +17,8 @@ from dataclasses import dataclass
 from cortex.interfaces.install.jsonc_edit import Broken, Keys
 
 _STRINGS = re.compile(
-    r'"""(?:[^\\]|\\.)*?"{3,5}(?!")|\'\'\'.*?\'{3,5}(?!\')|"(?:[^"\\\n]|\\.)*"|\'[^\'\n]*\'', re.DOTALL
+    r'"""(?:[^\\]|\\.)*?"{3,5}(?!")|\'\'\'.*?\'{3,5}(?!\')|"(?:[^"\\\n]|\\.)*"|\'[^\'\n]*\'',
+    re.DOTALL,
 )
 _KEY = re.compile(r"\s*(?:([A-Za-z0-9_-]+)|\"((?:[^\"\\\n]|\\.)*)\"|'([^'\n]*)')\s*")
 _PLACE = re.compile(r"\(at line (\d+), column (\d+)\)")
@@ -54,10 +57,20 @@ def put_table(text: str, path: Keys, values: Mapping[str, object]) -> str:
     """
     before = parse(text)
     end = "\r\n" if "\r\n" in text else "\n"
-    heading = next((statement for statement in _statements(text) if statement.heading and statement.keys == path), None)
+    heading = next(
+        (
+            statement
+            for statement in _statements(text)
+            if statement.heading and statement.keys == path
+        ),
+        None,
+    )
     if heading is None:
         gap = "" if not text.strip("\ufeff") else end if text.endswith("\n") else end * 2
-        lines = [f"[{'.'.join(map(_name, path))}]", *(f"{_name(key)} = {_write(one)}" for key, one in values.items())]
+        lines = [
+            f"[{'.'.join(map(_name, path))}]",
+            *(f"{_name(key)} = {_write(one)}" for key, one in values.items()),
+        ]
         changed = text + gap + end.join(lines) + end
     else:
         changed = _change_table(text, heading, values, end)
@@ -80,7 +93,8 @@ def remove_table(text: str, path: Keys) -> str:
             cuts.append((statement.start, statement.end))
     for start, stop in reversed(cuts):
         before = text[:start]
-        # Not `$`, which matches before a last line end, too: the line end of the line above would go.
+        # Not `$`, which matches before a last line end, too: the line end of the line above would
+        # go.
         if re.search(r"(?:^|\n)[ \t]*\r?\n\Z", before):
             before = re.sub(r"[ \t]*\r?\n\Z", "", before)
         text = before + text[stop:]
@@ -97,7 +111,13 @@ def _change_table(text: str, heading: TomlStatement, values: Mapping[str, object
         elif inside and len(one.keys) == 1:
             assignments[one.keys[0]] = one
     missing = [key for key in values if key not in assignments]
-    edits = [(heading.end, heading.end, "".join(f"{_name(key)} = {_write(values[key])}{end}" for key in missing))]
+    edits = [
+        (
+            heading.end,
+            heading.end,
+            "".join(f"{_name(key)} = {_write(values[key])}{end}" for key in missing),
+        )
+    ]
     for key, one in assignments.items():
         if key in values:
             edits.append((one.value, _end_of_value(text, one.value), _write(values[key])))
@@ -107,7 +127,9 @@ def _change_table(text: str, heading: TomlStatement, values: Mapping[str, object
     return text
 
 
-def _check(before: Mapping[str, object], changed: str, path: Keys, values: Mapping[str, object]) -> None:
+def _check(
+    before: Mapping[str, object], changed: str, path: Keys, values: Mapping[str, object]
+) -> None:
     """That the change is what was meant, and nothing else."""
     try:
         after = parse(changed)
@@ -116,7 +138,9 @@ def _check(before: Mapping[str, object], changed: str, path: Keys, values: Mappi
         raise Broken(changed, 0, reason) from None
     wanted = _with(before, path, values)
     if after != wanted:
-        raise Broken(changed, 0, f"[{'.'.join(path)}] can't be changed in the way that it is written")
+        raise Broken(
+            changed, 0, f"[{'.'.join(path)}] can't be changed in the way that it is written"
+        )
 
 
 def _with(content: object, path: Keys, values: Mapping[str, object]) -> dict[str, object]:
@@ -157,7 +181,11 @@ def _keys(text: str, position: int) -> tuple[Keys, int]:
     while found := _KEY.match(text, position):
         bare, quoted, literal = found.groups()
         keys.append(
-            bare if bare is not None else literal if literal is not None else tomllib.loads(f'key = "{quoted}"')["key"]
+            bare
+            if bare is not None
+            else literal
+            if literal is not None
+            else tomllib.loads(f'key = "{quoted}"')["key"]
         )
         position = found.end()
         if text[position : position + 1] != ".":
@@ -167,7 +195,9 @@ def _keys(text: str, position: int) -> tuple[Keys, int]:
 
 
 def _end_of_value(text: str, position: int) -> int:
-    """Where a value ends: behind its last bracket or its string, or before a comment or the line's end."""
+    """Where a value ends: behind its last bracket or its string, or before a comment or the line's
+    end.
+    """
     depth = 0
     end = position
     while position < len(text):

@@ -1,7 +1,9 @@
-"""What was there before: for every file that we changed a record, and a copy of its bytes, in a folder of Cortex's home.
+"""What was there before: for every file that we changed a record, and a copy of its bytes, in a
+folder of Cortex's home.
 
-One record per file, so that two commands at once never write the same one. The copies are not beside the files: some hold other
-programs' keys, and a copy in a project would be committed. A lost record costs exactness only: then what is ours is cut out.
+One record per file, so that two commands at once never write the same one. The copies are not
+beside the files: some hold other programs' keys, and a copy in a project would be committed. A lost
+record costs exactness only: then what is ours is cut out.
 """
 
 from __future__ import annotations

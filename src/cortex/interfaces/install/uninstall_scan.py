@@ -1,9 +1,11 @@
-"""Everything of ours on a machine, and removing it: entries and hooks in clients' files, Cortex's home, the stores in projects.
+"""Everything of ours on a machine, and removing it: entries and hooks in clients' files, Cortex's
+home, the stores in projects.
 
-By name, never a folder as it stands: whatever lies between our files and isn't called like one of them stays, and so do links, since
-what they point to isn't ours. Settings that a project shares (.cortex/config.yml) are the project's, and the records of a Core that is
-served from here are a team's. Where CORTEX_HOME is the person's home folder or one around it, names aren't proof enough, and nothing in
-it is touched but our store.
+By name, never a folder as it stands: whatever lies between our files and isn't called like one of
+them stays, and so do links, since what they point to isn't ours. Settings that a project shares
+(.cortex/config.yml) are the project's, and the records of a Core that is served from here are a
+team's. Where CORTEX_HOME is the person's home folder or one around it, names aren't proof enough,
+and nothing in it is touched but our store.
 """
 
 from __future__ import annotations
@@ -39,7 +41,15 @@ HOME_FILES = (
     "core-token*",
     "sync.lock",
 )
-HOME_FOLDERS = (*STORE_FOLDERS, undo_log.FOLDER, INBOX, "refused", "replaced", "backups", LAST_SETTINGS_FOLDER)
+HOME_FOLDERS = (
+    *STORE_FOLDERS,
+    undo_log.FOLDER,
+    INBOX,
+    "refused",
+    "replaced",
+    "backups",
+    LAST_SETTINGS_FOLDER,
+)
 STORES_OF_FOLDERS = ("projects", "chunks")  # each named by a hash
 OF_A_CORE = ("core", "core-replica")
 _HASHED = re.compile(r"[0-9a-f]{32}")
@@ -70,12 +80,18 @@ def find_profiles(home: Path) -> list[Path]:
     return [home / "profiles" / name for name in _names(home / "profiles")]
 
 
-def find_traces(machine: Machine, home: Path, projects: Iterable[Path] = (), others: Iterable[Path] = ()) -> Traces:
-    """Look for everything of ours: `projects` are further roots to look at, `others` files elsewhere (sockets, logs)."""
+def find_traces(
+    machine: Machine, home: Path, projects: Iterable[Path] = (), others: Iterable[Path] = ()
+) -> Traces:
+    """Look for everything of ours: `projects` are further roots to look at, `others` files
+    elsewhere (sockets, logs).
+    """
     known = list(undo_log.read_records(home))
     failed: list[str] = []
     edits = plans.plan_uninstall(CLIENTS, machine, None, home, failed)
-    roots = dict.fromkeys([*(one.root for one in known if one.root), *(root.resolve() for root in projects)])
+    roots = dict.fromkeys(
+        [*(one.root for one in known if one.root), *(root.resolve() for root in projects)]
+    )
     for root in roots:
         edits += plans.plan_uninstall(CLIENTS, machine, root, home, failed)
     edits += plan_ignore_removals(home, failed)
@@ -95,7 +111,10 @@ def find_traces(machine: Machine, home: Path, projects: Iterable[Path] = (), oth
 
 
 def remove_traces(traces: Traces, home: Path, stop: Callable[[], None]) -> list[str]:
-    """Remove what was found; gives what couldn't be, with the reason. `stop` ends the process that uses the stores."""
+    """Remove what was found; gives what couldn't be, with the reason.
+
+    `stop` ends the process that uses the stores.
+    """
     stop()
     failed = list(traces.failed)
     for edit in traces.edits:

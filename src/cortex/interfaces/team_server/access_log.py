@@ -1,6 +1,8 @@
-"""What a Core writes to stderr: a line for each request and for whatever else happens, as JSON or as text.
+"""What a Core writes to stderr: a line for each request and for whatever else happens, as JSON or
+as text.
 
-Never a token, a body, a query or a text that somebody wrote: a line tells who asked for which route, and how that went.
+Never a token, a body, a query or a text that somebody wrote: a line tells who asked for which
+route, and how that went.
 """
 
 from __future__ import annotations
@@ -59,7 +61,9 @@ class JsonLines(logging.Formatter):
 
 
 class Seldom(logging.Filter):
-    """Lets a line through that wasn't written a moment ago: while a database is away, each try to reach it is one."""
+    """Lets a line through that wasn't written a moment ago: while a database is away, each try to
+    reach it is one.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -67,7 +71,8 @@ class Seldom(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Whether it is new."""
-        line, now = (record.name, str(record.msg)), time.monotonic()  # as its writer has it, without what varies
+        # As its writer has it, without what varies
+        line, now = (record.name, str(record.msg)), time.monotonic()
         if now - self._told.get(line, -SELDOM_SECONDS) < SELDOM_SECONDS:
             return False
         if len(self._told) >= MOST_TOLD:

@@ -1,7 +1,9 @@
-"""The Core over HTTP: who asks, whether they may, what they asked for, and what they are told; as an ASGI application.
+"""The Core over HTTP: who asks, whether they may, what they asked for, and what they are told; as
+an ASGI application.
 
-In this order: Host and Origin, the token, the rate, the path, the method, the tier, the key, the query, the body. What a route does
-blocks, so it runs in a thread; the event loop never waits. Whatever comes in, what goes out is an envelope.
+In this order: Host and Origin, the token, the rate, the path, the method, the tier, the key, the
+query, the body. What a route does blocks, so it runs in a thread; the event loop never waits.
+Whatever comes in, what goes out is an envelope.
 """
 
 from __future__ import annotations
@@ -80,8 +82,9 @@ _OWN_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 class _Workers:
     """The threads of one event loop: they tell it what they have done.
 
-    Whoever writes may wait in the database for others who do, and whoever isn't known is in no hurry: neither keeps those who read
-    from a thread, and nobody keeps whoever asks how it is. Those who read have a few, since it is one interpreter that they all want.
+    Whoever writes may wait in the database for others who do, and whoever isn't known is in no
+    hurry: neither keeps those who read from a thread, and nobody keeps whoever asks how it is.
+    Those who read have a few, since it is one interpreter that they all want.
     """
 
     loop: asyncio.AbstractEventLoop
@@ -104,8 +107,12 @@ class _Noted:
 class App(Application):
     """A Core."""
 
-    def __init__(self, core: ServerParts, *, local: bool = True, clock: Callable[[], float] = time.monotonic) -> None:
-        """`local` refuses requests that were sent to another name than this machine's: there is no other."""
+    def __init__(
+        self, core: ServerParts, *, local: bool = True, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """`local` refuses requests that were sent to another name than this machine's: there is no
+        other.
+        """
         self._core = core
         self._local = local
         self._table = Table(ROUTES)
@@ -131,7 +138,11 @@ class App(Application):
         seconds, method = time.perf_counter() - started, incoming.method
         self._metrics.count(method, noted.route, told.status, seconds)
         ms = round(1000 * seconds, 2)
-        note(ServedRequest(noted.request_id, noted.principal, method[:MAX_METHOD], noted.route, told.status, ms))
+        note(
+            ServedRequest(
+                noted.request_id, noted.principal, method[:MAX_METHOD], noted.route, told.status, ms
+            )
+        )
         return told
 
     async def _answer(self, incoming: Incoming, noted: _Noted) -> Outgoing:
@@ -166,7 +177,9 @@ class App(Application):
             _need_method(incoming, {"GET"})
             text = self._metrics.text(await self._run(self._lag, Call(), self._workers().watching))
             return Outgoing(200, text.encode(), {REQUEST_ID: noted.request_id}, CONTENT_TYPE)
-        methods, variables = self._table.find(path.removeprefix(API)) if path.startswith(f"{API}/") else ({}, {})
+        methods, variables = (
+            self._table.find(path.removeprefix(API)) if path.startswith(f"{API}/") else ({}, {})
+        )
         if not methods:
             raise HttpError(404, f"there is no such path; {DOCUMENT} names those that there are")
         noted.route = API + next(iter(methods.values())).path
@@ -176,7 +189,12 @@ class App(Application):
         return await self._serve(methods[incoming.method], variables, principal, incoming, noted)
 
     async def _serve(
-        self, route: Route, variables: Mapping[str, str], principal: Principal, incoming: Incoming, noted: _Noted
+        self,
+        route: Route,
+        variables: Mapping[str, str],
+        principal: Principal,
+        incoming: Incoming,
+        noted: _Noted,
     ) -> Outgoing:
         permit(route, principal)
         key = read_key(route, incoming.headers.getlist("idempotency-key"))
@@ -184,7 +202,8 @@ class App(Application):
         raw = b"" if route.body is None else await _body_of(incoming, route)
         call = Call()
 
-        def work() -> Outgoing:  # to read and to write megabytes of JSON takes long enough to keep everybody waiting
+        # To read and to write megabytes of JSON takes long enough to keep everybody waiting
+        def work() -> Outgoing:
             body = None if route.body is None else read_body(route.body, raw)
             told, replayed = self._perform(route, variables, principal, query, body, key, call)
             return answer(told, noted.request_id, replayed=replayed)
@@ -204,8 +223,9 @@ class App(Application):
     ) -> tuple[RouteResult, bool]:
         """Do what a route does, as far as whoever asks may; in a thread.
 
-        What they may see can become less between the two moments in which that and the records are looked up: then it is done again.
-        Who writes is judged when they do. Raises: StoreError STORE_LOCKED, where that happens each time.
+        What they may see can become less between the two moments in which that and the records are
+        looked up: then it is done again. Who writes is judged when they do. Raises: StoreError
+        STORE_LOCKED, where that happens each time.
         """
         hall = self._core.hall
         asked_for = payload_of(route.method, route.path.format(**variables), body)
@@ -214,7 +234,16 @@ class App(Application):
             viewer = access_policy.viewer_of(principal, hall.subcortexes())
             with self._at_work(), hall.as_(viewer) as visit:
                 asked = RouteContext(
-                    self._core, principal, viewer, visit, variables, query, body, key, asked_for, call.cancel
+                    self._core,
+                    principal,
+                    viewer,
+                    visit,
+                    variables,
+                    query,
+                    body,
+                    key,
+                    asked_for,
+                    call.cancel,
                 )
                 told = route.run(asked), visit.replayed
             found = None if route.writes else hall.present.look(principal.name)
@@ -228,7 +257,9 @@ class App(Application):
         loop = asyncio.get_running_loop()
         if self._crew is None or self._crew.loop is not loop:
             threads = ThreadPool()
-            reading, writing, strange = (BoundedShare(threads, most) for most in (READERS, WRITERS, STRANGERS))
+            reading, writing, strange = (
+                BoundedShare(threads, most) for most in (READERS, WRITERS, STRANGERS)
+            )
             self._crew = _Workers(loop, threads, reading, writing, strange, ThreadPool(1))
         return self._crew
 
@@ -256,10 +287,14 @@ class App(Application):
             why = "it took too long; with the same key it can be tried again"
             raise LimitError("SEARCH_TIMEOUT", why) from None
 
-    # -- who asks ------------------------------------------------------------------------------------------------------
+    # -- who asks
+    # ------------------------------------------------------------------------------------------------------
 
     async def _authenticate(self, incoming: Incoming) -> Principal:
-        """Whoever asks. Raises: NetworkError AUTH_REQUIRED, AUTH_EXPIRED; LimitError, where strangers ask too often."""
+        """Whoever asks.
+
+        Raises: NetworkError AUTH_REQUIRED, AUTH_EXPIRED; LimitError, where strangers ask too often.
+        """
         scheme, _, token = incoming.headers.get("authorization", "").partition(" ")
         token = token.strip() if scheme.lower() == "bearer" else ""
         good, known, put_out, workers = await self._is_good(token), False, {}, self._workers()
@@ -267,43 +302,65 @@ class App(Application):
             self._limits.count_stranger(incoming.network)
         if is_token(token):
             look = partial(self._look_up, token)
-            principal, known, put_out = await self._run(look, Call(), workers.all if good else workers.strange)
+            principal, known, put_out = await self._run(
+                look, Call(), workers.all if good else workers.strange
+            )
             self._limits.note(token, incoming.network, good=principal is not None)
             if principal is not None:
                 return principal
         if put_out:
-            raise NetworkError("AUTH_EXPIRED", "whoever has this token may not come in any more", context=put_out)
+            raise NetworkError(
+                "AUTH_EXPIRED", "whoever has this token may not come in any more", context=put_out
+            )
         if known:
-            raise NetworkError("AUTH_EXPIRED", "this token counts no more: it was revoked, or its time is over")
-        raise NetworkError("AUTH_REQUIRED", "send `Authorization: Bearer` with a token of this Core")
+            raise NetworkError(
+                "AUTH_EXPIRED", "this token counts no more: it was revoked, or its time is over"
+            )
+        raise NetworkError(
+            "AUTH_REQUIRED", "send `Authorization: Bearer` with a token of this Core"
+        )
 
     async def _is_good(self, token: str) -> bool:
-        """Whether a token counts, as far as that is known without asking for it: that is for those who aren't strangers."""
+        """Whether a token counts, as far as that is known without asking for it: that is for those
+        who aren't strangers.
+        """
         if self._limits.wants(token):
             with suppress(CortexError):  # whoever asks is told, once they are counted
-                self._limits.know(await self._run(self._core.ledger.principals.good, Call(), self._workers().all))
+                self._limits.know(
+                    await self._run(self._core.ledger.principals.good, Call(), self._workers().all)
+                )
         return self._limits.is_good(token)
 
     def _look_up(self, token: str) -> tuple[Principal | None, bool, dict[str, str]]:
         """Whose token it is, whether it is or was one, and what its owner is told who was put out.
 
-        That names the ledger and the owner: a home erases what it has only for its own ledger and its own person.
+        That names the ledger and the owner: a home erases what it has only for its own ledger and
+        its own person.
         """
         principals = self._core.ledger.principals
         if (found := principals.whose(token)) is not None:
             return found, True, {}
         if name := principals.put_out(token):
-            return None, True, {"reason": "revoked", "epoch": self._core.ledger.epoch(), "name": name}
+            return (
+                None,
+                True,
+                {"reason": "revoked", "epoch": self._core.ledger.epoch(), "name": name},
+            )
         return None, principals.is_known(token), {}
 
-    # -- how it is -----------------------------------------------------------------------------------------------------
+    # -- how it is
+    # -----------------------------------------------------------------------------------------------------
 
     async def _health(self, noted: _Noted) -> Outgoing:
-        """Whether it could answer; the database is asked once a second at most, and once at a time, however many want to know."""
+        """Whether it could answer; the database is asked once a second at most, and once at a time,
+        however many want to know.
+        """
         if time.monotonic() - self._pinged[0] >= HEALTH_SECONDS:
             ping = self._pinging
             if ping is None or ping.done() or ping.get_loop() is not asyncio.get_running_loop():
-                ping = self._pinging = asyncio.create_task(self._workers().watching.run(self._ping, Call()))
+                ping = self._pinging = asyncio.create_task(
+                    self._workers().watching.run(self._ping, Call())
+                )
             await asyncio.wait({ping}, timeout=PING_SECONDS)
             self._pinged = (time.monotonic(), ping.done() and ping.result())
         answered = self._pinged[1]
@@ -338,7 +395,9 @@ def make_app(
 
 async def _body_of(incoming: Incoming, route: Route) -> bytes:
     """The body of a request; where nothing has to be said, none is one, too."""
-    needed = route.body is not None and any(field.is_required() for field in route.body.model_fields.values())
+    needed = route.body is not None and any(
+        field.is_required() for field in route.body.model_fields.values()
+    )
     return await incoming.body(route.most) if needed or incoming.has_body else b"{}"
 
 

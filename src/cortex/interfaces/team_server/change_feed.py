@@ -1,7 +1,8 @@
 """What was changed since a cursor, as far as whoever asks may see it.
 
-A cursor is a history, a number of a change, and a witness that the history was this one. What was visible in some version and isn't any
-more is told by its id alone; what never was isn't told at all.
+A cursor is a history, a number of a change, and a witness that the history was this one. What was
+visible in some version and isn't any more is told by its id alone; what never was isn't told at
+all.
 """
 
 from __future__ import annotations
@@ -13,7 +14,15 @@ from typing import Any
 
 from cortex.base.actors import AGENT
 from cortex.base.errors import InputError
-from cortex.base.record_model import SENSITIVE, Draft, Link, Notification, Observation, Record, RecordFilter
+from cortex.base.record_model import (
+    SENSITIVE,
+    Draft,
+    Link,
+    Notification,
+    Observation,
+    Record,
+    RecordFilter,
+)
 from cortex.base.visibility import REVIEWER, STEPS, Viewer, sees
 from cortex.engine.store import VersionedRecord
 from cortex.engine.store.records.ledger import Ledger
@@ -47,7 +56,8 @@ def read_deltas(asked: RouteContext) -> RouteResult:
         since = page[-1].change if page else since
         looked_at += len(page)
         ids = [one.record.id for one in page]
-        visible = {one.record.id: one for one in asked.hall.store.recorded.kept(ids)}  # as it is at one moment
+        # As it is at one moment
+        visible = {one.record.id: one for one in asked.hall.store.recorded.kept(ids)}
         for one in page:
             told.pop(one.record.id, None)  # it was changed while the pages before were read
             if one.record.id not in visible and one.change > begun and past.showed(one.record):
@@ -68,7 +78,8 @@ def read_deltas(asked: RouteContext) -> RouteResult:
 
 
 def _since(ledger: Ledger, cursor: str, mark: tuple[str, int, str]) -> tuple[int, int]:
-    """The change that a cursor stands for, and the last one when its pull began at the start: what was hidden by then was never told.
+    """The change that a cursor stands for, and the last one when its pull began at the start: what
+    was hidden by then was never told.
 
     Raises: InputError CURSOR_INVALID; RESYNC_NEEDED, where the ledger never told that cursor.
     """
@@ -76,16 +87,24 @@ def _since(ledger: Ledger, cursor: str, mark: tuple[str, int, str]) -> tuple[int
         return 0, mark[1]
     found = _CURSOR.fullmatch(cursor)
     if found is None:
-        raise InputError("CURSOR_INVALID", "since is a cursor that a pull gave", context={"field": "since"})
+        raise InputError(
+            "CURSOR_INVALID", "since is a cursor that a pull gave", context={"field": "since"}
+        )
     epoch, last, witness = mark
     told = found[3] or ""
-    if found[1] != epoch or int(found[2]) > last or (told != witness and not ledger.remembers(told)):
+    if (
+        found[1] != epoch
+        or int(found[2]) > last
+        or (told != witness and not ledger.remembers(told))
+    ):
         raise _resync("epoch", "the Core has another history now")
     return int(found[2]), int(found[4] or 0)
 
 
 def _resync(reason: str, why: str) -> InputError:
-    return InputError("RESYNC_NEEDED", f"{why}: pull from the start", context={"problems": [{"reason": reason}]})
+    return InputError(
+        "RESYNC_NEEDED", f"{why}: pull from the start", context={"problems": [{"reason": reason}]}
+    )
 
 
 class _Past:
@@ -98,13 +117,21 @@ class _Past:
     @cached_property
     def _viewer(self) -> Viewer:
         """Whoever asks, as if what was open once still were."""
-        return replace(self._asked.viewer, hidden=self._asked.viewer.hidden - self._asked.hall.once_open())
+        return replace(
+            self._asked.viewer, hidden=self._asked.viewer.hidden - self._asked.hall.once_open()
+        )
 
     def showed(self, record: Record[Any], steps: int = STEPS) -> bool:
-        """Whether they may have seen a record in some version, with all on which that depended in some version of its own."""
+        """Whether they may have seen a record in some version, with all on which that depended in
+        some version of its own.
+        """
         if record.id not in self._known:
-            earlier = self._asked.core.ledger.recorded.versions(record.id) if record.version > 1 else {}
-            self._known[record.id] = any(self._shows(one, steps) for one in earlier.values() or (record,))
+            earlier = (
+                self._asked.core.ledger.recorded.versions(record.id) if record.version > 1 else {}
+            )
+            self._known[record.id] = any(
+                self._shows(one, steps) for one in earlier.values() or (record,)
+            )
         return self._known[record.id]
 
     def _shows(self, version: Record[Any], steps: int) -> bool:
@@ -112,7 +139,9 @@ class _Past:
         match body:
             case Draft() if not viewer.is_own(version.author) and viewer.tier < REVIEWER:
                 return False
-            case Notification() if not viewer.is_own(body.recipient) and not viewer.is_own(version.author):
+            case Notification() if not viewer.is_own(body.recipient) and not viewer.is_own(
+                version.author
+            ):
                 return False
         owners = [one for number in _above(body) if (one := whole(number)) is not None]
         if not owners or not steps:
@@ -140,5 +169,8 @@ def _waiting(asked: RouteContext) -> int:
     names = (asked.principal.name, f"{asked.principal.name}/{AGENT}")
     lookup = asked.hall.store.recorded
     return sum(
-        lookup.count(RecordFilter(kinds=("notification",), states=OPEN, refs=(("recipient", name),))) for name in names
+        lookup.count(
+            RecordFilter(kinds=("notification",), states=OPEN, refs=(("recipient", name),))
+        )
+        for name in names
     )

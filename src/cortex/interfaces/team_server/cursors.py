@@ -1,6 +1,8 @@
-"""Lists in pages: the newest first, each from where the last one ended, whatever is written meanwhile.
+"""Lists in pages: the newest first, each from where the last one ended, whatever is written
+meanwhile.
 
-A cursor names the last record of its page and the question that it belongs to; it holds no rights, and never expires.
+A cursor names the last record of its page and the question that it belongs to; it holds no rights,
+and never expires.
 """
 
 from __future__ import annotations
@@ -29,7 +31,9 @@ class Paged(Arguments):
     """What every list takes."""
 
     limit: Annotated[int, Field(ge=1, le=MOST, description="How many at most")] = LIMIT
-    cursor: Annotated[str | None, Field(max_length=500, description="Where the page before ended")] = None
+    cursor: Annotated[
+        str | None, Field(max_length=500, description="Where the page before ended")
+    ] = None
 
 
 def question_of(path: str, query: Paged) -> str:
@@ -42,7 +46,11 @@ def place_in(question: str, cursor: str | None) -> str:
     if not cursor:
         return ""
     try:
-        place, _, digest = base64.b64decode(cursor.encode("ascii"), b"-_", validate=True).decode("ascii").partition(":")
+        place, _, digest = (
+            base64.b64decode(cursor.encode("ascii"), b"-_", validate=True)
+            .decode("ascii")
+            .partition(":")
+        )
         if digest == _digest(question) and _PLACE.fullmatch(place):
             return place
     except (ValueError, binascii.Error, UnicodeError):
@@ -51,7 +59,10 @@ def place_in(question: str, cursor: str | None) -> str:
 
 
 def number_in(question: str, cursor: str | None) -> int:
-    """The number that a cursor names in a list that goes by numbers, 0 for the beginning. Raises: InputError CURSOR_INVALID."""
+    """The number that a cursor names in a list that goes by numbers, 0 for the beginning.
+
+    Raises: InputError CURSOR_INVALID.
+    """
     place = place_in(question, cursor)
     if place and not _NUMBER.fullmatch(place):
         raise _strange()
@@ -73,7 +84,9 @@ def cursor_at(question: str, place: object) -> str:
 
 
 def _strange() -> InputError:
-    return InputError("CURSOR_INVALID", "this cursor does not belong to this list", context={"field": "cursor"})
+    return InputError(
+        "CURSOR_INVALID", "this cursor does not belong to this list", context={"field": "cursor"}
+    )
 
 
 def _digest(question: str) -> str:

@@ -1,6 +1,8 @@
-"""Figures of a Core for whoever watches it, in Prometheus' text format: requests, how long they took, what the process costs.
+"""Figures of a Core for whoever watches it, in Prometheus' text format: requests, how long they
+took, what the process costs.
 
-Of the records it tells nothing, not even how many there are. Counted on the event loop alone, so that nothing here needs a lock.
+Of the records it tells nothing, not even how many there are. Counted on the event loop alone, so
+that nothing here needs a lock.
 """
 
 from __future__ import annotations
@@ -14,7 +16,8 @@ from cortex.base.runtime.home import VERSION
 from cortex.base.runtime.process_stats import resident_bytes
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-METHODS, OTHER = ("GET", "POST", "PATCH", "PUT", "DELETE", "OPTIONS"), "other"  # anybody may make up more, without end
+# Anybody may make up more, without end
+METHODS, OTHER = ("GET", "POST", "PATCH", "PUT", "DELETE", "OPTIONS"), "other"
 BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)  # seconds
 
 
@@ -24,7 +27,8 @@ class Metrics:
     def __init__(self) -> None:
         self._started = time.time()
         self._requests: Counter[tuple[str, str, int]] = Counter()
-        self._seconds: dict[str, list[int]] = {}  # by route: how many took at most as long as each bucket
+        # By route: how many took at most as long as each bucket
+        self._seconds: dict[str, list[int]] = {}
         self._sums: Counter[str] = Counter()
         self.under_way = 0
 
@@ -56,11 +60,31 @@ class Metrics:
 
     def _of_process(self, lag: int) -> Iterator[str]:
         for name, kind, meaning, value in (
-            ("cortex_requests_under_way", "gauge", "Requests that are being answered.", self.under_way),
-            ("cortex_feed_lag_changes", "gauge", "Changes of the ledger that aren't found yet.", lag),
+            (
+                "cortex_requests_under_way",
+                "gauge",
+                "Requests that are being answered.",
+                self.under_way,
+            ),
+            (
+                "cortex_feed_lag_changes",
+                "gauge",
+                "Changes of the ledger that aren't found yet.",
+                lag,
+            ),
             ("process_resident_memory_bytes", "gauge", "Memory in use.", resident_bytes()),
-            ("process_cpu_seconds_total", "counter", "Time on the processors.", round(time.process_time(), 3)),
-            ("process_start_time_seconds", "gauge", "When it began, since 1970.", round(self._started, 3)),
+            (
+                "process_cpu_seconds_total",
+                "counter",
+                "Time on the processors.",
+                round(time.process_time(), 3),
+            ),
+            (
+                "process_start_time_seconds",
+                "gauge",
+                "When it began, since 1970.",
+                round(self._started, 3),
+            ),
             ("cortex_threads", "gauge", "Threads of the process.", threading.active_count()),
         ):
             yield f"# HELP {name} {meaning}"

@@ -8,7 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from cortex.base.runtime.home import VERSION
-from cortex.interfaces.team_server.responses import API, DOCUMENT, ERRORS, REFUSED, REPLAYED, REQUEST_ID
+from cortex.interfaces.team_server.responses import (
+    API,
+    DOCUMENT,
+    ERRORS,
+    REFUSED,
+    REPLAYED,
+    REQUEST_ID,
+)
 from cortex.interfaces.team_server.router import Route
 from cortex.interfaces.transports.http.openapi import DIALECT, OPENAPI
 from cortex.toolkit.tool import schema_of
@@ -45,7 +52,15 @@ ERROR: Mapping[str, object] = {
                 "retry_after": {"type": ["integer", "null"], "description": "Seconds."},
                 "help_url": _TEXT,
             },
-            "required": ["code", "message", "details", "request_id", "timestamp", "retry_after", "help_url"],
+            "required": [
+                "code",
+                "message",
+                "details",
+                "request_id",
+                "timestamp",
+                "retry_after",
+                "help_url",
+            ],
         }
     },
     "required": ["error"],
@@ -66,11 +81,19 @@ PAGINATION: Mapping[str, object] = {
 }
 
 
-def describe(routes: Sequence[Route], schemas: Mapping[str, Mapping[str, object]]) -> dict[str, object]:
+def describe(
+    routes: Sequence[Route], schemas: Mapping[str, Mapping[str, object]]
+) -> dict[str, object]:
     """The document of these routes; `schemas` are what they refer to."""
     paths: dict[str, dict[str, object]] = {
-        "/health": {"get": _page("health", "Whether it could answer", {"type": "object"}, security=[], away=True)},
-        "/metrics": {"get": _page("metrics", "Figures in Prometheus' text format", _TEXT, kind="text/plain")},
+        "/health": {
+            "get": _page(
+                "health", "Whether it could answer", {"type": "object"}, security=[], away=True
+            )
+        },
+        "/metrics": {
+            "get": _page("metrics", "Figures in Prometheus' text format", _TEXT, kind="text/plain")
+        },
         DOCUMENT: {"get": _page("describe", "This document", {"type": "object"}, security=[])},
     }
     for route in routes:
@@ -96,12 +119,17 @@ def describe(routes: Sequence[Route], schemas: Mapping[str, Mapping[str, object]
 
 
 def _operation(route: Route) -> dict[str, object]:
-    properties: dict[str, object] = {"data": route.answer, "meta": {"$ref": "#/components/schemas/Meta"}}
+    properties: dict[str, object] = {
+        "data": route.answer,
+        "meta": {"$ref": "#/components/schemas/Meta"},
+    }
     if route.listed:
         properties["pagination"] = {"$ref": "#/components/schemas/Pagination"}
     answered: dict[str, object] = {
         "description": route.summary,
-        "content": _json({"type": "object", "properties": properties, "required": list(properties)}),
+        "content": _json(
+            {"type": "object", "properties": properties, "required": list(properties)}
+        ),
         "headers": _headers(route),
     }
     parameters = [*_path_parameters(route), *_query_parameters(route), *_key_parameter(route)]
@@ -121,7 +149,9 @@ def _operation(route: Route) -> dict[str, object]:
 
 
 def _headers(route: Route) -> dict[str, object]:
-    told: dict[str, object] = {REQUEST_ID: {"description": "What the request is called in the log.", "schema": _TEXT}}
+    told: dict[str, object] = {
+        REQUEST_ID: {"description": "What the request is called in the log.", "schema": _TEXT}
+    }
     if route.keyed:
         told[REPLAYED] = {"description": "`true` where that had been done before.", "schema": _TEXT}
     return told
@@ -156,7 +186,15 @@ def _key_parameter(route: Route) -> list[dict[str, object]]:
         return []
     schema = {"type": "string", "pattern": "^[!-~]{1,200}$", "minLength": 1, "maxLength": 200}
     meaning = "One of its own for each write; the same one makes a retry harmless."
-    return [{"name": "Idempotency-Key", "in": "header", "required": True, "description": meaning, "schema": schema}]
+    return [
+        {
+            "name": "Idempotency-Key",
+            "in": "header",
+            "required": True,
+            "description": meaning,
+            "schema": schema,
+        }
+    ]
 
 
 def _refusals(route: Route) -> dict[str, object]:
@@ -164,7 +202,10 @@ def _refusals(route: Route) -> dict[str, object]:
     statuses += [408, 413, 415] if route.body is not None else []
     statuses += [409] if route.keyed else []
     statuses += [410] if route.name == "syncDeltas" else []
-    return {str(status): {"$ref": f"#/components/responses/Error{status}"} for status in sorted(statuses)}
+    return {
+        str(status): {"$ref": f"#/components/responses/Error{status}"}
+        for status in sorted(statuses)
+    }
 
 
 def _error(status: int) -> dict[str, object]:
@@ -176,7 +217,9 @@ def _error(status: int) -> dict[str, object]:
         "content": _json({"$ref": "#/components/schemas/Error"}),
     }
     if status in (429, 503):
-        told["headers"] = {"Retry-After": {"description": "Seconds.", "schema": {"type": "integer"}}}
+        told["headers"] = {
+            "Retry-After": {"description": "Seconds.", "schema": {"type": "integer"}}
+        }
     return told
 
 
@@ -196,8 +239,14 @@ def _page(
         "summary": summary,
         "responses": {
             "200": {"description": summary, "content": content},
-            **({"503": {"description": "The database doesn't answer.", "content": content}} if away else {}),
-            **{str(status): {"$ref": f"#/components/responses/Error{status}"} for status in refused},
+            **(
+                {"503": {"description": "The database doesn't answer.", "content": content}}
+                if away
+                else {}
+            ),
+            **{
+                str(status): {"$ref": f"#/components/responses/Error{status}"} for status in refused
+            },
         },
     }
     return told if security is None else {**told, "security": security}

@@ -1,7 +1,7 @@
 """Who may use a Core: what they may be called, and how their rights are told and changed.
 
-What a right means is in `policy`; rows and hashes of tokens are the store's. Nobody can lock everybody out: the last who may do
-everything stays.
+What a right means is in `policy`; rows and hashes of tokens are the store's. Nobody can lock
+everybody out: the last who may do everything stays.
 """
 
 from __future__ import annotations
@@ -24,22 +24,36 @@ LOWEST, HIGHEST = 0, 4  # tiers
 PREFIX = "principal_"
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]{1,49}")
 PLACE = re.compile(r"[a-z0-9\[][a-z0-9.:\]-]{0,99}")  # a host and its port
+# The first three are everybody at home, the last tells them of their syncs
 TAKEN = (
     PERSON,
     AGENT,
     "me",
     CONSOLE.name,
     "cortex",
-)  # the first three are everybody at home, the last tells them of their syncs
+)
 
 
 def add(
-    ledger: Ledger, name: str, tier: int, sensitive: bool, grants: Mapping[str, bool], *, by: Actor = CONSOLE
+    ledger: Ledger,
+    name: str,
+    tier: int,
+    sensitive: bool,
+    grants: Mapping[str, bool],
+    *,
+    by: Actor = CONSOLE,
 ) -> Principal:
-    """Make somebody known. Raises: InputError RECORD_INVALID for a name that can't be, or is taken, or a tier that there isn't."""
+    """Make somebody known.
+
+    Raises: InputError RECORD_INVALID for a name that can't be, or is taken, or a tier that there
+    isn't.
+    """
     if not may_be_called(name):
         wanted = "2 to 50 small letters, digits, '.', '_' and '-', beginning with a letter or digit"
-        raise _invalid("name", f"{name!r} can't be a principal's name: that is {wanted}, and not {', '.join(TAKEN)}")
+        raise _invalid(
+            "name",
+            f"{name!r} can't be a principal's name: that is {wanted}, and not {', '.join(TAKEN)}",
+        )
     _check_tier(tier)
     return ledger.principals.add(f"{PREFIX}{new_ulid()}", name, tier, sensitive, grants, by=by)
 
@@ -50,7 +64,9 @@ def may_be_called(name: str) -> bool:
 
 
 def is_from_elsewhere(name: str) -> bool:
-    """Whether this is somebody of another Core, marked with where that is; nobody here can have such a name."""
+    """Whether this is somebody of another Core, marked with where that is; nobody here can have
+    such a name.
+    """
     who, _, place = name.partition(FROM)
     return NAME.fullmatch(who) is not None and PLACE.fullmatch(place) is not None
 
@@ -86,8 +102,13 @@ def change(
     lowered = (tier is not None and tier < HIGHEST) or state == REVOKED
     others = [one for one in ledger.principals.all() if one.id != principal.id]
     if lowered and _may_all(principal) and not any(_may_all(other) for other in others):
-        raise _invalid("tier", f"{principal.name} is the last who may do everything (tier {HIGHEST}) and stays that")
-    ledger.principals.change(principal.id, tier=tier, sensitive=sensitive, state=state, grants=grants, by=by)
+        raise _invalid(
+            "tier",
+            f"{principal.name} is the last who may do everything (tier {HIGHEST}) and stays that",
+        )
+    ledger.principals.change(
+        principal.id, tier=tier, sensitive=sensitive, state=state, grants=grants, by=by
+    )
     return find(ledger, principal.id)
 
 
@@ -107,7 +128,10 @@ def ungrant(ledger: Ledger, principal: Principal, ref: str) -> Principal:
 
 
 def scope_named(ledger: Ledger, ref: str) -> str:
-    """The id of a subcortex by its slug or id, "*" for all that aren't private. Raises: InputError SCOPE_NOT_FOUND."""
+    """The id of a subcortex by its slug or id, "*" for all that aren't private.
+
+    Raises: InputError SCOPE_NOT_FOUND.
+    """
     return EVERYWHERE if ref == EVERYWHERE else scope_of(ledger.recorded, ref).id
 
 

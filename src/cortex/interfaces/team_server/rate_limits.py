@@ -1,8 +1,11 @@
-"""How much each may ask of a Core: so many requests a minute by tier; whoever has no token is counted by their address.
+"""How much each may ask of a Core: so many requests a minute by tier; whoever has no token is
+counted by their address.
 
-Whose a token is only the database knows. Which tokens count is known here, by their hashes, so that whoever comes with another one is
-counted as a stranger before it is asked, and strangers shut nobody out who shares an address with them. A token that was made since
-is looked for now and then, not for whoever guesses; until then its owner is a stranger, too, who is given back what was counted.
+Whose a token is only the database knows. Which tokens count is known here, by their hashes, so that
+whoever comes with another one is counted as a stranger before it is asked, and strangers shut
+nobody out who shares an address with them. A token that was made since is looked for now and then,
+not for whoever guesses; until then its owner is a stranger, too, who is given back what was
+counted.
 """
 
 from __future__ import annotations
@@ -15,7 +18,8 @@ from cortex.base.errors import LimitError
 from cortex.engine.store.records.principals import Principal, hash_of, is_token
 from cortex.interfaces.transports.http.gateway import Rates
 
-GOOD_SECONDS = 5.0  # after which it is asked again which tokens count, where one comes that isn't known
+# After which it is asked again which tokens count, where one comes that isn't known
+GOOD_SECONDS = 5.0
 
 
 class RateLimits:
@@ -43,7 +47,9 @@ class RateLimits:
         return is_token(token) and hash_of(token) in self._good
 
     def wants(self, token: str) -> bool:
-        """Whether to ask now which tokens count, since this one may be new; then nobody else is told so for a while."""
+        """Whether to ask now which tokens count, since this one may be new; then nobody else is
+        told so for a while.
+        """
         if not is_token(token) or self.is_good(token) or self._clock() - self._asked < GOOD_SECONDS:
             return False
         self._asked = self._clock()
@@ -54,7 +60,10 @@ class RateLimits:
         self._good, self._asked = set(good), self._clock()
 
     def note(self, token: str, network: str, *, good: bool) -> None:
-        """Remember whether a token was somebody's, of whom that wasn't known before. Raises: LimitError RATE_LIMITED."""
+        """Remember whether a token was somebody's, of whom that wasn't known before.
+
+        Raises: LimitError RATE_LIMITED.
+        """
         known = self.is_good(token)
         if good and not known:
             self._good.add(hash_of(token))

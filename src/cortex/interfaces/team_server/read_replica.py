@@ -1,8 +1,11 @@
-"""The Core's library: what its ledger has, to be read and searched, and never more of it than whoever asks may see.
+"""The Core's library: what its ledger has, to be read and searched, and never more of it than
+whoever asks may see.
 
-Two libraries in one directory. `back` follows the ledger and indexes; it holds the directory's lease, so that no other process does
-the same. The hall itself reads what is there, confined: without a visitor it shows nothing. Where the ledger is a directory that is
-the same one; of a database a replica is kept beside, which can be thrown away. Writes go to the ledger, through the desk.
+Two libraries in one directory. `back` follows the ledger and indexes; it holds the directory's
+lease, so that no other process does the same. The hall itself reads what is there, confined:
+without a visitor it shows nothing. Where the ledger is a directory that is the same one; of a
+database a replica is kept beside, which can be thrown away. Writes go to the ledger, through the
+desk.
 """
 
 from __future__ import annotations
@@ -49,7 +52,9 @@ class ReplicaMark:
     witness: str = ""  # that the history was this one
 
     def covers(self, other: ReplicaMark) -> bool:
-        """Whether whoever is here has been there; who is at the same change in another history hasn't."""
+        """Whether whoever is here has been there; who is at the same change in another history
+        hasn't.
+        """
         return self == other or (self.epoch == other.epoch and self.change > other.change)
 
 
@@ -73,9 +78,16 @@ class ReadReplica(Library):
     has_files = False
 
     def __init__(
-        self, settings: Settings, ledger: Ledger, directory: Path, *, embedders: Embedders | None = None
+        self,
+        settings: Settings,
+        ledger: Ledger,
+        directory: Path,
+        *,
+        embedders: Embedders | None = None,
     ) -> None:
-        """Raises: StoreError STORE_LOCKED, where another process follows the same ledger into this directory."""
+        """Raises: StoreError STORE_LOCKED, where another process follows the same ledger into this
+        directory.
+        """
         own = settings.model_copy(update={"home": directory, "team": _nobody(settings)})
         ensure_store_dir(directory)
         self.ledger = ledger
@@ -83,9 +95,12 @@ class ReadReplica(Library):
         self._desk = WriteGateway(ledger, self.present, self.take_over)
         self._turn = threading.RLock()  # one follows at a time
         self._done = ReplicaMark()  # that is followed, and found
-        self._taken = ReplicaMark()  # that is taken over of a directory; of a database the replica knows it
+        # That is taken over of a directory; of a database the replica knows it
+        self._taken = ReplicaMark()
         self._emptied = 0  # how often another history began
-        self._scopes: tuple[tuple[tuple[int, int], int], tuple[Record[Subcortex], ...]] | None = None
+        self._scopes: tuple[tuple[tuple[int, int], int], tuple[Record[Subcortex], ...]] | None = (
+            None
+        )
         self._once_open: tuple[tuple[tuple[str, int], ...], frozenset[str]] = ((), frozenset())
         try:
             self.back = ReplicaIndexer(own, embedders=embedders)
@@ -94,7 +109,9 @@ class ReadReplica(Library):
             if ledger.kind == SQLITE or error.code not in DISCARDED:
                 raise
             log.warning(
-                "%s; it is filled anew, and the old one kept as %s", error.message, set_aside(directory, replica=True)
+                "%s; it is filled anew, and the old one kept as %s",
+                error.message,
+                set_aside(directory, replica=True),
             )
             self.back = ReplicaIndexer(own, embedders=embedders)
         try:
@@ -122,11 +139,14 @@ class ReadReplica(Library):
         """The hall is for reading already."""
         return self
 
-    # -- who is there --------------------------------------------------------------------------------------------------
+    # -- who is there
+    # --------------------------------------------------------------------------------------------------
 
     @contextmanager
     def as_(self, viewer: Viewer) -> Iterator[RequestScope]:
-        """Have this thread see what a viewer may see, and write as far as they may, inside the block."""
+        """Have this thread see what a viewer may see, and write as far as they may, inside the
+        block.
+        """
         with self.store.viewed_by(viewer), self._desk.visited_by(viewer) as visit:
             yield visit
 
@@ -144,7 +164,9 @@ class ReadReplica(Library):
         return lookup.one(ref) if "_" in ref else by_slug(lookup, ref)
 
     def once_open(self) -> frozenset[str]:
-        """The subcortexes that are private now and were not always: what is in them may have been seen."""
+        """The subcortexes that are private now and were not always: what is in them may have been
+        seen.
+        """
         changed = [
             subcortex
             for subcortex in self.subcortexes()
@@ -157,14 +179,19 @@ class ReadReplica(Library):
         return self._once_open[1]
 
     def _was_open(self, number: str) -> bool:
-        return any(version.body.visibility != PRIVATE for version in self.ledger.recorded.versions(number).values())
+        return any(
+            version.body.visibility != PRIVATE
+            for version in self.ledger.recorded.versions(number).values()
+        )
 
-    # -- following -----------------------------------------------------------------------------------------------------
+    # -- following
+    # -----------------------------------------------------------------------------------------------------
 
     def refresh(self) -> None:
         """Follow what anybody wrote; one number is compared where nobody did.
 
-        What is in the same directory can be read as it is: nobody waits until what others wrote just now is found, too.
+        What is in the same directory can be read as it is: nobody waits until what others wrote
+        just now is found, too.
         """
         if (self._mark() == self._done and not self._is_damaged()) or not self._turn.acquire(
             blocking=self.ledger.kind != SQLITE
@@ -176,7 +203,9 @@ class ReadReplica(Library):
             self._turn.release()
 
     def warm(self) -> None:
-        """Have in memory what every search needs: of many who ask first at the same time each would fetch it for itself."""
+        """Have in memory what every search needs: of many who ask first at the same time each would
+        fetch it for itself.
+        """
         whoever = Viewer("", 0, sensitive=True, reads=frozenset({EVERYWHERE}))
         try:
             with self.store.viewed_by(whoever):
@@ -185,7 +214,9 @@ class ReadReplica(Library):
             log.warning("nothing can be searched yet: %s", error.message)
 
     def keep_up(self) -> None:
-        """Have what anybody wrote readable, and found once it is much: for whoever writes much and doesn't search. Whoever does waits for it."""
+        """Have what anybody wrote readable, and found once it is much: for whoever writes much and
+        doesn't search. Whoever does waits for it.
+        """
         if self.lag() >= PAGE:
             self.follow()
             return
@@ -195,9 +226,11 @@ class ReadReplica(Library):
             log.warning("the replica doesn't follow the ledger: %s", error.message)
 
     def follow(self, *, forget: bool = False) -> bool:
-        """Have what was written read and found here; false where that can't be now, and what is there is gone on with.
+        """Have what was written read and found here; false where that can't be now, and what is
+        there is gone on with.
 
-        Whoever waits for their turn is mostly followed when it comes, with all others who wait: then nothing is left to do.
+        Whoever waits for their turn is mostly followed when it comes, with all others who wait:
+        then nothing is left to do.
         """
         before, wanted = self._done, self._last()
         with self._turn:
@@ -217,22 +250,30 @@ class ReadReplica(Library):
         return followed
 
     def take_over(self) -> None:
-        """Have what was written readable here, though perhaps not found yet. Raises: CortexError, where that can't be."""
+        """Have what was written readable here, though perhaps not found yet.
+
+        Raises: CortexError, where that can't be.
+        """
         with self._turn:
             self._take_over()
 
     def check_history(self, epoch: str) -> None:
-        """Whether what is read here is of this history of the ledger: of another one no change may be told by the numbers of this one.
+        """Whether what is read here is of this history of the ledger: of another one no change may
+        be told by the numbers of this one.
 
         Raises: StoreError STORE_LOCKED, where that isn't followed yet.
         """
         if self.ledger.kind != SQLITE and self.back.store.truth.get(EPOCH) != epoch:
-            raise StoreError("STORE_LOCKED", "the database has another history now, which isn't followed yet")
+            raise StoreError(
+                "STORE_LOCKED", "the database has another history now, which isn't followed yet"
+            )
 
     def lag(self) -> int:
         """How many changes of the ledger aren't followed yet."""
         now, done = self._mark(), self._done
-        return 0 if done.covers(now) else now.change - (done.change if now.epoch == done.epoch else 0)
+        return (
+            0 if done.covers(now) else now.change - (done.change if now.epoch == done.epoch else 0)
+        )
 
     def _mark(self) -> ReplicaMark:
         return ReplicaMark(*self.ledger.mark())
@@ -245,11 +286,15 @@ class ReadReplica(Library):
             return None
 
     def _take_over(self) -> ReplicaMark:
-        """Copy what is new in a database into the replica, each page with its place; a directory is its own replica."""
+        """Copy what is new in a database into the replica, each page with its place; a directory is
+        its own replica.
+        """
         mark, store = self._mark(), self.back.store
         known = self._taken
         if self.ledger.kind != SQLITE:
-            known = ReplicaMark(store.truth.get(EPOCH), int(store.truth.get(CURSOR, "0")), store.truth.get(WITNESS))
+            known = ReplicaMark(
+                store.truth.get(EPOCH), int(store.truth.get(CURSOR, "0")), store.truth.get(WITNESS)
+            )
         if self._was_put_back(known, mark):
             log.warning(
                 "the database was put back by other means than `cortex core restore`: everything is compared anew"
@@ -269,15 +314,20 @@ class ReadReplica(Library):
             cursor = page[-1].change if page else mark.change
             facts = {EPOCH: mark.epoch, CURSOR: str(cursor), WITNESS: mark.witness}
             store.records.apply(page, (), wording=wording(self.settings), meta=facts)
-        if known.change == mark.change and known.witness != mark.witness:  # of what is no record: who may come in
+        # Of what is no record: who may come in
+        if known.change == mark.change and known.witness != mark.witness:
             store.truth.set({WITNESS: mark.witness})
         return ReplicaMark(mark.epoch, cursor, mark.witness)
 
     def _was_put_back(self, known: ReplicaMark, now: ReplicaMark) -> bool:
-        """Whether the ledger has lost what was taken over of it: it went backwards, or others have written there since in its place."""
+        """Whether the ledger has lost what was taken over of it: it went backwards, or others have
+        written there since in its place.
+        """
         if known.epoch != now.epoch:
             return False
-        return now.change < known.change or (known.witness != now.witness and not self.ledger.remembers(known.witness))
+        return now.change < known.change or (
+            known.witness != now.witness and not self.ledger.remembers(known.witness)
+        )
 
     def _empty(self, store: Store) -> None:
         """Forget another history."""
@@ -294,13 +344,19 @@ class ReadReplica(Library):
 
 
 def _check_own(store: Store, directory: Path, *, replica: bool) -> None:
-    """A directory that is somebody's home, or holds what a replica wouldn't, is not followed into: it would be emptied.
+    """A directory that is somebody's home, or holds what a replica wouldn't, is not followed into:
+    it would be emptied.
 
     Raises: StoreError STORE_UNWRITABLE.
     """
-    foreign = replica and not store.truth.get(EPOCH) and (store.recorded.has() or store.folders.all())
+    foreign = (
+        replica and not store.truth.get(EPOCH) and (store.recorded.has() or store.folders.all())
+    )
     if foreign or store.truth.get("core.url"):
-        raise StoreError("STORE_UNWRITABLE", f"{directory} holds something else already: choose an empty directory")
+        raise StoreError(
+            "STORE_UNWRITABLE",
+            f"{directory} holds something else already: choose an empty directory",
+        )
 
 
 def _nobody(settings: Settings) -> Any:

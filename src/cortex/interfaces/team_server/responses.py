@@ -1,7 +1,8 @@
-"""What every answer of a Core looks like: `data` with `meta`, or `error`; and which status and code an error has.
+"""What every answer of a Core looks like: `data` with `meta`, or `error`; and which status and code
+an error has.
 
-One table from the errors of Cortex to those of the interface. Where a record is hidden from somebody it isn't there, so both are the
-same 404. Knows no route.
+One table from the errors of Cortex to those of the interface. Where a record is hidden from
+somebody it isn't there, so both are the same 404. Knows no route.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ RETRY_SECONDS = 1  # where nothing else is known
 MOST_DETAILS = 20
 MAX_MESSAGE = 2_000
 
-# The code and the status of an error. Of what isn't named, 503 is for what may be gone later and 500 for what won't.
+# The code and the status of an error. Of what isn't named, 503 is for what may be gone later and
+# 500 for what won't.
 ERRORS: Mapping[str, tuple[str, int]] = {
     "AUTH_REQUIRED": ("AUTH_REQUIRED", 401),
     "AUTH_EXPIRED": ("AUTH_EXPIRED", 401),
@@ -43,7 +45,14 @@ ERRORS: Mapping[str, tuple[str, int]] = {
     "BUDGET_TOO_SMALL": ("BUDGET_TOO_SMALL", 400),
     "QUERY_EMPTY": ("QUERY_TOO_SHORT", 400),
     **dict.fromkeys(
-        ("RECORD_INVALID", "ARGUMENT_INVALID", "CURSOR_INVALID", "QUERY_INVALID", "CONFIG_INVALID", "PATH_OUTSIDE"),
+        (
+            "RECORD_INVALID",
+            "ARGUMENT_INVALID",
+            "CURSOR_INVALID",
+            "QUERY_INVALID",
+            "CONFIG_INVALID",
+            "PATH_OUTSIDE",
+        ),
         ("VALIDATION_ERROR", 400),
     ),
 }
@@ -55,7 +64,8 @@ REFUSED: Mapping[int, str] = {
     429: "RATE_LIMITED",
     503: "SERVER_ERROR",
 }
-_UNTOLD = frozenset({"near", "retry_after_seconds", "operation"})  # which the message says, or nobody needs
+# Which the message says, or nobody needs
+_UNTOLD = frozenset({"near", "retry_after_seconds", "operation"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +99,9 @@ def answer(told: RouteResult, request_id: str, *, replayed: bool = False) -> Out
     return _json(envelope, told.status, request_id, headers)
 
 
-def failure(error: CortexError, request_id: str, headers: Mapping[str, str] | None = None) -> Outgoing:
+def failure(
+    error: CortexError, request_id: str, headers: Mapping[str, str] | None = None
+) -> Outgoing:
     """An error in its envelope."""
     code, status = code_of(error)
     return _failed(error, code, status, request_id, headers or {})
@@ -112,11 +124,15 @@ def code_of(error: CortexError) -> tuple[str, int]:
     return known or ("SERVER_ERROR", 503 if error.retryable else 500)
 
 
-def _failed(error: CortexError, code: str, status: int, request_id: str, headers: Mapping[str, str]) -> Outgoing:
+def _failed(
+    error: CortexError, code: str, status: int, request_id: str, headers: Mapping[str, str]
+) -> Outgoing:
     seconds = _retry_after(error, status)
     one = {
         "code": code,
-        "message": "the server failed unexpectedly; its log says why" if status == 500 else error.message[:MAX_MESSAGE],
+        "message": "the server failed unexpectedly; its log says why"
+        if status == 500
+        else error.message[:MAX_MESSAGE],
         "details": details_of(error, code),
         **_meta(request_id),
         "retry_after": seconds,
@@ -127,19 +143,22 @@ def _failed(error: CortexError, code: str, status: int, request_id: str, headers
 
 
 def details_of(error: CortexError, code: str) -> list[dict[str, object]]:
-    """What is to be known besides the message: one for each problem, or one with what is known of the only one."""
+    """What is to be known besides the message: one for each problem, or one with what is known of
+    the only one.
+    """
     several = error.context.get("problems")
     if isinstance(several, Sequence) and not isinstance(several, str):
         return [dict(one) for one in several if isinstance(one, Mapping)][:MOST_DETAILS]
     known = {
-        name: value for name, value in error.context.items() if name not in _UNTOLD and value not in ("", None, [], {})
+        name: value
+        for name, value in error.context.items()
+        if name not in _UNTOLD and value not in ("", None, [], {})
     }
     if code != error.code:
         known["code"] = error.code
     if code not in ("SERVER_ERROR", "RATE_LIMITED"):
-        own = [
-            suggestion for suggestion in error.suggestions[:-1] if suggestion
-        ]  # the last one is about tools and commands
+        # The last one is about tools and commands
+        own = [suggestion for suggestion in error.suggestions[:-1] if suggestion]
         known |= {"suggestion": own[0]} if own else {}
     return [known] if known and code != "SERVER_ERROR" else []
 
@@ -165,7 +184,9 @@ def _json(content: object, status: int, request_id: str, headers: Mapping[str, s
 
 def as_bytes(content: object) -> bytes:
     """How something is sent."""
-    text = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=str)
+    text = json.dumps(
+        content, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=str
+    )
     return well_formed(text).encode()
 
 

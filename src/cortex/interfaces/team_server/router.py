@@ -1,7 +1,9 @@
-"""What a route of the Core is, what it gets and how what was sent is read. Which routes there are is told by `routes_*`.
+"""What a route of the Core is, what it gets and how what was sent is read.
 
-A route is a row: from it come the dispatching, the rights, the reading of query and body, and the OpenAPI document. It runs in a
-thread and may block; the hall shows it what whoever asks may see.
+Which routes there are is told by `routes_*`.
+
+A route is a row: from it come the dispatching, the rights, the reading of query and body, and the
+OpenAPI document. It runs in a thread and may block; the hall shows it what whoever asks may see.
 """
 
 from __future__ import annotations
@@ -34,7 +36,8 @@ from cortex.toolkit.tool import Arguments
 
 MAX_QUERY = 8_000  # characters
 MAX_PARTS = 100  # of a query
-# What a body may hold, however large it is: each part that doesn't fit is a problem of 1 KB, so that 1 MB of ones took 600 MB and 1.7 s.
+# What a body may hold, however large it is: each part that doesn't fit is a problem of 1 KB, so
+# that 1 MB of ones took 600 MB and 1.7 s.
 MAX_NAMES = 100  # of what is said
 MAX_INNER = 1_000  # names of an object in it, as grants by subcortex
 MAX_VALUES = 20_000
@@ -100,8 +103,13 @@ class Route:
 
     @property
     def pattern(self) -> re.Pattern[str]:
-        parts = (part if number % 2 == 0 else f"(?P<{part}>[^/]+)" for number, part in enumerate(self._parts()))
-        return re.compile("".join(re.escape(one) if not one.startswith("(?P<") else one for one in parts))
+        parts = (
+            part if number % 2 == 0 else f"(?P<{part}>[^/]+)"
+            for number, part in enumerate(self._parts())
+        )
+        return re.compile(
+            "".join(re.escape(one) if not one.startswith("(?P<") else one for one in parts)
+        )
 
     @property
     def writes(self) -> bool:
@@ -126,7 +134,9 @@ class Table:
             self._found.setdefault(route.path, (route.pattern, {}))[1][route.method] = route
 
     def find(self, path: str) -> tuple[dict[str, Route], dict[str, str]]:
-        """The routes of a path by their methods, and what stands in place of its variables; a path without any comes first."""
+        """The routes of a path by their methods, and what stands in place of its variables; a path
+        without any comes first.
+        """
         if path in self._found and "{" not in path:
             return self._found[path][1], {}
         for pattern, methods in self._found.values():
@@ -151,7 +161,9 @@ def read_key(route: Route, given: Sequence[str]) -> str:
     if not route.keyed:
         return ""
     if len(given) > 1:
-        raise InputError("RECORD_INVALID", "send one Idempotency-Key", context={"field": "Idempotency-Key"})
+        raise InputError(
+            "RECORD_INVALID", "send one Idempotency-Key", context={"field": "Idempotency-Key"}
+        )
     try:
         check_key(given[0].strip() if given else "")
     except InputError as error:
@@ -161,7 +173,9 @@ def read_key(route: Route, given: Sequence[str]) -> str:
             message,
             context={"field": "Idempotency-Key"},
             suggestions=tuple(
-                suggestion.replace("Call it again with idempotency_key", "Send it again with Idempotency-Key:")
+                suggestion.replace(
+                    "Call it again with idempotency_key", "Send it again with Idempotency-Key:"
+                )
                 for suggestion in error.suggestions[:1]
             ),
         ) from None
@@ -172,7 +186,9 @@ def read_query(route: Route, query: bytes) -> Any:
     """What a query string says. Raises: InputError ARGUMENT_INVALID."""
     try:
         pairs = parse_qsl(
-            query[:MAX_QUERY].decode("ascii", "replace"), keep_blank_values=True, max_num_fields=MAX_PARTS
+            query[:MAX_QUERY].decode("ascii", "replace"),
+            keep_blank_values=True,
+            max_num_fields=MAX_PARTS,
         )
     except ValueError:
         raise InputError("ARGUMENT_INVALID", f"a query has at most {MAX_PARTS} parts") from None
@@ -210,14 +226,22 @@ def read_body(model: type[BaseModel], body: bytes) -> Any:
 
 def _check_amount(model: type[BaseModel], body: bytes) -> None:
     """Raises: ValueError for more than anybody has to say."""
-    bounds = PASSED_ON if getattr(model, "passed_on", False) else {ALL: getattr(model, "most_values", MAX_VALUES)}
+    bounds = (
+        PASSED_ON
+        if getattr(model, "passed_on", False)
+        else {ALL: getattr(model, "most_values", MAX_VALUES)}
+    )
     for marks, most in bounds.items():
         if holds_more(body, most, marks):
-            raise ValueError(f"the body holds more than {most:,} {'values' if marks == ALL else 'objects and lists'}")
+            raise ValueError(
+                f"the body holds more than {most:,} {'values' if marks == ALL else 'objects and lists'}"
+            )
 
 
 def _check_names(told: object) -> None:
-    """Raises: ValueError for an object in which more is said than anywhere may be: of each name that isn't known a problem is told."""
+    """Raises: ValueError for an object in which more is said than anywhere may be: of each name
+    that isn't known a problem is told.
+    """
     waiting = [told]
     while waiting:
         one = waiting.pop()
@@ -235,7 +259,10 @@ def payload_of(method: str, path: str, body: Any) -> str:
 
 def _problems(error: ValidationError) -> list[dict[str, object]]:
     return [
-        {"field": ".".join(map(str, one["loc"]))[:200] or "body", "message": _plain(one["type"], one["msg"])}
+        {
+            "field": ".".join(map(str, one["loc"]))[:200] or "body",
+            "message": _plain(one["type"], one["msg"]),
+        }
         for one in error.errors(include_url=False, include_input=False, include_context=False)
     ]
 

@@ -1,7 +1,9 @@
-"""A Core, served: where it listens, with which certificate, what is done in the background, and how it ends.
+"""A Core, served: where it listens, with which certificate, what is done in the background, and how
+it ends.
 
-On loopback by default; elsewhere only with a certificate, or where somebody says that a proxy has one: tokens must not travel in the
-open. At a signal nothing new is taken, what is under way is answered, and all is closed.
+On loopback by default; elsewhere only with a certificate, or where somebody says that a proxy has
+one: tokens must not travel in the open. At a signal nothing new is taken, what is under way is
+answered, and all is closed.
 """
 
 from __future__ import annotations
@@ -45,12 +47,18 @@ def serve_core(
     behind_proxy: bool = False,
     ready: Callable[[str], None] = lambda address: None,
 ) -> int:
-    """Serve until a signal comes; `ready` is told the address. `directory` is the ledger's own, or that of its replica.
+    """Serve until a signal comes; `ready` is told the address. `directory` is the ledger's own, or
+    that of its replica.
 
     Raises: NetworkError ADDRESS_REFUSED, ConfigError CONFIG_INVALID for a certificate, StoreError.
     """
     where = settings.core.host if host is None else host
-    check_address(where, tls=tls_cert is not None, behind_proxy=behind_proxy, local_only=settings.server.local_only)
+    check_address(
+        where,
+        tls=tls_cert is not None,
+        behind_proxy=behind_proxy,
+        local_only=settings.server.local_only,
+    )
     certificate = _certificate(tls_cert, tls_key)
     with (
         listen_on(where, settings.core.port if port is None else port) as listening,
@@ -58,7 +66,9 @@ def serve_core(
     ):
         write_logs(settings.core.log_format, settings.server.log_level)
         app = make_app(hall, ledger, settings, local=is_loopback(where) and not behind_proxy)
-        server = Patient(config(app, lifespan=False, proxied=behind_proxy, grace=GRACE_SECONDS, tls=certificate))
+        server = Patient(
+            config(app, lifespan=False, proxied=behind_proxy, grace=GRACE_SECONDS, tls=certificate)
+        )
         ready(address_of(listening, secure=certificate is not None))
         server.run(sockets=[listening])
         _await_threads(app)
@@ -70,7 +80,10 @@ def check_address(host: str, *, tls: bool, behind_proxy: bool, local_only: bool 
     if is_loopback(host):
         return
     if local_only:
-        raise NetworkError("ADDRESS_REFUSED", f"{host} is reachable from other machines, and server.localOnly is on")
+        raise NetworkError(
+            "ADDRESS_REFUSED",
+            f"{host} is reachable from other machines, and server.localOnly is on",
+        )
     if not tls and not behind_proxy:
         raise NetworkError(
             "ADDRESS_REFUSED",
@@ -96,7 +109,9 @@ def _certificate(cert: Path | None, key: Path | None) -> tuple[Path, Path] | Non
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(cert, key, _no_password)
     except (OSError, ValueError) as error:
         why = f"the certificate {cert} or its key {key} can't be used: {error}"
-        raise ConfigError("CONFIG_INVALID", why, instead=("Give both as PEM, the key without a password.",)) from error
+        raise ConfigError(
+            "CONFIG_INVALID", why, instead=("Give both as PEM, the key without a password.",)
+        ) from error
     return cert, key
 
 
@@ -114,7 +129,8 @@ def _open(ledger: Ledger, settings: Settings, directory: Path) -> Iterator[ReadR
     try:
         hall.follow()
         hall.warm()
-        give_memory_back()  # of an index that was built for the first time: 200 MB with 100,000 records
+        # Of an index that was built for the first time: 200 MB with 100,000 records
+        give_memory_back()
         chores.start()
         yield hall
     finally:
@@ -125,7 +141,9 @@ def _open(ledger: Ledger, settings: Settings, directory: Path) -> Iterator[ReadR
 
 
 def _keep(hall: ReadReplica, ending: threading.Event) -> None:
-    """Follow the ledger where nobody asks, let go of what many at once needed, and drop once a day what is older than it is to be kept."""
+    """Follow the ledger where nobody asks, let go of what many at once needed, and drop once a day
+    what is older than it is to be kept.
+    """
     cleaned = time.monotonic()
     while not ending.wait(LOOK_SECONDS):
         try:

@@ -1,7 +1,9 @@
-"""How a team's records are told over HTTP: names of fields, moments as text, and the models of what is sent.
+"""How a team's records are told over HTTP: names of fields, moments as text, and the models of what
+is sent.
 
-One table of names for both directions; lengths and allowed values come from `records.allowed`, so that the document says what is
-checked. What is only true on somebody's own machine (where their checkout lies) is neither told nor taken. Knows no route.
+One table of names for both directions; lengths and allowed values come from `records.allowed`, so
+that the document says what is checked. What is only true on somebody's own machine (where their
+checkout lies) is neither told nor taken. Knows no route.
 """
 
 from __future__ import annotations
@@ -64,7 +66,8 @@ _OTHERS: Mapping[type, Mapping[str, str]] = {
     Observation: {"subcortex": "linked_subcortex_id"},
     Evidence: {"kind": "type"},
 }
-_MOMENTS = frozenset({"last_reviewed", "reviewed_at", "expires"})  # milliseconds since 1970, 0 for never
+# Milliseconds since 1970, 0 for never
+_MOMENTS = frozenset({"last_reviewed", "reviewed_at", "expires"})
 _OF_A_MACHINE = {CodeLink: frozenset({"root", "file_hash", "body_hash"})}
 
 # What may be said of a new record, and what may be said otherwise later.
@@ -110,7 +113,9 @@ def name_of(cls: type, field: str) -> str:
 
 
 def moment(milliseconds: int) -> str:
-    """A moment as text in UTC, with its milliseconds; whatever a clock of long ago or far ahead said."""
+    """A moment as text in UTC, with its milliseconds; whatever a clock of long ago or far ahead
+    said.
+    """
     try:
         at = datetime.fromtimestamp(milliseconds / 1000, UTC)
     except (OverflowError, ValueError, OSError):
@@ -118,7 +123,8 @@ def moment(milliseconds: int) -> str:
     return at.strftime("%Y-%m-%dT%H:%M:%S.") + f"{at.microsecond // 1000:03d}Z"
 
 
-# -- records as they are told ------------------------------------------------------------------------------------------
+# -- records as they are told
+# ------------------------------------------------------------------------------------------
 
 
 def record_row(record: Record[Any], now: int = 0) -> Row:
@@ -193,11 +199,14 @@ def _object(properties: Mapping[str, object]) -> dict[str, object]:
     return {"type": "object", "properties": dict(properties), "required": list(properties)}
 
 
-# -- models of what is sent --------------------------------------------------------------------------------------------
+# -- models of what is sent
+# --------------------------------------------------------------------------------------------
 
 
 def sent(cls: type, model: Arguments) -> dict[str, Any]:
-    """What a model says of a body of this class, by its own names; what is null or left out isn't said."""
+    """What a model says of a body of this class, by its own names; what is null or left out isn't
+    said.
+    """
     names = {name_of(cls, field.name): field.name for field in fields(cls)}
     given = {name: getattr(model, name) for name in model.model_fields_set if name in names}
     return {names[name]: _taken(value) for name, value in given.items() if value is not None}
@@ -229,7 +238,12 @@ def patch_body(cls: type) -> type[Arguments]:
 
 def changes_body(name: str, cls: type, names: Sequence[str]) -> type[Arguments]:
     """The model of a change of these fields; `version` is the one that it is made for."""
-    more = {"version": (Annotated[Whole | None, Field(ge=1, description="Refused where it is another one now")], None)}
+    more = {
+        "version": (
+            Annotated[Whole | None, Field(ge=1, description="Refused where it is another one now")],
+            None,
+        )
+    }
     return _model(name, cls, names, (), STATES[cls], more)
 
 
@@ -262,17 +276,26 @@ def _model(
         else:
             shown = defaults[field]
             extra = {} if shown in (MISSING, "", (), 0) else {"default": shown}
-            made[name_of(cls, field)] = (Annotated[kind | None, Field(json_schema_extra=extra)], None)
+            made[name_of(cls, field)] = (
+                Annotated[kind | None, Field(json_schema_extra=extra)],
+                None,
+            )
     return create_model(name, __base__=Arguments, **made, **(more or {}))
 
 
 def _kind(cls: type, field: str, hint: Any, states: Sequence[str], needed: bool) -> Any:
     limits = LIMITS.get(cls, {})
     if field == "patch":
-        return Annotated[dict[str, Annotated[str, Field(max_length=ELEMENTS["patch"])]], Field(max_length=20)]
+        return Annotated[
+            dict[str, Annotated[str, Field(max_length=ELEMENTS["patch"])]], Field(max_length=20)
+        ]
     if get_origin(hint) is tuple:
         inner = get_args(hint)[0]
-        part = _part(inner) if is_dataclass(inner) else Annotated[str, Field(max_length=_element(field))]
+        part = (
+            _part(inner)
+            if is_dataclass(inner)
+            else Annotated[str, Field(max_length=_element(field))]
+        )
         return Annotated[tuple[part, ...], Field(max_length=limits.get(field, 100), fail_fast=True)]
     if hint is int:
         return Annotated[Whole, Field(ge=0, le=2**53)]
@@ -296,4 +319,6 @@ def _choices(cls: type, field: str, states: Sequence[str]) -> Sequence[str]:
     return [one for one in ALLOWED.get((cls, field), ()) if one]
 
 
-PLURALS: Mapping[str, str] = {kind: f"{kind}es" if kind.endswith("x") else f"{kind}s" for kind in KINDS}
+PLURALS: Mapping[str, str] = {
+    kind: f"{kind}es" if kind.endswith("x") else f"{kind}s" for kind in KINDS
+}

@@ -1,7 +1,8 @@
-"""Where visitors of a Core write: the functions of `records` unchanged, over the ledger, as far as whoever is there may.
+"""Where visitors of a Core write: the functions of `records` unchanged, over the ledger, as far as
+whoever is there may.
 
-It stands where a library has its records. What is written can be read in the hall when a step returns; a step whose result its own
-author could not see is not taken.
+It stands where a library has its records. What is written can be read in the hall when a step
+returns; a step whose result its own author could not see is not taken.
 """
 
 from __future__ import annotations
@@ -71,7 +72,8 @@ class WriteGateway(Records):
     ) -> TransactionResult:
         """As the ledger does it, but only what the visitor may do.
 
-        Raises: StoreError STORE_READ_ONLY, where there is none; STORE_LOCKED, where what they may do was changed since they came; as there.
+        Raises: StoreError STORE_READ_ONLY, where there is none; STORE_LOCKED, where what they may
+        do was changed since they came; as there.
         """
         visit: RequestScope | None = getattr(self._here, "visit", None)
         if visit is None:
@@ -95,14 +97,21 @@ class WriteGateway(Records):
         """What a key gave before, None where it is new. Raises: InputError IDEMPOTENCY_REPLAY."""
         return self._ledger.records.known(actor, key, action, payload)
 
-    def _seen(self, work: Callable[[RecordTransaction], str], viewer: Viewer) -> Callable[[RecordTransaction], str]:
-        """A step that isn't taken where its own author could not see what it wrote. It raises: InputError RIGHTS_MISSING; StoreError."""
+    def _seen(
+        self, work: Callable[[RecordTransaction], str], viewer: Viewer
+    ) -> Callable[[RecordTransaction], str]:
+        """A step that isn't taken where its own author could not see what it wrote.
+
+        It raises: InputError RIGHTS_MISSING; StoreError.
+        """
 
         def step_of(step: RecordTransaction) -> str:
             self._present.check(viewer)  # nobody else writes from here on
             result = work(step)
             if kind_of_id(result) and step.get(result) is None:
-                raise InputError("RIGHTS_MISSING", f"{step.actor.name} could not see what that would write")
+                raise InputError(
+                    "RIGHTS_MISSING", f"{step.actor.name} could not see what that would write"
+                )
             return result
 
         return step_of

@@ -1,8 +1,10 @@
-"""Bytes in, JSON-RPC messages out: cuts a byte stream into bounded lines and judges each line's envelope.
+"""Bytes in, JSON-RPC messages out: cuts a byte stream into bounded lines and judges each line's
+envelope.
 
-Whatever a peer writes ends here as a message of known shape, several of them, a refusal to send back, or nothing. It doesn't know
-where the bytes come from, and of MCP only that `initialize` stands alone. Road not taken: the SDK's own reader, which holds a line of any length in memory and drops a bad
-one without an answer.
+Whatever a peer writes ends here as a message of known shape, several of them, a refusal to send
+back, or nothing. It doesn't know where the bytes come from, and of MCP only that `initialize`
+stands alone. Road not taken: the SDK's own reader, which holds a line of any length in memory and
+drops a bad one without an answer.
 """
 
 from __future__ import annotations
@@ -18,7 +20,8 @@ MAX_LINE_BYTES = 10 * 1024 * 1024
 MAX_DEPTH = 100  # of nested arrays and objects
 MAX_METHOD_CHARS = 200
 MAX_MEMBERS = 100  # of a batch
-MAX_DIGITS = 4_300  # of an integer: Python reads no more, since the time that takes grows with their square
+# Of an integer: Python reads no more, since the time that takes grows with their square
+MAX_DIGITS = 4_300
 TOO_LARGE = 10**300  # stands for an integer that has more; a float can still hold it
 
 _HALF = re.compile("[\ud800-\udfff]")
@@ -58,7 +61,9 @@ Message = RpcRequest | RpcNotification | Refusal
 
 @dataclass(frozen=True, slots=True)
 class RpcBatch:
-    """Several messages in one array, without those that want nothing (answers that nobody waits for)."""
+    """Several messages in one array, without those that want nothing (answers that nobody waits
+    for).
+    """
 
     members: tuple[Message, ...]
 
@@ -76,8 +81,12 @@ class RpcBatch:
 Incoming = Message | RpcBatch | None  # None: nothing to do (blank, an answer nobody waits for)
 
 
-async def split_lines(chunks: AsyncIterable[bytes], limit: int = MAX_LINE_BYTES) -> AsyncIterator[bytes | None]:
-    """The lines of a stream, the last one also without its newline; None stands for a line longer than `limit`."""
+async def split_lines(
+    chunks: AsyncIterable[bytes], limit: int = MAX_LINE_BYTES
+) -> AsyncIterator[bytes | None]:
+    """The lines of a stream, the last one also without its newline; None stands for a line longer
+    than `limit`.
+    """
     parts: list[bytes] = []
     size = 0
     async for chunk in chunks:
@@ -95,7 +104,9 @@ async def split_lines(chunks: AsyncIterable[bytes], limit: int = MAX_LINE_BYTES)
 def parse(line: bytes | None) -> Incoming:
     """What a line says, or why it can't be taken."""
     if line is None:
-        return _refuse(None, INVALID_REQUEST, f"the line is longer than {MAX_LINE_BYTES} bytes and was skipped")
+        return _refuse(
+            None, INVALID_REQUEST, f"the line is longer than {MAX_LINE_BYTES} bytes and was skipped"
+        )
     if not line.strip():
         return None
     try:
@@ -142,16 +153,24 @@ def _batch(messages: list[Any]) -> RpcBatch | Refusal:
     if not messages:
         return _refuse(None, INVALID_REQUEST, "the batch is empty")
     if len(messages) > MAX_MEMBERS:
-        return _refuse(None, INVALID_REQUEST, f"a batch holds {MAX_MEMBERS} messages at most, not {len(messages)}")
+        return _refuse(
+            None,
+            INVALID_REQUEST,
+            f"a batch holds {MAX_MEMBERS} messages at most, not {len(messages)}",
+        )
     members: list[Message] = []
     ids: set[str] = set()  # as text, because 1 and "1" are the same to some
     for message in messages:
         member = _envelope(message)
         if isinstance(member, RpcRequest):
             if member.method == "initialize":
-                member = _refuse(member.id, INVALID_REQUEST, "`initialize` must not be part of a batch")
+                member = _refuse(
+                    member.id, INVALID_REQUEST, "`initialize` must not be part of a batch"
+                )
             elif str(member.id) in ids:
-                member = _refuse(member.id, INVALID_REQUEST, "another request of the batch has the same `id`")
+                member = _refuse(
+                    member.id, INVALID_REQUEST, "another request of the batch has the same `id`"
+                )
             else:
                 ids.add(str(member.id))
         if member is not None:
@@ -170,11 +189,21 @@ def _envelope(message: object) -> Message | None:
     if method is None and ("result" in message or "error" in message):
         return None
     if not isinstance(method, str) or not 0 < len(method) <= MAX_METHOD_CHARS:
-        return _refuse(known, INVALID_REQUEST, f"`method` must be a string of 1 to {MAX_METHOD_CHARS} characters")
+        return _refuse(
+            known,
+            INVALID_REQUEST,
+            f"`method` must be a string of 1 to {MAX_METHOD_CHARS} characters",
+        )
     if "id" not in message:
-        return RpcNotification(method, params) if params is None or isinstance(params, dict) else None
+        return (
+            RpcNotification(method, params) if params is None or isinstance(params, dict) else None
+        )
     if known is None:
-        return _refuse(None, INVALID_REQUEST, f"`id` must be a string or a whole number of at most {MAX_DIGITS} digits")
+        return _refuse(
+            None,
+            INVALID_REQUEST,
+            f"`id` must be a string or a whole number of at most {MAX_DIGITS} digits",
+        )
     if params is not None and not isinstance(params, dict):
         return _refuse(known, INVALID_PARAMS, "`params` must be an object")
     return RpcRequest(known, method, params)
@@ -186,8 +215,11 @@ def _decode(line: bytes, *, halves: bool = True) -> Any:
     message = json.loads(text, parse_constant=_no_number, parse_float=_finite, parse_int=_whole)
     if _SURROGATE.search(line):
         if not halves and _HALF.search(json.dumps(message, ensure_ascii=False)):
-            raise ValueError("a text holds half of a character (a lone surrogate), which is no text")
-        # Half of a surrogate pair, as clients make by cutting a text inside an emoji, has no UTF-8: it becomes "?".
+            raise ValueError(
+                "a text holds half of a character (a lone surrogate), which is no text"
+            )
+        # Half of a surrogate pair, as clients make by cutting a text inside an emoji, has no UTF-8:
+        # it becomes "?".
         message = json.loads(json.dumps(message, ensure_ascii=False).encode("utf-8", "replace"))
     return message
 
@@ -237,7 +269,9 @@ def _refuse(id: int | str | None, code: int, message: str) -> Refusal:
 
 
 NO_BATCH = _refuse(
-    None, INVALID_REQUEST, "batches are for sessions of revision 2025-03-26 alone: send one message at a time"
+    None,
+    INVALID_REQUEST,
+    "batches are for sessions of revision 2025-03-26 alone: send one message at a time",
 )
 
 

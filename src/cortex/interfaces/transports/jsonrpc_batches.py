@@ -1,7 +1,9 @@
-"""A batch over HTTP: each member goes to the SDK as a request of its own, and the answers come back as one array.
+"""A batch over HTTP: each member goes to the SDK as a request of its own, and the answers come back
+as one array.
 
-Revision 2025-03-26 alone has batches, and the SDK none. What a member says before its answer (progress, signs of life) is passed on
-at once; then the response is an event stream that ends with the array. Otherwise the array is the response. It knows no sessions.
+Revision 2025-03-26 alone has batches, and the SDK none. What a member says before its answer
+(progress, signs of life) is passed on at once; then the response is an event stream that ends with
+the array. Otherwise the array is the response. It knows no sessions.
 """
 
 from __future__ import annotations
@@ -14,12 +16,20 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from cortex.interfaces.transports.jsonrpc import Refusal, RpcBatch, RpcNotification, RpcRequest, array
+from cortex.interfaces.transports.jsonrpc import (
+    Refusal,
+    RpcBatch,
+    RpcNotification,
+    RpcRequest,
+    array,
+)
 
 END_OF_EVENT = b"\r\n\r\n"
 
 
-async def answer_batch(app: ASGIApp, batch: RpcBatch, scope: Scope, receive: Receive, send: Send) -> None:
+async def answer_batch(
+    app: ASGIApp, batch: RpcBatch, scope: Scope, receive: Receive, send: Send
+) -> None:
     """Let `app` answer every member, and send what it says."""
     gathered = _Gathered(send, batch.refusals)
 
@@ -32,7 +42,11 @@ async def answer_batch(app: ASGIApp, batch: RpcBatch, scope: Scope, receive: Rec
                 gathered.members += 1
                 tasks.start_soon(ask, member)
     if gathered.streaming:
-        end = b"event: message\r\ndata: " + array(gathered.answers) + END_OF_EVENT if gathered.answers else b""
+        end = (
+            b"event: message\r\ndata: " + array(gathered.answers) + END_OF_EVENT
+            if gathered.answers
+            else b""
+        )
         await send({"type": "http.response.body", "body": end})
     else:
         await gathered.response()(scope, receive, send)
@@ -59,14 +73,18 @@ class _Gathered:
     send: Send
     answers: list[bytes]
     members: int = 0
-    failures: list[Response] = field(default_factory=list)  # of members that were refused as HTTP requests
+    # Of members that were refused as HTTP requests
+    failures: list[Response] = field(default_factory=list)
     streaming: bool = False
 
     async def pass_on(self, event: bytes) -> None:
         """Send what isn't an answer at once."""
         if not self.streaming:
             self.streaming = True
-            headers = [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-cache, no-transform")]
+            headers = [
+                (b"content-type", b"text/event-stream"),
+                (b"cache-control", b"no-cache, no-transform"),
+            ]
             await self.send({"type": "http.response.start", "status": 200, "headers": headers})
         await self.send({"type": "http.response.body", "body": event, "more_body": True})
 
@@ -76,7 +94,9 @@ class _Gathered:
             return self.failures[0]  # no session, wrong headers: it is the request that was refused
         if not self.answers:
             return Response(status_code=202)
-        return Response(array(self.answers), 200 if self.members else 400, media_type="application/json")
+        return Response(
+            array(self.answers), 200 if self.members else 400, media_type="application/json"
+        )
 
 
 def _listener(gathered: _Gathered, member: RpcRequest | RpcNotification) -> Send:
@@ -109,7 +129,9 @@ def _listener(gathered: _Gathered, member: RpcRequest | RpcNotification) -> Send
 
 def _answer(event: bytes) -> bytes:
     """The answer that an event carries, if it carries one."""
-    content = b"".join(line[5:].strip() for line in event.split(b"\r\n") if line.startswith(b"data:"))
+    content = b"".join(
+        line[5:].strip() for line in event.split(b"\r\n") if line.startswith(b"data:")
+    )
     try:
         message = json.loads(content)
     except ValueError:

@@ -1,8 +1,10 @@
-"""Blocking work behind an event loop: bounded threads, progress that doesn't flood, and an end that waits for nobody.
+"""Blocking work behind an event loop: bounded threads, progress that doesn't flood, and an end that
+waits for nobody.
 
-Tools block (SQLite, files, regular expressions), the loop must not. A cancelled request is let go at once; its thread keeps its
-place among the bounded ones until it notices `Call.cancel`, so that cancelling in a loop can't pile up threads. Road not taken:
-anyio's worker threads, whose way there and back takes twice the time, and those of concurrent.futures, which take turns.
+Tools block (SQLite, files, regular expressions), the loop must not. A cancelled request is let go
+at once; its thread keeps its place among the bounded ones until it notices `Call.cancel`, so that
+cancelling in a loop can't pile up threads. Road not taken: anyio's worker threads, whose way there
+and back takes twice the time, and those of concurrent.futures, which take turns.
 """
 
 from __future__ import annotations
@@ -44,10 +46,11 @@ _Jobs = queue.SimpleQueue[_Job | None]  # of one thread; None ends it
 
 
 class ThreadPool:
-    """Runs blocking calls, at most so many at a time, in the thread that rested last: what it has open is still warm.
+    """Runs blocking calls, at most so many at a time, in the thread that rested last: what it has
+    open is still warm.
 
-    All but the work itself happens on the loop, so that nothing here needs a lock. When nobody has this any more, as after the end of
-    its loop, its threads end.
+    All but the work itself happens on the loop, so that nothing here needs a lock. When nobody has
+    this any more, as after the end of its loop, its threads end.
     """
 
     def __init__(self, most: int = THREADS) -> None:
@@ -58,7 +61,9 @@ class ThreadPool:
         weakref.finalize(self, _dismiss, self._resting).atexit = False
 
     async def run(self, work: Callable[[], Result], call: Call) -> Result:
-        """Await `work()` done in a thread; being cancelled raises `call.cancel` and waits no longer."""
+        """Await `work()` done in a thread; being cancelled raises `call.cancel` and waits no
+        longer.
+        """
         loop = asyncio.get_running_loop()
         job = _Job(work, loop.create_future())
         self._waiting.append(job)
@@ -112,7 +117,9 @@ def _do(job: _Job, owner: weakref.ref[ThreadPool], jobs: _Jobs) -> bool:
     except BaseException as raised:  # whatever it is, somebody waits for it
         error = raised
     threads = owner()
-    return threads is not None and soon(job.done.get_loop(), threads.finish, jobs, job, result, error)
+    return threads is not None and soon(
+        job.done.get_loop(), threads.finish, jobs, job, result, error
+    )
 
 
 def _dismiss(resting: list[_Jobs]) -> None:
@@ -121,7 +128,9 @@ def _dismiss(resting: list[_Jobs]) -> None:
 
 
 class BoundedShare(ThreadPool):
-    """A part of threads that many use: nobody gets more than this at a time, however much they ask for."""
+    """A part of threads that many use: nobody gets more than this at a time, however much they ask
+    for.
+    """
 
     def __init__(self, threads: ThreadPool, most: int) -> None:
         super().__init__(most)
@@ -129,7 +138,9 @@ class BoundedShare(ThreadPool):
         self._turns = asyncio.Semaphore(most)
 
     async def run(self, work: Callable[[], Result], call: Call) -> Result:
-        """Await `work()`; the turn ends with the work, not with the wait for it: who cancels gets no more than others."""
+        """Await `work()`; the turn ends with the work, not with the wait for it: who cancels gets
+        no more than others.
+        """
         loop = asyncio.get_running_loop()
         await self._turns.acquire()
         turn = threading.Lock()  # whoever gets it ends the turn
@@ -149,7 +160,9 @@ class BoundedShare(ThreadPool):
                 self._turns.release()
 
 
-def soon(loop: asyncio.AbstractEventLoop, callback: Callable[..., None], *arguments: object) -> bool:
+def soon(
+    loop: asyncio.AbstractEventLoop, callback: Callable[..., None], *arguments: object
+) -> bool:
     """Have the loop call something, from any thread; False where the loop has ended."""
     try:
         loop.call_soon_threadsafe(callback, *arguments)
@@ -159,7 +172,9 @@ def soon(loop: asyncio.AbstractEventLoop, callback: Callable[..., None], *argume
 
 
 def progress_report(send: Send) -> Callable[[float, float | None, str], None]:
-    """A `Call.report` that passes on growing progress, ten times a second at most, and always the last step."""
+    """A `Call.report` that passes on growing progress, ten times a second at most, and always the
+    last step.
+    """
     loop, lock = asyncio.get_running_loop(), threading.Lock()
     last, due = -1.0, 0.0
 
@@ -198,7 +213,9 @@ def close_families(families: Sequence[Family]) -> bool:
 
 
 def end(families: Sequence[Family], threads: ThreadPool) -> int:
-    """Close what is open and give the exit code; leaves the process at once where a thread would hold it up."""
+    """Close what is open and give the exit code; leaves the process at once where a thread would
+    hold it up.
+    """
     closed = close_families(families)
     if threads.running or not closed:
         leave_now()
@@ -206,7 +223,9 @@ def end(families: Sequence[Family], threads: ThreadPool) -> int:
 
 
 def leave_now() -> None:
-    """End the process without waiting for threads: what matters is on disk, and a tool may run for minutes."""
+    """End the process without waiting for threads: what matters is on disk, and a tool may run for
+    minutes.
+    """
     logging.shutdown()
     os._exit(0)
 

@@ -1,5 +1,8 @@
-"""A text in the person's editor ($VISUAL or $EDITOR). What was typed is never lost: where it can't be taken, its file stays, and the
-message says how to use it."""
+"""A text in the person's editor ($VISUAL or $EDITOR).
+
+What was typed is never lost: where it can't be taken, its file stays, and the message says how to
+use it.
+"""
 
 from __future__ import annotations
 
@@ -30,12 +33,14 @@ T = TypeVar("T")
 def in_editor(name: str, text: str, take: Callable[[str], T], *, again: str, instead: str) -> T:
     """Have a person change a text, and take what they wrote; `name` is a part of the file's name.
 
-    `again` is the command that takes the file, to which its path is added; `instead` says what to do where there is no terminal.
-    Raises: InputError ARGUMENT_INVALID; whatever `take` raises, with the place of the file in its suggestions.
+    `again` is the command that takes the file, to which its path is added; `instead` says what to
+    do where there is no terminal. Raises: InputError ARGUMENT_INVALID; whatever `take` raises, with
+    the place of the file in its suggestions.
     """
     if not sys.stdin.isatty():
         raise InputError("ARGUMENT_INVALID", f"there is no terminal to edit on: {instead}")
-    named = re.sub(r"[^\w.-]", "_", name[:40])  # an id of another product's may be no name of a file
+    # An id of another product's may be no name of a file
+    named = re.sub(r"[^\w.-]", "_", name[:40])
     handle, made = tempfile.mkstemp(prefix=f"cortex-{named}-", suffix=".md")
     path = Path(made)
     with open(handle, "w", encoding="utf-8", newline="\n") as file:
@@ -84,13 +89,26 @@ def _holds(path: Path, text: str) -> bool:
 
 def _run(path: Path) -> None:
     variables = environment()
-    chosen = variables.get("VISUAL") or variables.get("EDITOR") or next(filter(shutil.which, EDITORS), EDITORS[-1])
+    chosen = (
+        variables.get("VISUAL")
+        or variables.get("EDITOR")
+        or next(filter(shutil.which, EDITORS), EDITORS[-1])
+    )
     # On Windows a backslash is part of a path, and quotes stay around a word that has them.
-    words = shlex.split(chosen) if os.name != "nt" else [word.strip('"') for word in shlex.split(chosen, posix=False)]
+    words = (
+        shlex.split(chosen)
+        if os.name != "nt"
+        else [word.strip('"') for word in shlex.split(chosen, posix=False)]
+    )
     try:
-        code = subprocess.run([*words, str(path)], check=False).returncode  # a person's time has no limit
+        # A person's time has no limit
+        code = subprocess.run([*words, str(path)], check=False).returncode
     except OSError as error:
         why = error.strerror or str(error)
-        raise InputError("ARGUMENT_INVALID", f"the editor {chosen!r} can't be started: {why}; set EDITOR") from None
+        raise InputError(
+            "ARGUMENT_INVALID", f"the editor {chosen!r} can't be started: {why}; set EDITOR"
+        ) from None
     if code:
-        raise InputError("ARGUMENT_INVALID", f"the editor {chosen!r} ended with {code}: nothing was changed")
+        raise InputError(
+            "ARGUMENT_INVALID", f"the editor {chosen!r} ended with {code}: nothing was changed"
+        )

@@ -1,4 +1,6 @@
-"""A person's store, as commands open it: with the settings that are the person's, whatever project they are in."""
+"""A person's store, as commands open it: with the settings that are the person's, whatever project
+they are in.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,8 @@ from cortex.toolkit.terminal.output import ask, decline, say
 LOOK_SECONDS = 0.25  # between two looks at what others wrote
 REST = 10  # times as long as following took: the command is to get on
 RETRY_SECONDS = 5.0  # after the indexes could not follow
-BACK_UP_SECONDS = 60.0  # for the snapshot of a day; one that takes longer is tried again after an hour
+# For the snapshot of a day; one that takes longer is tried again after an hour
+BACK_UP_SECONDS = 60.0
 END_SECONDS = 5.0  # for following that is under way when a command ends
 
 
@@ -40,7 +43,9 @@ def settings_of(profile: str | None) -> Settings:
 def open_library(profile: str | None = None) -> Iterator[Library]:
     """The library, for as long as a command runs."""
     library, ended = Library(person_settings(profile)), threading.Event()
-    following = threading.Thread(target=_follow_others, args=(library, ended), name="follow others", daemon=True)
+    following = threading.Thread(
+        target=_follow_others, args=(library, ended), name="follow others", daemon=True
+    )
     following.start()
     try:
         with plugin_warnings() as warnings:
@@ -55,7 +60,9 @@ def open_library(profile: str | None = None) -> Iterator[Library]:
 
 
 def _follow_others(library: Library, ended: threading.Event) -> None:
-    """Where a command holds the lease, however long, have found what other processes write meanwhile: they wait for that."""
+    """Where a command holds the lease, however long, have found what other processes write
+    meanwhile: they wait for that.
+    """
     pause = LOOK_SECONDS
     while not ended.wait(pause):
         started = time.monotonic()
@@ -68,7 +75,10 @@ def _follow_others(library: Library, ended: threading.Event) -> None:
 
 
 def confirm(question: str, why: str) -> None:
-    """Ask whether to go on. Raises: InputError where nobody can be asked; typer.Exit where the answer is no."""
+    """Ask whether to go on.
+
+    Raises: InputError where nobody can be asked; typer.Exit where the answer is no.
+    """
     if not sys.stdin.isatty():
         message = f"{why}, and there is no terminal to ask on; nothing was changed"
         raise InputError("ARGUMENT_INVALID", message, suggestions=("Repeat it with --yes.",))

@@ -13,12 +13,14 @@ from cortex.base.settings import environment, find_home
 from cortex.toolkit.terminal.output import say
 
 BEGIN = ("connect", "install", "start")  # commands that begin a profile
-# What programs call shall not fail for the sake of a profile that isn't there yet, `core` and `profile` say themselves what isn't there.
+# What programs call shall not fail for the sake of a profile that isn't there yet, `core` and
+# `profile` say themselves what isn't there.
 UNCHECKED = ("core", "embed", "hook", "mcp", "profile", "uninstall")
 
 
 def check_profile(context: typer.Context, name: str | None) -> str | None:
-    """The profile that was named, where it is there or the command begins one: a misspelt name shall not become an empty home.
+    """The profile that was named, where it is there or the command begins one: a misspelt name
+    shall not become an empty home.
 
     Raises: InputError, where it isn't there; ConfigError for what can't be a name.
     """
@@ -35,7 +37,9 @@ def check_profile(context: typer.Context, name: str | None) -> str | None:
     raise InputError(
         "ARGUMENT_INVALID",
         f"there is no profile {name!r}" + (f"; there are: {', '.join(known)}" if known else " yet"),
-        instead=(f"Begin it with `cortex profile create {name}`, or with `cortex --profile {name} connect URL`.",),
+        instead=(
+            f"Begin it with `cortex profile create {name}`, or with `cortex --profile {name} connect URL`.",
+        ),
     )
 
 
@@ -52,7 +56,10 @@ JsonFlag = Annotated[bool, typer.Option("--json", help="Answer as JSON.")]
 
 
 def read_text(typed: str) -> str:
-    """Return a typed text, or what stdin contains where it is "-". Raises: InputError ARGUMENT_INVALID."""
+    """Return a typed text, or what stdin contains where it is "-".
+
+    Raises: InputError ARGUMENT_INVALID.
+    """
     if typed != "-":
         return typed
     stream = typer.get_text_stream("stdin", encoding="utf-8", errors="strict")

@@ -1,4 +1,7 @@
-"""How commands speak to people and programs: errors, progress bars, snippets, JSON. rich is loaded only for a terminal."""
+"""How commands speak to people and programs: errors, progress bars, snippets, JSON.
+
+rich is loaded only for a terminal.
+"""
 
 from __future__ import annotations
 
@@ -28,18 +31,27 @@ STAGES = {
 MOMENT_SECONDS = 0.5  # what is done sooner needs no bar
 
 
-# What a terminal obeys instead of showing it: control characters (those of C1 too), marks that turn the direction of writing,
-# line ends that only some know, and halves of characters, which names in odd encodings hold.
-_UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+# What a terminal obeys instead of showing it: control characters (those of C1 too), marks that turn
+# the direction of writing, line ends that only some know, and halves of characters, which names in
+# odd encodings hold.
+_UNSEEN = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+)
 
 
 def printable(text: str, *, lines: bool = False) -> str:
-    """`text` as a terminal may get it: what it would obey is shown as an escape; with `lines`, tabs and line ends stay."""
-    return _UNSEEN.sub(lambda found: found[0] if lines and found[0] in "\t\n" else ascii(found[0])[1:-1], text)
+    """`text` as a terminal may get it: what it would obey is shown as an escape; with `lines`, tabs
+    and line ends stay.
+    """
+    return _UNSEEN.sub(
+        lambda found: found[0] if lines and found[0] in "\t\n" else ascii(found[0])[1:-1], text
+    )
 
 
 def say(text: str, *, error: bool = False, lines: bool = False) -> None:
-    """A line for people, on stdout or stderr; every text that comes from files, names or settings takes this way."""
+    """A line for people, on stdout or stderr; every text that comes from files, names or settings
+    takes this way.
+    """
     print(printable(text, lines=lines), file=sys.stderr if error else sys.stdout, flush=error)
 
 
@@ -77,7 +89,9 @@ def print_error(error: CortexError, *, as_json: bool) -> None:
 
 
 def _print_json_text(text: str) -> None:
-    print(_UNSEEN.sub(lambda found: found[0] if found[0] == "\n" else f"\\u{ord(found[0]):04x}", text))
+    print(
+        _UNSEEN.sub(lambda found: found[0] if found[0] == "\n" else f"\\u{ord(found[0]):04x}", text)
+    )
 
 
 class PrintableFormatter(logging.Formatter):
@@ -92,7 +106,9 @@ class PrintableFormatter(logging.Formatter):
 
 @contextmanager
 def progress_bar(wanted: bool) -> Iterator[ProgressCallback]:
-    """A progress bar on a terminal's stderr, for what takes longer than a moment; nothing anywhere else."""
+    """A progress bar on a terminal's stderr, for what takes longer than a moment; nothing anywhere
+    else.
+    """
     if not wanted or not sys.stderr.isatty():
         yield lambda step: None
         return
@@ -116,7 +132,12 @@ def _bar() -> Iterator[ProgressCallback]:
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as Bar
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+    )
     with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("Looking for files", total=None)
 

@@ -1,7 +1,8 @@
 """The terminal of the person who runs a command: whether there is one, and questions asked on it.
 
-Read from the controlling terminal and not from stdin, so that no pipe can answer. It proves little: a program can open a
-terminal of its own. Docs say so; what it stops is a command that runs where no person looks.
+Read from the controlling terminal and not from stdin, so that no pipe can answer. It proves little:
+a program can open a terminal of its own. Docs say so; what it stops is a command that runs where no
+person looks.
 """
 
 from __future__ import annotations
@@ -39,9 +40,12 @@ class ControllingTerminal:
     def is_there(self) -> bool:
         """Whether one of the streams is a terminal, and the process is in its foreground.
 
-        A program that takes all three streams shows its user nothing of what this asks, though its terminal may be inherited.
+        A program that takes all three streams shows its user nothing of what this asks, though its
+        terminal may be inherited.
         """
-        if not any(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):
+        if not any(
+            stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)
+        ):
             return False
         try:
             with open(_INPUT, "rb", buffering=0) as typed:
@@ -78,11 +82,14 @@ def writer() -> Actor:
 def decide(settings: Settings, action: str, question: str) -> Actor:
     """Ask a person for a decision of `actors.DECISIONS` and return who made it, for the audit log.
 
-    Raises: InputError APPROVAL_NEEDED where no person can be asked here; typer.Exit where the answer is no.
+    Raises: InputError APPROVAL_NEEDED where no person can be asked here; typer.Exit where the
+    answer is no.
     """
     terminal = _terminal.get()
     if settings.team.approval == "studio":
-        raise approval_needed(action, "your setting team.approval is studio: a page that comes with a later version")
+        raise approval_needed(
+            action, "your setting team.approval is studio: a page that comes with a later version"
+        )
     if not terminal.is_there():
         raise approval_needed(action, "this command has no terminal on which to ask one")
     if terminal.ask(f"{question} [y/N]:").strip().lower() not in ("y", "yes"):

@@ -48,10 +48,13 @@ def say_change(done: SettingChange) -> None:
         say(f"note: {done.origin} still counts before this file", error=True)
 
 
-def change(values: Mapping[str, object], *, project: bool, path: Path | None) -> list[SettingChange]:
+def change(
+    values: Mapping[str, object], *, project: bool, path: Path | None
+) -> list[SettingChange]:
     """Check settings, then write them: all or none.
 
-    Raises: ConfigError, if a key is unknown, a value isn't allowed, or it would not count where it is written.
+    Raises: ConfigError, if a key is unknown, a value isn't allowed, or it would not count where it
+    is written.
     """
     settings = load_settings(path)
     if project and settings.root is None:
@@ -65,7 +68,9 @@ def change(values: Mapping[str, object], *, project: bool, path: Path | None) ->
     for key, new in checked:
         old = read_setting(file, key)
         write_setting(file, key, new, private=not project, within=root)
-        changes.append(done := SettingChange(key, file, old, new, load_settings(path).origin(key.name)))
+        changes.append(
+            done := SettingChange(key, file, old, new, load_settings(path).origin(key.name))
+        )
         if done.changed_keys:
             _record(done, settings.home, root)
     return changes
@@ -76,7 +81,9 @@ def _settable(name: str, home: Path) -> Key:
     if not isinstance(key, Key):
         file = home / "config.yml"
         raise ConfigError(
-            "CONFIG_INVALID", f"{key.name} can't be set by this command", instead=(f"Write it into {file}.",)
+            "CONFIG_INVALID",
+            f"{key.name} can't be set by this command",
+            instead=(f"Write it into {file}.",),
         )
     return key
 
@@ -111,7 +118,9 @@ def load_settings(path: Path | None) -> Settings:
     """The settings that count at `path` or here; where no project is, those that count without one."""
     variables = environment()
     if path is not None and not path.is_dir():
-        raise ConfigError("WORKSPACE_UNKNOWN", f"{str(path)!r} is not a folder", suggestions=("Correct --path.",))
+        raise ConfigError(
+            "WORKSPACE_UNKNOWN", f"{str(path)!r} is not a folder", suggestions=("Correct --path.",)
+        )
     if path is not None:
         return load(path.resolve(), environment=variables)
     bare = load(None, environment=variables)

@@ -1,4 +1,6 @@
-"""Which workspace a command means: the path that was given, or the one around the working directory."""
+"""Which workspace a command means: the path that was given, or the one around the working
+directory.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ from cortex.toolkit.terminal.output import say
 
 
 def find(paths: list[Path], profile: str | None = None, **flags: object) -> tuple[Workspace, ...]:
-    """The workspaces for these paths, or the one that is guessed; what is wrong with their settings is said on stderr."""
+    """The workspaces for these paths, or the one that is guessed; what is wrong with their settings
+    is said on stderr.
+    """
     variables = environment() | ({"CORTEX_PROFILE": profile} if profile else {})
     found, warnings = find_for(paths, variables, Path.cwd(), flags)
     for warning in warnings:
@@ -33,7 +37,8 @@ def find_for(
     *,
     shared: bool = False,
 ) -> tuple[tuple[Workspace, ...], list[str]]:
-    """The workspaces of somebody with these variables in that folder, and what is wrong with their settings.
+    """The workspaces of somebody with these variables in that folder, and what is wrong with their
+    settings.
 
     `shared` is as in `load`.
     """
@@ -54,7 +59,9 @@ def find_for(
         given["workspace.paths"] = [str(root.resolve()) for root in roots]
     settings = load(None, environment=variables, flags=given, shared=shared)
     found = find_workspaces(settings, flags=given, cwd=cwd, environment=variables, shared=shared)
-    warnings = [warning for one in found for warning in (*one.settings.warnings, *one.settings.unheeded())]
+    warnings = [
+        warning for one in found for warning in (*one.settings.warnings, *one.settings.unheeded())
+    ]
     return found, list(dict.fromkeys(warnings))
 
 
@@ -92,7 +99,10 @@ def from_root(place: Project, folder: Path, target: str) -> str:
     if not path or not os.path.lexists(folder / path):
         return target
     with suppress(ValueError):
-        return Path(os.path.normpath(folder / path)).relative_to(place.path).as_posix() + target[len(path) :]
+        return (
+            Path(os.path.normpath(folder / path)).relative_to(place.path).as_posix()
+            + target[len(path) :]
+        )
     return target
 
 
@@ -101,4 +111,6 @@ def here() -> Path:
     try:
         return Path.cwd()
     except OSError:
-        raise InputError("ARGUMENT_INVALID", "the folder that this is run in is gone; name the project") from None
+        raise InputError(
+            "ARGUMENT_INVALID", "the folder that this is run in is gone; name the project"
+        ) from None

@@ -1,4 +1,6 @@
-"""Entries of chunk files in a store: one transaction for all files, one file that can be taken back, filters by type and tags."""
+"""Entries of chunk files in a store: one transaction for all files, one file that can be taken
+back, filters by type and tags.
+"""
 
 import pytest
 
@@ -24,7 +26,12 @@ def entry(name, text="text", kind="symbols", tags=("a",), **more):
 
 
 def put(update, one, file="a.json"):
-    cut = Cut("text", one.text, (Chunk(0, 0, len(one.text), 1, 1, one.chunk_type or "", one.id, one.id),), ())
+    cut = Cut(
+        "text",
+        one.text,
+        (Chunk(0, 0, len(one.text), 1, 1, one.chunk_type or "", one.id, one.id),),
+        (),
+    )
     return update.put(one.id, "", f"hash of {one.id} {one.text}".encode(), cut, one, file)
 
 
@@ -34,7 +41,9 @@ def everything(store):
 
 
 def test_an_entry_comes_back_whole(store, source):
-    one = entry("é🎉", "two\nlines", tags=("a", "b"), metadata={"deep": [1, {"x": None}]}, updated_at="now")
+    one = entry(
+        "é🎉", "two\nlines", tags=("a", "b"), metadata={"deep": [1, {"x": None}]}, updated_at="now"
+    )
     with store.entries.update(source) as update:
         put(update, one)
     assert everything(store) == {"é🎉": one}

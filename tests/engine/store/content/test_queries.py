@@ -8,9 +8,7 @@ from cortex.engine import chunkers
 from cortex.engine.store import Counts
 from cortex.engine.store.content.queries import rows_below
 
-CODE = (
-    'class Lamp:\n    """A light."""\n\n    def switch(self):\n        return 1\n\n\ndef lamp():\n    return Lamp()\n'
-)
+CODE = 'class Lamp:\n    """A light."""\n\n    def switch(self):\n        return 1\n\n\ndef lamp():\n    return Lamp()\n'
 
 
 def test_ids_that_the_truth_does_not_know_are_left_out(folder):
@@ -26,12 +24,16 @@ def test_definitions_are_found_in_any_case_those_written_exactly_so_first(folder
     found = folder.store.lookup.definitions([folder.source.id], ["lamp", "switch"])
     assert [one.qualified for one in found] == ["Lamp.switch", "lamp", "Lamp"]
     chunks = dict(folder.store.lookup.chunks(folder.blob("a.py")))
-    assert [chunks[one.chunk].start_line <= line for one, line in zip(found, (4, 8, 1), strict=True)] == [True] * 3
+    assert [
+        chunks[one.chunk].start_line <= line for one, line in zip(found, (4, 8, 1), strict=True)
+    ] == [True] * 3
     assert {one.doc for one in found} == {folder.doc("a.py")}
 
 
 def test_where_a_name_is_defined_does_not_cost_more_than_its_text_has_headings(folder):
-    """Counted in steps of SQLite, of which a look at each heading takes some twenty: a look at each chunk for each took 400,000,000."""
+    """Counted in steps of SQLite, of which a look at each heading takes some twenty: a look at each
+    chunk for each took 400,000,000.
+    """
     headings = 6_000
     folder.write(a_md="# limit\n" * headings, b_md="# Limit\n\ntext\n")
     steps = 0
@@ -53,27 +55,48 @@ def test_where_a_name_is_defined_does_not_cost_more_than_its_text_has_headings(f
     assert [chunks[one.chunk].start_line for one in found[1:]] == list(range(1, 200))
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.lists(st.sampled_from(["# lamp", "# Lamp", "# other", "text", "", "word " * 90, "x" * 9_000]), max_size=120))
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    st.lists(
+        st.sampled_from(["# lamp", "# Lamp", "# other", "text", "", "word " * 90, "x" * 9_000]),
+        max_size=120,
+    )
+)
 def test_a_name_stands_in_all_chunks_that_hold_its_line_and_in_no_other(folder, lines):
     folder.write(a_md="\n".join(lines))
     chunks = folder.store.lookup.chunks(folder.blob("a.md"))
-    named = [symbol for symbol in folder.store.lookup.symbols(folder.blob("a.md")) if symbol.name.lower() == "lamp"]
+    named = [
+        symbol
+        for symbol in folder.store.lookup.symbols(folder.blob("a.md"))
+        if symbol.name.lower() == "lamp"
+    ]
     named.sort(key=lambda one: (one.name != "lamp", one.start_line))
     wanted = [
-        (n, one.qualified) for one in named for n, each in chunks if each.start_line <= one.start_line <= each.end_line
+        (n, one.qualified)
+        for one in named
+        for n, each in chunks
+        if each.start_line <= one.start_line <= each.end_line
     ]
     found = folder.store.lookup.definitions([folder.source.id], ["lamp"])
     assert [(one.chunk, one.qualified) for one in found] == wanted
 
 
 def test_a_name_on_a_line_of_many_chunks_stands_in_each(folder):
-    folder.write(a_py="x = 1\n" * 400 + "def lamp(): return [" + "1, " * 4_000 + "]\n" + "y = 1\n" * 400)
+    folder.write(
+        a_py="x = 1\n" * 400 + "def lamp(): return [" + "1, " * 4_000 + "]\n" + "y = 1\n" * 400
+    )
     chunks = folder.store.lookup.chunks(folder.blob("a.py"))
     here = [number for number, chunk in chunks if chunk.start_line <= 401 <= chunk.end_line]
     assert len(chunks) > len(here) > 5
-    assert [definition.chunk for definition in folder.store.lookup.definitions([folder.source.id], ["lamp"])] == here
-    assert [one.chunk for one in folder.store.lookup.definitions([folder.source.id], ["lamp"], 3)] == here[:3]
+    assert [
+        definition.chunk
+        for definition in folder.store.lookup.definitions([folder.source.id], ["lamp"])
+    ] == here
+    assert [
+        one.chunk for one in folder.store.lookup.definitions([folder.source.id], ["lamp"], 3)
+    ] == here[:3]
 
 
 def test_a_text_comes_back_as_it_went_in(folder):
@@ -85,7 +108,14 @@ def test_a_text_comes_back_as_it_went_in(folder):
 
 
 def test_docs_below_a_folder_are_those_in_it_and_not_its_neighbours(folder):
-    folder.write_all({"src/a.py": "a = 1\n", "src/in/b.py": "b = 1\n", "src2/c.py": "c = 1\n", "src.py": "d = 1\n"})
+    folder.write_all(
+        {
+            "src/a.py": "a = 1\n",
+            "src/in/b.py": "b = 1\n",
+            "src2/c.py": "c = 1\n",
+            "src.py": "d = 1\n",
+        }
+    )
     below = [doc.path for doc in folder.store.lookup.docs(folder.source.id, "src")]
     assert below == ["src/a.py", "src/in/b.py"]
 
@@ -93,21 +123,31 @@ def test_docs_below_a_folder_are_those_in_it_and_not_its_neighbours(folder):
 def test_whether_a_path_is_known_is_told_without_a_look_at_all_docs(folder):
     folder.write_all({"src/a.py": "a = 1\n", "src2/c.py": "c = 1\n"})
     lookup, source = folder.store.lookup, folder.source.id
-    assert [lookup.knows(source, path) for path in ("", "src", "src/a.py", "src2", "sr", "src/a", "src/b.py")] == [
+    assert [
+        lookup.knows(source, path)
+        for path in ("", "src", "src/a.py", "src2", "sr", "src/a", "src/b.py")
+    ] == [
         *(True, True, True, True),
         *(False, False, False),
     ]
     with folder.store._connections.read() as connection:
-        rows = list(rows_below(connection, "EXPLAIN QUERY PLAN SELECT 1 FROM docs", source, ["src"]))
+        rows = list(
+            rows_below(connection, "EXPLAIN QUERY PLAN SELECT 1 FROM docs", source, ["src"])
+        )
+    # The index is used for the path, not for the source alone
     assert ["path" in row[3] for row in rows] == [
         True,
         True,
-    ]  # the index is used for the path, not for the source alone
+    ]
 
 
 @pytest.mark.parametrize("path", ["a.py", "a.md"])
 def test_symbols_come_back_as_they_went_in(folder, path):
-    text = CODE if path == "a.py" else "# Guide.\n\ntext\n\n## Install\n\ntext\n\n### On a > b\n\ntext\n"
+    text = (
+        CODE
+        if path == "a.py"
+        else "# Guide.\n\ntext\n\n## Install\n\ntext\n\n### On a > b\n\ntext\n"
+    )
     folder.write_all({path: text})
     cut = chunkers.cut(text, path, chunkers.language_of(path, text))
     assert folder.store.lookup.symbols(folder.blob(path)) == cut.symbols
@@ -151,16 +191,38 @@ def test_a_text_that_we_could_not_have_written_is_refused():
 
 
 def test_what_is_remembered_of_several_sources_is_of_this_state(folder):
-    """How many docs they have, and whether there are others: asked for by every search, and looked up once."""
+    """How many docs they have, and whether there are others: asked for by every search, and looked
+    up once.
+    """
     store, one = folder.store, folder.source.id
     other = store.truth.source("files", "other", "/other").id
     folder.write(a_py=CODE)
-    assert [store.lookup.are_all(some) for some in ((one,), (other,), (one, other))] == [True, False, True]
-    assert (store.counts(one, other).docs, store.counts(one).docs, store.counts(other).docs) == (1, 1, 0)
+    assert [store.lookup.are_all(some) for some in ((one,), (other,), (one, other))] == [
+        True,
+        False,
+        True,
+    ]
+    assert (store.counts(one, other).docs, store.counts(one).docs, store.counts(other).docs) == (
+        1,
+        1,
+        0,
+    )
     folder.source = store.truth.source("files", "other", "/other")
     folder.write_all({"b.py": CODE, "c.py": "c = 1\n"})
-    assert [store.lookup.are_all(some) for some in ((one,), (other,), (one, other))] == [False, False, True]
-    assert (store.counts(one, other).docs, store.counts(one).docs, store.counts(other).docs) == (3, 1, 2)
+    assert [store.lookup.are_all(some) for some in ((one,), (other,), (one, other))] == [
+        False,
+        False,
+        True,
+    ]
+    assert (store.counts(one, other).docs, store.counts(one).docs, store.counts(other).docs) == (
+        3,
+        1,
+        2,
+    )
     folder.remove("b.py", "c.py")
-    assert [store.lookup.are_all(some) for some in ((one,), (other,), (one, other))] == [True, False, True]
+    assert [store.lookup.are_all(some) for some in ((one,), (other,), (one, other))] == [
+        True,
+        False,
+        True,
+    ]
     assert (store.counts(one, other).docs, store.counts(other).docs) == (1, 0)

@@ -10,7 +10,11 @@ DAY = 86_400
 
 
 def test_every_change_raises_seq_by_one(folder):
-    assert [folder.write(a_py="x = 1\n"), folder.write(b_py="y = 2\n"), folder.remove("a.py")] == [1, 2, 3]
+    assert [folder.write(a_py="x = 1\n"), folder.write(b_py="y = 2\n"), folder.remove("a.py")] == [
+        1,
+        2,
+        3,
+    ]
     assert folder.store.truth.seq() == 3
 
 
@@ -57,7 +61,9 @@ def test_a_rename_and_a_branch_switch_and_back_need_no_new_blob(folder):
     assert folder.blobs() == 2
     before = folder.blob("b.py")
     folder.write(b_py="y = 'on the branch'\n")
-    folder.store.truth.apply(folder.source.id, ContentChange(links=[(ScannedFile("b.py", 1, 1), before)]))
+    folder.store.truth.apply(
+        folder.source.id, ContentChange(links=[(ScannedFile("b.py", 1, 1), before)])
+    )
     assert folder.blobs() == 3
     assert folder.store.lookup.text(folder.blob("b.py")) == "y = 1\n"
 
@@ -76,7 +82,10 @@ def test_the_last_removals_are_remembered_after_the_words_have_dropped_them(fold
     folder.remove("c.py")
     folder.catch_up()
     assert [row[0] for row in folder.store.indexes._gone(before)] == docs[1:]
-    assert (folder.store.truth.remembers(before), folder.store.truth.remembers(first)) == (False, True)
+    assert (folder.store.truth.remembers(before), folder.store.truth.remembers(first)) == (
+        False,
+        True,
+    )
 
 
 def test_in_doubt_no_removal_counts_as_known_until_something_changes(folder):
@@ -122,7 +131,9 @@ def test_forgetting_what_is_not_there_is_nothing(folder):
 
 def test_a_refused_file_leaves_the_docs_and_comes_back_when_it_can_be_read(folder):
     folder.write(a_py="x = 1\n")
-    folder.store.truth.apply(folder.source.id, ContentChange(skips=[(ScannedFile("a.py", 5, 7), "binary")]))
+    folder.store.truth.apply(
+        folder.source.id, ContentChange(skips=[(ScannedFile("a.py", 5, 7), "binary")])
+    )
     assert folder.store.truth.known(folder.source.id) == {}
     assert folder.store.truth.skips(folder.source.id) == {"a.py": (5, 7, "binary")}
     folder.write(a_py="x = 2\n")
@@ -132,9 +143,11 @@ def test_a_refused_file_leaves_the_docs_and_comes_back_when_it_can_be_read(folde
 def test_a_change_that_fails_leaves_nothing_behind(folder):
     folder.write(a_py="x = 1\n")
     try:
+        # There is no such blob
         folder.store.truth.apply(
-            folder.source.id, ContentChange(removed=["a.py"], links=[(ScannedFile("b.py", 1, 1), 12345)])
-        )  # there is no such blob
+            folder.source.id,
+            ContentChange(removed=["a.py"], links=[(ScannedFile("b.py", 1, 1), 12345)]),
+        )
     except Exception as error:
         assert getattr(error, "code", "") == "INTERNAL_ERROR"
     assert set(folder.store.truth.known(folder.source.id)) == {"a.py"}

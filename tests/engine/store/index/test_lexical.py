@@ -25,12 +25,20 @@ EVERYWHERE = SearchFilter((1,))
 ANYWHERE = tuple((field, 1.0) for field in FIELDS)
 
 
-def row(doc: int, chunk: int, body: str, path: str = "a.py", source: int = 1, language: str = "python") -> LexicalRow:
-    return LexicalRow(Doc(doc, source, path, doc, 1, 1, language), chunk, Chunk(0, 0, 9, 1, 1, "block"), body)
+def row(
+    doc: int, chunk: int, body: str, path: str = "a.py", source: int = 1, language: str = "python"
+) -> LexicalRow:
+    return LexicalRow(
+        Doc(doc, source, path, doc, 1, 1, language), chunk, Chunk(0, 0, 9, 1, 1, "block"), body
+    )
 
 
-def find(words: LexicalIndex, word: str, narrow: SearchFilter = EVERYWHERE, limit: int = 10) -> list[tuple[int, int]]:
-    return [(doc, chunk) for doc, chunk, _ in words.search([LexicalTerm(word, ANYWHERE)], narrow, limit)]
+def find(
+    words: LexicalIndex, word: str, narrow: SearchFilter = EVERYWHERE, limit: int = 10
+) -> list[tuple[int, int]]:
+    return [
+        (doc, chunk) for doc, chunk, _ in words.search([LexicalTerm(word, ANYWHERE)], narrow, limit)
+    ]
 
 
 def test_fresh_words_have_no_watermark_and_no_rows(tmp_path):
@@ -77,20 +85,29 @@ def test_rows_that_fail_on_the_way_in_leave_the_index_as_it_was(tmp_path):
     assert find(words, "lamp") == [(1, 1), (3, 3)]
 
 
-def test_how_often_a_word_stands_in_some_sources_follows_what_is_written_here_and_elsewhere(tmp_path, monkeypatch):
+def test_how_often_a_word_stands_in_some_sources_follows_what_is_written_here_and_elsewhere(
+    tmp_path, monkeypatch
+):
     monkeypatch.setattr(words_module, "MAX_COUNTED", 2)
     monkeypatch.setattr(words_module, "MAX_WORDS_COUNTED", 1)
     words = LexicalIndex(tmp_path / "w", create=True)
-    words.apply([row(1, 1, "lamp"), row(2, 2, "lamp", source=2), row(3, 3, "lamp bulb", source=3)], (), 1)
+    words.apply(
+        [row(1, 1, "lamp"), row(2, 2, "lamp", source=2), row(3, 3, "lamp bulb", source=3)], (), 1
+    )
     reader = LexicalIndex(tmp_path / "w")
     for sources, lamps, bulbs in (((1,), 1, 0), ((1, 2), 2, 0), ((2, 3), 2, 1), ((1,), 1, 0)):
         for one in (words, reader, words):
-            found = [one.frequency(word, narrow=SearchFilter(sources)) for word in ("lamp", "bulb", "lamp")]
+            found = [
+                one.frequency(word, narrow=SearchFilter(sources))
+                for word in ("lamp", "bulb", "lamp")
+            ]
             assert found == [lamps, bulbs, lamps]
     words.apply([row(4, 4, "lamp")], [3], 2)
     reader.reload()
     for one in (words, reader):
-        assert [one.frequency("lamp", narrow=SearchFilter(sources)) for sources in ((1,), (2, 3))] == [2, 1]
+        assert [
+            one.frequency("lamp", narrow=SearchFilter(sources)) for sources in ((1,), (2, 3))
+        ] == [2, 1]
     words.close()
 
 
@@ -138,7 +155,10 @@ def test_narrowing_is_by_source_extension_language_and_doc(tmp_path):
     ]
     words.apply(rows, (), 1)
     assert find(words, "lamp", SearchFilter((2,))) == [(3, 3)]
-    assert find(words, "lamp", SearchFilter((1,), extensions=("go", "makefile"))) == [(2, 2), (4, 4)]
+    assert find(words, "lamp", SearchFilter((1,), extensions=("go", "makefile"))) == [
+        (2, 2),
+        (4, 4),
+    ]
     assert find(words, "lamp", SearchFilter((1,), languages=("python",))) == [(1, 1)]
     assert find(words, "lamp", SearchFilter((1,), docs=frozenset({2, 3}))) == [(2, 2)]
     assert find(words, "lamp", SearchFilter((1,), docs=frozenset())) == []
@@ -148,15 +168,21 @@ def test_narrowing_is_by_source_extension_language_and_doc(tmp_path):
 def test_many_docs_narrow_as_few_do(tmp_path, monkeypatch, share):
     chance = random.Random(5)
     words = LexicalIndex(tmp_path / "w", create=True)
-    words.apply([row(doc, doc, "lamp " * (1 + doc % 7) + "rest " * (doc % 11)) for doc in range(1, 400)], (), 1)
+    words.apply(
+        [row(doc, doc, "lamp " * (1 + doc % 7) + "rest " * (doc % 11)) for doc in range(1, 400)],
+        (),
+        1,
+    )
     for _ in range(5):
-        narrow = SearchFilter((1,), docs=frozenset(doc for doc in range(1, 400) if chance.random() < share))
+        narrow = SearchFilter(
+            (1,), docs=frozenset(doc for doc in range(1, 400) if chance.random() < share)
+        )
         few = words.search([LexicalTerm("lamp", ANYWHERE)], narrow, 10)
         with monkeypatch.context() as patch:
             patch.setattr("cortex.engine.store.index.lexical.MANY_DOCS", 1)
-            assert [score for *_, score in words.search([LexicalTerm("lamp", ANYWHERE)], narrow, 10)] == [
-                score for *_, score in few
-            ]
+            assert [
+                score for *_, score in words.search([LexicalTerm("lamp", ANYWHERE)], narrow, 10)
+            ] == [score for *_, score in few]
             assert {doc for doc, _ in find(words, "lamp", narrow)} <= narrow.docs
             assert find(words, "nowhere", narrow) == []
 
@@ -200,7 +226,11 @@ def test_damaged_words_are_an_error_or_work_but_never_a_crash(tmp_path, damage):
             if other == name and damage == "deleted":
                 continue
             if other == name:
-                raw = raw[: len(raw) // 2] if damage == "cut" else random.Random(number).randbytes(max(64, len(raw)))
+                raw = (
+                    raw[: len(raw) // 2]
+                    if damage == "cut"
+                    else random.Random(number).randbytes(max(64, len(raw)))
+                )
             (copy / other).write_bytes(raw)
         try:
             words = LexicalIndex(copy)
@@ -229,7 +259,9 @@ def test_deleted_rows_do_not_come_back_when_the_merges_of_a_killed_writer_end(tm
 def test_which_of_many_words_a_row_holds_is_told_for_each(tmp_path):
     words = LexicalIndex(tmp_path / "w", create=True)
     said = [f"word{number}" for number in range(MAX_HELD)]
-    words.apply([row(1, 1, " ".join(said)), row(2, 2, "word3 word3 word17"), row(3, 3, "nothing")], (), 1)
+    words.apply(
+        [row(1, 1, " ".join(said)), row(2, 2, "word3 word3 word17"), row(3, 3, "nothing")], (), 1
+    )
     held = words.held([*said, "beyond"], EVERYWHERE, 10)
     assert held == {(1, 1): frozenset(said), (2, 2): frozenset({"word3", "word17"})}
     assert words.held([], EVERYWHERE, 10) == {}

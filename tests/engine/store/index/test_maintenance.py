@@ -1,4 +1,6 @@
-"""The indexes beside SQLite: catching up, repairing themselves, swapping under readers, and ids that agree."""
+"""The indexes beside SQLite: catching up, repairing themselves, swapping under readers, and ids
+that agree.
+"""
 
 import random
 import shutil
@@ -21,7 +23,9 @@ TERM = tuple((field, 1.0) for field in FIELDS)
 
 
 def find(store: Store, word: str) -> list[str]:
-    """The paths of what is found, as a search would see it: hits that SQLite doesn't know are left out."""
+    """The paths of what is found, as a search would see it: hits that SQLite doesn't know are left
+    out.
+    """
     words = store.indexes.words()
     assert words is not None
     rows = words.search([LexicalTerm(word, TERM)], SearchFilter((1,)), 1000)
@@ -61,7 +65,11 @@ def test_what_changed_is_found_after_catching_up_and_replaying_is_harmless(folde
     folder.remove("b.py")
     for _ in range(3):
         folder.catch_up()
-    assert (find(folder.store, "lamp"), find(folder.store, "desk"), find(folder.store, "chair")) == (
+    assert (
+        find(folder.store, "lamp"),
+        find(folder.store, "desk"),
+        find(folder.store, "chair"),
+    ) == (
         ["c.py"],
         [],
         ["a.py"],
@@ -105,7 +113,9 @@ def test_words_that_are_ahead_of_the_truth_are_built_anew(folder):
     assert folder.store.indexes.words().watermark() == 1
 
 
-def test_another_format_of_the_words_is_another_directory(tmp_path, open_store, folder_of, monkeypatch):
+def test_another_format_of_the_words_is_another_directory(
+    tmp_path, open_store, folder_of, monkeypatch
+):
     old = folder_of(open_store())
     old.write(a_py="lamp = 1\n")
     old.catch_up()
@@ -208,7 +218,9 @@ def test_a_reader_in_another_process_answers_while_words_are_swapped_and_follows
     folder.write_all({f"f{number}.py": f"lamp = {number}\n" for number in range(30)})
     folder.catch_up()
     command = [sys.executable, "-c", READER, str(tmp_path)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as reader:
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as reader:
         assert reader.stdin and reader.stdout
         for round_ in range(4):
             reader.stdin.write("ask\n")
@@ -433,7 +445,9 @@ def test_the_vectors_read_the_texts_that_they_lack_and_no_others(folder):
         folder.catch_up()
         with folder.store._connections.write() as connection:
             for path in paths:
-                connection.execute("UPDATE blobs SET text = x'00' WHERE id = ?", (folder.blob(path),))
+                connection.execute(
+                    "UPDATE blobs SET text = x'00' WHERE id = ?", (folder.blob(path),)
+                )
         folder.store.indexes.catch_up([making(embedder)])
         assert vector_ids(folder.store, embedder) == chunk_ids(folder)
 

@@ -1,4 +1,6 @@
-"""Vectors that are paid for: kept by their text, copied to be searched, and never of two models in one place."""
+"""Vectors that are paid for: kept by their text, copied to be searched, and never of two models in
+one place.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ def pay(store, stamp: Stamp = STAMP, most: int = 1000) -> list[str]:
     batch = {one.hash: one.text for one in waiting if not one.known}
     batch = dict(list(batch.items())[:most])
     rows = HashingEmbedder(stamp.dimensions).embed(list(batch.values()), "passage")
-    store.indexes.sets.pay(stamp, model, list(batch), rows, [one.hash for one in waiting if one.known])
+    store.indexes.sets.pay(
+        stamp, model, list(batch), rows, [one.hash for one in waiting if one.known]
+    )
     return list(batch.values())
 
 
@@ -90,15 +94,25 @@ def test_a_crash_between_the_truth_and_its_copy_costs_nothing(open_store, folder
     folder.write(b_py="desk = 2\n")
     catch_up(folder)
     with monkeypatch.context() as patch, pytest.raises(OSError, match="gone"):
-        patch.setattr(folder.store.indexes.vectors(STAMP), "sync", lambda _: (_ for _ in ()).throw(OSError("gone")))
+        patch.setattr(
+            folder.store.indexes.vectors(STAMP),
+            "sync",
+            lambda _: (_ for _ in ()).throw(OSError("gone")),
+        )
         pay(folder.store)
     folder.store.close()
     again = folder_of(open_store())
     catch_up(again)
-    assert (vector_ids(again) == chunk_ids(again), pay(again.store), again.store.check()) == (True, [], [])
+    assert (vector_ids(again) == chunk_ids(again), pay(again.store), again.store.check()) == (
+        True,
+        [],
+        [],
+    )
 
 
-def test_only_a_model_that_had_everything_is_complete_and_little_that_is_missing_does_not_change_that(folder):
+def test_only_a_model_that_had_everything_is_complete_and_little_that_is_missing_does_not_change_that(
+    folder,
+):
     folder.write_all({f"f{number}.py": f"lamp = {number}\n" for number in range(4)})
     pay(folder.store, most=3)
     catch_up(folder)
@@ -166,7 +180,12 @@ def test_a_sweep_keeps_vectors_while_a_text_could_still_claim_them(folder):
 
 def test_what_is_most_useful_waits_in_front(folder):
     folder.write_all(
-        {"tests/test_a.py": "test = 1\n", "a.py": "code = 1\n", "README.md": "text\n", "vendor/b.py": "b = 1\n"}
+        {
+            "tests/test_a.py": "test = 1\n",
+            "a.py": "code = 1\n",
+            "README.md": "text\n",
+            "vendor/b.py": "b = 1\n",
+        }
     )
     assert folder.store.truth.apply(folder.source.id, ContentChange()) == 1
     assert pay(folder.store) == ["code = 1", "text", "test = 1", "b = 1"]

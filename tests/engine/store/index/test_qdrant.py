@@ -1,6 +1,8 @@
-"""Documents whose vectors a Qdrant server keeps: the same answers as with files, words while it is away, and nothing that can be lost.
+"""Documents whose vectors a Qdrant server keeps: the same answers as with files, words while it is
+away, and nothing that can be lost.
 
-The server is the official client's local mode (`local_qdrant`), or a plain HTTP server that behaves badly.
+The server is the official client's local mode (`local_qdrant`), or a plain HTTP server that behaves
+badly.
 """
 
 from __future__ import annotations
@@ -58,7 +60,9 @@ class Costly(HashingEmbedder):
 def settings_of(tmp_path: Path, home: str = "home", **flags: object) -> Settings:
     named = {f"kb.qdrant.{name}": value for name, value in {"url": URL, **flags}.items()}
     environment = {"CORTEX_HOME": str(tmp_path / home)}
-    return load(None, environment=environment, flags={"indexing.workers": 1, **named}, user_home=tmp_path)
+    return load(
+        None, environment=environment, flags={"indexing.workers": 1, **named}, user_home=tmp_path
+    )
 
 
 @pytest.fixture
@@ -127,7 +131,8 @@ def assert_follows(library: Library, server) -> None:
     assert library.store.check() == []
 
 
-# -- the same answers --------------------------------------------------------------------------------------------------
+# -- the same answers
+# --------------------------------------------------------------------------------------------------
 
 
 def test_answers_are_those_of_the_embedded_index(open_library, notes, server):
@@ -138,13 +143,18 @@ def test_answers_are_those_of_the_embedded_index(open_library, notes, server):
     for text in QUESTIONS:
         for mode in ("hybrid", "semantic"):
             for source in (None, "notes"):
-                one, other = (ask(library, text, mode, source, 20) for library in (embedded, remote))
+                one, other = (
+                    ask(library, text, mode, source, 20) for library in (embedded, remote)
+                )
                 assert (other.mode, other.degraded, other.total) == (mode, False, one.total)
-                # Within ties: a score may fall to the other side of its last digit, and change places with its equal.
+                # Within ties: a score may fall to the other side of its last digit, and change
+                # places with its equal.
                 assert [score for *_, score in told(other)] == pytest.approx(
                     [score for *_, score in told(one)], abs=2e-3
                 )
-                assert {place[:2] for place in told(other)[:10]} <= {place[:2] for place in told(one)}
+                assert {place[:2] for place in told(other)[:10]} <= {
+                    place[:2] for place in told(one)
+                }
 
 
 def test_qdrant_gets_ids_and_numbers_and_no_text(open_library, notes, server):
@@ -153,7 +163,9 @@ def test_qdrant_gets_ids_and_numbers_and_no_text(open_library, notes, server):
     found, _ = server.client.scroll(name, limit=100, with_payload=True, with_vectors=False)
     assert len(found) > 2
     for point in found:
-        assert set(point.payload) == ({"store", "stamp", "watermark", "version"} if point.id == qdrant.MARK else set())
+        assert set(point.payload) == (
+            {"store", "stamp", "watermark", "version"} if point.id == qdrant.MARK else set()
+        )
     assert "guide" not in str(found)
     assert "drawers" not in str(found)
 
@@ -171,7 +183,9 @@ def test_an_answer_is_remembered_until_something_changes(open_library, notes, se
     assert_follows(library, server)
 
 
-def test_two_libraries_and_two_models_share_a_server_and_never_meet(open_library, notes, tmp_path, server):
+def test_two_libraries_and_two_models_share_a_server_and_never_meet(
+    open_library, notes, tmp_path, server
+):
     other = tmp_path / "other"
     other.mkdir()
     (other / "a.md").write_text("# Chairs\n\nA chair has four legs.\n", encoding="utf-8")
@@ -183,7 +197,8 @@ def test_two_libraries_and_two_models_share_a_server_and_never_meet(open_library
     assert "a.md" not in [result.path for result in ask(one, "chair legs").results]
     three = open_library("one", embedder=HashingEmbedder(32))
     one.close()
-    assert ask(three, "lamp").degraded  # nothing is embedded by that one yet, and the other one's don't count
+    # Nothing is embedded by that one yet, and the other one's don't count
+    assert ask(three, "lamp").degraded
     three.index(source=three.folder("notes").source)
     assert ask(three, "lamp").mode == "semantic"
     three.embedding.work()  # which removes the first one's
@@ -195,7 +210,9 @@ def test_a_source_is_chosen_before_the_nearest_are(open_library, notes, tmp_path
     crowd = tmp_path / "crowd"
     crowd.mkdir()
     for number in range(200):
-        (crowd / f"{number}.md").write_text(f"# Lamp {number}\n\nThe owner of lamp {number} may switch it.\n", "utf-8")
+        (crowd / f"{number}.md").write_text(
+            f"# Lamp {number}\n\nThe owner of lamp {number} may switch it.\n", "utf-8"
+        )
     library = open_library(url=url)
     add(library, notes, crowd)
     assert "guide.md" not in [
@@ -205,7 +222,8 @@ def test_a_source_is_chosen_before_the_nearest_are(open_library, notes, tmp_path
     assert [result.path for result in found.results] == ["guide.md"]
 
 
-# -- away and back -----------------------------------------------------------------------------------------------------
+# -- away and back
+# -----------------------------------------------------------------------------------------------------
 
 
 def test_while_it_is_away_words_answer_and_say_why(open_library, notes, server):
@@ -304,7 +322,11 @@ def test_a_state_from_before_catches_up_from_its_own_watermark(open_library, not
     from qdrant_client import models
 
     server.client.upsert(
-        name, [models.PointStruct(**one.model_dump(include={"id", "payload", "vector"})) for one in saved]
+        name,
+        [
+            models.PointStruct(**one.model_dump(include={"id", "payload", "vector"}))
+            for one in saved
+        ],
     )
     (notes / "new.md").write_text("# Chairs\n\nA chair.\n", encoding="utf-8")
     library.index(source=library.folder("notes").source)
@@ -336,7 +358,8 @@ def test_what_was_paid_for_is_copied_again_and_not_paid_for_again(open_library, 
     assert len(costly.paid) == len(paid) + 1
 
 
-# -- removing ----------------------------------------------------------------------------------------------------------
+# -- removing
+# ----------------------------------------------------------------------------------------------------------
 
 
 def test_what_is_removed_leaves_qdrant_at_once(open_library, notes, tmp_path, server):
@@ -392,7 +415,8 @@ def test_files_and_qdrant_take_each_others_place(open_library, notes, tmp_path, 
     assert ask(library, "drawers").mode == "semantic"
 
 
-# -- a server that can't be used ---------------------------------------------------------------------------------------
+# -- a server that can't be used
+# ---------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -429,7 +453,9 @@ def problem_of(url: str) -> str:
     with closing(Qdrant(url, KEY)) as server, pytest.raises(qdrant.NetworkError) as failed:
         server.collections()
     assert failed.value.code == "QDRANT_UNAVAILABLE"
-    assert KEY not in f"{failed.value.message}{failed.value.context}{server.away}{vars(failed.value)}"
+    assert (
+        KEY not in f"{failed.value.message}{failed.value.context}{server.away}{vars(failed.value)}"
+    )
     assert server.away == failed.value.message
     return failed.value.message
 
@@ -456,7 +482,9 @@ def test_a_port_where_nobody_listens_is_named_with_the_reason():
 def test_a_server_that_never_answers_is_given_up_soon(monkeypatch):
     monkeypatch.setattr(qdrant, "TIMEOUT_SECONDS", 1)
     with closing(socket.create_server(("127.0.0.1", 0))) as silent:
-        assert "did not answer within 1 s" in problem_of(f"http://127.0.0.1:{silent.getsockname()[1]}")
+        assert "did not answer within 1 s" in problem_of(
+            f"http://127.0.0.1:{silent.getsockname()[1]}"
+        )
 
 
 def test_without_its_client_words_answer_and_say_what_to_install(open_library, notes, monkeypatch):
@@ -483,13 +511,16 @@ def test_the_rest_after_a_failure_grows_and_ends_with_a_success(server):
         assert one.away == ""
 
 
-# -- settings ----------------------------------------------------------------------------------------------------------
+# -- settings
+# ----------------------------------------------------------------------------------------------------------
 
 
 def test_a_project_cannot_choose_where_vectors_go(tmp_path):
     root = tmp_path / "project"
     (root / ".cortex").mkdir(parents=True)
-    (root / ".cortex" / "config.yml").write_text("kb:\n  qdrant:\n    url: http://127.0.0.1:1\n", encoding="utf-8")
+    (root / ".cortex" / "config.yml").write_text(
+        "kb:\n  qdrant:\n    url: http://127.0.0.1:1\n", encoding="utf-8"
+    )
     settings = load(root, environment={"CORTEX_HOME": str(tmp_path / "home")}, user_home=tmp_path)
     assert settings.kb.qdrant.url == ""
     assert any("kb.qdrant.url" in warning for warning in settings.warnings)
@@ -498,7 +529,9 @@ def test_a_project_cannot_choose_where_vectors_go(tmp_path):
 
 def test_with_local_only_a_server_beyond_this_machine_is_not_used(tmp_path, caplog):
     flags = {"kb.qdrant.url": "https://example.com:6333", "server.localOnly": True}
-    settings = load(None, environment={"CORTEX_HOME": str(tmp_path)}, flags=flags, user_home=tmp_path)
+    settings = load(
+        None, environment={"CORTEX_HOME": str(tmp_path)}, flags=flags, user_home=tmp_path
+    )
     with caplog.at_level(logging.WARNING):
         assert open_qdrant(settings) is None
     assert "kept in files" in caplog.text

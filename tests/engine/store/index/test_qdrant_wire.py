@@ -1,4 +1,6 @@
-"""The same over HTTP: what is really sent to a Qdrant, and what is made of its statuses; a stand-in passes it on to the client's local mode."""
+"""The same over HTTP: what is really sent to a Qdrant, and what is made of its statuses; a stand-in
+passes it on to the client's local mode.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,11 @@ class StandIn(BaseHTTPRequestHandler):
         _, _, name, *rest = [*self.path.partition("?")[0].split("/"), ""]
         local = self.local
         if not name:
-            return {"collections": [{"name": collection.name} for collection in local.get_collections().collections]}
+            return {
+                "collections": [
+                    {"name": collection.name} for collection in local.get_collections().collections
+                ]
+            }
         match self.command, "/".join(rest).strip("/"):
             case "PUT", "":
                 return local.create_collection(name, models.CreateCollection(**body).vectors)
@@ -53,11 +59,18 @@ class StandIn(BaseHTTPRequestHandler):
             case "DELETE", "":
                 return local.delete_collection(name)
             case "PUT", "points":
-                points = models.PointsBatch(**body).batch if "batch" in body else models.PointsList(**body).points
+                points = (
+                    models.PointsBatch(**body).batch
+                    if "batch" in body
+                    else models.PointsList(**body).points
+                )
                 return told(local.upsert(name, points))
             case "POST", "points":
                 asked = models.PointRequest(**body)
-                return [told(one) for one in local.retrieve(name, asked.ids, with_vectors=bool(asked.with_vector))]
+                return [
+                    told(one)
+                    for one in local.retrieve(name, asked.ids, with_vectors=bool(asked.with_vector))
+                ]
             case "POST", "points/delete":
                 return told(local.delete(name, models.PointIdsList(**body)))
             case "POST", "points/query":
@@ -66,7 +79,11 @@ class StandIn(BaseHTTPRequestHandler):
                 assert asked.params.exact
                 return told(
                     local.query_points(
-                        name, query=asked.query, using=asked.using, query_filter=asked.filter, limit=asked.limit
+                        name,
+                        query=asked.query,
+                        using=asked.using,
+                        query_filter=asked.filter,
+                        limit=asked.limit,
                     )
                 )
             case "POST", "points/scroll":
@@ -101,16 +118,24 @@ def test_a_library_is_filled_searched_emptied_and_purged_over_http(tmp_path: Pat
     notes = tmp_path / "notes"
     notes.mkdir()
     for number in range(30):
-        (notes / f"{number}.md").write_text(f"# Lamp {number}\n\nThe owner may switch lamp {number}.\n", "utf-8")
+        (notes / f"{number}.md").write_text(
+            f"# Lamp {number}\n\nThe owner may switch lamp {number}.\n", "utf-8"
+        )
     (notes / "desk.md").write_text("# Desk\n\nThe desk has three drawers.\n", "utf-8")
     flags = {"kb.qdrant.url": url, "kb.qdrant.api_key": KEY, "indexing.workers": 1}
-    settings = load(None, environment={"CORTEX_HOME": str(tmp_path / "home")}, flags=flags, user_home=tmp_path)
+    settings = load(
+        None, environment={"CORTEX_HOME": str(tmp_path / "home")}, flags=flags, user_home=tmp_path
+    )
     with Library(settings) as library:
         folder = library.add_folder(notes)
         library.index(source=folder.source)
         library.embedding.work()
         assert library.store.check() == []
-        found = find(library.reader, query_of(settings, "how many drawers has the desk", "semantic", 10), None)
+        found = find(
+            library.reader,
+            query_of(settings, "how many drawers has the desk", "semantic", 10),
+            None,
+        )
         assert (found.mode, found.degraded, found.results[0].path) == ("semantic", False, "desk.md")
         server = library._qdrant
         assert server is not None

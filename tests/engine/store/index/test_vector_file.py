@@ -59,10 +59,16 @@ def filled(directory, engine, count, first=1, seed=0):
 
 
 def assert_nearest(hits, ids, rows, query, k):
-    """The hits are the `k` nearest of `ids` by exact cosine, but for the half precision and four digits that an index keeps."""
+    """The hits are the `k` nearest of `ids` by exact cosine, but for the half precision and four
+    digits that an index keeps.
+    """
     cosine = dict(zip(ids.tolist(), (rows.astype(np.float64) @ query).tolist(), strict=True))
-    assert [score for _, score in hits] == pytest.approx([cosine[number] for number, _ in hits], abs=2e-4)
-    assert [score for _, score in hits] == pytest.approx(sorted(cosine.values(), reverse=True)[:k], abs=2e-4)
+    assert [score for _, score in hits] == pytest.approx(
+        [cosine[number] for number, _ in hits], abs=2e-4
+    )
+    assert [score for _, score in hits] == pytest.approx(
+        sorted(cosine.values(), reverse=True)[:k], abs=2e-4
+    )
     assert len({number for number, _ in hits}) == min(k, len(ids))
     assert hits == sorted(hits, key=lambda hit: (-hit[1], hit[0]))
 
@@ -78,7 +84,9 @@ def test_a_search_finds_the_nearest_rows_by_cosine(tmp_path, any_engine, count, 
 
 def test_both_engines_answer_alike():
     query = make_rows(1, seed=1)[0]
-    assert filled(None, "turbovec", 3000).search(query, 20) == filled(None, "numpy", 3000).search(query, 20)
+    assert filled(None, "turbovec", 3000).search(query, 20) == filled(None, "numpy", 3000).search(
+        query, 20
+    )
 
 
 def test_a_search_after_compaction_finds_rows_where_they_have_moved(tmp_path, engine):
@@ -104,7 +112,9 @@ def test_an_allow_list_is_exact_at_every_width(any_engine, allowed_count):
     allowed = np.random.default_rng(2).permutation(np.arange(1, 3001))[:allowed_count]
     query = make_rows(1, seed=1)[0]
     with_strangers = np.concatenate([allowed, make_ids(999_999, 1_000_000)])
-    assert_nearest(vectors.search(query, 10, with_strangers), allowed, make_rows(3000)[allowed - 1], query, 10)
+    assert_nearest(
+        vectors.search(query, 10, with_strangers), allowed, make_rows(3000)[allowed - 1], query, 10
+    )
 
 
 def test_an_allow_list_without_a_known_id_finds_nothing(any_engine):
@@ -247,7 +257,9 @@ def test_a_snapshot_saves_encoding_and_its_damage_costs_nothing_else(tmp_path, m
         damage(snapshot, harm)
     again = Vectors.open(tmp_path, STAMP, "turbovec")
     assert again.search(query, 50) == expected
-    assert again.search(query, 50, np.arange(1, 500)) == vectors.search(query, 50, np.arange(1, 500))
+    assert again.search(query, 50, np.arange(1, 500)) == vectors.search(
+        query, 50, np.arange(1, 500)
+    )
 
 
 def test_who_only_writes_keeps_the_snapshot_and_does_not_load_it(tmp_path, monkeypatch):
@@ -297,7 +309,9 @@ def test_a_log_full_of_dead_rows_is_written_anew(tmp_path, engine):
         vectors.add(np.arange(1, 301), make_rows(300))
         vectors.sync(watermark)
     record = 8 + 2 * STAMP.dimensions
-    assert sum(path.stat().st_size for path in tmp_path.glob("rows-*")) <= (300 + 1000 + 300) * record
+    assert (
+        sum(path.stat().st_size for path in tmp_path.glob("rows-*")) <= (300 + 1000 + 300) * record
+    )
     assert len(list(tmp_path.glob("rows-*"))) == 1
     assert reader.search(query, 10) == before
     assert reader.reload_if_moved() is True
@@ -308,7 +322,11 @@ def test_a_log_full_of_dead_rows_is_written_anew(tmp_path, engine):
 
 @pytest.mark.parametrize(
     ("error", "code"),
-    [(MemoryError(), "MEMORY_SHORT"), (OSError(28, "full"), "DISK_FULL"), (OSError(5, "broken"), "STORE_IO")],
+    [
+        (MemoryError(), "MEMORY_SHORT"),
+        (OSError(28, "full"), "DISK_FULL"),
+        (OSError(5, "broken"), "STORE_IO"),
+    ],
 )
 def test_a_compaction_that_fails_loses_no_row(tmp_path, engine, monkeypatch, error, code):
     vectors = filled(tmp_path, engine, 300)
@@ -392,7 +410,10 @@ def test_searchers_are_right_while_a_writer_writes(tmp_path, engine):
         try:
             while not done.is_set():
                 for at in (0, 500):
-                    for hits in (vectors.search(queries[at], 3), vectors.search(queries[at], 3, allowed)):
+                    for hits in (
+                        vectors.search(queries[at], 3),
+                        vectors.search(queries[at], 3, allowed),
+                    ):
                         assert hits[0] == (at + 1, 1.0)
         except Exception as error:
             faults.append(error)
@@ -476,7 +497,8 @@ def test_a_writer_killed_at_any_moment_leaves_a_whole_index_at_its_watermark(tmp
         acknowledged = -1
         for _ in range(chance.randrange(1, 30)):
             acknowledged = int(writer.stdout.readline())
-        for _ in range(chance.randrange(20_000)):  # so that the kill falls into another step each time
+        # So that the kill falls into another step each time
+        for _ in range(chance.randrange(20_000)):
             pass
         writer.kill()
         writer.wait(timeout=30)
@@ -486,7 +508,9 @@ def test_a_writer_killed_at_any_moment_leaves_a_whole_index_at_its_watermark(tmp
         expected = {}
         for turn in range(vectors.watermark + 1):
             rng = np.random.default_rng(turn)
-            expected |= dict(zip(rng.integers(0, 400, size=40).tolist(), rng.normal(size=(40, 32)), strict=True))
+            expected |= dict(
+                zip(rng.integers(0, 400, size=40).tolist(), rng.normal(size=(40, 32)), strict=True)
+            )
             for number in rng.integers(0, 400, size=15).tolist():
                 expected.pop(number, None)
         assert vectors.ids().tolist() == sorted(expected)
@@ -497,11 +521,15 @@ def test_a_writer_killed_at_any_moment_leaves_a_whole_index_at_its_watermark(tmp
 def test_the_nearness_of_known_ids_is_told_and_strangers_are_left_out(any_engine):
     vectors, query = filled(None, any_engine, 300), make_rows(301)[300]
     told = vectors.cosines(query, make_ids(7, 8, 4000))
-    assert told == {number: score for number, score in vectors.search(query, 300) if number in (7, 8)}
+    assert told == {
+        number: score for number, score in vectors.search(query, 300) if number in (7, 8)
+    }
     assert vectors.cosines(query, make_ids()) == {}
 
 
-def test_the_nearness_of_a_range_is_that_of_its_mean_and_follows_what_is_added(tmp_path, any_engine):
+def test_the_nearness_of_a_range_is_that_of_its_mean_and_follows_what_is_added(
+    tmp_path, any_engine
+):
     rows, query = make_rows(6), make_rows(7)[6]
     vectors = opened(tmp_path, any_engine)
     vectors.add(make_ids(1, 2, 3), rows[:3])
@@ -514,7 +542,9 @@ def test_the_nearness_of_a_range_is_that_of_its_mean_and_follows_what_is_added(t
         [expected(rows[:3]), expected(rows[1:2]), expected(rows[1:3]), 0.0], abs=2e-3
     )
     vectors.add(make_ids(4, 5, 6), rows[3:])  # the range was not whole, so it was not remembered
-    assert vectors.cosines_of_ranges(query, [(2, 6)]) == pytest.approx([expected(rows[1:])], abs=2e-3)
+    assert vectors.cosines_of_ranges(query, [(2, 6)]) == pytest.approx(
+        [expected(rows[1:])], abs=2e-3
+    )
     assert vectors.cosines_of_ranges(query, []) == []
 
 

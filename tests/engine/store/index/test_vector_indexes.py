@@ -1,4 +1,6 @@
-"""Vectors follow the truth by what has changed: no more than that is read and embedded, and a set made anew is the same."""
+"""Vectors follow the truth by what has changed: no more than that is read and embedded, and a set
+made anew is the same.
+"""
 
 from __future__ import annotations
 
@@ -49,17 +51,24 @@ def texts_in_use(store: Store) -> dict[int, str]:
         blobs = [row[0] for row in connection.execute("SELECT DISTINCT blob FROM docs")]
     texts = {blob: store.lookup.text(blob) for blob in blobs}
     return {
-        number: texts[blob][chunk.start : chunk.end] for blob in blobs for number, chunk in store.lookup.chunks(blob)
+        number: texts[blob][chunk.start : chunk.end]
+        for blob in blobs
+        for number, chunk in store.lookup.chunks(blob)
     }
 
 
 def assert_whole(store: Store) -> None:
-    """The set is the one that would be made of nothing: every chunk in use has the row of its own text, and nothing else has one."""
+    """The set is the one that would be made of nothing: every chunk in use has the row of its own
+    text, and nothing else has one.
+    """
     expected, vectors = texts_in_use(store), vectors_of(store)
     assert vectors.watermark == store.truth.seq()
     assert vectors.ids().tolist() == sorted(expected)
     fresh = Vectors.open(None, EMBEDDER.stamp)
-    fresh.add(np.asarray(list(expected), dtype=np.int64), EMBEDDER.embed(list(expected.values()), "passage"))
+    fresh.add(
+        np.asarray(list(expected), dtype=np.int64),
+        EMBEDDER.embed(list(expected.values()), "passage"),
+    )
     for text in ["lamp = 1", *expected.values()]:
         query = EMBEDDER.embed([text], "query")[0]
         assert vectors.search(query, 50) == fresh.search(query, 50)
@@ -97,7 +106,10 @@ def test_what_was_removed_for_good_leaves_no_row_on_disk_in_sets_that_answer_no_
     secret = "merger = 1"
     folder.write_all({"a.py": "lamp = 1\n", "b.py": f"{secret}\n"})
     store.indexes.catch_up(
-        [EmbeddingJob(one.stamp, lambda texts, one=one: one.embed(texts, "passage")) for one in (EMBEDDER, earlier)]
+        [
+            EmbeddingJob(one.stamp, lambda texts, one=one: one.embed(texts, "passage"))
+            for one in (EMBEDDER, earlier)
+        ]
     )
     needles = [_row_of(store, one, secret) for one in (EMBEDDER, earlier)]
     assert [_is_on_disk(store, needle) for needle in needles] == [True, True]
@@ -121,12 +133,18 @@ def _row_of(store: Store, embedder: HashingEmbedder, text: str) -> bytes:
 
 def _is_on_disk(store: Store, needle: bytes) -> bool:
     assert store.directory is not None
-    files = [path for path in store.directory.rglob("*") if path.is_file() and "vectors" in path.as_posix()]
+    files = [
+        path
+        for path in store.directory.rglob("*")
+        if path.is_file() and "vectors" in path.as_posix()
+    ]
     assert files
     return any(needle in path.read_bytes() for path in files)
 
 
-def test_the_chunks_of_a_source_are_those_known_before_and_what_was_written_since(folder, monkeypatch):
+def test_the_chunks_of_a_source_are_those_known_before_and_what_was_written_since(
+    folder, monkeypatch
+):
     narrow, sets = SearchFilter((folder.source.id,)), folder.store.indexes.sets
 
     def within() -> set[int]:
@@ -142,7 +160,8 @@ def test_the_chunks_of_a_source_are_those_known_before_and_what_was_written_sinc
     assert sets.chunks_within(narrow).tolist() == sorted(sets.chunks_within(narrow).tolist())
     monkeypatch.setattr(source_chunks, "LEAST_GROWN", 0)
     folder.write_all({f"g{number}.py": f"door = {number}\n" for number in range(20)})
-    assert within() == set(sets.chunks_within(narrow)) == set(texts_in_use(folder.store))  # looked up anew
+    # Looked up anew
+    assert within() == set(sets.chunks_within(narrow)) == set(texts_in_use(folder.store))
 
 
 def test_what_a_set_knows_is_asked_of_nobody_again(folder):
@@ -182,7 +201,9 @@ def test_what_is_forgotten_for_good_loses_its_row(folder):
 
 
 @pytest.mark.parametrize("step", ["truth", "words", "embedding", "rows"])
-def test_who_is_killed_between_two_steps_goes_on_from_the_watermark(open_store, folder_of, monkeypatch, step):
+def test_who_is_killed_between_two_steps_goes_on_from_the_watermark(
+    open_store, folder_of, monkeypatch, step
+):
     first = folder_of(open_store())
     first.write_all({f"f{number}.py": f"lamp = {number}\n" for number in range(20)})
     catch_up(first.store)
@@ -325,7 +346,11 @@ changes = st.lists(
     st.one_of(
         st.tuples(st.just("write"), names, texts),
         st.tuples(st.sampled_from(["remove", "forget"]), names, st.just("")),
-        st.tuples(st.sampled_from(["words", "all", "fail", "sweep", "reopen", "doubt"]), st.just(""), st.just("")),
+        st.tuples(
+            st.sampled_from(["words", "all", "fail", "sweep", "reopen", "doubt"]),
+            st.just(""),
+            st.just(""),
+        ),
     ),
     max_size=16,
 )
@@ -333,7 +358,9 @@ changes = st.lists(
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])  # a class, the same for all
 @given(changes=changes, kept=st.sampled_from([1, 2_000]))
-def test_after_any_changes_the_set_is_the_one_that_is_made_anew(tmp_path_factory, folder_of, changes, kept):
+def test_after_any_changes_the_set_is_the_one_that_is_made_anew(
+    tmp_path_factory, folder_of, changes, kept
+):
     directory = tmp_path_factory.mktemp("store")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(truth, "REMOVALS", kept)

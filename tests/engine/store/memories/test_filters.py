@@ -1,4 +1,6 @@
-"""Which memories are asked for: whatever index is walked, those are found that a plain look at every row finds, newest first."""
+"""Which memories are asked for: whatever index is walked, those are found that a plain look at
+every row finds, newest first.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,9 @@ def store():
         )
 
     made.memories.add([new(number, "") for number in range(50)], word, actor="person")
-    made.memories.copy(Mirror(OTHER), [new(number, OTHER) for number in range(50, 0, -1)], [], word, name)
+    made.memories.copy(
+        Mirror(OTHER), [new(number, OTHER) for number in range(50, 0, -1)], [], word, name
+    )
     yield made
     made.close()
 
@@ -68,8 +72,11 @@ def fits(one: Remembered, wanted: MemoryFilter) -> bool:
             wanted.origins is None or one.origin in wanted.origins,
             not wanted.states or (one.state.value if one.state else "") in wanted.states,
             not wanted.projects or promoted or _is_of(one, wanted.projects),
-            not wanted.scope or promoted or wanted.scope.lower() in (one.scope.lower(), memory.project.lower()),
-            {tag.lower() for tag in wanted.tags} <= {concept.lower() for concept in memory.concepts},
+            not wanted.scope
+            or promoted
+            or wanted.scope.lower() in (one.scope.lower(), memory.project.lower()),
+            {tag.lower() for tag in wanted.tags}
+            <= {concept.lower() for concept in memory.concepts},
             not wanted.kind or wanted.kind.lower() == memory.kind.lower(),
             not names & {name.lower() for name in wanted.not_projects},
             not wanted.before or memory.created < wanted.before,
@@ -79,7 +86,9 @@ def fits(one: Remembered, wanted: MemoryFilter) -> bool:
 
 def _is_of(one: Remembered, projects: tuple[str, ...]) -> bool:
     known = {name.lower() for name in projects}
-    return one.memory.project.lower() in known or (bool(one.other_project) and one.other_project.lower() in known)
+    return one.memory.project.lower() in known or (
+        bool(one.other_project) and one.other_project.lower() in known
+    )
 
 
 def several(*values: str) -> some.SearchStrategy[tuple[str, ...]]:
@@ -114,7 +123,9 @@ def test_an_index_gives_what_a_look_at_every_row_gives(store, few, ways, monkeyp
     def agree(wanted: MemoryFilter, limit: int, offset: int) -> None:
         expected = [one.ref for one in every if fits(one, wanted)]
         assert [one.ref for one in store.remembered.select(wanted)] == expected
-        assert [one.ref for one in store.remembered.select(wanted, limit, offset)] == expected[offset : offset + limit]
+        assert [one.ref for one in store.remembered.select(wanted, limit, offset)] == expected[
+            offset : offset + limit
+        ]
         assert store.remembered.count(wanted) == len(expected)
         assert store.remembered.docs(wanted) == {docs[ref] for ref in expected if ref in docs}
 
@@ -125,7 +136,9 @@ def test_very_many_sources_are_asked_together(store):
     """As of somebody with a database for each of hundreds of scopes."""
     every = store.remembered.select(MemoryFilter())
     wanted = MemoryFilter(sources=tuple(range(1, 500)), projects=("shop", "site", "nothing"))
-    assert [one.ref for one in store.remembered.select(wanted, 1000)] == [one.ref for one in every if fits(one, wanted)]
+    assert [one.ref for one in store.remembered.select(wanted, 1000)] == [
+        one.ref for one in every if fits(one, wanted)
+    ]
 
 
 def test_rows_of_one_moment_come_in_the_order_of_their_database(store):
@@ -137,7 +150,10 @@ def test_rows_of_one_moment_come_in_the_order_of_their_database(store):
 
 def test_scopes_are_counted_over_all_sources_of_an_origin(store):
     sources = [source.id for source in store.remembered.sources(("", OTHER), ("shown", "staging"))]
-    counted = {(scope.scope.lower(), scope.origin): scope.count for scope in store.remembered.scopes(sources)}
+    counted = {
+        (scope.scope.lower(), scope.origin): scope.count
+        for scope in store.remembered.scopes(sources)
+    }
     expected: dict[tuple[str, str], int] = {}
     for one in store.remembered.select(MemoryFilter(sources=tuple(sources))):
         key = (one.scope.lower(), one.origin)

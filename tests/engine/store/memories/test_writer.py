@@ -1,4 +1,6 @@
-"""Memories in the store: a step is whole or not at all, a state decides where a memory is found, and what is deleted is gone."""
+"""Memories in the store: a step is whole or not at all, a state decides where a memory is found,
+and what is deleted is gone.
+"""
 
 from __future__ import annotations
 
@@ -39,12 +41,22 @@ def name(state: MemoryState | None) -> str | None:
     return name_of(state, "approved")
 
 
-def new(key: str, title: str = "", state: MemoryState | None = MemoryState.APPROVED, **more) -> NewMemory:
+def new(
+    key: str, title: str = "", state: MemoryState | None = MemoryState.APPROVED, **more
+) -> NewMemory:
     """A memory on its way in; what isn't one of its own parts is one of the memory's."""
-    own = {part: more.pop(part) for part in ("scope", "origin", "number", "other_project", "citations") if part in more}
-    memory = Memory(key, title or f"Title of {key}", **{"project": "shop", "created": 1_000, **more})
+    own = {
+        part: more.pop(part)
+        for part in ("scope", "origin", "number", "other_project", "citations")
+        if part in more
+    }
+    memory = Memory(
+        key, title or f"Title of {key}", **{"project": "shop", "created": 1_000, **more}
+    )
     rest = {"scope": memory.project, **own}
-    return NewMemory(memory, name(state), state, fingerprint=fingerprint(memory), signature=b"s", **rest)
+    return NewMemory(
+        memory, name(state), state, fingerprint=fingerprint(memory), signature=b"s", **rest
+    )
 
 
 class Desk:
@@ -57,15 +69,21 @@ class Desk:
         return self.store.memories.add(ones, word, actor=actor, supersedes=supersedes).batch
 
     def copy(self, *ones: NewMemory, gone=()) -> None:
-        self.store.memories.copy(Mirror(FOREIGN), [replace(one, origin=FOREIGN) for one in ones], gone, word, name)
+        self.store.memories.copy(
+            Mirror(FOREIGN), [replace(one, origin=FOREIGN) for one in ones], gone, word, name
+        )
 
     def judge(self, key: str, state: MemoryState | None, origin: str = OWN, **more) -> int:
         verdict = MemoryVerdict((origin, key), state, name(state), **more)
-        return self.store.memories.decide([verdict], word, action="judge", actor="person", reason="because")
+        return self.store.memories.decide(
+            [verdict], word, action="judge", actor="person", reason="because"
+        )
 
     def edit(self, key: str, memory: Memory, **more) -> int:
         one = self.get(key)
-        return self.judge(key, one.state, memory=replace(memory, key=key), fingerprint=fingerprint(memory), **more)
+        return self.judge(
+            key, one.state, memory=replace(memory, key=key), fingerprint=fingerprint(memory), **more
+        )
 
     def undo(self, batch: int) -> int:
         return self.store.memories.undo(batch, word, name, "person")
@@ -83,7 +101,11 @@ class Desk:
     def found(self, key: str, origin: str = OWN) -> str | None:
         """The name of the source that a memory has a doc in."""
         sources = self.store.remembered.sources({origin}, (SHOWN, STAGED))
-        names = [source.name for source in sources if key in {doc.path for doc in self.store.lookup.docs(source.id)}]
+        names = [
+            source.name
+            for source in sources
+            if key in {doc.path for doc in self.store.lookup.docs(source.id)}
+        ]
         assert len(names) <= 1
         return names[0] if names else None
 
@@ -102,7 +124,11 @@ class Desk:
             "meta",
         )
         with self.store._connections.read() as connection:
-            return [(table, *row) for table in tables for row in connection.execute(f"SELECT * FROM {table}")]
+            return [
+                (table, *row)
+                for table in tables
+                for row in connection.execute(f"SELECT * FROM {table}")
+            ]
 
 
 @pytest.fixture
@@ -110,7 +136,8 @@ def desk(open_store: Callable[..., Store]) -> Desk:
     return Desk(open_store())
 
 
-# -- steps -------------------------------------------------------------------------------------------------------------
+# -- steps
+# -------------------------------------------------------------------------------------------------------------
 
 
 def fail_at(title: str):
@@ -127,7 +154,9 @@ def test_an_add_that_fails_in_the_middle_leaves_nothing(desk):
     before = desk.everything()
     gone = MemoryVerdict((OWN, "a"), MemoryState.SUPERSEDED, None, "b")
     with pytest.raises(RuntimeError):
-        desk.store.memories.add([new("b"), new("c", "bad")], fail_at("bad"), actor="person", supersedes=[gone])
+        desk.store.memories.add(
+            [new("b"), new("c", "bad")], fail_at("bad"), actor="person", supersedes=[gone]
+        )
     assert desk.everything() == before
 
 
@@ -136,14 +165,18 @@ def test_a_decision_that_fails_in_the_middle_leaves_nothing(desk):
     before = desk.everything()
     verdicts = [MemoryVerdict((OWN, key), MemoryState.APPROVED, SHOWN) for key in "ab"]
     with pytest.raises(RuntimeError):
-        desk.store.memories.decide(verdicts, fail_at("bad"), action="approve", actor="person", reason="")
+        desk.store.memories.decide(
+            verdicts, fail_at("bad"), action="approve", actor="person", reason=""
+        )
     assert desk.everything() == before
 
 
 def test_a_copy_that_fails_in_the_middle_leaves_nothing_and_is_no_further(desk):
     desk.copy(new("a"))
     before = desk.everything(), desk.store.remembered.mirrors()
-    ones = [replace(new(key, title), origin=FOREIGN) for key, title in (("b", "fine"), ("c", "bad"))]
+    ones = [
+        replace(new(key, title), origin=FOREIGN) for key, title in (("b", "fine"), ("c", "bad"))
+    ]
     with pytest.raises(RuntimeError):
         desk.store.memories.copy(Mirror(FOREIGN, high=7), ones, ["a"], fail_at("bad"), name)
     assert (desk.everything(), desk.store.remembered.mirrors()) == before
@@ -166,14 +199,22 @@ def test_an_undo_that_fails_in_the_middle_leaves_nothing(desk):
 
 def test_a_memory_and_what_it_supersedes_are_one_step(desk):
     desk.add(new("a"))
-    step = desk.add(new("b"), supersedes=[MemoryVerdict((OWN, "a"), MemoryState.SUPERSEDED, None, "b")])
-    assert desk.get("a").state is MemoryState.SUPERSEDED and desk.get("a").judgement.successor == "b"
+    step = desk.add(
+        new("b"), supersedes=[MemoryVerdict((OWN, "a"), MemoryState.SUPERSEDED, None, "b")]
+    )
+    assert (
+        desk.get("a").state is MemoryState.SUPERSEDED and desk.get("a").judgement.successor == "b"
+    )
     assert {decision.batch for decision in desk.store.remembered.decisions(2)} == {step}
     assert desk.undo(step) == 2
-    assert (desk.get("a").state, desk.get("b").state) == (MemoryState.APPROVED, MemoryState.REJECTED)
+    assert (desk.get("a").state, desk.get("b").state) == (
+        MemoryState.APPROVED,
+        MemoryState.REJECTED,
+    )
 
 
-# -- states ------------------------------------------------------------------------------------------------------------
+# -- states
+# ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("state", STATES)
@@ -223,16 +264,24 @@ def test_the_log_tells_every_decision_with_who_and_why(desk):
         (decision.action, decision.before, decision.after, decision.actor, decision.reason)
         for decision in desk.store.remembered.decisions(9, (OWN, "a"))
     ]
-    assert told == [("judge", "staging", "approved", "person", "because"), ("add", "", "staging", "import", "")]
+    assert told == [
+        ("judge", "staging", "approved", "person", "because"),
+        ("add", "", "staging", "import", ""),
+    ]
 
 
-# -- taking back -------------------------------------------------------------------------------------------------------
+# -- taking back
+# -------------------------------------------------------------------------------------------------------
 
 
 def exact(desk: Desk, key: str, origin: str = OWN) -> tuple:
     """All that is known of a memory but where it lies."""
     one = desk.get(key, origin)
-    return replace(one, source=None), desk.found(key, origin), desk.store.remembered.citations(one.id)
+    return (
+        replace(one, source=None),
+        desk.found(key, origin),
+        desk.store.remembered.citations(one.id),
+    )
 
 
 @pytest.mark.parametrize("state", STATES)
@@ -245,9 +294,23 @@ def test_taking_a_judgement_back_brings_the_exact_earlier_state(desk, before, st
 
 
 def test_taking_an_edit_back_brings_the_exact_earlier_wording_and_what_it_cited(desk):
-    desk.add(new("a", "Old", facts=("one", "two"), concepts=("c",), files=("f",), scope="dev", citations=(CITED,)))
+    desk.add(
+        new(
+            "a",
+            "Old",
+            facts=("one", "two"),
+            concepts=("c",),
+            files=("f",),
+            scope="dev",
+            citations=(CITED,),
+        )
+    )
     known = exact(desk, "a")
-    step = desk.edit("a", Memory("", "New", project="dev", created=2), citations=(replace(CITED, path="other.py"),))
+    step = desk.edit(
+        "a",
+        Memory("", "New", project="dev", created=2),
+        citations=(replace(CITED, path="other.py"),),
+    )
     assert exact(desk, "a") != known
     desk.undo(step)
     assert exact(desk, "a") == known
@@ -262,7 +325,9 @@ def test_what_was_there_before_it_was_added_again_is_as_it_was(desk):
     desk.add(new("a", state=MemoryState.STAGING), actor="import")
     known = exact(desk, "a")
     verdict = MemoryVerdict((OWN, "a"), MemoryState.APPROVED, SHOWN)
-    step = desk.store.memories.decide([verdict], word, action="add", actor="person", reason="added again")
+    step = desk.store.memories.decide(
+        [verdict], word, action="add", actor="person", reason="added again"
+    )
     desk.undo(step)
     assert exact(desk, "a") == known
 
@@ -295,9 +360,13 @@ def test_what_a_hook_brought_is_not_what_a_person_takes_back(desk):
 def test_a_judgement_waits_for_a_row_that_is_not_copied(desk):
     first = desk.judge("obs_9", MemoryState.PROMOTED, FOREIGN)
     second = desk.judge("obs_9", MemoryState.REJECTED, FOREIGN)
-    assert desk.store.remembered.judgements(FOREIGN, ["obs_9"])["obs_9"].state is MemoryState.REJECTED
+    assert (
+        desk.store.remembered.judgements(FOREIGN, ["obs_9"])["obs_9"].state is MemoryState.REJECTED
+    )
     desk.undo(second)
-    assert desk.store.remembered.judgements(FOREIGN, ["obs_9"])["obs_9"].state is MemoryState.PROMOTED
+    assert (
+        desk.store.remembered.judgements(FOREIGN, ["obs_9"])["obs_9"].state is MemoryState.PROMOTED
+    )
     desk.undo(first)
     assert desk.store.remembered.judgements(FOREIGN, ["obs_9"]) == {}
 
@@ -314,11 +383,16 @@ def test_nothing_is_decided_about_a_memory_of_our_own_that_was_deleted(desk):
     ]
 
 
-# -- deleting ----------------------------------------------------------------------------------------------------------
+# -- deleting
+# ----------------------------------------------------------------------------------------------------------
 
 
 def bytes_below(folder: Path) -> bytes:
-    return b"".join(file.read_bytes() for file in sorted(folder.rglob("*")) if file.is_file() and file.name != "lease")
+    return b"".join(
+        file.read_bytes()
+        for file in sorted(folder.rglob("*"))
+        if file.is_file() and file.name != "lease"
+    )
 
 
 def forget(desk: Desk, *keys: str, origin: str = OWN) -> None:
@@ -350,11 +424,23 @@ def test_what_is_deleted_leaves_no_trace_on_the_disk(desk, tmp_path):
 
 def test_earlier_wordings_and_the_reasons_for_them_leave_no_trace_either(desk, tmp_path):
     desk.add(*(new(f"other{number}", f"Filling {number} " + "x" * 300) for number in range(30)))
-    desk.add(new("a", "The quagga is striped", text="quagga " * 2_000, concepts=("quaggatag",), citations=(CITED,)))
+    desk.add(
+        new(
+            "a",
+            "The quagga is striped",
+            text="quagga " * 2_000,
+            concepts=("quaggatag",),
+            citations=(CITED,),
+        )
+    )
     desk.store.indexes.catch_up()
     for number in range(5):  # each wording is longer or shorter than the last, and lies elsewhere
         text = f"quagga{number} " * (5 + 600 * (number % 3))
-        desk.edit("a", Memory("", f"Quagga number {number}", text=text, project="shop", created=5), citations=())
+        desk.edit(
+            "a",
+            Memory("", f"Quagga number {number}", text=text, project="shop", created=5),
+            citations=(),
+        )
         desk.store.indexes.catch_up()
     desk.store.memories.decide(
         [MemoryVerdict((OWN, "a"), MemoryState.REJECTED, None)],
@@ -370,7 +456,12 @@ def test_earlier_wordings_and_the_reasons_for_them_leave_no_trace_either(desk, t
 
 
 def test_the_copy_of_a_changed_row_leaves_no_trace_either(desk, tmp_path):
-    desk.copy(*(new(f"obs_{number}", f"Filling {number} " + "x" * 300, None, number=number) for number in range(2, 30)))
+    desk.copy(
+        *(
+            new(f"obs_{number}", f"Filling {number} " + "x" * 300, None, number=number)
+            for number in range(2, 30)
+        )
+    )
     desk.copy(new("obs_1", "The quagga is striped", None, number=1, text="quagga " * 2_000))
     desk.copy(new("obs_1", "Stripes of a quagga", None, number=1))
     desk.copy(new("obs_1", "Nothing to see", None, number=1))
@@ -383,9 +474,10 @@ def test_of_what_was_deleted_the_log_says_only_that(desk):
     desk.add(new("a"))
     desk.judge("a", MemoryState.PROMOTED)
     desk.delete("a")
-    assert [(decision.action, decision.key, decision.undone) for decision in desk.store.remembered.decisions(9)] == [
-        ("delete", "a", True)
-    ]
+    assert [
+        (decision.action, decision.key, decision.undone)
+        for decision in desk.store.remembered.decisions(9)
+    ] == [("delete", "a", True)]
     assert desk.store.remembered.last_batch(not_by="hook") == 0
 
 
@@ -397,7 +489,8 @@ def test_a_text_that_another_memory_has_too_stays_with_that_one(desk):
     assert "The same" in desk.store.lookup.text(doc.blob)
 
 
-# -- copies ------------------------------------------------------------------------------------------------------------
+# -- copies
+# ------------------------------------------------------------------------------------------------------------
 
 
 def test_a_judgement_outlives_the_copy_that_it_was_made_over(desk):
@@ -405,7 +498,10 @@ def test_a_judgement_outlives_the_copy_that_it_was_made_over(desk):
     desk.judge("obs_1", MemoryState.PROMOTED, FOREIGN)
     assert desk.store.memories.drop_copy(FOREIGN) == 2
     assert desk.keys() == [] and desk.store.remembered.mirrors() == []
-    assert desk.store.remembered.judgements(FOREIGN, ["obs_1", "obs_2"])["obs_1"].state is MemoryState.PROMOTED
+    assert (
+        desk.store.remembered.judgements(FOREIGN, ["obs_1", "obs_2"])["obs_1"].state
+        is MemoryState.PROMOTED
+    )
     desk.copy(new("obs_1", state=MemoryState.PROMOTED))
     assert desk.get("obs_1", FOREIGN).judgement.actor == "person"
 
@@ -418,7 +514,8 @@ def test_a_copy_replaces_rows_and_drops_those_that_are_gone(desk):
     assert desk.store.remembered.signatures(FOREIGN, 0, 9) == {1: ("obs_1", b"s")}
 
 
-# -- what is wanted ----------------------------------------------------------------------------------------------------
+# -- what is wanted
+# ----------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -468,7 +565,10 @@ def test_a_part_of_what_is_wanted_can_be_asked_for(shelf):
 def test_scopes_are_counted_for_each_origin(shelf):
     lookup = shelf.store.remembered
     sources = [source.id for source in lookup.sources({OWN, FOREIGN}, (SHOWN,))]
-    found = {(scope.scope.lower(), scope.origin): (scope.count, scope.newest) for scope in lookup.scopes(sources)}
+    found = {
+        (scope.scope.lower(), scope.origin): (scope.count, scope.newest)
+        for scope in lookup.scopes(sources)
+    }
     assert found == {
         ("shop", OWN): (1, 1),
         ("site", OWN): (1, 3),
@@ -478,7 +578,12 @@ def test_scopes_are_counted_for_each_origin(shelf):
 
 
 def test_neighbours_are_those_before_and_after_in_the_same_session(desk):
-    desk.copy(*(new(f"obs_{n}", state=None, number=n, session="s" if n != 3 else "t") for n in range(1, 7)))
+    desk.copy(
+        *(
+            new(f"obs_{n}", state=None, number=n, session="s" if n != 3 else "t")
+            for n in range(1, 7)
+        )
+    )
     desk.judge("obs_5", MemoryState.REJECTED, FOREIGN)
     (source,) = desk.store.remembered.sources({FOREIGN}, (SHOWN,))
     docs = {doc.path: doc.id for doc in desk.store.lookup.docs(source.id)}
@@ -491,7 +596,8 @@ def test_neighbours_are_those_before_and_after_in_the_same_session(desk):
     }
 
 
-# -- whatever happens --------------------------------------------------------------------------------------------------
+# -- whatever happens
+# --------------------------------------------------------------------------------------------------
 
 KEYS = ("a", "b", "obs_1", "obs_2")
 STEPS = st.lists(
@@ -544,9 +650,13 @@ def do(desk: Desk, action: str, key: str, what) -> None:
 
 def check(desk: Desk) -> None:
     memories = desk.store.remembered.select(MemoryFilter())
-    sources = {one.id: one for one in desk.store.remembered.sources({OWN, FOREIGN}, (SHOWN, STAGED))}
+    sources = {
+        one.id: one for one in desk.store.remembered.sources({OWN, FOREIGN}, (SHOWN, STAGED))
+    }
     docs = {
-        (source.root, doc.path, source.id) for source in sources.values() for doc in desk.store.lookup.docs(source.id)
+        (source.root, doc.path, source.id)
+        for source in sources.values()
+        for doc in desk.store.lookup.docs(source.id)
     }
     assert docs == {(*one.ref, one.source) for one in memories if one.source is not None}
     for memory in memories:
@@ -600,6 +710,9 @@ def test_what_another_process_decided_meanwhile_is_not_undone_with_an_earlier_st
     first = desk.store.memories.decide(verdicts, word, action="reject", actor="person", reason="")
     later = desk.judge("a", MemoryState.PROMOTED)
     assert desk.undo(first) == 1
-    assert (desk.get("a").state, desk.get("b").state) == (MemoryState.PROMOTED, MemoryState.APPROVED)
+    assert (desk.get("a").state, desk.get("b").state) == (
+        MemoryState.PROMOTED,
+        MemoryState.APPROVED,
+    )
     assert desk.undo(later) == 1
     assert desk.get("a").state is MemoryState.REJECTED

@@ -1,4 +1,6 @@
-"""A ledger in one file: what comes out of it is what went in, in the same database or the other, and a damaged file changes nothing."""
+"""A ledger in one file: what comes out of it is what went in, in the same database or the other,
+and a damaged file changes nothing.
+"""
 
 from __future__ import annotations
 
@@ -39,9 +41,21 @@ from cortex.engine.store.records.ledger import Ledger
 from cortex.families.team.ids import new_id
 
 PERSON = Actor("person", 4)
-TABLES = ("records", "refs", "versions", "keys", "audit", "principals", "grants", "tokens", "counters")
+TABLES = (
+    "records",
+    "refs",
+    "versions",
+    "keys",
+    "audit",
+    "principals",
+    "grants",
+    "tokens",
+    "counters",
+)
 # Longer than a row of an index may be, however it is packed.
-FAR = "https://wiki.example/" + "".join(Random(1).choices([chr(one) for one in range(0x4E00, 0x9FFF)], k=1_900))
+FAR = "https://wiki.example/" + "".join(
+    Random(1).choices([chr(one) for one in range(0x4E00, 0x9FFF)], k=1_900)
+)
 keys = count()
 
 
@@ -69,13 +83,17 @@ def change(ledger: Ledger, record: Record[Any], title: str) -> None:
     def work(step: RecordTransaction) -> str:
         return step.put(replace(record, body=replace(record.body, title=title))).id
 
-    ledger.records.perform(work, actor=PERSON, key=f"k{next(keys)}", action="change", payload="", wording=word)
+    ledger.records.perform(
+        work, actor=PERSON, key=f"k{next(keys)}", action="change", payload="", wording=word
+    )
 
 
 def fill(ledger: Ledger) -> str:
     """Something of everything; gives a token."""
     topic = make(ledger, Subcortex("billing", "Billing – Abrechnung €"))
-    thread = make(ledger, Thread('A "title"\n\twith 日本語 and 🐈', subcortex=topic.id, tags=("a b",)))
+    thread = make(
+        ledger, Thread('A "title"\n\twith 日本語 and 🐈', subcortex=topic.id, tags=("a b",))
+    )
     change(ledger, thread, "another")
     make(ledger, Draft("comment", "d", "b", target=thread.id))
     make(ledger, Link(thread.id, "supports", topic.id))
@@ -93,7 +111,9 @@ def content(ledger: Ledger) -> dict[str, list[list[Any]]]:
             table: sorted(
                 [
                     [bytes(one) if isinstance(one, memoryview) else one for one in row]
-                    for row in connection.execute(f"SELECT {columns[table]} FROM {table}").fetchall()
+                    for row in connection.execute(
+                        f"SELECT {columns[table]} FROM {table}"
+                    ).fetchall()
                 ]
             )
             for table in TABLES
@@ -131,7 +151,11 @@ def test_a_ledger_comes_back_whole_in_either_database(
     token = fill(ledger)
     counts = dump(ledger, file)
     other = open_one(f"sqlite:///{tmp_path}/other" if into == "sqlite" else make_database())
-    assert load(other, file, wording=word) == counts and counts["records"] == 6 and counts["versions"] == 1
+    assert (
+        load(other, file, wording=word) == counts
+        and counts["records"] == 6
+        and counts["versions"] == 1
+    )
     assert content(other) == content(ledger) and other.epoch() != ledger.epoch()
     found = other.principals.whose(token)
     assert (
@@ -153,11 +177,18 @@ def test_what_was_loaded_is_found(file: Path, empty: Ledger, ledger: Ledger) -> 
     with empty.connections.read() as connection:
         paths = {row[0] for row in connection.execute("SELECT path FROM docs")}
         shelves = {row[0] for row in connection.execute("SELECT name FROM sources")}
-    assert paths == {one.id for one in empty.recorded.select(RecordFilter())} and "task@!" in shelves
+    assert (
+        paths == {one.id for one in empty.recorded.select(RecordFilter())} and "task@!" in shelves
+    )
 
 
 def test_a_backup_is_of_one_moment_while_others_write(
-    ledger: Ledger, ledger_url: str, file: Path, empty: Ledger, open_one: Callable[[str], Ledger], monkeypatch
+    ledger: Ledger,
+    ledger_url: str,
+    file: Path,
+    empty: Ledger,
+    open_one: Callable[[str], Ledger],
+    monkeypatch,
 ) -> None:
     """A step writes two tasks; a backup that has one of them without the other is of no moment."""
     monkeypatch.setattr(backup, "PAGE", 3)
@@ -170,7 +201,9 @@ def test_a_backup_is_of_one_moment_while_others_write(
 
     def write() -> None:
         while not stop:
-            writer.records.perform(pair, actor=PERSON, key=f"k{next(keys)}", action="w", payload="", wording=word)
+            writer.records.perform(
+                pair, actor=PERSON, key=f"k{next(keys)}", action="w", payload="", wording=word
+            )
 
     with ThreadPoolExecutor(1) as threads:
         writing = threads.submit(write)
@@ -186,12 +219,19 @@ def test_a_backup_is_of_one_moment_while_others_write(
         writing.result(30)
     counts = load(empty, file, wording=word)
     titles = [one.body.title for one in empty.recorded.select(RecordFilter(), 10_000)]
-    assert len(titles) == 2 * len(set(titles)) == counts["records"] == counts["audit"] == empty.recorded.last_change()
+    assert (
+        len(titles)
+        == 2 * len(set(titles))
+        == counts["records"]
+        == counts["audit"]
+        == empty.recorded.last_change()
+    )
     assert counts["keys"] * 2 == counts["records"]
 
 
 @pytest.mark.parametrize(
-    ("place", "code"), [("/dev/full", "DISK_FULL"), ("nowhere/backup", "FILE_NOT_FOUND"), (".", "PERMISSION_DENIED")]
+    ("place", "code"),
+    [("/dev/full", "DISK_FULL"), ("nowhere/backup", "FILE_NOT_FOUND"), (".", "PERMISSION_DENIED")],
 )
 def test_a_file_that_can_t_be_written_is_named_and_not_the_database(
     ledger: Ledger, tmp_path: Path, place: str, code: str
@@ -200,7 +240,11 @@ def test_a_file_that_can_t_be_written_is_named_and_not_the_database(
         pytest.skip("Linux has it")
     fill(ledger)
     error = refused(lambda: dump(ledger, tmp_path / place))
-    assert error.code == code and str(tmp_path / place) in error.message and "cortex.db" not in error.message
+    assert (
+        error.code == code
+        and str(tmp_path / place) in error.message
+        and "cortex.db" not in error.message
+    )
 
 
 def test_a_backup_is_on_the_disk_when_that_is_told(ledger: Ledger, file: Path, monkeypatch) -> None:
@@ -255,11 +299,15 @@ DAMAGES: dict[str, Callable[[Path], bytes]] = {
     "no gzip": lambda file: b"SQLite format 3\0" * 100,
     "cut": lambda file: file.read_bytes()[:-40],
     "cut by a byte": lambda file: file.read_bytes()[:-1],
-    "flipped": lambda file: file.read_bytes()[:300] + bytes([file.read_bytes()[300] ^ 1]) + file.read_bytes()[301:],
+    "flipped": lambda file: (
+        file.read_bytes()[:300] + bytes([file.read_bytes()[300] ^ 1]) + file.read_bytes()[301:]
+    ),
     "a row is missing": _without_a_row,
     "a row says something else": _with_another_title,
     "the end is missing": _without_its_end,
-    "a row is empty": lambda file: gzip.compress(_lines(file)[0] + b"[]\n" + b"".join(_lines(file)[1:])),
+    "a row is empty": lambda file: gzip.compress(
+        _lines(file)[0] + b"[]\n" + b"".join(_lines(file)[1:])
+    ),
     "something else": _of_something_else,
     "not JSON": lambda file: gzip.compress(b"hello\n"),
     "deep JSON": lambda file: gzip.compress(b"[" * 200_000),
@@ -283,11 +331,17 @@ def test_a_file_that_is_not_whole_is_refused_before_anything_is_written(
 def test_a_file_of_a_newer_cortex_is_refused(file: Path, empty: Ledger) -> None:
     dump(empty, file)
     header, *rest = _lines(file)
-    file.write_bytes(gzip.compress(json.dumps({**json.loads(header), "schema": 99}).encode() + b"\n" + b"".join(rest)))
+    file.write_bytes(
+        gzip.compress(
+            json.dumps({**json.loads(header), "schema": 99}).encode() + b"\n" + b"".join(rest)
+        )
+    )
     assert refused(lambda: load(empty, file, wording=word)).code == "STORE_NEWER"
 
 
-def test_nothing_is_there_of_a_file_that_could_not_be_loaded_whole(file: Path, ledger: Ledger, empty: Ledger) -> None:
+def test_nothing_is_there_of_a_file_that_could_not_be_loaded_whole(
+    file: Path, ledger: Ledger, empty: Ledger
+) -> None:
     fill(ledger)
     dump(ledger, file)
 

@@ -38,7 +38,9 @@ def word(record: Record[Any], get: object) -> IndexedText | None:
         return None
     text = f"# {record.body.title}\n{record.id}\n"
     return IndexedText(
-        hash_bytes(text.encode()), chunkers.cut(text, "a.md", "markdown", 500, 0), record.body.sensitivity == "normal"
+        hash_bytes(text.encode()),
+        chunkers.cut(text, "a.md", "markdown", 500, 0),
+        record.body.sensitivity == "normal",
     )
 
 
@@ -48,15 +50,28 @@ def bodies() -> Iterator[Body]:
         scope = SCOPE if number % 3 else ""
         tags = ("perf", "Bug")[: number % 3]
         hidden = "sensitive" if number % 7 == 0 else "normal"
-        yield Thread(f"Thread {number}", state=states[number % 3], subcortex=scope, tags=tags, sensitivity=hidden)
+        yield Thread(
+            f"Thread {number}",
+            state=states[number % 3],
+            subcortex=scope,
+            tags=tags,
+            sensitivity=hidden,
+        )
         yield Comment("thread_Y", f"Comment {number}", subcortex=scope)
         yield Observation(
-            f"Observation {number}", tags=tags, thread="thread_Y", code_links=(CodeLink(f"src/{number}.py"),)
+            f"Observation {number}",
+            tags=tags,
+            thread="thread_Y",
+            code_links=(CodeLink(f"src/{number}.py"),),
         )
         yield Artifact(
-            f"Artifact {number}", state="accepted" if number % 2 else "draft", review_by=f"2026-0{1 + number % 9}-01"
+            f"Artifact {number}",
+            state="accepted" if number % 2 else "draft",
+            review_by=f"2026-0{1 + number % 9}-01",
         )
-        yield Task(f"Task {number}", state="blocked" if number % 5 == 0 else "done", subcortex=scope)
+        yield Task(
+            f"Task {number}", state="blocked" if number % 5 == 0 else "done", subcortex=scope
+        )
         yield Link("a", "supports", "b", state="confirmed")
 
 
@@ -83,7 +98,12 @@ QUESTIONS = [
     for kinds, states, refs, sensitivity, (since, until), due, by_change in product(
         ((), ("task",), ("thread", "observation", "artifact")),
         ((), ("open",), ("open", "blocked", "accepted")),
-        ((), (("subcortex", SCOPE),), (("tag", "bug"), ("subcortex", SCOPE)), (("thread", "thread_Y"),)),
+        (
+            (),
+            (("subcortex", SCOPE),),
+            (("tag", "bug"), ("subcortex", SCOPE)),
+            (("thread", "thread_Y"),),
+        ),
         ("", "sensitive"),
         ((0, 0), (1_050, 0), (0, 900), (900, 1_060)),
         ("", "2026-04-01"),
@@ -112,14 +132,18 @@ def test_every_way_leads_to_the_same_records_in_the_same_order(store, monkeypatc
     lookup = store.recorded
     everything = lookup.select(RecordFilter(), 1_000)
     assert len(everything) == 288
-    sources = [source.id for source in lookup.sources(("thread", "comment", "observation", "artifact", "task"))]
+    sources = [
+        source.id
+        for source in lookup.sources(("thread", "comment", "observation", "artifact", "task"))
+    ]
     known = lookup.by_docs(sorted(lookup.docs(RecordFilter(), sources)))
     assert len(known) == 240
     for wanted in QUESTIONS[first::11]:
         expected = [one.id for one in everything if is_wanted(one, wanted)]
         if wanted.by_change:
             times = {one.id: one.updated for one in everything}
-            expected.sort(key=lambda number: -times[number])  # keeps the order of those of one moment
+            # Keeps the order of those of one moment
+            expected.sort(key=lambda number: -times[number])
         assert [one.id for one in lookup.select(wanted, 12, 2)] == expected[2:14], wanted
         assert lookup.count(wanted) == len(expected)
         found = {number for number in expected if not number.startswith("link_")}
@@ -144,5 +168,9 @@ def test_a_page_ends_before_a_record_whatever_else_is_asked(store):
 
 def test_links_are_found_from_both_ends_and_pins_by_their_role(store):
     lookup = store.recorded
-    assert len(lookup.links(["a"], 10)) == 10 and len(lookup.links(["b", "a"])) == 48 and lookup.links(["c"]) == []
+    assert (
+        len(lookup.links(["a"], 10)) == 10
+        and len(lookup.links(["b", "a"])) == 48
+        and lookup.links(["c"]) == []
+    )
     assert lookup.targets("subcortex") == {SCOPE} and lookup.targets("pin") == frozenset()

@@ -1,4 +1,6 @@
-"""What waits to be sent is there exactly when its step is; what another store has is taken over whole, and once."""
+"""What waits to be sent is there exactly when its step is; what another store has is taken over
+whole, and once.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,14 @@ from cortex.base.record_model import (
 )
 from cortex.base.text import hash_bytes
 from cortex.engine import chunkers
-from cortex.engine.store import IndexedText, OutboxEntry, RecordChange, RecordTransaction, Store, VersionedRecord
+from cortex.engine.store import (
+    IndexedText,
+    OutboxEntry,
+    RecordChange,
+    RecordTransaction,
+    Store,
+    VersionedRecord,
+)
 from cortex.engine.store.records.ledger import Ledger
 from cortex.engine.store.records.outbox import FIRST
 from cortex.engine.store.records.outbox_rows import NEVER_HERE
@@ -105,10 +114,13 @@ def home(open_store: Callable[..., Store]) -> Store:
     return store
 
 
-# -- what waits --------------------------------------------------------------------------------------------------------
+# -- what waits
+# --------------------------------------------------------------------------------------------------------
 
 
-def test_a_step_is_queued_with_what_was_there_before_it_and_what_is_there_after(home: Store) -> None:
+def test_a_step_is_queued_with_what_was_there_before_it_and_what_is_there_after(
+    home: Store,
+) -> None:
     known = make(home, Task("known", tags=("red",)))
     made = new_id(Thread)
 
@@ -122,8 +134,12 @@ def test_a_step_is_queued_with_what_was_there_before_it_and_what_is_there_after(
 
     do(home, work, key="key-1", action="both", actor=AGENT)
     first, entry = home.outbox.waiting()
-    assert [one.after for one in first.changes] == [Task("known", tags=("red",))] and first.changes[0].before is None
-    created = {number: record.created for number, record in home.recorded.get([made, known]).items()}
+    assert [one.after for one in first.changes] == [Task("known", tags=("red",))] and first.changes[
+        0
+    ].before is None
+    created = {
+        number: record.created for number, record in home.recorded.get([made, known]).items()
+    }
     assert entry == OutboxEntry(
         first.id + 1,
         f"key-1@{home.truth.get('identity')}",
@@ -176,7 +192,9 @@ def test_neither_a_step_that_fails_nor_its_entry_is_there(home: Store) -> None:
     with pytest.raises(RuntimeError):
         do(home, fail)
     with home._connections.write() as connection:  # nor where it is the entry that can't be written
-        connection.execute("CREATE TRIGGER full BEFORE INSERT ON outbox BEGIN SELECT RAISE(ABORT, 'disk is full'); END")
+        connection.execute(
+            "CREATE TRIGGER full BEFORE INSERT ON outbox BEGIN SELECT RAISE(ABORT, 'disk is full'); END"
+        )
     with pytest.raises(CortexError):
         make(home, Task("two"))
     assert home.outbox.waiting() == [] and not home.recorded.has() and home.recorded.deeds() == []
@@ -198,7 +216,10 @@ def test_what_a_quiet_step_makes_is_never_sent(home: Store) -> None:
             step.put(replace(record, body=replace(record.body, **fields)))
 
     do(home, acknowledge)
-    assert [[one.id for one in entry.changes] for entry in home.outbox.waiting()] == [[shared], [shared]]
+    assert [[one.id for one in entry.changes] for entry in home.outbox.waiting()] == [
+        [shared],
+        [shared],
+    ]
     change(home, alert, state="new")
     assert home.outbox.count() == (2, 0) and upload(home, "one") == 0
 
@@ -219,12 +240,19 @@ def test_entries_are_tried_refused_retried_and_dropped(home: Store) -> None:
     home.outbox.tried(first, "the network is away")
     take(home, settle=second, refuse=("RIGHTS_MISSING", "you may not"))
     (found,) = home.outbox.waiting(1)
-    assert (found.id, found.state, found.attempts, found.reason) == (first, "waiting", 1, "the network is away")
+    assert (found.id, found.state, found.attempts, found.reason) == (
+        first,
+        "waiting",
+        1,
+        "the network is away",
+    )
     assert [(one.id, one.code, one.reason, one.attempts) for one in home.outbox.refused()] == [
         (second, "RIGHTS_MISSING", "you may not", 1)
     ]
     assert home.outbox.count() == (2, 1) and not waits(home, home.outbox.refused()[0].changes[0].id)
-    assert home.outbox.retry([first]) == 0 and home.outbox.retry() == 1 and home.outbox.refused() == []
+    assert (
+        home.outbox.retry([first]) == 0 and home.outbox.retry() == 1 and home.outbox.refused() == []
+    )
     assert not home.outbox.drop(second)  # it is sent once more
     take(home, settle=second, refuse=("RIGHTS_MISSING", "you may not"))
     assert home.outbox.drop(second) and not home.outbox.drop(second)
@@ -247,7 +275,11 @@ def test_what_is_given_up_takes_no_other_record_of_an_entry_along(home: Store) -
     thread, task = make(home, Thread("Mine")), make(home, Task("Ours"))
     first, _ = home.outbox.waiting()
     for number in (first.id, first.id + 1):
-        take(home, settle=number, refuse=("RIGHTS_MISSING", "you may not") if number == first.id else None)
+        take(
+            home,
+            settle=number,
+            refuse=("RIGHTS_MISSING", "you may not") if number == first.id else None,
+        )
 
     def both(step: RecordTransaction) -> None:
         for number in (thread, task):
@@ -279,7 +311,8 @@ def test_a_damaged_entry_is_told(home: Store) -> None:
     assert caught.value.code == "STORE_CORRUPT"
 
 
-# -- what was there before ---------------------------------------------------------------------------------------------
+# -- what was there before
+# ---------------------------------------------------------------------------------------------
 
 
 def test_what_was_there_before_is_queued_once_in_the_order_in_which_it_was_made(
@@ -287,15 +320,20 @@ def test_what_was_there_before_is_queued_once_in_the_order_in_which_it_was_made(
 ) -> None:
     monkeypatch.setattr("cortex.engine.store.records.outbox.MOST_UPLOADED", 3)
     store = open_store()
-    made = [make(store, body) for body in (Thread("a"), Task("b"), Thread("c"), Draft("comment", "d", "b"), Task("e"))]
+    made = [
+        make(store, body)
+        for body in (Thread("a"), Task("b"), Thread("c"), Draft("comment", "d", "b"), Task("e"))
+    ]
     take(store, told(new_id(Task), Task("the Core's"), 7))
     assert upload(store, "one", CORE) == 5 and store.truth.get("core.url") == CORE["core.url"]
     entries = store.outbox.waiting()
     assert [[one.id for one in entry.changes] for entry in entries] == [made[:3], made[3:]]
-    assert {(one.before, one.author) for entry in entries for one in entry.changes} == {(None, "person")}
-    assert {(entry.action, entry.actor) for entry in entries} == {("upload", "person")} and entries[0].key != entries[
-        1
-    ].key
+    assert {(one.before, one.author) for entry in entries for one in entry.changes} == {
+        (None, "person")
+    }
+    assert {(entry.action, entry.actor) for entry in entries} == {("upload", "person")} and entries[
+        0
+    ].key != entries[1].key
     for entry in entries:
         take(store, settle=entry.id, refuse=("RIGHTS_MISSING", "you may not"))
         store.outbox.drop(entry.id)
@@ -306,7 +344,13 @@ def test_what_was_there_before_is_queued_once_in_the_order_in_which_it_was_made(
 
 def test_records_that_a_core_lost_are_queued_before_what_builds_on_them(home: Store) -> None:
     first, second, waiting = (new_id(Task) for _ in range(3))
-    take(home, *(told(number, Task("old"), place + 1) for place, number in enumerate((first, second, waiting))))
+    take(
+        home,
+        *(
+            told(number, Task("old"), place + 1)
+            for place, number in enumerate((first, second, waiting))
+        ),
+    )
     change(home, waiting, title="new")
     make(home, Task("later"))
     assert home.outbox.queue([waiting, second, first], PERSON, "two") == 3
@@ -326,38 +370,59 @@ def test_an_entry_is_split_into_one_for_each_record(open_store: Callable[..., St
     whole = store.outbox.waiting()[0]
     store.outbox.split(whole.id)
     parts = store.outbox.waiting()
-    assert [entry.changes[0].id for entry in parts[:3]] == made and [len(entry.changes) for entry in parts] == [1] * 4
-    assert len({entry.key for entry in parts}) == 4 and whole.id not in [entry.id for entry in parts]
+    assert [entry.changes[0].id for entry in parts[:3]] == made and [
+        len(entry.changes) for entry in parts
+    ] == [1] * 4
+    assert len({entry.key for entry in parts}) == 4 and whole.id not in [
+        entry.id for entry in parts
+    ]
 
 
 def test_who_leaves_a_core_keeps_the_records_and_nothing_else(home: Store) -> None:
     make(home, Task("mine"))
     take(home, told(new_id(Task), Task("the Core's"), 7))
     home.outbox.forget()
-    assert home.outbox.count() == (0, 0) and home.outbox.known() == {} and home.truth.get("core.url") == ""
-    assert ask(home, "SELECT * FROM outbox_records") == [] and home.recorded.count(RecordFilter()) == 2
+    assert (
+        home.outbox.count() == (0, 0)
+        and home.outbox.known() == {}
+        and home.truth.get("core.url") == ""
+    )
+    assert (
+        ask(home, "SELECT * FROM outbox_records") == [] and home.recorded.count(RecordFilter()) == 2
+    )
     make(home, Task("alone"))
     assert home.outbox.count() == (0, 0)
 
 
-# -- what is taken over ------------------------------------------------------------------------------------------------
+# -- what is taken over
+# ------------------------------------------------------------------------------------------------
 
 
 def test_records_are_taken_over_exactly_and_twice_is_once(home: Store) -> None:
-    task, thread = told(new_id(Task), Task("task", tags=("red",)), 12, 4), told(new_id(Thread), Thread("thread"), 14)
+    task, thread = (
+        told(new_id(Task), Task("task", tags=("red",)), 12, 4),
+        told(new_id(Thread), Thread("thread"), 14),
+    )
     for _ in range(2):
         assert take(home, task, thread, meta={"core.cursor": "one:14"}) == 2
-        assert [home.recorded.one(one.record.id) for one in (task, thread)] == [task.record, thread.record]
-        assert home.recorded.changes(0, 10) == [task, thread] and home.truth.get("core.cursor") == "one:14"
+        assert [home.recorded.one(one.record.id) for one in (task, thread)] == [
+            task.record,
+            thread.record,
+        ]
+        assert (
+            home.recorded.changes(0, 10) == [task, thread]
+            and home.truth.get("core.cursor") == "one:14"
+        )
         assert home.outbox.known() == {task.record.id: (4, 12), thread.record.id: (1, 14)}
         assert docs(home) == {task.record.id: "task", thread.record.id: "thread"}
     assert home.outbox.known([task.record.id, "task_none"]) == {task.record.id: (4, 12)}
     assert home.outbox.count() == (0, 0) and home.recorded.deeds() == []
-    assert [one.id for one in home.recorded.select(RecordFilter(refs=(("tag", "red"),)))] == [task.record.id]
+    assert [one.id for one in home.recorded.select(RecordFilter(refs=(("tag", "red"),)))] == [
+        task.record.id
+    ]
     change(home, task.record.id, title="here")
-    assert (
-        home.recorded.changes(14, 10)[0].record.body.title == "here"
-    )  # what is written next comes after all that came
+    # What is written next comes after all that came
+    assert home.recorded.changes(14, 10)[0].record.body.title == "here"
 
 
 def test_a_record_never_goes_back_to_an_older_change_but_in_another_epoch(home: Store) -> None:
@@ -374,7 +439,11 @@ def test_a_record_never_goes_back_to_an_older_change_but_in_another_epoch(home: 
     assert take(home, old, meta={"core.epoch": "one"}) == 0 and title() == "new"
     assert list(home.recorded.versions(number)) == [2, 5]
     assert take(home, old, meta={"core.epoch": "two"}) == 1 and title() == "old"
-    assert take(home, new) == 1 and take(home, old, meta={"core.resync": "1"}) == 1 and title() == "old"
+    assert (
+        take(home, new) == 1
+        and take(home, old, meta={"core.resync": "1"}) == 1
+        and title() == "old"
+    )
     assert list(home.recorded.versions(number)) == [2, 3]
 
 
@@ -384,7 +453,11 @@ def test_what_waits_to_be_sent_is_left_alone_until_it_was(home: Store) -> None:
     page = (told(number, Task("theirs"), 10, 3), told(other, Task("other"), 11))
     assert take(home, *page, skip_waiting=True) == 1
     found = home.recorded.one(number)
-    assert found is not None and found.body.title == "mine" and home.outbox.known([number]) == {number: (3, NEVER_HERE)}
+    assert (
+        found is not None
+        and found.body.title == "mine"
+        and home.outbox.known([number]) == {number: (3, NEVER_HERE)}
+    )
     change(home, number, notes="later")
     assert take(home, page[0], settle=entry.id, skip_waiting=True) == 0  # another entry still waits
     assert [one.changes[0].after for one in home.outbox.waiting()] == [Task("mine", notes="later")]
@@ -396,20 +469,39 @@ def test_an_entry_that_was_refused_stays_and_the_record_is_as_the_core_has_it(ho
     number = make(home, Task("mine"))
     entry = home.outbox.waiting()[0]
     answer = told(number, Task("theirs"), 10, 3)
-    take(home, answer, settle=entry.id, refuse=("RECORD_CHANGED", "changed on both sides"), skip_waiting=True)
+    take(
+        home,
+        answer,
+        settle=entry.id,
+        refuse=("RECORD_CHANGED", "changed on both sides"),
+        skip_waiting=True,
+    )
     (kept,) = home.outbox.refused()
-    assert (kept.code, kept.reason, kept.changes) == ("RECORD_CHANGED", "changed on both sides", entry.changes)
+    assert (kept.code, kept.reason, kept.changes) == (
+        "RECORD_CHANGED",
+        "changed on both sides",
+        entry.changes,
+    )
     assert home.recorded.one(number) == answer.record
 
 
 def test_what_is_erased_is_gone_with_all_that_it_said(home: Store, tmp_path: Path) -> None:
     number, other = new_id(Task), new_id(Task)
-    take(home, told(number, Task("Xylophonsecret", tags=("red",)), 1), told(other, Task("other"), 2))
+    take(
+        home, told(number, Task("Xylophonsecret", tags=("red",)), 1), told(other, Task("other"), 2)
+    )
     take(home, told(number, Task("Zitherhidden"), 3, 2))
     home.indexes.catch_up()
     assert take(home, erased=(number, "task_none")) == 0
-    assert home.recorded.one(number) is None and home.recorded.versions(number) == {} and list(docs(home)) == [other]
-    assert home.outbox.known() == {other: (1, 2)} and ask(home, f"SELECT * FROM refs WHERE record = '{number}'") == []
+    assert (
+        home.recorded.one(number) is None
+        and home.recorded.versions(number) == {}
+        and list(docs(home)) == [other]
+    )
+    assert (
+        home.outbox.known() == {other: (1, 2)}
+        and ask(home, f"SELECT * FROM refs WHERE record = '{number}'") == []
+    )
     assert home.truth.words_linger
     home.indexes.catch_up()
     home.checkpoint()
@@ -466,7 +558,10 @@ def test_a_damaged_record_is_mended_by_what_the_core_has(home: Store) -> None:
 
 
 def test_nothing_of_a_page_is_there_when_it_can_t_be_taken_over_whole(home: Store) -> None:
-    mine, page = make(home, Task("mine")), [told(new_id(Task), Task(f"{place}"), place + 1) for place in range(5)]
+    mine, page = (
+        make(home, Task("mine")),
+        [told(new_id(Task), Task(f"{place}"), place + 1) for place in range(5)],
+    )
     entry = home.outbox.waiting()[0]
 
     def fail(record: Record[Any], get: Callable[[str], Record[Any] | None]) -> IndexedText | None:
@@ -475,8 +570,17 @@ def test_nothing_of_a_page_is_there_when_it_can_t_be_taken_over_whole(home: Stor
         return word(record, get)
 
     with pytest.raises(RuntimeError):
-        take(home, *page, erased=(mine,), wording=fail, meta={"core.cursor": "one:5"}, settle=entry.id)
-    assert [one.id for one in home.recorded.select(RecordFilter())] == [mine] and home.outbox.known() == {}
+        take(
+            home,
+            *page,
+            erased=(mine,),
+            wording=fail,
+            meta={"core.cursor": "one:5"},
+            settle=entry.id,
+        )
+    assert [one.id for one in home.recorded.select(RecordFilter())] == [
+        mine
+    ] and home.outbox.known() == {}
     assert home.truth.get("core.cursor") == "" and home.outbox.waiting() == [entry]
     assert take(home, *page, meta={"core.cursor": "one:5"}, settle=entry.id) == 5
 
@@ -496,7 +600,9 @@ Store(Path(sys.argv[1])).records.apply(page, (), wording=die, meta={"core.cursor
 """
 
 
-def test_nothing_of_a_page_is_there_when_the_process_dies_in_the_middle_of_it(home: Store, tmp_path: Path) -> None:
+def test_nothing_of_a_page_is_there_when_the_process_dies_in_the_middle_of_it(
+    home: Store, tmp_path: Path
+) -> None:
     make(home, Task("mine"))
     died = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path)], timeout=60)
     assert died.returncode == 9
@@ -505,8 +611,12 @@ def test_nothing_of_a_page_is_there_when_the_process_dies_in_the_middle_of_it(ho
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 30), st.booleans()), max_size=12))
-def test_pages_in_any_order_and_number_leave_the_newest_of_each_record(told_pages: list[tuple[str, int, bool]]) -> None:
-    """What a page may do twice, late or out of order: the mark of a record never goes back, and the record is what its mark says."""
+def test_pages_in_any_order_and_number_leave_the_newest_of_each_record(
+    told_pages: list[tuple[str, int, bool]],
+) -> None:
+    """What a page may do twice, late or out of order: the mark of a record never goes back, and the
+    record is what its mark says.
+    """
     with closing(Store(None)) as store:
         newest: dict[str, int] = {}
         for name, number, again in told_pages:

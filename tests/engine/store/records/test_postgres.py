@@ -1,4 +1,6 @@
-"""Connections to PostgreSQL that break: nothing is told as written that isn't, nothing is written twice, and all goes on by itself."""
+"""Connections to PostgreSQL that break: nothing is told as written that isn't, nothing is written
+twice, and all goes on by itself.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,16 @@ from random import Random
 import pytest
 
 from cortex.base.errors import CortexError, InputError, StoreError
-from cortex.base.record_model import Actor, Artifact, Attachment, Body, Observation, RecordFilter, Subcortex, Thread
+from cortex.base.record_model import (
+    Actor,
+    Artifact,
+    Attachment,
+    Body,
+    Observation,
+    RecordFilter,
+    Subcortex,
+    Thread,
+)
 from cortex.engine.store import RecordTransaction, TransactionResult
 from cortex.engine.store.records import postgres
 from cortex.engine.store.records.ledger import Ledger, open_ledger
@@ -47,7 +58,12 @@ def write(ledger: Ledger, title: str, between=lambda: None) -> TransactionResult
         return made
 
     return ledger.records.perform(
-        work, actor=ADA, key=title, action="create_thread", payload=title, wording=lambda record, get: None
+        work,
+        actor=ADA,
+        key=title,
+        action="create_thread",
+        payload=title,
+        wording=lambda record, get: None,
     )
 
 
@@ -55,7 +71,9 @@ def titles(ledger: Ledger) -> list[str]:
     return [change.record.body.title for change in ledger.recorded.changes(0, 100)]
 
 
-def test_connections_that_were_cut_while_they_rested_are_found_without_anybody_noticing(ledger, database):
+def test_connections_that_were_cut_while_they_rested_are_found_without_anybody_noticing(
+    ledger, database
+):
     def read_at_once(count: int) -> None:
         ready = threading.Barrier(count)
 
@@ -82,7 +100,10 @@ def test_a_connection_that_is_cut_while_a_core_begins_is_begun_again(ledger, dat
 
     opened: list[Ledger] = []
     waiting = "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'advisory'"
-    with psycopg.connect(database, autocommit=True) as watching, psycopg.connect(database) as holding:
+    with (
+        psycopg.connect(database, autocommit=True) as watching,
+        psycopg.connect(database) as holding,
+    ):
         holding.execute("SELECT pg_advisory_xact_lock(hashtext('cortex schema'))")
         beginning = threading.Thread(target=lambda: opened.append(open_ledger(database)))
         beginning.start()
@@ -129,7 +150,9 @@ def test_a_step_whose_end_nobody_heard_of_is_asked_for_by_its_key(ledger, databa
 
 
 @pytest.mark.parametrize("how", ["cut", "failed"])
-def test_what_is_written_together_is_never_told_as_written_where_its_end_fails(ledger, database, how):
+def test_what_is_written_together_is_never_told_as_written_where_its_end_fails(
+    ledger, database, how
+):
     done: list[TransactionResult] = []
     with pytest.raises(CortexError) as raised, ledger.together():
         done.append(write(ledger, "a"))
@@ -144,7 +167,9 @@ def test_what_is_written_together_is_never_told_as_written_where_its_end_fails(l
     assert not write(ledger, "a").replayed
 
 
-def test_a_writer_waits_a_few_seconds_for_another_one_and_is_told_to_come_again(ledger, database, monkeypatch):
+def test_a_writer_waits_a_few_seconds_for_another_one_and_is_told_to_come_again(
+    ledger, database, monkeypatch
+):
     monkeypatch.setattr("cortex.engine.store.records.postgres.LOCK_MS", 50)
     with open_ledger(database) as other, ledger.connections.write():
         with pytest.raises(StoreError) as raised:
@@ -183,7 +208,10 @@ def put(ledger: Ledger, body: Body) -> str:
 def test_what_is_longer_than_a_row_of_an_index_is_pointed_to_and_found(ledger):
     far = "https://wiki.example/" + letters(1_900)
     made = [
-        put(ledger, Observation("a", attachments=(Attachment("x", far + end), Attachment("y", far)))) for end in "12"
+        put(
+            ledger, Observation("a", attachments=(Attachment("x", far + end), Attachment("y", far)))
+        )
+        for end in "12"
     ]
     found = ledger.recorded.select(RecordFilter(refs=(("citation", far + "2"),)))
     assert [one.id for one in found] == made[1:]
@@ -207,7 +235,9 @@ def test_what_points_to_something_is_found_by_an_index(ledger):
             plan = connection.execute(f"EXPLAIN {one}", ["x"] * one.count("?")).fetchall()
             text = "\n".join(row[0] for row in plan)
             conditions = [row[0] for row in plan if "Index Cond" in row[0]]
-            assert "using refs_" in text and any("left" in row or "ROW" in row for row in conditions), text
+            assert "using refs_" in text and any(
+                "left" in row or "ROW" in row for row in conditions
+            ), text
 
 
 @pytest.mark.parametrize("strange", ["a\0b", "a\ud800b"])
@@ -222,12 +252,16 @@ def test_what_can_not_be_held_is_the_givers_fault_and_not_the_databases(ledger):
         put(ledger, Thread("a", state=letters(3_000)))
     assert raised.value.code == "RECORD_INVALID" and titles(ledger) == []
     with pytest.raises(InputError), ledger.connections.read() as connection:
-        connection.execute("SELECT value FROM counters WHERE value = ?", (10**30 * 10**30,)).fetchone()
+        connection.execute(
+            "SELECT value FROM counters WHERE value = ?", (10**30 * 10**30,)
+        ).fetchone()
         connection.execute("SELECT CAST(? AS bigint)", (str(2**64),))
     assert put(ledger, Thread("b")) and titles(ledger) == ["b"]
 
 
-def test_a_network_that_swallows_everything_is_noticed_in_seconds_unless_the_address_says_otherwise(ledger, database):
+def test_a_network_that_swallows_everything_is_noticed_in_seconds_unless_the_address_says_otherwise(
+    ledger, database
+):
     import psycopg
 
     def known(one: Ledger) -> dict[str, str]:
@@ -236,23 +270,33 @@ def test_a_network_that_swallows_everything_is_noticed_in_seconds_unless_the_add
             return connection.connection.info.get_parameters()
 
     told = known(ledger)
-    quiet = sum(int(told[f"keepalives_{name}"]) for name in ("idle", "interval")) + 2 * int(told["keepalives_interval"])
+    quiet = sum(int(told[f"keepalives_{name}"]) for name in ("idle", "interval")) + 2 * int(
+        told["keepalives_interval"]
+    )
     assert told["keepalives"] == "1" and quiet < 20 and 0 < int(told["tcp_user_timeout"]) < 20_000
     assert int(told["connect_timeout"]) <= 10
     with open_ledger(f"{database}{'&' if '?' in database else '?'}tcp_user_timeout=60000") as other:
         assert known(other)["tcp_user_timeout"] == "60000" and known(other)["keepalives"] == "1"
 
 
-def test_whoever_was_cut_off_while_they_wrote_keeps_nobody_from_writing_for_long(ledger, database, monkeypatch):
+def test_whoever_was_cut_off_while_they_wrote_keeps_nobody_from_writing_for_long(
+    ledger, database, monkeypatch
+):
     monkeypatch.setattr("cortex.engine.store.records.postgres.IDLE_MS", 50)
-    with open_ledger(database) as other, pytest.raises(StoreError), other.connections.write() as connection:
+    with (
+        open_ledger(database) as other,
+        pytest.raises(StoreError),
+        other.connections.write() as connection,
+    ):
         assert not write(ledger, "a").replayed
         connection.execute("SELECT 1")
     assert titles(ledger) == ["a"]
 
 
 @pytest.mark.parametrize("encoding", ["LATIN1", "SQL_ASCII"])
-def test_a_database_that_can_not_hold_every_letter_is_refused_before_anything_is_made(make_database, encoding):
+def test_a_database_that_can_not_hold_every_letter_is_refused_before_anything_is_made(
+    make_database, encoding
+):
     import psycopg
 
     url = make_database(f"ENCODING '{encoding}' LOCALE 'C' TEMPLATE template0")
@@ -260,7 +304,10 @@ def test_a_database_that_can_not_hold_every_letter_is_refused_before_anything_is
         open_ledger(url)
     assert raised.value.code == "ARGUMENT_INVALID" and encoding in raised.value.message
     with psycopg.connect(url) as connection:
-        assert connection.execute("SELECT 1 FROM pg_tables WHERE tablename = 'records'").fetchone() is None
+        assert (
+            connection.execute("SELECT 1 FROM pg_tables WHERE tablename = 'records'").fetchone()
+            is None
+        )
 
 
 def test_every_letter_is_kept_whatever_encoding_the_machine_says(database, monkeypatch):
@@ -277,7 +324,9 @@ def test_the_address_says_in_which_schema_the_tables_are(database):
         connection.execute("CREATE SCHEMA team")
         with open_ledger(f"{database}&options=-csearch_path%3Dteam") as ledger:
             write(ledger, "a")
-        found = connection.execute("SELECT schemaname FROM pg_tables WHERE tablename IN ('records', 'schema_version')")
+        found = connection.execute(
+            "SELECT schemaname FROM pg_tables WHERE tablename IN ('records', 'schema_version')"
+        )
         assert found.fetchall() == [("team",), ("team",)]
 
 
@@ -289,10 +338,14 @@ def test_a_database_of_a_newer_cortex_is_refused(ledger, database):
     assert raised.value.code == "STORE_NEWER"
 
 
-def test_a_database_that_could_not_be_brought_up_to_date_is_as_it_was(ledger, database, monkeypatch):
+def test_a_database_that_could_not_be_brought_up_to_date_is_as_it_was(
+    ledger, database, monkeypatch
+):
     write(ledger, "a")
     strange = "ALTER TABLE records DROP COLUMN body; SELECT 1 / 0"
-    monkeypatch.setattr("cortex.engine.store.records.postgres.MIGRATIONS", (*postgres.MIGRATIONS, strange))
+    monkeypatch.setattr(
+        "cortex.engine.store.records.postgres.MIGRATIONS", (*postgres.MIGRATIONS, strange)
+    )
     with pytest.raises(CortexError):
         open_ledger(database)
     assert titles(ledger) == ["a"]
@@ -306,7 +359,9 @@ def test_tables_of_another_program_are_left_alone_and_told_of(database):
         with pytest.raises(StoreError) as raised:
             open_ledger(database)
         assert "tokens" in raised.value.message and "another program" in raised.value.suggestions[0]
-        left = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'").fetchall()
+        left = connection.execute(
+            "SELECT tablename FROM pg_tables WHERE schemaname = 'public'"
+        ).fetchall()
         assert left == [("tokens",)]
 
 
@@ -318,7 +373,9 @@ def test_who_may_not_make_tables_uses_those_that_are_there(ledger, database):
         connection.execute(f"CREATE ROLE {role} LOGIN")  # type: ignore[arg-type]
         try:
             connection.execute("REVOKE CREATE ON SCHEMA public FROM PUBLIC")
-            connection.execute(f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO {role}")  # type: ignore[arg-type]
+            connection.execute(
+                f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO {role}"
+            )  # type: ignore[arg-type]
             with open_ledger(database.replace("://postgres:@", f"://{role}:@")) as other:
                 write(other, "a")
         finally:
@@ -334,10 +391,15 @@ def test_nothing_is_written_without_the_counter_that_numbers_it(ledger):
     assert raised.value.code == "STORE_CORRUPT" and titles(ledger) == []
 
 
-@pytest.mark.parametrize("statement", ["UPDATE audit SET actor = 'eve'", "DELETE FROM audit", "TRUNCATE audit"])
+@pytest.mark.parametrize(
+    "statement", ["UPDATE audit SET actor = 'eve'", "DELETE FROM audit", "TRUNCATE audit"]
+)
 def test_nobody_changes_the_log(ledger, statement):
     write(ledger, "a")
-    with pytest.raises(CortexError, match="the audit log is kept"), ledger.connections.write() as connection:
+    with (
+        pytest.raises(CortexError, match="the audit log is kept"),
+        ledger.connections.write() as connection,
+    ):
         connection.execute(statement)
     assert [deed.actor for deed in ledger.recorded.deeds()] == ["ada"]
 
@@ -346,10 +408,14 @@ def test_a_database_that_only_reads_is_told_so(ledger, database):
     import psycopg
 
     with psycopg.connect(database, autocommit=True) as connection:
-        connection.execute(f"ALTER DATABASE {connection.info.dbname} SET default_transaction_read_only = on")  # type: ignore[arg-type]
+        connection.execute(
+            f"ALTER DATABASE {connection.info.dbname} SET default_transaction_read_only = on"
+        )  # type: ignore[arg-type]
     with open_ledger(database) as other, pytest.raises(StoreError) as raised:
         write(other, "a")
-    assert raised.value.code == "STORE_READ_ONLY" and "cortex kb" not in str(raised.value.suggestions)
+    assert raised.value.code == "STORE_READ_ONLY" and "cortex kb" not in str(
+        raised.value.suggestions
+    )
     assert titles(ledger) == []
 
 
@@ -380,14 +446,18 @@ def test_all_of_a_topic_becomes_news_with_few_statements(ledger, asked):
         return step.put(replace(found, body=replace(found.body, visibility="private"))).id
 
     asked.clear()
-    ledger.records.perform(hide, actor=ADA, key="k", action="w", payload="", wording=lambda record, get: None)
+    ledger.records.perform(
+        hide, actor=ADA, key="k", action="w", payload="", wording=lambda record, get: None
+    )
     assert 0 < len(asked) < 30
     assert len({change.change for change in ledger.recorded.changes(101, 200)}) == 101
 
 
 def test_everybody_is_told_with_few_statements(ledger, asked):
     for number in range(20):
-        ledger.principals.add(f"principal_{number}", f"name{number}", 2, False, {"*": True, f"scope_{number}": False})
+        ledger.principals.add(
+            f"principal_{number}", f"name{number}", 2, False, {"*": True, f"scope_{number}": False}
+        )
     asked.clear()
     found = ledger.principals.all()
     assert 0 < len(asked) < 6

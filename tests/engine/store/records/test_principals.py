@@ -1,4 +1,6 @@
-"""Who may use a server: tokens are known by their hashes alone, and count until they are revoked or over, or whoever has them is."""
+"""Who may use a server: tokens are known by their hashes alone, and count until they are revoked or
+over, or whoever has them is.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ def known(ledger: Ledger) -> Principals:
 def test_a_principal_is_known_by_name_with_what_they_may(known: Principals) -> None:
     ada = known.named("ada")
     assert ada is not None and 0 < ada.created <= time.time() * 1000
-    assert ada == Principal(ADA, "ada", 2, False, "active", ada.created, {"*": True, "subcortex_1": False})
+    assert ada == Principal(
+        ADA, "ada", 2, False, "active", ada.created, {"*": True, "subcortex_1": False}
+    )
     bob = known.add("principal_2", "bob", 4, True, {})
     assert known.all() == [ada, bob] and known.named("Ada") is None and bob.grants == {}
 
@@ -49,7 +53,12 @@ def test_what_somebody_may_changes_part_by_part(known: Principals) -> None:
     assert ada.grants == {"subcortex_2": True}
     known.change(ADA, state="revoked", grants={}, sensitive=False)
     ada = known.named("ada")
-    assert ada is not None and (ada.state, ada.grants, ada.sensitive, ada.tier) == ("revoked", {}, False, 0)
+    assert ada is not None and (ada.state, ada.grants, ada.sensitive, ada.tier) == (
+        "revoked",
+        {},
+        False,
+        0,
+    )
 
 
 def test_who_isn_t_there_can_t_be_changed_and_gets_no_token(known: Principals) -> None:
@@ -58,7 +67,9 @@ def test_who_isn_t_there_can_t_be_changed_and_gets_no_token(known: Principals) -
     assert known.tokens() == []
 
 
-def test_a_token_tells_whose_it_is_and_nowhere_does_it_stand_itself(ledger: Ledger, known: Principals) -> None:
+def test_a_token_tells_whose_it_is_and_nowhere_does_it_stand_itself(
+    ledger: Ledger, known: Principals
+) -> None:
     token, secret = known.make_token(ADA, "laptop")
     assert known.whose(secret) == known.named("ada")
     assert (token.principal, token.label, token.expires, token.revoked) == (ADA, "laptop", 0, 0)
@@ -67,7 +78,8 @@ def test_a_token_tells_whose_it_is_and_nowhere_does_it_stand_itself(ledger: Ledg
         for table in ("tokens", "principals", "grants", "facts"):
             for row in connection.execute(f"SELECT * FROM {table}"):
                 assert hidden.encode() not in b" ".join(
-                    bytes(one) if isinstance(one, bytes | memoryview) else str(one).encode() for one in row
+                    bytes(one) if isinstance(one, bytes | memoryview) else str(one).encode()
+                    for one in row
                 )
         (kept,) = connection.execute("SELECT hash FROM tokens").fetchone()
     assert len(bytes(kept)) == 32 and token.id in secret and known.make_token(ADA)[1] != secret
@@ -90,7 +102,9 @@ def test_what_is_no_token_is_nobody_s(known: Principals) -> None:
         assert known.whose(told) is None
 
 
-def test_a_token_with_another_one_s_secret_or_a_part_of_its_own_is_nobody_s(known: Principals) -> None:
+def test_a_token_with_another_one_s_secret_or_a_part_of_its_own_is_nobody_s(
+    known: Principals,
+) -> None:
     (first, told), (_, other) = known.make_token(ADA), known.make_token(ADA)
     swapped = f"ctx_{first.id}_{other.removeprefix('ctx_').partition('_')[2]}"
     for wrong in (swapped, told[:-1], told + "x", told.upper(), told.removeprefix("ctx_")):
@@ -129,7 +143,9 @@ def test_the_hashes_of_those_that_count_are_told_together(known: Principals) -> 
     assert known.good() == frozenset()
 
 
-def test_when_a_token_was_last_used_is_written_down_now_and_then(ledger: Ledger, known: Principals) -> None:
+def test_when_a_token_was_last_used_is_written_down_now_and_then(
+    ledger: Ledger, known: Principals
+) -> None:
     token, told = known.make_token(ADA)
     assert known.tokens()[0].used == 0
     known.whose(told)
@@ -179,7 +195,9 @@ def test_a_token_opens_also_where_the_disk_is_full(ledger: Ledger, known: Princi
     assert found is not None and found.name == "ada" and known.tokens()[0].used == 0
 
 
-def test_whatever_is_done_with_principals_is_in_the_audit_log(ledger: Ledger, known: Principals) -> None:
+def test_whatever_is_done_with_principals_is_in_the_audit_log(
+    ledger: Ledger, known: Principals
+) -> None:
     eve = Actor("eve", 4)
     known.change(ADA, tier=1, by=eve)
     known.grant(ADA, "subcortex_1", None, by=eve)
@@ -187,7 +205,10 @@ def test_whatever_is_done_with_principals_is_in_the_audit_log(ledger: Ledger, kn
     assert known.revoke(token.id, by=eve) and not known.revoke(token.id, by=eve)
     ada = known.named("ada")
     assert ada is not None and ada.grants == {"*": True}
-    deeds = [(deed.actor, deed.tier, deed.action, deed.record) for deed in reversed(ledger.recorded.deeds(ADA))]
+    deeds = [
+        (deed.actor, deed.tier, deed.action, deed.record)
+        for deed in reversed(ledger.recorded.deeds(ADA))
+    ]
     assert deeds == [
         ("console", 4, "add_principal", ADA),
         ("eve", 4, "change_principal", ADA),

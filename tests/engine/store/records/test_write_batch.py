@@ -1,4 +1,6 @@
-"""Steps that are written together leave what they would have left one by one, whatever they read, change, or fail at in between."""
+"""Steps that are written together leave what they would have left one by one, whatever they read,
+change, or fail at in between.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,12 @@ class Played:
                 self._ledger.records.look_ahead(self._ids.values(), [ADA.name], keys)
             for number, (key, deeds, refused) in enumerate(steps):
                 try:
-                    done = perform(self._ledger, self._work(number, deeds, refused), f"{self._mark}{key}", str(deeds))
+                    done = perform(
+                        self._ledger,
+                        self._work(number, deeds, refused),
+                        f"{self._mark}{key}",
+                        str(deeds),
+                    )
                 except InputError as error:
                     self.told.append(error.code)
                 else:
@@ -58,14 +65,21 @@ class Played:
         """All that there is of it."""
         lookup = self._ledger.recorded
         records = [
-            (change.record.id, change.record.body, change.record.version) for change in lookup.changes(self._since, 100)
+            (change.record.id, change.record.body, change.record.version)
+            for change in lookup.changes(self._since, 100)
         ]
         changes = [one.change - self._since for one in lookup.changes(self._since, 100)]
-        deeds = [[(deed.version, deed.key) for deed in lookup.deeds(number)] for number in self._names]
-        versions = [[version.body for version in lookup.versions(number).values()] for number in self._names]
+        deeds = [
+            [(deed.version, deed.key) for deed in lookup.deeds(number)] for number in self._names
+        ]
+        versions = [
+            [version.body for version in lookup.versions(number).values()] for number in self._names
+        ]
         return records, changes, deeds, versions, lookup.last_change() - self._since
 
-    def _work(self, number: int, deeds: list[tuple[str, str]], refused: bool) -> Callable[[RecordTransaction], str]:
+    def _work(
+        self, number: int, deeds: list[tuple[str, str]], refused: bool
+    ) -> Callable[[RecordTransaction], str]:
         def work(step: RecordTransaction) -> str:
             for deed, name in deeds:
                 self._do(step, number, deed, name)
@@ -81,7 +95,9 @@ class Played:
             case "make" if found is None:
                 step.make(self._ids[name], Thread(f"{name}{number}"))
             case "change" if found is not None:
-                step.put(replace(found, body=replace(found.body, title=f"{found.body.title}+{number}")))
+                step.put(
+                    replace(found, body=replace(found.body, title=f"{found.body.title}+{number}"))
+                )
             case "get":
                 self.told.append(None if found is None else (found.body.title, found.version))
             case "select":
@@ -92,13 +108,17 @@ class Played:
                 self.told.append(ends.get(step.newest()))
 
 
-def perform(ledger: Ledger, work: Callable[[RecordTransaction], str], key: str, payload: str) -> TransactionResult:
+def perform(
+    ledger: Ledger, work: Callable[[RecordTransaction], str], key: str, payload: str
+) -> TransactionResult:
     return ledger.records.perform(
         work, actor=ADA, key=key, action="play", payload=payload, wording=lambda record, get: None
     )
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(steps=STEPS, ahead=st.booleans())
 def test_together_is_as_one_by_one(alone_ledger: Ledger, kept: Ledger, steps: Any, ahead: bool):
     ids, mark = {name: new_id(Thread) for name in NAMES}, fresh_key()
@@ -135,7 +155,9 @@ def test_new_records_are_written_with_few_statements():
     batch = WriteBatch(counting, 7)
     for number in range(50):
         with batch.part():
-            batch.insert("INSERT INTO refs (role, target, record)", [("tag", "x", f"thread_{number}")])
+            batch.insert(
+                "INSERT INTO refs (role, target, record)", [("tag", "x", f"thread_{number}")]
+            )
             assert batch.next_change() == 8 + number
     batch.write()
     assert counting.asked == 4  # 32 + 16 + 2 rows, and the counter
@@ -149,6 +171,8 @@ def test_what_a_database_can_not_hold_fails_the_block_and_nothing_is_kept(ledger
 
     with pytest.raises(CortexError), ledger.together():
         for key in ("k", "l"):
-            ledger.records.perform(work, actor=ADA, key=key, action="a", payload="p", wording=lambda record, get: None)
+            ledger.records.perform(
+                work, actor=ADA, key=key, action="a", payload="p", wording=lambda record, get: None
+            )
         raise CortexError("INTERNAL_ERROR", "SQLite takes it")
     assert ledger.recorded.last_change() == 0

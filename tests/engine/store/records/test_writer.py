@@ -1,6 +1,8 @@
-"""Records in the store: a step is whole or not at all and once for its key, no update is lost, and every version stays.
+"""Records in the store: a step is whole or not at all and once for its key, no update is lost, and
+every version stays.
 
-What holds for every database stands first, over the fixture `kept`; another one joins by a parameter there.
+What holds for every database stands first, over the fixture `kept`; another one joins by a
+parameter there.
 """
 
 from __future__ import annotations
@@ -87,7 +89,9 @@ def word(record: Record[Any], get: Callable[[str], Record[Any] | None]) -> Index
     text = f"{record.body.title}\n"
     private = record.body.sensitivity == SENSITIVE
     return IndexedText(
-        hash_bytes(text.encode(), str(private).encode()), chunkers.cut(text, "a.md", "markdown"), meaning=not private
+        hash_bytes(text.encode(), str(private).encode()),
+        chunkers.cut(text, "a.md", "markdown"),
+        meaning=not private,
     )
 
 
@@ -102,20 +106,36 @@ class Kept:
     keys: Iterator[int]
 
     def do(
-        self, work: Callable[[RecordTransaction], object], key: str = "", payload: str = "", actor: Actor = PERSON
+        self,
+        work: Callable[[RecordTransaction], object],
+        key: str = "",
+        payload: str = "",
+        actor: Actor = PERSON,
     ) -> TransactionResult:
         """Do something as a step, under a fresh key where none is told."""
         return self._on(self.records, work, key, payload, actor)
 
-    def do_elsewhere(self, work: Callable[[RecordTransaction], object], key: str = "") -> TransactionResult:
+    def do_elsewhere(
+        self, work: Callable[[RecordTransaction], object], key: str = ""
+    ) -> TransactionResult:
         return self._on(self.others, work, key, "", PERSON)
 
     def _on(
-        self, records: Records, work: Callable[[RecordTransaction], object], key: str, payload: str, actor: Actor
+        self,
+        records: Records,
+        work: Callable[[RecordTransaction], object],
+        key: str,
+        payload: str,
+        actor: Actor,
     ) -> TransactionResult:
         key = key or f"k{next(self.keys)}"
         return records.perform(
-            lambda step: str(work(step) or ""), actor=actor, key=key, action="write", payload=payload, wording=word
+            lambda step: str(work(step) or ""),
+            actor=actor,
+            key=key,
+            action="write",
+            payload=payload,
+            wording=word,
         )
 
     def make(self, body: Body, actor: Actor = PERSON) -> Record[Any]:
@@ -143,7 +163,11 @@ class Kept:
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def kept(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Kept]:
-    url = f"sqlite:///{tmp_path}" if request.param == "sqlite" else request.getfixturevalue("database")
+    url = (
+        f"sqlite:///{tmp_path}"
+        if request.param == "sqlite"
+        else request.getfixturevalue("database")
+    )
     with ExitStack() as opened:
         ledger, other = (opened.enter_context(open_ledger(url)) for _ in range(2))
         yield Kept(ledger.records, ledger.recorded, other.records, url, count())
@@ -155,7 +179,8 @@ def refused(work: Callable[[], object]) -> CortexError:
     return caught.value
 
 
-# -- keys --------------------------------------------------------------------------------------------------------------
+# -- keys
+# --------------------------------------------------------------------------------------------------------------
 
 
 def test_the_same_key_again_gives_the_first_result_and_writes_nothing(kept: Kept) -> None:
@@ -169,14 +194,18 @@ def test_the_same_key_again_gives_the_first_result_and_writes_nothing(kept: Kept
 
 def test_the_same_key_for_something_else_is_refused_and_writes_nothing(kept: Kept) -> None:
     kept.do(lambda step: step.make(new_id(Thread), BODIES[1]), "key-1", "payload")
-    error = refused(lambda: kept.do(lambda step: step.make(new_id(Task), BODIES[5]), "key-1", "another"))
+    error = refused(
+        lambda: kept.do(lambda step: step.make(new_id(Task), BODIES[5]), "key-1", "another")
+    )
     assert error.code == "IDEMPOTENCY_REPLAY" and error.context == {"idempotency_key": "key-1"}
     assert kept.titles() == ["How do we round?"]
 
 
 def test_a_key_is_its_actor_s_own(kept: Kept) -> None:
     for actor in (PERSON, AGENT):
-        assert not kept.do(lambda step: step.make(new_id(Thread), BODIES[1]), "key-1", actor=actor).replayed
+        assert not kept.do(
+            lambda step: step.make(new_id(Thread), BODIES[1]), "key-1", actor=actor
+        ).replayed
     assert {one.author for one in kept.recorded.select(RecordFilter())} == {"person", "agent"}
 
 
@@ -184,7 +213,10 @@ def test_what_a_key_gave_can_be_asked_for(kept: Kept) -> None:
     assert kept.records.known(PERSON, "key-1", "write", "") is None
     kept.do(lambda step: "result", "key-1")
     assert kept.records.known(PERSON, "key-1", "write", "") == TransactionResult("result", True)
-    assert refused(lambda: kept.records.known(PERSON, "key-1", "write", "x")).code == "IDEMPOTENCY_REPLAY"
+    assert (
+        refused(lambda: kept.records.known(PERSON, "key-1", "write", "x")).code
+        == "IDEMPOTENCY_REPLAY"
+    )
 
 
 def test_32_retries_of_one_key_at_once_give_one_record(kept: Kept) -> None:
@@ -230,18 +262,22 @@ store.close()
 def test_retries_of_one_key_from_several_processes_give_one_record(kept: Kept) -> None:
     command = [sys.executable, "-c", RETRY, kept.place]
     started = [
-        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(PROCESSES)
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        for _ in range(PROCESSES)
     ]
     for process in started:
         assert process.stdout is not None and process.stdout.readline() == "ready\n"
-    told = [process.communicate("go\n", timeout=DEADLINE)[0].split("\n")[:-1] for process in started]
+    told = [
+        process.communicate("go\n", timeout=DEADLINE)[0].split("\n")[:-1] for process in started
+    ]
     lines = [line.split() for one in told for line in one]
     assert len(lines) == RETRIES and all(process.returncode == 0 for process in started)
     assert len({line[0] for line in lines}) == 1 and sum(line[1] == "False" for line in lines) == 1
     assert kept.titles() == ["Once"]
 
 
-# -- steps -------------------------------------------------------------------------------------------------------------
+# -- steps
+# -------------------------------------------------------------------------------------------------------------
 
 
 def test_nothing_of_a_step_that_fails_is_written_and_its_key_stays_free(kept: Kept) -> None:
@@ -251,7 +287,11 @@ def test_nothing_of_a_step_that_fails_is_written_and_its_key_stays_free(kept: Ke
 
     with pytest.raises(RuntimeError):
         kept.do(fail, "key-1")
-    assert kept.recorded.count(RecordFilter()) == 0 and kept.recorded.deeds() == [] and not kept.recorded.has()
+    assert (
+        kept.recorded.count(RecordFilter()) == 0
+        and kept.recorded.deeds() == []
+        and not kept.recorded.has()
+    )
     assert not kept.do(lambda step: step.make(new_id(Thread), BODIES[1]), "key-1").replayed
 
 
@@ -260,7 +300,11 @@ def test_a_step_sees_what_it_wrote(kept: Kept) -> None:
         made = step.make(new_id(Thread), Thread("One"))
         after = step.put(replace(made, body=Thread("Two", tags=("x",))))
         assert step.get(made.id) == after and after.version == 2
-        assert step.select(RecordFilter(refs=(("tag", "x"),))) == [after] == step.starting(made.id[:20])
+        assert (
+            step.select(RecordFilter(refs=(("tag", "x"),)))
+            == [after]
+            == step.starting(made.id[:20])
+        )
         return made.id
 
     assert kept.one(kept.do(work).result).body.title == "Two"
@@ -269,10 +313,17 @@ def test_a_step_sees_what_it_wrote(kept: Kept) -> None:
 @pytest.mark.parametrize("body", BODIES, ids=kind_of)
 def test_a_record_of_every_kind_comes_back_as_it_was_written(kept: Kept, body: Body) -> None:
     record = kept.make(body, AGENT)
-    assert (record.body, record.kind, record.author, record.version) == (body, kind_of(body), "agent", 1)
+    assert (record.body, record.kind, record.author, record.version) == (
+        body,
+        kind_of(body),
+        "agent",
+        1,
+    )
     assert record.created == record.updated > 0
     for role, target in refs_of(body):
-        assert kept.recorded.select(RecordFilter(kinds=(record.kind,), refs=((role, target),))) == [record], role
+        assert kept.recorded.select(RecordFilter(kinds=(record.kind,), refs=((role, target),))) == [
+            record
+        ], role
 
 
 def test_a_record_is_only_replaced_by_who_has_seen_its_last_version(kept: Kept) -> None:
@@ -280,8 +331,15 @@ def test_a_record_is_only_replaced_by_who_has_seen_its_last_version(kept: Kept) 
     seen = kept.one(record.id)
     kept.do_elsewhere(lambda step: step.put(replace(seen, body=Task("Two"))))
     error = refused(lambda: kept.do(lambda step: step.put(replace(seen, body=Task("Three")))))
-    assert (error.code, error.retryable, error.context) == ("RECORD_CHANGED", True, {"id": record.id, "version": 2})
-    assert refused(lambda: kept.do(lambda step: step.make(record.id, Task("Four")))).code == "RECORD_CHANGED"
+    assert (error.code, error.retryable, error.context) == (
+        "RECORD_CHANGED",
+        True,
+        {"id": record.id, "version": 2},
+    )
+    assert (
+        refused(lambda: kept.do(lambda step: step.make(record.id, Task("Four")))).code
+        == "RECORD_CHANGED"
+    )
     assert kept.one(record.id).body.title == "Two"
 
 
@@ -289,7 +347,10 @@ def test_an_author_and_the_time_of_making_stay(kept: Kept) -> None:
     record = kept.make(Task("One"), AGENT)
     kept.do(lambda step: step.put(replace(record, body=Task("Two"), author="somebody", created=1)))
     after = kept.one(record.id)
-    assert (after.author, after.created) == ("agent", record.created) and after.updated >= record.updated
+    assert (after.author, after.created) == (
+        "agent",
+        record.created,
+    ) and after.updated >= record.updated
 
 
 def test_a_step_may_write_for_somebody_else_and_the_log_says_who_did(kept: Kept) -> None:
@@ -325,18 +386,28 @@ def test_the_log_tells_who_did_what_with_which_key(kept: Kept) -> None:
 
     kept.do(work, "key-9")
     newest, first = kept.recorded.deeds(number)
-    assert (newest.actor, newest.key, newest.action, newest.version) == ("person", "key-9", "rename", 2)
+    assert (newest.actor, newest.key, newest.action, newest.version) == (
+        "person",
+        "key-9",
+        "rename",
+        2,
+    )
     assert (first.actor, first.tier, first.action, first.version) == ("agent", 1, "write", 1)
     assert newest.at >= first.at and newest.id > first.id
 
 
-# -- asking ------------------------------------------------------------------------------------------------------------
+# -- asking
+# ------------------------------------------------------------------------------------------------------------
 
 
 def test_what_a_record_points_to_follows_it(kept: Kept) -> None:
     number = kept.make(Task("One", thread="thread_1", assignees=("lena",))).id
     kept.change(number, thread="thread_2", assignees=())
-    assert kept.titles(refs=(("thread", "thread_1"),)) == [] == kept.titles(refs=(("assignee", "lena"),))
+    assert (
+        kept.titles(refs=(("thread", "thread_1"),))
+        == []
+        == kept.titles(refs=(("assignee", "lena"),))
+    )
     assert kept.titles(refs=(("thread", "thread_2"),)) == ["One"]
     assert [one.id for one in kept.recorded.pointing(["thread_1", "thread_2"])] == [number]
     assert kept.recorded.pointing(["thread_2"], ["about"]) == [] == kept.recorded.pointing([])
@@ -350,7 +421,8 @@ def test_records_are_asked_for_by_everything_at_once(kept: Kept) -> None:
     assert kept.titles(kinds=("task",), refs=(("tag", "red"),)) == ["B", "A"]
     assert kept.titles(kinds=("task",), states=("blocked",), authors=("agent",)) == ["A"]
     assert (
-        kept.titles(sensitivity=SENSITIVE) == ["B"] and kept.recorded.count(RecordFilter(refs=(("tag", "red"),))) == 3
+        kept.titles(sensitivity=SENSITIVE) == ["B"]
+        and kept.recorded.count(RecordFilter(refs=(("tag", "red"),))) == 3
     )
     assert kept.titles(refs=(("tag", "red"), ("tag", "blue"))) == []
 
@@ -358,7 +430,9 @@ def test_records_are_asked_for_by_everything_at_once(kept: Kept) -> None:
 def test_pages_follow_one_another_without_gap_or_repetition(kept: Kept) -> None:
     made = [kept.make(Task(f"{number}")).id for number in range(7)]
     seen: list[str] = []
-    while page := kept.recorded.select(RecordFilter(kinds=("task",), before=seen[-1] if seen else ""), 3):
+    while page := kept.recorded.select(
+        RecordFilter(kinds=("task",), before=seen[-1] if seen else ""), 3
+    ):
         seen += [one.id for one in page]
     assert seen == made[::-1]
     assert [one.id for one in kept.recorded.select(RecordFilter(), 2, 2)] == made[4:2:-1]
@@ -373,7 +447,10 @@ def test_the_last_changed_are_first_where_that_is_asked(kept: Kept) -> None:
 
     while touch() == kept.recorded.select(RecordFilter(refs=(), kinds=("task",)))[0].updated:
         pass  # the clock has milliseconds
-    assert kept.titles(by_change=True) == ["first", "second"] and kept.titles() == ["second", "first"]
+    assert kept.titles(by_change=True) == ["first", "second"] and kept.titles() == [
+        "second",
+        "first",
+    ]
     changed = kept.one(first.id).updated
     assert kept.titles(since=changed) == ["first"] and kept.titles(until=changed) == ["second"]
 
@@ -381,11 +458,18 @@ def test_the_last_changed_are_first_where_that_is_asked(kept: Kept) -> None:
 def test_code_is_found_by_its_file_and_by_the_folder_above(kept: Kept) -> None:
     kept.make(Thread("deep", code_links=(CodeLink("src/a/b.py"),)))
     kept.make(Thread("beside", code_links=(CodeLink("src/a-b.py"),)))
-    for path, titles in (("src/a/b.py", ["deep"]), ("src/a", ["deep"]), ("src", ["beside", "deep"]), ("sr", [])):
+    for path, titles in (
+        ("src/a/b.py", ["deep"]),
+        ("src/a", ["deep"]),
+        ("src", ["beside", "deep"]),
+        ("sr", []),
+    ):
         assert [one.body.title for one in kept.recorded.by_path(path)] == titles
 
 
-@pytest.mark.parametrize(("few", "walked"), [(3_000, 200), (4, 200), (4, 1)], ids=["sorted", "walked", "too many"])
+@pytest.mark.parametrize(
+    ("few", "walked"), [(3_000, 200), (4, 200), (4, 1)], ids=["sorted", "walked", "too many"]
+)
 def test_the_newest_that_point_somewhere_are_the_same_however_many_there_are(
     kept: Kept, monkeypatch, few, walked
 ) -> None:
@@ -395,9 +479,13 @@ def test_the_newest_that_point_somewhere_are_the_same_however_many_there_are(
 
     def fill(step: RecordTransaction) -> None:
         for number in range(60):
-            links = tuple(CodeLink(path, symbol="Lamp") for path in chance.sample(files, chance.randrange(4)))
+            links = tuple(
+                CodeLink(path, symbol="Lamp") for path in chance.sample(files, chance.randrange(4))
+            )
             make = chance.choice((Thread, Observation, Task, Artifact))
-            body = make(f"{number}", code_links=links, tags=("lamp",) if chance.random() < 0.5 else ())
+            body = make(
+                f"{number}", code_links=links, tags=("lamp",) if chance.random() < 0.5 else ()
+            )
             step.make(new_id(make), body)
 
     kept.do(fill)
@@ -405,12 +493,18 @@ def test_the_newest_that_point_somewhere_are_the_same_however_many_there_are(
     for limit in (1, 5, 200):
         for path in ("src/a.py", "src", "src/b", "nowhere"):
             below = [
-                one for one in every if any(f"{link.path}/".startswith(f"{path}/") for link in one.body.code_links)
+                one
+                for one in every
+                if any(f"{link.path}/".startswith(f"{path}/") for link in one.body.code_links)
             ]
             assert kept.recorded.by_path(path, limit) == below[:limit]
         for roles in ((), ("tag",), ("symbol", "path"), ("about",)):
             for targets in (["lamp"], ["lamp", "src/a.py"], ["nowhere"]):
-                asked = {(role, target) for role in roles or ("tag", "symbol", "path") for target in targets}
+                asked = {
+                    (role, target)
+                    for role in roles or ("tag", "symbol", "path")
+                    for target in targets
+                }
                 pointing = [one for one in every if asked & set(refs_of(one.body))]
                 assert kept.recorded.pointing(targets, roles, limit) == pointing[:limit]
 
@@ -424,11 +518,14 @@ def test_what_is_due_for_review_can_be_asked_for(kept: Kept) -> None:
 
 def test_a_record_is_found_by_the_beginning_of_its_id(kept: Kept) -> None:
     task, thread = kept.make(Task("task")), kept.make(Thread("thread"))
-    assert kept.recorded.starting(task.id[:-4]) == [task] and kept.recorded.starting("thread_") == [thread]
+    assert kept.recorded.starting(task.id[:-4]) == [task] and kept.recorded.starting("thread_") == [
+        thread
+    ]
     assert kept.recorded.starting("task_Z") == []
 
 
-# -- invariants --------------------------------------------------------------------------------------------------------
+# -- invariants
+# --------------------------------------------------------------------------------------------------------
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from("xy")), max_size=12))
@@ -443,7 +540,12 @@ def test_a_key_writes_once_whatever_comes_under_it(asked: list[tuple[str, str]])
 
             def perform(key: str = key, payload: str = payload) -> TransactionResult:
                 return store.records.perform(
-                    work, actor=AGENT, key=key, action="a", payload=payload, wording=lambda record, get: None
+                    work,
+                    actor=AGENT,
+                    key=key,
+                    action="a",
+                    payload=payload,
+                    wording=lambda record, get: None,
                 )
 
             known = first.get(key)
@@ -458,12 +560,18 @@ def test_a_key_writes_once_whatever_comes_under_it(asked: list[tuple[str, str]])
 
 @given(st.lists(st.tuples(st.sampled_from([0, 1, 2]), st.booleans()), max_size=20))
 @settings(max_examples=25)
-def test_no_update_is_lost_however_those_who_write_take_turns(turns: list[tuple[int, bool]]) -> None:
-    """Each of three reads now or writes what it read with its mark added; all marks of writes that went well are there."""
+def test_no_update_is_lost_however_those_who_write_take_turns(
+    turns: list[tuple[int, bool]],
+) -> None:
+    """Each of three reads now or writes what it read with its mark added; all marks of writes that
+    went well are there.
+    """
     with closing(Store(None)) as store:
         perform = store.records.perform
         common = {"actor": AGENT, "action": "a", "payload": "", "wording": lambda record, get: None}
-        number = perform(lambda step: step.make(new_id(Task), Task("T")).id, key="first", **common).result
+        number = perform(
+            lambda step: step.make(new_id(Task), Task("T")).id, key="first", **common
+        ).result
         seen: dict[int, Record[Task]] = {}
         written: list[str] = []
         for turn, (who, reads) in enumerate(turns):
@@ -481,7 +589,11 @@ def test_no_update_is_lost_however_those_who_write_take_turns(turns: list[tuple[
             except CortexError as error:
                 assert error.code == "RECORD_CHANGED"
         last = store.recorded.one(number)
-        assert last is not None and list(last.body.tags) == written and last.version == len(written) + 1
+        assert (
+            last is not None
+            and list(last.body.tags) == written
+            and last.version == len(written) + 1
+        )
         assert list(store.recorded.versions(number)) == list(range(1, len(written) + 2))
 
 
@@ -501,10 +613,13 @@ def test_a_body_comes_back_from_json_as_it_was(body: Body) -> None:
 
 
 def test_what_a_newer_cortex_says_besides_is_left_out() -> None:
-    assert from_json("task", '{"title": "T", "mood": "good", "tags": ["a"]}') == Task("T", tags=("a",))
+    assert from_json("task", '{"title": "T", "mood": "good", "tags": ["a"]}') == Task(
+        "T", tags=("a",)
+    )
 
 
-# -- SQLite: what is found, and what nobody can change -----------------------------------------------------------------
+# -- SQLite: what is found, and what nobody can change
+# -----------------------------------------------------------------
 
 
 @pytest.fixture
@@ -520,17 +635,26 @@ def ask(store: Store, sql: str, *values: object) -> list[tuple[Any, ...]]:
 
 def docs(store: Store) -> set[tuple[str, str]]:
     """The name of its source and the path of every doc."""
-    return set(ask(store, "SELECT sources.name, docs.path FROM docs JOIN sources ON sources.id = docs.source"))
+    return set(
+        ask(
+            store,
+            "SELECT sources.name, docs.path FROM docs JOIN sources ON sources.id = docs.source",
+        )
+    )
 
 
-def test_a_record_is_found_in_the_source_of_its_kind_and_nowhere_else(desk: tuple[Store, Kept]) -> None:
+def test_a_record_is_found_in_the_source_of_its_kind_and_nowhere_else(
+    desk: tuple[Store, Kept],
+) -> None:
     store, kept = desk
     thread, task = kept.make(Thread("Lamps")), kept.make(Task("Doors"))
     for body in BODIES[-3:]:
         kept.make(body)
     assert docs(store) == {("thread", thread.id), ("task", task.id)}
     sources = store.recorded.sources(["thread", "task", "draft"])
-    assert [one.name for one in sources] == ["thread", "task"] and {one.kind for one in sources} == {"records"}
+    assert [one.name for one in sources] == ["thread", "task"] and {
+        one.kind for one in sources
+    } == {"records"}
     found = store.recorded.docs(RecordFilter(kinds=("thread",)), [source.id for source in sources])
     assert found is not None
     assert store.recorded.by_docs(list(found)) == {next(iter(found)): thread}
@@ -570,15 +694,22 @@ def test_vectors_are_made_of_all_but_what_is_private(desk: tuple[Store, Kept]) -
         return embedder.embed(texts, "passage")
 
     store.indexes.catch_up([EmbeddingJob(embedder.stamp, embed)])
-    public = ask(store, "SELECT chunks.id FROM chunks JOIN blobs ON blobs.id = chunks.blob WHERE NOT private")
-    assert len(embedded) == 1 and [(one,) for one in store.indexes.vectors(embedder.stamp).ids().tolist()] == public
+    public = ask(
+        store, "SELECT chunks.id FROM chunks JOIN blobs ON blobs.id = chunks.blob WHERE NOT private"
+    )
+    assert (
+        len(embedded) == 1
+        and [(one,) for one in store.indexes.vectors(embedder.stamp).ids().tolist()] == public
+    )
     kept.change(number, sensitivity=SENSITIVE)
     store.indexes.catch_up([EmbeddingJob(embedder.stamp, embed)])
     assert len(embedded) == 1 and len(store.indexes.vectors(embedder.stamp)) == 0
     assert store.paid.plan(store.paid.model(embedder.stamp)) == []
 
 
-def test_a_record_whose_surroundings_changed_is_worded_anew_without_a_new_version(desk: tuple[Store, Kept]) -> None:
+def test_a_record_whose_surroundings_changed_is_worded_anew_without_a_new_version(
+    desk: tuple[Store, Kept],
+) -> None:
     store, kept = desk
     record = kept.make(Thread("Lamps"))
     before = ask(store, "SELECT id FROM docs")
@@ -595,7 +726,10 @@ def test_a_record_whose_surroundings_changed_is_worded_anew_without_a_new_versio
 def test_nobody_changes_the_log(desk: tuple[Store, Kept], tmp_path: Path, sql: str) -> None:
     _, kept = desk
     kept.make(Task("One"))
-    with closing(sqlite3.connect(tmp_path / "cortex.db")) as raw, pytest.raises(sqlite3.IntegrityError, match="kept"):
+    with (
+        closing(sqlite3.connect(tmp_path / "cortex.db")) as raw,
+        pytest.raises(sqlite3.IntegrityError, match="kept"),
+    ):
         raw.execute(sql)
     assert [deed.actor for deed in kept.recorded.deeds()] == ["person"]
 
@@ -614,7 +748,10 @@ def test_a_store_without_records_gets_them_and_keeps_everything(tmp_path: Path) 
         )
         raw.execute("INSERT INTO meta VALUES ('left', 'alone')")
         raw.commit()
-        before = {table: raw.execute(f"SELECT * FROM {table}").fetchall() for table in ("sources", "docs", "meta")}
+        before = {
+            table: raw.execute(f"SELECT * FROM {table}").fetchall()
+            for table in ("sources", "docs", "meta")
+        }
     with closing(Store(tmp_path)) as store:
         after = {table: ask(store, f"SELECT * FROM {table}") for table in before}
         assert [row for row in after["meta"] if row in before["meta"]] == before["meta"]

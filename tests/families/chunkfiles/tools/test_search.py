@@ -1,4 +1,6 @@
-"""`cortex mcp chunks` as a foreign client meets it: the request, the answer to the letter, its errors, and what is said beside it."""
+"""`cortex mcp chunks` as a foreign client meets it: the request, the answer to the letter, its
+errors, and what is said beside it.
+"""
 
 import json
 import subprocess
@@ -49,12 +51,21 @@ def project(tmp_path_factory, strangers_environment):
             metadata=HANDLER,
             created_at="2025-10-28T22:06:02.745712-06:00",
         ),
-        make_chunk("bare <&> 🎉", "the auth handler of nobody", kind="symbols", tags=(), metadata=None, title=None),
+        make_chunk(
+            "bare <&> 🎉",
+            "the auth handler of nobody",
+            kind="symbols",
+            tags=(),
+            metadata=None,
+            title=None,
+        ),
     )
     write_chunks(
         folder / "doc-chunks.json",
         *[
-            make_chunk(f"doc-{n}", f"authentication part {n} " + "word " * 400, tags=("documentation",))
+            make_chunk(
+                f"doc-{n}", f"authentication part {n} " + "word " * 400, tags=("documentation",)
+            )
             for n in range(30)
         ],
     )
@@ -63,7 +74,9 @@ def project(tmp_path_factory, strangers_environment):
 
 @pytest.fixture(scope="session")
 def server(project, embed_server, strangers_environment):
-    environment = strangers_environment.environment(CORTEX_EMBEDDING_ENDPOINT=f"{embed_server.url}/embed")
+    environment = strangers_environment.environment(
+        CORTEX_EMBEDDING_ENDPOINT=f"{embed_server.url}/embed"
+    )
     with Client([*CORTEX, "mcp", "chunks", "--workspace", str(project)], env=environment) as client:
         client.initialize()
         yield client
@@ -101,7 +114,8 @@ def test_an_answer_is_the_contracts_to_the_letter(server):
 
 def hide_scores(answer):
     results = sorted(
-        ({**one, "combined_score": "<score>"} for one in answer["results"]), key=lambda one: one["chunk"]["id"]
+        ({**one, "combined_score": "<score>"} for one in answer["results"]),
+        key=lambda one: one["chunk"]["id"],
     )
     return {**answer, "results": results}
 
@@ -117,7 +131,18 @@ def test_no_answer_holds_a_vector(server):
 
 @pytest.mark.parametrize(
     ("limit", "expected"),
-    [(None, 15), (1, 1), (0, 1), (-5, 1), (100, 30), (1000, 30), (10**30, 30), (7.0, 7), (1e300, 30), (2.9, 2)],
+    [
+        (None, 15),
+        (1, 1),
+        (0, 1),
+        (-5, 1),
+        (100, 30),
+        (1000, 30),
+        (10**30, 30),
+        (7.0, 7),
+        (1e300, 30),
+        (2.9, 2),
+    ],
 )
 def test_a_limit_beyond_the_range_is_clamped(server, limit, expected):
     more = {} if limit is None else {"limit": limit}
@@ -126,12 +151,17 @@ def test_a_limit_beyond_the_range_is_clamped(server, limit, expected):
 
 
 def test_nulls_are_what_is_left_out(server):
-    answer = body(search(server, query="authentication", limit=None, tags=None, chunk_types=None, budget=None))
+    answer = body(
+        search(server, query="authentication", limit=None, tags=None, chunk_types=None, budget=None)
+    )
     assert answer["total"] == 15
 
 
 def test_scores_descend(server):
-    scores = [one["combined_score"] for one in body(search(server, query="authentication 7", limit=100))["results"]]
+    scores = [
+        one["combined_score"]
+        for one in body(search(server, query="authentication 7", limit=100))["results"]
+    ]
     assert scores == sorted(scores, reverse=True)
 
 
@@ -170,11 +200,15 @@ def test_a_budget_leaves_whole_chunks_off_and_says_so_beside_the_answer(server):
     assert result["_meta"]["cortex/mode"] == "hybrid"
 
 
-def test_an_embedder_that_is_required_and_fails_is_an_internal_error(project, strangers_environment):
+def test_an_embedder_that_is_required_and_fails_is_an_internal_error(
+    project, strangers_environment
+):
     stub = Stub()
     try:
         environment = strangers_environment.environment(CORTEX_EMBEDDING_ENDPOINT=stub.url)
-        with Client([*CORTEX, "mcp", "chunks", "--workspace", str(project)], env=environment) as client:
+        with Client(
+            [*CORTEX, "mcp", "chunks", "--workspace", str(project)], env=environment
+        ) as client:
             client.initialize()
             assert body(search(client, query="auth"))["total"]
             stub.answer = lambda asked: Reply({"error": "broken"}, 500)
@@ -185,7 +219,9 @@ def test_an_embedder_that_is_required_and_fails_is_an_internal_error(project, st
         stub.close()
 
 
-def test_words_alone_are_told_beside_the_answer_and_to_whoever_starts_it(project, strangers_environment, tmp_path):
+def test_words_alone_are_told_beside_the_answer_and_to_whoever_starts_it(
+    project, strangers_environment, tmp_path
+):
     command = [*CORTEX, "mcp", "chunks", "--workspace", str(project)]
     with (
         open(tmp_path / "stderr", "wb") as told,
@@ -220,37 +256,52 @@ def start(root, environment):
         ({"CORTEX_EMBEDDING_ENDPOINT": "http://127.0.0.1:9"}, "questions can't be embedded"),
     ],
 )
-def test_a_start_that_can_serve_nothing_ends_with_the_reason(project, strangers_environment, variables, reason):
+def test_a_start_that_can_serve_nothing_ends_with_the_reason(
+    project, strangers_environment, variables, reason
+):
     ended = start(project, strangers_environment.environment(**variables))
     assert ended.returncode == 1
     assert reason in ended.stderr
     assert ended.stdout == ""
 
 
-def test_a_folder_of_chunks_that_leads_out_of_the_project_is_not_served(tmp_path, strangers_environment):
+def test_a_folder_of_chunks_that_leads_out_of_the_project_is_not_served(
+    tmp_path, strangers_environment
+):
     (tmp_path / "private").mkdir()
     write_chunks(tmp_path / "private" / "x.json", make_chunk("x", "what is nobody's business"))
     (tmp_path / "project" / ".cortex").mkdir(parents=True)
-    (tmp_path / "project" / ".cortex" / "chunks").symlink_to(tmp_path / "private", target_is_directory=True)
+    (tmp_path / "project" / ".cortex" / "chunks").symlink_to(
+        tmp_path / "private", target_is_directory=True
+    )
     ended = start(tmp_path / "project", strangers_environment.environment())
     assert (ended.returncode, ended.stdout) == (1, "")
     assert "PATH_OUTSIDE" in ended.stderr
 
 
-def test_beside_other_families_only_the_chunks_are_left_out(project, strangers_environment, tmp_path):
+def test_beside_other_families_only_the_chunks_are_left_out(
+    project, strangers_environment, tmp_path
+):
     environment = strangers_environment.environment(CORTEX_EMBEDDING_DIMENSIONS="384")
     command = [*CORTEX, "mcp", "--workspace", str(project)]
-    with open(tmp_path / "stderr", "wb") as told, Client(command, env=environment, stderr=told) as client:
+    with (
+        open(tmp_path / "stderr", "wb") as told,
+        Client(command, env=environment, stderr=told) as client,
+    ):
         client.initialize()
         names = [tool["name"] for tool in client.request("tools/list")["result"]["tools"]]
-        narrowed = client.call("cortex_search", {"query": "auth", "tags": ["documentation"]})["result"]
+        narrowed = client.call("cortex_search", {"query": "auth", "tags": ["documentation"]})[
+            "result"
+        ]
     assert {"search_code", "cortex_search"} <= set(names)
     assert narrowed["isError"] and "embedding.dimensions is 384" in narrowed["content"][0]["text"]
     assert "embedding.dimensions is 384" in (tmp_path / "stderr").read_text(encoding="utf-8")
 
 
 def test_chunks_are_served_by_default_where_there_are_some(project, strangers_environment):
-    with Client([*CORTEX, "mcp", "--workspace", str(project)], env=strangers_environment.environment()) as client:
+    with Client(
+        [*CORTEX, "mcp", "--workspace", str(project)], env=strangers_environment.environment()
+    ) as client:
         client.initialize()
         names = [tool["name"] for tool in client.request("tools/list")["result"]["tools"]]
     assert {"search_code", "cortex_search"} <= set(names)
@@ -259,7 +310,9 @@ def test_chunks_are_served_by_default_where_there_are_some(project, strangers_en
 def test_the_json_api_answers_the_same_with_notes_in_a_header(project, strangers_environment):
     command = [*CORTEX, "mcp", "chunks", "--http", "127.0.0.1:0", "--workspace", str(project)]
     with serving(command, strangers_environment.environment()) as http:
-        response, text = http.send("POST", b'{"query": "auth", "limit": 1}', path="/api/cortex_search")
+        response, text = http.send(
+            "POST", b'{"query": "auth", "limit": 1}', path="/api/cortex_search"
+        )
         empty, _ = http.send("POST", b'{"query": " "}', path="/api/cortex_search")
     assert list(json.loads(text)) == ["results", "total"]
     assert json.loads(response.getheader("Cortex-Meta"))["cortex/mode"] == "words"

@@ -1,4 +1,5 @@
-"""What the code family offers, field by field: schemas, resources, prompts, instructions, and answers kept as golden files.
+"""What the code family offers, field by field: schemas, resources, prompts, instructions, and
+answers kept as golden files.
 
 CORTEX_GOLDEN=write renews the golden files; then look at the difference before it is committed.
 """
@@ -18,7 +19,11 @@ CONTRACT = {
                 "default": "auto",
             },
             "threshold": {"type": "number", "default": 0.65, "minimum": 0.0, "maximum": 1.0},
-            "fileTypes": {"type": "array", "items": {"type": "string"}, "examples": [["ts", "js"], ["py"], ["*"]]},
+            "fileTypes": {
+                "type": "array",
+                "items": {"type": "string"},
+                "examples": [["ts", "js"], ["py"], ["*"]],
+            },
         },
         "required": ["query"],
     },
@@ -26,7 +31,11 @@ CONTRACT = {
         "properties": {
             "force": {"type": "boolean", "default": False},
             "path": {"type": "string", "default": None},
-            "strategy": {"type": "string", "enum": ["embeddings", "tfidf", "both"], "default": "both"},
+            "strategy": {
+                "type": "string",
+                "enum": ["embeddings", "tfidf", "both"],
+                "default": "both",
+            },
         },
     },
     "update_config": {
@@ -63,7 +72,10 @@ CONTRACT = {
     "find_similar_code": {
         "properties": {
             "code": {"type": "string"},
-            "language": {"type": "string", "examples": ["typescript", "python", "javascript", "go"]},
+            "language": {
+                "type": "string",
+                "examples": ["typescript", "python", "javascript", "go"],
+            },
             "maxResults": {"type": "number", "default": 20, "minimum": 1, "maximum": 100},
         },
         "required": ["code"],
@@ -110,7 +122,11 @@ def tools_of(server) -> dict:
 
 def without_descriptions(schema):
     if isinstance(schema, dict):
-        return {key: without_descriptions(value) for key, value in schema.items() if key != "description"}
+        return {
+            key: without_descriptions(value)
+            for key, value in schema.items()
+            if key != "description"
+        }
     return schema
 
 
@@ -155,7 +171,10 @@ def test_instructions_are_under_two_kilobytes_and_name_the_tools(server):
 def test_the_lists_are_as_they_were(server):
     check_golden("code-tools", server.request("tools/list")["result"]["tools"])
     check_golden("code-resources", server.request("resources/list")["result"]["resources"])
-    check_golden("code-resource-templates", server.request("resources/templates/list")["result"]["resourceTemplates"])
+    check_golden(
+        "code-resource-templates",
+        server.request("resources/templates/list")["result"]["resourceTemplates"],
+    )
     check_golden("code-prompts", server.request("prompts/list")["result"]["prompts"])
 
 
@@ -163,7 +182,8 @@ def test_resources_and_templates_have_the_addresses_of_the_contract(server):
     fixed = {one["uri"] for one in server.request("resources/list")["result"]["resources"]}
     assert fixed == {"codeindex://workspace/status", "codeindex://workspace/stats"}
     templates = {
-        one["uriTemplate"] for one in server.request("resources/templates/list")["result"]["resourceTemplates"]
+        one["uriTemplate"]
+        for one in server.request("resources/templates/list")["result"]["resourceTemplates"]
     }
     assert templates == {
         "codeindex://workspace/status{?workspace,cursor}",
@@ -179,9 +199,17 @@ def test_resources_and_templates_have_the_addresses_of_the_contract(server):
         ("search", "search_code", {"query": "parse an invoice number", "maxResults": 1}),
         ("search-small-budget", "search_code", {"query": '"article"', "budget": 250}),
         ("search-exact", "search_code", {"query": '"please pay"'}),
-        ("similar", "find_similar_code", {"code": "sum(prices[a] * n for a, n in lines)", "maxResults": 1}),
+        (
+            "similar",
+            "find_similar_code",
+            {"code": "sum(prices[a] * n for a, n in lines)", "maxResults": 1},
+        ),
         ("file", "get_file_context", {"path": "shop/basket.py"}),
-        ("file-range", "get_file_context", {"path": "web/cart.ts", "lineRange": {"start": 4}, "contextLines": 1}),
+        (
+            "file-range",
+            "get_file_context",
+            {"path": "web/cart.ts", "lineRange": {"start": 4}, "contextLines": 1},
+        ),
     ],
 )
 def test_an_answer_is_as_it_was(server, name, tool, arguments):
@@ -233,11 +261,18 @@ def test_prompts_are_the_contracts_templates_filled_in(server):
     assert "\n5. **Security Analysis**: Detailed analysis of Security\n" in render(
         "workspace-overview", focus="Security"
     )
-    assert server.request("prompts/get", {"name": "code-search", "arguments": {}})["error"]["code"] == -32602
-    listed = {one["name"]: one["arguments"] for one in server.request("prompts/list")["result"]["prompts"]}
+    assert (
+        server.request("prompts/get", {"name": "code-search", "arguments": {}})["error"]["code"]
+        == -32602
+    )
+    listed = {
+        one["name"]: one["arguments"] for one in server.request("prompts/list")["result"]["prompts"]
+    }
     assert [(one["name"], one["required"]) for one in listed["code-search"]] == [
         ("intent", True),
         ("context", False),
         ("language", False),
     ]
-    assert [(one["name"], one["required"]) for one in listed["workspace-overview"]] == [("focus", False)]
+    assert [(one["name"], one["required"]) for one in listed["workspace-overview"]] == [
+        ("focus", False)
+    ]

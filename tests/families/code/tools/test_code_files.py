@@ -21,7 +21,9 @@ def fenced(tmp_path_factory):
     (folder / "secret.py").write_text(f"# {SECRET}\n", encoding="utf-8")
     (folder / "inner-secret").mkdir()
     (folder / "inner-secret" / "a.py").write_text(f"# {SECRET}\n", encoding="utf-8")
-    root = make_repository(folder / "root", {"a.py": "x = 1\n", "deep/b c.py": "y = 2\n", "ü/ñ.py": "z = 3\n"})
+    root = make_repository(
+        folder / "root", {"a.py": "x = 1\n", "deep/b c.py": "y = 2\n", "ü/ñ.py": "z = 3\n"}
+    )
     os.symlink(folder / "secret.py", root / "link.py")
     os.symlink(folder / "inner-secret", root / "linked")
     os.symlink(root / "deep", root / "inside")
@@ -31,17 +33,32 @@ def fenced(tmp_path_factory):
         yield server, root
 
 
-# -- get_file_context --------------------------------------------------------------------------------------------------
+# -- get_file_context
+# --------------------------------------------------------------------------------------------------
 
 
 def test_a_whole_file_comes_with_its_definitions_and_chunks(server):
     body = server.tool("get_file_context", path="shop/payment/invoice.py")
-    assert set(body) == {"file", "language", "startLine", "endLine", "totalLines", "text", "symbols", "chunks"}
+    assert set(body) == {
+        "file",
+        "language",
+        "startLine",
+        "endLine",
+        "totalLines",
+        "text",
+        "symbols",
+        "chunks",
+    }
     assert (body["file"], body["language"]) == ("shop/payment/invoice.py", "python")
     assert (body["startLine"], body["endLine"], body["totalLines"]) == (1, 17, 17)
     assert body["text"].startswith('"""Invoices')
     symbol = next(one for one in body["symbols"] if one["name"] == "parse_invoice_number")
-    assert symbol == {"name": "parse_invoice_number", "kind": "function", "startLine": 6, "endLine": 11}
+    assert symbol == {
+        "name": "parse_invoice_number",
+        "kind": "function",
+        "startLine": 6,
+        "endLine": 11,
+    }
     assert [one["index"] for one in body["chunks"]] == list(range(len(body["chunks"])))
     assert {"index", "startLine", "endLine", "kind", "name"} == set(body["chunks"][0])
 
@@ -66,13 +83,19 @@ def test_a_line_range_comes_with_the_lines_around_it(server, arguments, lines):
 
 def test_an_impossible_line_range_is_an_error_and_a_malformed_one_a_bad_request(server):
     path = "shop/payment/invoice.py"
-    assert server.failure("get_file_context", path=path, lineRange={"start": 9, "end": 3})["code"] == "ARGUMENT_INVALID"
+    assert (
+        server.failure("get_file_context", path=path, lineRange={"start": 9, "end": 3})["code"]
+        == "ARGUMENT_INVALID"
+    )
     too_far = server.failure("get_file_context", path=path, lineRange={"start": 500})
     assert "17 lines" in too_far["message"]
     for wrong in ({"start": 0}, {"start": "1"}, {"from": 1}, [1, 2]):
         answer = server.call("get_file_context", {"path": path, "lineRange": wrong})
         assert answer["error"]["code"] == -32602
-    assert server.call("get_file_context", {"path": path, "contextLines": 101})["error"]["code"] == -32602
+    assert (
+        server.call("get_file_context", {"path": path, "contextLines": 101})["error"]["code"]
+        == -32602
+    )
 
 
 def test_an_empty_file_is_no_error(server):
@@ -86,7 +109,12 @@ def test_a_long_file_comes_in_parts(fenced):
     (root / "long.py").write_text("\n".join(lines) + "\n", encoding="utf-8")
     taken, at = [], 1
     while at:
-        body = server.tool("get_file_context", path="long.py", lineRange={"start": at, "end": 2_000}, contextLines=0)
+        body = server.tool(
+            "get_file_context",
+            path="long.py",
+            lineRange={"start": at, "end": 2_000},
+            contextLines=0,
+        )
         assert len(json.dumps(body, ensure_ascii=False, separators=(",", ":"))) <= 16_000
         taken.append(body["text"])
         assert body.get("truncated", False) == ("nextLine" in body)
@@ -124,13 +152,16 @@ def test_a_file_that_is_not_shown_says_why(server, path, code, word):
     assert failure["code"] == code
     assert word in failure["message"]
     assert "do-not-show" not in json.dumps(failure)
-    assert server.request("resources/read", {"uri": f"codeindex://file/{path}/chunks"})["error"]["code"] in (
+    assert server.request("resources/read", {"uri": f"codeindex://file/{path}/chunks"})["error"][
+        "code"
+    ] in (
         -32602,
         -32002,
     )
 
 
-# -- no path leaves the root ---------------------------------------------------------------------------------------------
+# -- no path leaves the root
+# ---------------------------------------------------------------------------------------------
 
 OUTSIDE = [
     "../secret.py",
@@ -167,7 +198,15 @@ def test_a_path_outside_the_root_is_refused_however_it_is_spelled(fenced, path):
 
 def test_spellings_that_stay_inside_are_understood(fenced):
     server, root = fenced
-    for path in ("a.py", "./a.py", "deep/b c.py", "deep//b c.py", str(root / "a.py"), "ü/ñ.py", "inside/b c.py"):
+    for path in (
+        "a.py",
+        "./a.py",
+        "deep/b c.py",
+        "deep//b c.py",
+        str(root / "a.py"),
+        "ü/ñ.py",
+        "inside/b c.py",
+    ):
         assert server.tool("get_file_context", path=path)["totalLines"] == 1
 
 
@@ -198,7 +237,8 @@ def test_no_path_ever_reads_outside_the_root(fenced, path):
         assert answer.get("error", {}).get("code", -32602) in (-32602, -32002)
 
 
-# -- resources ------------------------------------------------------------------------------------------------------------
+# -- resources
+# ------------------------------------------------------------------------------------------------------------
 
 
 def test_the_status_has_the_fields_of_the_contract(server, repository):
@@ -226,16 +266,32 @@ def test_the_statistics_have_the_fields_of_the_contract(server):
     assert set(stats) == {"files", "chunks", "performance"}
     assert set(stats["files"]["bySize"]) == {"small", "medium", "large"}
     assert (
-        stats["files"]["total"] == sum(stats["files"]["byLanguage"].values()) == sum(stats["files"]["bySize"].values())
+        stats["files"]["total"]
+        == sum(stats["files"]["byLanguage"].values())
+        == sum(stats["files"]["bySize"].values())
     )
     assert set(stats["chunks"]) == {"total", "averageSize", "embedded", "tfidfIndexed"}
     assert stats["chunks"]["tfidfIndexed"] == stats["chunks"]["total"] > 5
-    assert set(stats["performance"]) == {"averageSearchTime", "indexingTime", "cacheHitRate", "memoryUsage"}
+    assert set(stats["performance"]) == {
+        "averageSearchTime",
+        "indexingTime",
+        "cacheHitRate",
+        "memoryUsage",
+    }
 
 
 def test_a_search_by_address_takes_its_parameters(server):
-    body = server.read("codeindex://search/overdue%20reminder?maxResults=1&strategy=tfidf&threshold=0.1")
-    assert set(body) == {"query", "strategy", "executionTime", "totalResults", "results", "metadata"}
+    body = server.read(
+        "codeindex://search/overdue%20reminder?maxResults=1&strategy=tfidf&threshold=0.1"
+    )
+    assert set(body) == {
+        "query",
+        "strategy",
+        "executionTime",
+        "totalResults",
+        "results",
+        "metadata",
+    }
     assert (body["query"], body["strategy"]) == ("overdue reminder", "tfidf")
     (result,) = body["results"]
     assert set(result) == {"file", "fileName", "chunk", "relevance", "context"}
@@ -243,13 +299,23 @@ def test_a_search_by_address_takes_its_parameters(server):
     assert set(result["chunk"]) == {"text", "startLine", "endLine", "tokens"}
     assert {"searchedFiles", "searchedChunks", "cacheHit"} <= set(body["metadata"])
     assert server.read("codeindex://search/shop/basket.py")["results"]
-    again = server.read("codeindex://search/overdue%20reminder?maxResults=1&strategy=tfidf&threshold=0.1")
+    again = server.read(
+        "codeindex://search/overdue%20reminder?maxResults=1&strategy=tfidf&threshold=0.1"
+    )
     assert again["metadata"]["cacheHit"] is True
 
 
 @pytest.mark.parametrize(
     "parameter",
-    ["maxResults=0", "maxResults=x", "maxResults=nan", "maxResults=1.5", "threshold=2", "strategy=magic", "limit=3"],
+    [
+        "maxResults=0",
+        "maxResults=x",
+        "maxResults=nan",
+        "maxResults=1.5",
+        "threshold=2",
+        "strategy=magic",
+        "limit=3",
+    ],
 )
 def test_a_wrong_parameter_of_an_address_is_named(server, parameter):
     error = server.request("resources/read", {"uri": f"codeindex://search/a?{parameter}"})["error"]
@@ -275,13 +341,18 @@ def test_a_resource_that_fails_carries_the_envelope(server):
     error = server.request("resources/read", {"uri": "codeindex://file/missing.py/chunks"})["error"]
     assert error["code"] == -32002
     assert check_envelope(error["data"])["code"] == "FILE_NOT_FOUND"
-    assert server.request("resources/read", {"uri": "codeindex://nothing"})["error"]["code"] == -32002
-    error = server.request("resources/read", {"uri": "codeindex://workspace/status?workspace=nowhere"})["error"]
+    assert (
+        server.request("resources/read", {"uri": "codeindex://nothing"})["error"]["code"] == -32002
+    )
+    error = server.request(
+        "resources/read", {"uri": "codeindex://workspace/status?workspace=nowhere"}
+    )["error"]
     assert error["code"] == -32602
     assert check_envelope(error["data"])["code"] == "WORKSPACE_UNKNOWN"
 
 
-# -- reindex_workspace ----------------------------------------------------------------------------------------------------
+# -- reindex_workspace
+# ----------------------------------------------------------------------------------------------------
 
 
 def test_reindexing_says_what_changed_and_holds_status_and_statistics(fenced):
@@ -314,14 +385,19 @@ def test_a_forced_run_is_possible_once_a_minute_and_is_no_failure_of_the_index(f
     token = {"progressToken": "p1"}
     answer = server.call("reindex_workspace", {"force": True}, **token)
     body = json.loads(answer["result"]["content"][0]["text"])
-    while body["status"] == "indexing":  # on a busy machine it goes on as a job, which the same call joins
+    # On a busy machine it goes on as a job, which the same call joins
+    while body["status"] == "indexing":
         answer = server.call("reindex_workspace", {"force": True}, **token)
         body = json.loads(answer["result"]["content"][0]["text"])
     assert body["status"] == "completed"
     assert body["changed"] >= 3
     assert body["unchanged"] == 0
     failure = server.failure("reindex_workspace", force=True)
-    assert (failure["code"], failure["category"], failure["retryable"]) == ("RATE_LIMITED", "resource", True)
+    assert (failure["code"], failure["category"], failure["retryable"]) == (
+        "RATE_LIMITED",
+        "resource",
+        True,
+    )
     assert 0 < failure["context"]["retry_after_seconds"] <= 60
     assert server.read("codeindex://workspace/status")["indexing"]["status"] == "ready"
     notes = [one["params"] for one in server.aside if one.get("method") == "notifications/progress"]

@@ -1,4 +1,6 @@
-"""search_code and find_similar_code over MCP: shape, filters, strategies, exact queries, budget, cursor."""
+"""search_code and find_similar_code over MCP: shape, filters, strategies, exact queries, budget,
+cursor.
+"""
 
 import json
 
@@ -10,7 +12,13 @@ from cortex.base.errors import InputError
 from cortex.base.types import Chunk, FileView, Hit, Mode, Page, Symbol
 from cortex.engine.search.federated import FederatedHit
 from cortex.families.code.tools.definitions import MODES
-from cortex.families.code.tools.render import dump, file_answer, partial_first, search_answer, search_metadata
+from cortex.families.code.tools.render import (
+    dump,
+    file_answer,
+    partial_first,
+    search_answer,
+    search_metadata,
+)
 from protocol.code_server import text_of
 
 
@@ -79,7 +87,10 @@ def test_max_results_bounds_and_counts_may_be_written_as_floats(server):
     assert len(server.tool("search_code", query="basket article", maxResults=1)["results"]) == 1
     assert len(server.tool("search_code", query="basket article", maxResults=2.0)["results"]) == 2
     for wrong in (0, 201, "5", None, 0.5):
-        assert server.call("search_code", {"query": "a", "maxResults": wrong})["error"]["code"] == -32602
+        assert (
+            server.call("search_code", {"query": "a", "maxResults": wrong})["error"]["code"]
+            == -32602
+        )
 
 
 def test_the_threshold_leaves_out_what_is_less_relevant(server):
@@ -88,7 +99,9 @@ def test_the_threshold_leaves_out_what_is_less_relevant(server):
     cut = sorted(relevances)[len(relevances) // 2]
     assert min(relevances) < cut
     some = server.tool("search_code", query="article in the basket", threshold=cut)
-    assert [one["relevance"] for one in some["results"]] == [relevance for relevance in relevances if relevance >= cut]
+    assert [one["relevance"] for one in some["results"]] == [
+        relevance for relevance in relevances if relevance >= cut
+    ]
     assert some["metadata"]["totalResults"] == len(some["results"])
 
 
@@ -115,7 +128,9 @@ def test_text_in_quotes_is_found_as_it_stands(server):
     assert files_of(body) == ["shop/payment/invoice.py"]
     assert '"please pay"' in body["results"][0]["chunk"]["text"]
     assert server.tool("search_code", query='"please  pay"')["results"] == []
-    assert files_of(server.tool("search_code", query='"article"', fileTypes=["ts"])) == ["web/cart.ts"]
+    assert files_of(server.tool("search_code", query='"article"', fileTypes=["ts"])) == [
+        "web/cart.ts"
+    ]
 
 
 def test_text_between_slashes_is_a_regular_expression(server):
@@ -130,7 +145,10 @@ def test_text_between_slashes_is_a_regular_expression(server):
 def test_an_exact_query_finds_parts_of_words_with_every_strategy(server, query):
     for strategy in MODES:
         body = server.tool("search_code", query=query, strategy=strategy)
-        assert (body["metadata"]["strategy"], files_of(body)) == ("exact", ["shop/payment/invoice.py"]), strategy
+        assert (body["metadata"]["strategy"], files_of(body)) == (
+            "exact",
+            ["shop/payment/invoice.py"],
+        ), strategy
 
 
 @pytest.mark.parametrize("query", ["", "   ", "\n\t", '"   "'])
@@ -153,7 +171,12 @@ def test_symbols_are_found_by_name_and_secrets_and_ignored_files_never(server):
 
 
 def place_of(result):
-    return result["file"], result["chunk"]["startLine"], result["chunk"]["endLine"], result["relevance"]
+    return (
+        result["file"],
+        result["chunk"]["startLine"],
+        result["chunk"]["endLine"],
+        result["relevance"],
+    )
 
 
 def test_the_cursor_gives_every_result_once(server):
@@ -168,14 +191,17 @@ def test_the_cursor_gives_every_result_once(server):
             break
     assert len(pages) > 1
     assert [place_of(one) for page in pages for one in page] == [place_of(one) for one in whole]
-    assert all(page[0]["chunk"]["text"] for page in pages)  # each page shows the text of its first results
+    # Each page shows the text of its first results
+    assert all(page[0]["chunk"]["text"] for page in pages)
 
 
 def test_a_small_budget_pages_through_everything(server):
     question = {"query": "article basket invoice cart price", "budget": 200}
     places, cursor = [], None
     while True:
-        result = server.call("search_code", question | ({"cursor": cursor} if cursor else {}))["result"]
+        result = server.call("search_code", question | ({"cursor": cursor} if cursor else {}))[
+            "result"
+        ]
         assert len(text_of(result)) <= 800
         body = json.loads(text_of(result))
         assert body["results"]
@@ -205,7 +231,10 @@ def test_too_small_a_budget_and_a_foreign_cursor_are_errors(server):
         assert failure["code"] == "BUDGET_TOO_SMALL"
         assert "200" in failure["suggestions"][-1]
     cursor = server.tool("search_code", query="article basket", maxResults=1)["metadata"]["cursor"]
-    for other in ({"query": "invoice", "maxResults": 1}, {"query": "article basket", "maxResults": 2}):
+    for other in (
+        {"query": "invoice", "maxResults": 1},
+        {"query": "article basket", "maxResults": 2},
+    ):
         assert server.failure("search_code", **other, cursor=cursor)["code"] == "CURSOR_INVALID"
     for wrong in ("", "x", "é", "AAAA", "=" * 50, cursor[:-4]):
         failure = server.failure("search_code", query="article basket", maxResults=1, cursor=wrong)
@@ -213,9 +242,7 @@ def test_too_small_a_budget_and_a_foreign_cursor_are_errors(server):
 
 
 def test_similar_code_is_found_and_the_language_narrows(server):
-    code = (
-        "def join(first, second):\n    for article, amount in first.lines:\n        merged.add_article(article, amount)"
-    )
+    code = "def join(first, second):\n    for article, amount in first.lines:\n        merged.add_article(article, amount)"
     body = server.tool("find_similar_code", code=code)
     assert body["results"][0]["file"] == "shop/basket.py"
     assert {"strategy", "executionTime", "totalResults"} <= set(body["metadata"])
@@ -233,10 +260,12 @@ def test_an_unknown_language_is_an_error_that_names_the_known(server):
     assert server.failure("find_similar_code", code=" ")["code"] == "QUERY_EMPTY"
 
 
-# -- whatever the hits, the budget holds ------------------------------------------------------------------------------
+# -- whatever the hits, the budget holds
+# ------------------------------------------------------------------------------
 
 texts = st.text(
-    st.characters(codec="utf-8", categories=("L", "N", "P", "S", "Z", "Cc")) | st.sampled_from('\n"\\\t\x01🦀'),
+    st.characters(codec="utf-8", categories=("L", "N", "P", "S", "Z", "Cc"))
+    | st.sampled_from('\n"\\\t\x01🦀'),
     max_size=3_000,
 )
 hits = st.builds(
@@ -265,13 +294,20 @@ hits = st.builds(
     st.booleans(),
 )
 def test_no_search_answer_is_longer_than_its_budget(found, budget, notes, more, several):
-    metadata = {"strategy": "tfidf", "executionTime": 12.3, "totalResults": len(found) + more, "notes": notes}
+    metadata = {
+        "strategy": "tfidf",
+        "executionTime": 12.3,
+        "totalResults": len(found) + more,
+        "notes": notes,
+    }
     located = [FederatedHit("w" * 40, hit) for hit in found]
     try:
         body = search_answer(located, metadata, budget, several=several, offset=0, key="q")
     except InputError as error:  # not even one place fits, and it says how much is needed
         assert error.code == "BUDGET_TOO_SMALL"
-        body = search_answer(located, metadata, error.context["needed"], several=several, offset=0, key="q")
+        body = search_answer(
+            located, metadata, error.context["needed"], several=several, offset=0, key="q"
+        )
         assert body["results"]
         return
     assert len(dump(body)) <= budget * 4
@@ -287,11 +323,24 @@ views = st.builds(
     modified=st.just(""),
     text=texts,
     chunks=st.lists(
-        st.builds(Chunk, st.integers(0, 9), st.just(0), st.just(1), st.integers(1, 9), st.integers(1, 99), st.just("x"))
+        st.builds(
+            Chunk,
+            st.integers(0, 9),
+            st.just(0),
+            st.just(1),
+            st.integers(1, 9),
+            st.integers(1, 99),
+            st.just("x"),
+        )
     ).map(tuple),
     symbols=st.lists(
         st.builds(
-            Symbol, st.just("n"), st.text(max_size=80), st.just("function"), st.integers(1, 9), st.integers(1, 99)
+            Symbol,
+            st.just("n"),
+            st.text(max_size=80),
+            st.just("function"),
+            st.integers(1, 9),
+            st.integers(1, 99),
         )
     ).map(tuple),
 )
@@ -318,11 +367,16 @@ def test_no_file_answer_is_longer_than_its_budget_and_all_lines_come(view, budge
         assert body["nextLine"] == body["endLine"] + 1 > at
         at = body["nextLine"]
     assert taken[-1]["endLine"] == end
-    if not any(part.get("truncated") and "nextLine" not in part for part in taken) and len(taken) == 1:
+    if (
+        not any(part.get("truncated") and "nextLine" not in part for part in taken)
+        and len(taken) == 1
+    ):
         assert taken[0]["text"] == "\n".join(lines[start - 1 : end])
 
 
 def test_what_is_not_read_yet_comes_before_what_was_found():
-    page = Page((), 0, Mode.HYBRID, ("not read yet: 5,291 of 5,691 files; ask again",), is_partial=True)
+    page = Page(
+        (), 0, Mode.HYBRID, ("not read yet: 5,291 of 5,691 files; ask again",), is_partial=True
+    )
     body = partial_first({"results": [], "metadata": search_metadata(page, 1.0, [])})
     assert dump(body).startswith('{"metadata":{"notes":["not read yet')

@@ -1,4 +1,6 @@
-"""update_config, and that each setting of searching, caching, retention and limits does what it says; in this process."""
+"""update_config, and that each setting of searching, caching, retention and limits does what it
+says; in this process.
+"""
 
 import json
 import sqlite3
@@ -20,7 +22,10 @@ from cortex.interfaces.assembly.pool import engine_pool
 from cortex.toolkit.tool import Call, bind, find_tool, perform
 from protocol.code_server import check_envelope, make_repository, wait_for
 
-MANY = {f"src/m{number:03}.py": f"def function_{number}():\n    return {number}\n" for number in range(30)}
+MANY = {
+    f"src/m{number:03}.py": f"def function_{number}():\n    return {number}\n"
+    for number in range(30)
+}
 
 
 class InProcess:
@@ -29,7 +34,9 @@ class InProcess:
     def __init__(self, root, *, keep=False, environment=None, **flags):
         names = {name.replace("__", "."): value for name, value in flags.items()}
         self.root = root
-        self.settings = load(root, environment=environment or {"CORTEX_HOME": str(root.parent / "home")}, flags=names)
+        self.settings = load(
+            root, environment=environment or {"CORTEX_HOME": str(root.parent / "home")}, flags=names
+        )
         self.family = open_family([Workspace(root, self.settings)], engine_pool(keep=keep))
 
     def call(self, name, call=None, /, **arguments):
@@ -71,16 +78,22 @@ def many(tmp_path):
     return make_repository(tmp_path / "many", MANY, git=False)
 
 
-# -- update_config -----------------------------------------------------------------------------------------------------
+# -- update_config
+# -----------------------------------------------------------------------------------------------------
 
 
 def test_a_change_says_old_and_new_and_is_written_to_no_file(many):
     with opened(many) as code:
         code.tool("reindex_workspace")
         before = {path: path.read_bytes() for path in many.parent.rglob("*.y*ml")}
-        body = code.tool("update_config", settings={"chunkSize": 100, "cacheSize": "10MB", "maxFiles": 25000})
+        body = code.tool(
+            "update_config", settings={"chunkSize": 100, "cacheSize": "10MB", "maxFiles": 25000}
+        )
         assert body == {
-            "changed": {"chunkSize": {"old": 250, "new": 100}, "cacheSize": {"old": "500MB", "new": "10MB"}},
+            "changed": {
+                "chunkSize": {"old": 250, "new": 100},
+                "cacheSize": {"old": "500MB", "new": "10MB"},
+            },
             "restartNeeded": True,
             "reindexing": False,
         }
@@ -112,7 +125,11 @@ def test_what_changes_the_index_says_who_changed_it(many):
 
 def test_a_change_of_nothing_needs_nothing(many):
     with opened(many) as code:
-        assert code.tool("update_config", settings={}) == {"changed": {}, "restartNeeded": False, "reindexing": False}
+        assert code.tool("update_config", settings={}) == {
+            "changed": {},
+            "restartNeeded": False,
+            "reindexing": False,
+        }
         same = code.tool("update_config", settings={"chunkSize": 250}, restart=True)
         assert same == {"changed": {}, "restartNeeded": False, "reindexing": False}
         cache = code.tool("update_config", settings={"cacheSize": "1KB"})
@@ -139,7 +156,9 @@ def test_a_provider_can_be_chosen_where_the_person_configured_it(many, provider)
         "CODEINDEX_OLLAMA_BASE_URL": "http://127.0.0.1:9",
     }
     with opened(many, environment={"CORTEX_HOME": own["CORTEX_HOME"]}) as code:
-        failure = code.failure("update_config", settings={"embeddingProvider": provider, "chunkSize": 100})
+        failure = code.failure(
+            "update_config", settings={"embeddingProvider": provider, "chunkSize": 100}
+        )
         assert (failure["code"], failure["category"]) == ("CONFIG_INVALID", "configuration")
         assert provider in failure["message"]
         assert code.engine.settings.indexing.chunk_size == 250
@@ -148,7 +167,11 @@ def test_a_provider_can_be_chosen_where_the_person_configured_it(many, provider)
         body = code.tool("update_config", settings={"embeddingProvider": provider})
         assert body["changed"]["embeddingProvider"] == {"old": "local", "new": provider}
         embedding = code.status()["embedding"]
-        assert (embedding["provider"], embedding["share"], embedding["answering"] != provider) == (provider, 0.0, True)
+        assert (embedding["provider"], embedding["share"], embedding["answering"] != provider) == (
+            provider,
+            0.0,
+            True,
+        )
         body = code.tool("update_config", settings={"embeddingProvider": "local"})
         assert body["changed"]["embeddingProvider"] == {"old": provider, "new": "local"}
 
@@ -159,7 +182,9 @@ def test_local_only_allows_no_provider_beyond_this_machine(many):
         failure = code.failure("update_config", settings={"embeddingProvider": "openai"})
         assert "localOnly" in failure["message"]
         assert code.engine.settings.indexing.embedding_provider == "local"
-    with opened(many, environment=key, server__localOnly=True, indexing__embeddingProvider="openai") as code:
+    with opened(
+        many, environment=key, server__localOnly=True, indexing__embeddingProvider="openai"
+    ) as code:
         assert (code.status()["embedding"] or {}).get("provider") != "openai"
 
 
@@ -172,7 +197,8 @@ def test_a_change_counts_for_whoever_keeps_the_index(many):
         assert keeping.engine.settings.indexing.chunk_size == 100
 
 
-# -- search.* ----------------------------------------------------------------------------------------------------------
+# -- search.*
+# ----------------------------------------------------------------------------------------------------------
 
 
 def test_answers_are_remembered_until_something_changes(many):
@@ -229,17 +255,27 @@ def test_an_exploding_expression_is_stopped(tmp_path):
 
 
 def test_defaults_of_results_threshold_and_budget_come_from_the_settings(many):
-    with opened(many, search__defaultMaxResults=3, search__relevanceThreshold=0.3, search__budget=200) as code:
+    with opened(
+        many, search__defaultMaxResults=3, search__relevanceThreshold=0.3, search__budget=200
+    ) as code:
         code.tool("reindex_workspace")
         answer = code.call("search_code", query="function_7 return")
         body = json.loads(answer.text)
         assert len(answer.text) <= 800
         assert 0 < len(body["results"]) <= 3
         assert all(one["relevance"] >= 0.3 for one in body["results"])
-        assert len(code.tool("search_code", query="return", maxResults=9, threshold=0, budget=4000)["results"]) == 9
+        assert (
+            len(
+                code.tool("search_code", query="return", maxResults=9, threshold=0, budget=4000)[
+                    "results"
+                ]
+            )
+            == 9
+        )
 
 
-# -- retention, limits, watching ---------------------------------------------------------------------------------------
+# -- retention, limits, watching
+# ---------------------------------------------------------------------------------------
 
 
 def test_the_operations_log_forgets_what_is_older_than_retention(many):
@@ -247,7 +283,10 @@ def test_the_operations_log_forgets_what_is_older_than_retention(many):
         code.tool("reindex_workspace")
         code.tool("update_config", settings={"cacheSize": "1MB"})
         assert [operation.what for operation in code.engine.operations()] == ["config", "index"]
-        with closing(sqlite3.connect(code.engine.store.directory / "cortex.db")) as connection, connection:
+        with (
+            closing(sqlite3.connect(code.engine.store.directory / "cortex.db")) as connection,
+            connection,
+        ):
             connection.execute("UPDATE operations SET at = at - 3 * 86400 WHERE what = 'index'")
         code.engine.clean_up()
         assert [one.what for one in code.engine.operations()] == ["config"]
@@ -299,7 +338,9 @@ def test_the_status_resource_names_every_skipped_file_in_pages(many, monkeypatch
         ]
         assert (examples["total"], examples["cursor"]) == (140, "0")
         assert code.status()["skipped"] == examples
-        over = {f"src/m{number:03}.py" for number in range(10, 30)} | {f"src/z{number:02}.py" for number in range(60)}
+        over = {f"src/m{number:03}.py" for number in range(10, 30)} | {
+            f"src/z{number:02}.py" for number in range(60)
+        }
         assert code.status(cursor="9999")["skipped"]["files"] == []
         for wrong in ("-1", "x", "١", "9" * 30):
             with pytest.raises(InputError) as caught:
@@ -318,13 +359,21 @@ def test_the_status_resource_names_every_skipped_file_in_pages(many, monkeypatch
 def test_an_index_run_that_takes_too_long_keeps_what_it_has(many):
     with opened(many, limits__processing__index_timeout="1ms") as code:
         failure = code.failure("reindex_workspace")
-        assert (failure["code"], failure["category"], failure["retryable"]) == ("INDEX_TIMEOUT", "processing", True)
-        assert {"operation", "workspace", "files_processed", "files_remaining"} <= set(failure["context"])
+        assert (failure["code"], failure["category"], failure["retryable"]) == (
+            "INDEX_TIMEOUT",
+            "processing",
+            True,
+        )
+        assert {"operation", "workspace", "files_processed", "files_remaining"} <= set(
+            failure["context"]
+        )
         assert code.status()["indexing"]["status"] == "error"
 
 
 def test_without_watching_the_folder_is_compared_every_interval(many):
-    with opened(many, keep=True, workspace__watchFiles=False, indexing__updateInterval="1s") as code:
+    with opened(
+        many, keep=True, workspace__watchFiles=False, indexing__updateInterval="1s"
+    ) as code:
         wait_for(lambda: code.status()["indexing"]["status"] == "ready")
         (many / "src" / "later.py").write_text("def came_later():\n    pass\n", encoding="utf-8")
         wait_for(lambda: code.tool("search_code", query="came_later", strategy="tfidf")["results"])
@@ -339,7 +388,9 @@ def test_above_its_file_limit_the_full_workspace_is_answered_from_the_index(many
     monkeypatch.setattr("cortex.engine.engine.FULL_MODE_FILES", 20)
     with opened(many) as code:
         code.tool("reindex_workspace")
-        metadata = code.tool("search_code", query="function_7", strategy="fullworkspace")["metadata"]
+        metadata = code.tool("search_code", query="function_7", strategy="fullworkspace")[
+            "metadata"
+        ]
         assert metadata["strategy"] == "hybrid"
         assert any("fullworkspace reads at most 20 files" in note for note in metadata["notes"])
 
@@ -349,14 +400,20 @@ def test_without_an_embedder_meaning_is_answered_by_words_and_says_so(many, stra
     with opened(many, indexing__embeddingProvider="none") as code:
         body = code.tool("reindex_workspace", strategy="embeddings")
         assert "no embedder" in body["notes"][-1]
-        assert (body["index"]["embedding"], body["index"]["strategies"]["preferred"]) == (None, "tfidf")
+        assert (body["index"]["embedding"], body["index"]["strategies"]["preferred"]) == (
+            None,
+            "tfidf",
+        )
         metadata = code.tool("search_code", query="function_7", strategy=strategy)["metadata"]
         assert metadata["strategy"] == "tfidf"
         assert any("no embedder" in note for note in metadata["notes"])
 
 
 def test_the_chunks_of_a_file_keep_to_the_budget_and_the_cursor_leads_through_all(many):
-    long = "".join(f"def step_{number}():\n    return 'wording {number}' * {number}\n\n" for number in range(200))
+    long = "".join(
+        f"def step_{number}():\n    return 'wording {number}' * {number}\n\n"
+        for number in range(200)
+    )
     (many / "long.py").write_text(long, encoding="utf-8")
     with opened(many, search__budget=500) as code:
         code.tool("reindex_workspace")
@@ -385,7 +442,8 @@ def test_a_chunk_larger_than_the_budget_comes_in_part():
     assert answers.chunks_answer(view, None, 1, 500)["chunks"][0]["text"] == "say "
 
 
-# -- runs that meet each other -----------------------------------------------------------------------------------------
+# -- runs that meet each other
+# -----------------------------------------------------------------------------------------
 
 
 @contextmanager
@@ -434,7 +492,10 @@ def test_a_forced_run_that_takes_long_is_a_job_and_searching_goes_on(many, monke
 def test_a_request_that_was_refused_leaves_no_job(many, monkeypatch):
     monkeypatch.setattr(definitions, "FORCE_ANSWER_SECONDS", 60)
     with opened(many) as code:
-        assert code.failure("reindex_workspace", force=True, path="nowhere")["code"] == "FILE_NOT_FOUND"
+        assert (
+            code.failure("reindex_workspace", force=True, path="nowhere")["code"]
+            == "FILE_NOT_FOUND"
+        )
         assert "job" not in code.tool("reindex_workspace")["index"]
         done = code.tool("reindex_workspace", force=True)["index"]["job"]
         assert code.failure("reindex_workspace", force=True)["code"] == "RATE_LIMITED"
@@ -497,13 +558,17 @@ def test_only_a_few_runs_wait_for_another_and_the_others_are_told(many):
         answers = []
         with held_run(code.engine):
             threads = [
-                threading.Thread(target=lambda: answers.append(code.call("reindex_workspace")), daemon=True)
+                threading.Thread(
+                    target=lambda: answers.append(code.call("reindex_workspace")), daemon=True
+                )
                 for _ in range(12)
             ]
             for thread in threads:
                 thread.start()
             wait_for(lambda: len(answers) >= 8)
-            assert {json.loads(answer.text)["error"]["code"] for answer in answers} == {"INDEX_BUSY"}
+            assert {json.loads(answer.text)["error"]["code"] for answer in answers} == {
+                "INDEX_BUSY"
+            }
         for thread in threads:
             thread.join(20)
         assert sorted(answer.failed for answer in answers) == [False] * 4 + [True] * 8
@@ -512,7 +577,9 @@ def test_only_a_few_runs_wait_for_another_and_the_others_are_told(many):
 def test_a_cancelled_run_stops_and_the_next_goes_on_from_there(many):
     with opened(many) as code:
         cancel = Cancel()
-        answer = code.call("reindex_workspace", Call(cancel=cancel, report=lambda *step: cancel.cancel()))
+        answer = code.call(
+            "reindex_workspace", Call(cancel=cancel, report=lambda *step: cancel.cancel())
+        )
         stopped = json.loads(answer.text)
         assert answer.failed or stopped["status"] == "cancelled"
         assert code.status()["indexing"]["indexedFiles"] < 30
@@ -520,7 +587,8 @@ def test_a_cancelled_run_stops_and_the_next_goes_on_from_there(many):
         assert code.status()["indexing"]["indexedFiles"] == 30
 
 
-# -- disks and locks ---------------------------------------------------------------------------------------------------
+# -- disks and locks
+# ---------------------------------------------------------------------------------------------------
 
 
 def test_a_full_disk_is_an_error_that_can_be_retried(many):
@@ -534,7 +602,11 @@ def test_a_full_disk_is_an_error_that_can_be_retried(many):
         pages = writer.execute("PRAGMA page_count").fetchone()[0]
         writer.execute(f"PRAGMA max_page_count = {pages + 5}")
         failure = code.failure("reindex_workspace")
-        assert (failure["code"], failure["category"], failure["retryable"]) == ("DISK_FULL", "filesystem", True)
+        assert (failure["code"], failure["category"], failure["retryable"]) == (
+            "DISK_FULL",
+            "filesystem",
+            True,
+        )
         assert "disk space" in failure["suggestions"][0]
         assert code.tool("search_code", query="function_7")["results"]
         writer.execute("PRAGMA max_page_count = 1000000")
@@ -550,9 +622,14 @@ def test_a_locked_store_is_an_error_that_can_be_retried(many, monkeypatch):
     with closing(sqlite3.connect(directory / "cortex.db")) as other:
         other.execute("BEGIN EXCLUSIVE")
         with opened(many) as code:
-            assert code.tool("search_code", query="function_7")["results"]  # reading waits for nobody
+            # Reading waits for nobody
+            assert code.tool("search_code", query="function_7")["results"]
             failure = code.failure("reindex_workspace")
-            assert (failure["code"], failure["category"], failure["retryable"]) == ("STORE_LOCKED", "filesystem", True)
+            assert (failure["code"], failure["category"], failure["retryable"]) == (
+                "STORE_LOCKED",
+                "filesystem",
+                True,
+            )
             assert "try again" in failure["suggestions"][0]
             other.rollback()
             assert code.tool("reindex_workspace")["status"] == "completed"

@@ -1,4 +1,6 @@
-"""Several workspaces in one server: by flag, by configuration, by name and by path; and stores that can't be opened."""
+"""Several workspaces in one server: by flag, by configuration, by name and by path; and stores that
+can't be opened.
+"""
 
 import json
 import sqlite3
@@ -12,14 +14,20 @@ from protocol.client import Client
 from protocol.code_server import CORTEX, CodeServer, make_repository, wait_for
 
 ALPHA = {"app/main.py": "def start_alpha():\n    return 'shared wording'\n"}
-BETA = {"app/main.py": "def start_beta():\n    return 'shared wording'\n", "only/beta.py": "beta_only = 1\n"}
+BETA = {
+    "app/main.py": "def start_beta():\n    return 'shared wording'\n",
+    "only/beta.py": "beta_only = 1\n",
+}
 
 
 @pytest.fixture(scope="module")
 def two(tmp_path_factory):
     """A server on two folders, given by two flags."""
     folder = tmp_path_factory.mktemp("two")
-    roots = make_repository(folder / "alpha", ALPHA), make_repository(folder / "beta", BETA, git=False)
+    roots = (
+        make_repository(folder / "alpha", ALPHA),
+        make_repository(folder / "beta", BETA, git=False),
+    )
     with CodeServer(*roots) as server:
         server.initialize()
         server.wait_until_ready()
@@ -36,17 +44,24 @@ def test_all_workspaces_are_searched_and_each_result_names_its_own(two):
     body = server.tool("search_code", query="shared wording")
     assert places(body) == {("alpha", "app/main.py"), ("beta", "app/main.py")}
     assert places(server.tool("search_code", query='"shared wording"')) == places(body)
-    assert places(server.tool("search_code", query="start_beta", maxResults=1)) == {("beta", "app/main.py")}
-    assert places(server.tool("find_similar_code", code="def start_alpha(): ...", maxResults=1)) == {
-        ("alpha", "app/main.py")
+    assert places(server.tool("search_code", query="start_beta", maxResults=1)) == {
+        ("beta", "app/main.py")
     }
+    assert places(
+        server.tool("find_similar_code", code="def start_alpha(): ...", maxResults=1)
+    ) == {("alpha", "app/main.py")}
 
 
 def test_one_workspace_is_chosen_by_name_or_path(two):
     server, alpha, _ = two
     for name in ("alpha", str(alpha), f"{alpha}/"):
-        assert places(server.tool("search_code", query="shared wording", workspace=name)) == {("alpha", "app/main.py")}
-        assert server.read(f"codeindex://workspace/status?workspace={name}")["workspace"]["name"] == "alpha"
+        assert places(server.tool("search_code", query="shared wording", workspace=name)) == {
+            ("alpha", "app/main.py")
+        }
+        assert (
+            server.read(f"codeindex://workspace/status?workspace={name}")["workspace"]["name"]
+            == "alpha"
+        )
 
 
 def test_an_unknown_workspace_is_an_error_that_names_the_known(two):
@@ -67,11 +82,19 @@ def test_an_unknown_workspace_is_an_error_that_names_the_known(two):
 def test_a_file_is_relative_to_its_workspace(two):
     server, _, beta = two
     failure = server.failure("get_file_context", path="app/main.py")
-    assert (failure["code"], failure["context"]["candidates"]) == ("WORKSPACE_AMBIGUOUS", ["alpha", "beta"])
+    assert (failure["code"], failure["context"]["candidates"]) == (
+        "WORKSPACE_AMBIGUOUS",
+        ["alpha", "beta"],
+    )
     assert "alpha, beta" in failure["message"]
-    assert "start_beta" in server.tool("get_file_context", path="app/main.py", workspace="beta")["text"]
+    assert (
+        "start_beta"
+        in server.tool("get_file_context", path="app/main.py", workspace="beta")["text"]
+    )
     assert server.tool("get_file_context", path="only/beta.py")["workspace"] == "beta"
-    assert server.tool("get_file_context", path=str(beta / "only/beta.py"))["file"] == "only/beta.py"
+    assert (
+        server.tool("get_file_context", path=str(beta / "only/beta.py"))["file"] == "only/beta.py"
+    )
     assert server.failure("get_file_context", path="nowhere.py")["code"] == "FILE_NOT_FOUND"
     assert server.failure("get_file_context", path="../beta/only/beta.py")["code"] == "PATH_OUTSIDE"
     chunks = server.read("codeindex://file/app/main.py/chunks?workspace=beta")["chunks"]
@@ -89,11 +112,21 @@ def test_status_and_statistics_sum_up_and_show_each(two):
 
 
 def test_sums_are_over_all_workspaces_and_averages_over_those_that_were_searched():
-    asked = vitals(average_search_ms=8.0, cache_hit_rate=0.5, cache_bytes=2 << 10, disk_bytes=3 << 20)
+    asked = vitals(
+        average_search_ms=8.0, cache_hit_rate=0.5, cache_bytes=2 << 10, disk_bytes=3 << 20
+    )
     idle = vitals(skipped=(Skipped("a.png", "binary"),), cache_bytes=1 << 10, disk_bytes=1 << 20)
-    parts = [render.status_answer(name, one, render.About("/")) for name, one in (("x", asked), ("y", idle))]
+    parts = [
+        render.status_answer(name, one, render.About("/"))
+        for name, one in (("x", asked), ("y", idle))
+    ]
     whole = render.sum_status(parts, [("x", asked), ("y", idle)])
-    assert whole["cache"] == {"memoryUsage": "3.0KB", "diskUsage": "4.0MB", "hitRate": 0.5, "lastCleanup": None}
+    assert whole["cache"] == {
+        "memoryUsage": "3.0KB",
+        "diskUsage": "4.0MB",
+        "hitRate": 0.5,
+        "lastCleanup": None,
+    }
     assert whole["skipped"] == {
         "total": 1,
         "byReason": {"binary": 1},
@@ -121,18 +154,24 @@ def test_reindexing_reaches_all_or_the_one_that_has_the_path(two):
 def test_every_page_of_several_workspaces_has_hits_with_text(tmp_path):
     body = "".join(f"    basket_{line} = 'common wording {line}'\n" for line in range(40))
     texts = {f"m{number}.py": f"def shelf_{number}():\n{body}" for number in range(6)}
-    with CodeServer(make_repository(tmp_path / "a", texts), make_repository(tmp_path / "b", texts)) as server:
+    with CodeServer(
+        make_repository(tmp_path / "a", texts), make_repository(tmp_path / "b", texts)
+    ) as server:
         server.initialize()
         server.wait_until_ready()
         cursor, pages = {}, 0
         while cursor is not None:
-            answer = server.tool("search_code", query="common wording", budget=1500, maxResults=4, **cursor)
+            answer = server.tool(
+                "search_code", query="common wording", budget=1500, maxResults=4, **cursor
+            )
             chunks = [one["chunk"] for one in answer["results"]]
             assert chunks[0]["text"]
             assert all(chunk.get("text") != "" for chunk in chunks)
             if not all("text" in chunk for chunk in chunks):
                 assert answer["metadata"]["truncated"]
-            cursor = {"cursor": answer["metadata"]["cursor"]} if "cursor" in answer["metadata"] else None
+            cursor = (
+                {"cursor": answer["metadata"]["cursor"]} if "cursor" in answer["metadata"] else None
+            )
             pages += 1
         assert pages > 1
         found = server.read("codeindex://search/common%20wording?maxResults=200")["results"]
@@ -141,21 +180,34 @@ def test_every_page_of_several_workspaces_has_hits_with_text(tmp_path):
 
 
 def test_folders_of_the_same_name_are_called_by_their_paths(tmp_path):
-    one, two = make_repository(tmp_path / "a" / "web", ALPHA), make_repository(tmp_path / "b" / "web", BETA)
+    one, two = (
+        make_repository(tmp_path / "a" / "web", ALPHA),
+        make_repository(tmp_path / "b" / "web", BETA),
+    )
     with CodeServer(one, two) as server:
         server.initialize()
         server.wait_until_ready()
         found = places(server.tool("search_code", query="shared wording"))
         assert found == {(str(one), "app/main.py"), (str(two), "app/main.py")}
-        assert "start_beta" in server.tool("get_file_context", path="app/main.py", workspace=str(two))["text"]
-        assert server.failure("search_code", query="a", workspace="x")["context"]["known"] == [str(one), str(two)]
+        assert (
+            "start_beta"
+            in server.tool("get_file_context", path="app/main.py", workspace=str(two))["text"]
+        )
+        assert server.failure("search_code", query="a", workspace="x")["context"]["known"] == [
+            str(one),
+            str(two),
+        ]
         failure = server.failure("search_code", query="shared wording", workspace="web")
-        assert (failure["code"], failure["context"]["candidates"]) == ("WORKSPACE_AMBIGUOUS", [str(one), str(two)])
+        assert (failure["code"], failure["context"]["candidates"]) == (
+            "WORKSPACE_AMBIGUOUS",
+            [str(one), str(two)],
+        )
 
 
 def test_workspaces_may_come_from_the_projects_configuration(tmp_path):
     root = make_repository(
-        tmp_path / "mono", {"one/a.py": "first = 1\n", "two/b.py": "second = 2\n", "c.py": "third = 3\n"}
+        tmp_path / "mono",
+        {"one/a.py": "first = 1\n", "two/b.py": "second = 2\n", "c.py": "third = 3\n"},
     )
     config = {"workspace": {"paths": ["one", "two", "/etc"]}}
     (root / "codeindex.config.json").write_text(json.dumps(config), encoding="utf-8")
@@ -171,7 +223,8 @@ def test_workspaces_may_come_from_the_projects_configuration(tmp_path):
         }
 
 
-# -- stores that can't be opened --------------------------------------------------------------------------------------------
+# -- stores that can't be opened
+# --------------------------------------------------------------------------------------------
 
 
 def damage(root):
@@ -204,10 +257,14 @@ def test_one_store_that_can_not_be_replaced_does_not_silence_the_others(tmp_path
         failure = server.failure("search_code", query="a", workspace="bad")
         assert failure["code"] == "STORE_CORRUPT"
         assert "cortex.db" not in " ".join(failure["suggestions"])
-        answer = server.tool("search_code", query="shared wording", workspace="good", strategy="tfidf")
+        answer = server.tool(
+            "search_code", query="shared wording", workspace="good", strategy="tfidf"
+        )
         assert "notes" not in answer["metadata"]
         lease.release()
-        wait_for(lambda: server.tool("search_code", query="shared wording", workspace="bad")["results"])
+        wait_for(
+            lambda: server.tool("search_code", query="shared wording", workspace="bad")["results"]
+        )
 
 
 def test_an_index_of_a_newer_version_is_built_anew(tmp_path):
@@ -234,7 +291,12 @@ def test_a_server_without_any_workspace_ends_with_an_explanation(tmp_path, isola
     import subprocess
 
     done = subprocess.run(
-        [*CORTEX, "mcp"], cwd=isolated.user, input=b"", capture_output=True, timeout=30, env=isolated.environment()
+        [*CORTEX, "mcp"],
+        cwd=isolated.user,
+        input=b"",
+        capture_output=True,
+        timeout=30,
+        env=isolated.environment(),
     )
     assert done.returncode == 1
     assert done.stdout == b""

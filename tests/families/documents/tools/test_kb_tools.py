@@ -20,7 +20,9 @@ from cortex.families.documents.tools import TOOLS, open_family, render
 from cortex.interfaces.assembly.pool import engine_pool
 from cortex.toolkit.tool import Answer, Call, Family, bind, find_tool, input_schema, perform
 
-SECTION = "Coins are counted every evening by the owner, and the sum is written into the ledger. " * 8
+SECTION = (
+    "Coins are counted every evening by the owner, and the sum is written into the ledger. " * 8
+)
 FILES = {
     "auth/tokens.md": "# Auth guide\n\n## Tokens\n\nA token expires after thirty minutes. The user's session doesn't end with it.\n",
     "money.md": f"# Money\n\n{SECTION}\n\n{SECTION}\n\n## Ledger\n\nThe ledger has two columns.\n",
@@ -54,7 +56,10 @@ CONTRACT = {
         "required": ["query"],
     },
     "kb_list_sources": {"properties": {}},
-    "kb_get_document": {"properties": {"document_id": {"type": "string"}}, "required": ["document_id"]},
+    "kb_get_document": {
+        "properties": {"document_id": {"type": "string"}},
+        "required": ["document_id"],
+    },
     "kb_stats": {"properties": {"source_id": {"type": "string"}}},
 }
 OURS = {"budget", "cursor"}
@@ -68,8 +73,13 @@ def write(folder: Path, files: dict[str, str]) -> Path:
 
 
 def settings_in(place: Path, **flags: object) -> Settings:
-    changed = {"indexing.workers": 1, **{name.replace("__", "."): value for name, value in flags.items()}}
-    return load(None, environment={"CORTEX_HOME": str(place / "home")}, flags=changed, user_home=place)
+    changed = {
+        "indexing.workers": 1,
+        **{name.replace("__", "."): value for name, value in flags.items()},
+    }
+    return load(
+        None, environment={"CORTEX_HOME": str(place / "home")}, flags=changed, user_home=place
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +111,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with Library(settings_in(place)) as library:
         for name in ("notes", "other"):
             files = FILES if name == "notes" else {"lamp.md": "# Lamps\n\nA token of light.\n"}
-            library.index(source=library.add_folder(write(place / name, files), key=f"key-{name}").source)
+            library.index(
+                source=library.add_folder(write(place / name, files), key=f"key-{name}").source
+            )
     return place
 
 
@@ -136,7 +148,8 @@ def document_id(text: str) -> str:
     return found[1]
 
 
-# -- what is promised --------------------------------------------------------------------------------------------------
+# -- what is promised
+# --------------------------------------------------------------------------------------------------
 
 
 def test_the_tools_and_their_arguments_are_those_of_the_contract():
@@ -155,7 +168,9 @@ def test_the_tools_and_their_arguments_are_those_of_the_contract():
 
 def test_no_tool_writes_and_none_adds_removes_or_syncs(desk):
     assert [tool.name for tool in desk.family.tools if tool.writes or tool.destructive] == []
-    assert not [tool for tool in desk.family.tools if re.search("add|remove|sync|delete|purge", tool.name)]
+    assert not [
+        tool for tool in desk.family.tools if re.search("add|remove|sync|delete|purge", tool.name)
+    ]
 
 
 def test_the_tools_get_connections_that_sqlite_itself_refuses_to_write_through(desk, tmp_path):
@@ -167,7 +182,8 @@ def test_the_tools_get_connections_that_sqlite_itself_refuses_to_write_through(d
             assert connection.execute("PRAGMA query_only").fetchone() == (1,)
             with pytest.raises(sqlite3.OperationalError, match="readonly"):
                 connection.execute("DELETE FROM docs")
-            connection.execute("PRAGMA query_only = OFF")  # even so: the file is opened with mode=ro
+            # Even so: the file is opened with mode=ro
+            connection.execute("PRAGMA query_only = OFF")
             with pytest.raises(sqlite3.OperationalError, match="readonly"):
                 connection.execute("DELETE FROM docs")
             connection.execute("PRAGMA query_only = ON")
@@ -186,7 +202,9 @@ def test_the_tools_get_connections_that_sqlite_itself_refuses_to_write_through(d
 
 def test_limits_and_defaults_are_those_of_the_settings(desk_with):
     desk = desk_with(
-        mcp__kb__search__max_limit=100, mcp__kb__search__default_limit=1, mcp__kb__search__default_mode="fts5"
+        mcp__kb__search__max_limit=100,
+        mcp__kb__search__default_limit=1,
+        mcp__kb__search__default_mode="fts5",
     )
     properties = input_schema(desk.family.tools[0])["properties"]
     assert (properties["limit"]["maximum"], properties["limit"]["default"]) == (100, 1)
@@ -197,7 +215,8 @@ def test_limits_and_defaults_are_those_of_the_settings(desk_with):
     assert len(paths(answer.text)) == 1
 
 
-# -- search ------------------------------------------------------------------------------------------------------------
+# -- search
+# ------------------------------------------------------------------------------------------------------------
 
 
 def test_a_result_has_title_score_path_section_id_and_a_fenced_snippet(desk):
@@ -227,7 +246,9 @@ def test_a_result_has_title_score_path_section_id_and_a_fenced_snippet(desk):
     ],
 )
 @pytest.mark.parametrize("mode", ["hybrid", "fts5"])
-def test_questions_apostrophes_phrases_and_other_scripts_find_their_document(desk, query, path, mode):
+def test_questions_apostrophes_phrases_and_other_scripts_find_their_document(
+    desk, query, path, mode
+):
     assert paths(desk.ask("kb_search", query=query, mode=mode, source_id="key-notes"))[0] == path
 
 
@@ -235,7 +256,9 @@ def test_a_source_is_named_by_its_id_or_its_name_and_paths_are_relative_to_it(de
     everywhere = desk.ask("kb_search", query="token")
     assert {"auth/tokens.md", "lamp.md"} <= set(paths(everywhere))
     assert str(place) not in everywhere
-    by_id, by_name = (desk.ask("kb_search", query="token", source_id=one) for one in ("key-other", "other"))
+    by_id, by_name = (
+        desk.ask("kb_search", query="token", source_id=one) for one in ("key-other", "other")
+    )
     assert by_id == by_name
     assert paths(by_id) == ["lamp.md"]
 
@@ -246,7 +269,11 @@ def test_the_page_of_a_paged_document_is_told(desk):
 
 
 def test_the_title_is_the_first_heading_else_that_of_the_front_matter_else_the_name(desk):
-    for query, title in (("ledger columns", "Money"), ("postage", "Letters home"), ("tomatoes", "garden")):
+    for query, title in (
+        ("ledger columns", "Money"),
+        ("postage", "Letters home"),
+        ("tomatoes", "garden"),
+    ):
         assert f"**{title}** (score" in desk.ask("kb_search", query=query, limit=1)
 
 
@@ -302,7 +329,9 @@ def test_context_is_whole_passages_with_citations_within_the_budget(desk):
     assert re.search(r"^\*Source: money\.md, lines \d+-\d+ - Money\*$", text, re.MULTILINE)
     assert text.count(SECTION.strip()) == 2  # two neighbours are one passage
     assert len(re.findall(r"^\*Source: money\.md", text, re.MULTILINE)) <= 2
-    small = desk.ask("kb_search_with_context", query="who counts the coins", source_id="notes", budget=250)
+    small = desk.ask(
+        "kb_search_with_context", query="who counts the coins", source_id="notes", budget=250
+    )
     assert len(small) <= 250 * 4
     assert "Money" in small
     assert desk.ask("kb_search_with_context", query="coins", limit=1).count("### ") == 1
@@ -334,7 +363,10 @@ def test_without_vectors_there_is_an_error_where_the_settings_want_no_less(desk_
 
 
 def test_what_the_settings_say_of_ranking_counts(desk_with):
-    assert paths(desk_with(kb__rag__fusion="rrf").ask("kb_search", query="how do tokens expire"))[0] == "auth/tokens.md"
+    assert (
+        paths(desk_with(kb__rag__fusion="rrf").ask("kb_search", query="how do tokens expire"))[0]
+        == "auth/tokens.md"
+    )
     high = desk_with(kb__rag__min_score=1.0).ask("kb_search", query="weather in the sun")
     assert high.startswith("Found 0 results")
     assert "kb.rag.min_score" in high
@@ -349,8 +381,16 @@ def test_what_the_settings_say_of_ranking_counts(desk_with):
     [
         ("kb_search", {"query": " "}, "Search failed: the query is empty"),
         ("kb_search_with_context", {"query": ""}, "Search failed: the query is empty"),
-        ("kb_search", {"query": "a", "source_id": "none"}, "Search failed: there is no source 'none'"),
-        ("kb_search", {"query": "a", "budget": 10}, "Search failed: a budget of 10 tokens is too small"),
+        (
+            "kb_search",
+            {"query": "a", "source_id": "none"},
+            "Search failed: there is no source 'none'",
+        ),
+        (
+            "kb_search",
+            {"query": "a", "budget": 10},
+            "Search failed: a budget of 10 tokens is too small",
+        ),
         ("kb_get_document", {"document_id": "doc_0"}, "there is no document 'doc_0'"),
         ("kb_stats", {"source_id": "none"}, "there is no source 'none'"),
     ],
@@ -364,7 +404,10 @@ def test_what_fails_is_an_error_of_the_request_with_the_reason(desk, name, argum
 def test_what_nobody_foresaw_fails_the_search_too(tmp_path):
     family = open_family(settings_in(tmp_path), engine_pool(keep=False))
     family.close()
-    assert Desk(family).fault("kb_search", query="a") == (-32000, "Search failed: the server is ending")
+    assert Desk(family).fault("kb_search", query="a") == (
+        -32000,
+        "Search failed: the server is ending",
+    )
     broken = replace(family, context=None)
     number, message = Desk(broken).fault("kb_search", query="a")
     assert number == -32000
@@ -372,21 +415,29 @@ def test_what_nobody_foresaw_fails_the_search_too(tmp_path):
 
 
 def test_a_phrase_in_quotes_comes_before_its_words_elsewhere(tmp_path, request):
-    words = "The river bank was green. Money in the bank, near the green river, is safe. A green bank."
+    words = (
+        "The river bank was green. Money in the bank, near the green river, is safe. A green bank."
+    )
     settings = settings_in(tmp_path)
     write(
         tmp_path / "docs",
-        {"a.md": f"# A\n\n{words * 3}\n", "b.md": "# B\n\nThey met at the green river bank of old.\n"},
+        {
+            "a.md": f"# A\n\n{words * 3}\n",
+            "b.md": "# B\n\nThey met at the green river bank of old.\n",
+        },
     )
     with Library(settings) as library:
         library.index(source=library.add_folder(tmp_path / "docs").source)
     family = open_family(settings, engine_pool(keep=False))
     request.addfinalizer(family.close)
     for mode in ("hybrid", "fts5"):
-        assert paths(Desk(family).ask("kb_search", query='"green river bank"', mode=mode))[0] == "b.md"
+        assert (
+            paths(Desk(family).ask("kb_search", query='"green river bank"', mode=mode))[0] == "b.md"
+        )
 
 
-# -- documents and sources ---------------------------------------------------------------------------------------------
+# -- documents and sources
+# ---------------------------------------------------------------------------------------------
 
 
 def test_a_document_comes_with_title_path_size_and_type(desk):
@@ -413,7 +464,9 @@ def test_a_long_document_comes_in_parts_that_are_the_whole(desk):
             break
         cursor = following[1]
     assert re.sub(r"\s+", "", got) == re.sub(r"\s+", "", FILES["money.md"])
-    assert desk.fault("kb_get_document", document_id=found, cursor="nonsense")[1].startswith("this cursor")
+    assert desk.fault("kb_get_document", document_id=found, cursor="nonsense")[1].startswith(
+        "this cursor"
+    )
 
 
 def test_a_paged_document_says_which_pages(desk):
@@ -424,7 +477,19 @@ def test_a_paged_document_says_which_pages(desk):
 def test_sources_are_listed_in_the_form_of_the_contract():
     def state(name: str, key: str, documents: int, chunks: int, last_sync: str) -> SourceState:
         return SourceState(
-            key, name, f"/Users/name/{name}", documents, chunks, 1, last_sync, True, (), (), True, (), {}
+            key,
+            name,
+            f"/Users/name/{name}",
+            documents,
+            chunks,
+            1,
+            last_sync,
+            True,
+            (),
+            (),
+            True,
+            (),
+            {},
         )
 
     now = datetime(2026, 1, 3, 12, tzinfo=UTC)
@@ -483,7 +548,9 @@ def test_no_sources_at_all_are_no_error(tmp_path, request):
     family = open_family(settings_in(tmp_path), engine_pool(keep=False))
     request.addfinalizer(family.close)
     desk = Desk(family)
-    assert desk.ask("kb_search", query="a").startswith("Found 0 results for: a\nNote: there are no sources yet")
+    assert desk.ask("kb_search", query="a").startswith(
+        "Found 0 results for: a\nNote: there are no sources yet"
+    )
     assert "cortex kb add" in desk.ask("kb_list_sources")
     assert "Sources: 0" in desk.ask("kb_stats")
 
@@ -502,7 +569,8 @@ def test_types_are_known_by_the_name(path, kind):
     assert mime_type(path) == kind
 
 
-# -- following ---------------------------------------------------------------------------------------------------------
+# -- following
+# ---------------------------------------------------------------------------------------------------------
 
 
 def test_a_running_server_finds_what_was_saved_added_and_removed_meanwhile(tmp_path, until):

@@ -43,7 +43,9 @@ class Made:
         connection.commit()
         connection.close()
 
-    def queue(self, operation: int, name: str, vector: Numbers | None = None, encoding: str = "FLOAT32") -> None:
+    def queue(
+        self, operation: int, name: str, vector: Numbers | None = None, encoding: str = "FLOAT32"
+    ) -> None:
         """A change that isn't flushed."""
         raw = None if vector is None else np.asarray(vector, "<f4").tobytes()
         self.sql(
@@ -66,10 +68,13 @@ class Made:
         number = len(rows) if count is None else count
         header = struct.pack("<iQQQQQQ", 1, 0, 1000, number, label + 8, label, vector)
         content = b"".join(
-            b"\1" * vector + np.asarray(numbers, "<f4").tobytes() + struct.pack("<Q", name) for name, numbers in rows
+            b"\1" * vector + np.asarray(numbers, "<f4").tobytes() + struct.pack("<Q", name)
+            for name, numbers in rows
         )
         self.folder.mkdir(exist_ok=True)
-        (self.folder / "header.bin").write_bytes(header + struct.pack("<iIQQQdQ", 1, 0, 16, 32, 16, 0.36, 100))
+        (self.folder / "header.bin").write_bytes(
+            header + struct.pack("<iIQQQdQ", 1, 0, 16, 32, 16, 0.36, 100)
+        )
         (self.folder / "data_level0.bin").write_bytes(content)
         told = {
             "dimensionality": None,
@@ -88,6 +93,8 @@ def make_collection(store: Path, name: str, dimensions: int = 4) -> Made:
         connection = sqlite3.connect(store / "chroma.sqlite3")
         connection.executescript(SCHEMA)
         connection.close()
-    made.sql("INSERT INTO collections VALUES (?, ?, ?, 'default', '{}')", (made.id, name, dimensions))
+    made.sql(
+        "INSERT INTO collections VALUES (?, ?, ?, 'default', '{}')", (made.id, name, dimensions)
+    )
     made.sql("INSERT INTO segments VALUES (?, 'urn:chroma:segment/vector/hnsw-local-persisted', 'VECTOR', ?)", (made.segment, made.id))  # fmt: skip
     return made

@@ -9,9 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-VERSIONS = (
-    "CREATE TABLE schema_versions (id INTEGER PRIMARY KEY, version INTEGER UNIQUE NOT NULL, applied_at TEXT NOT NULL);"
-)
+VERSIONS = "CREATE TABLE schema_versions (id INTEGER PRIMARY KEY, version INTEGER UNIQUE NOT NULL, applied_at TEXT NOT NULL);"
 THIRD = """
 CREATE TABLE sessions (id INTEGER PRIMARY KEY AUTOINCREMENT, session_id TEXT UNIQUE NOT NULL, project TEXT NOT NULL, created_at TEXT NOT NULL, created_at_epoch INTEGER NOT NULL,
   source TEXT NOT NULL DEFAULT 'compress', archive_path TEXT, metadata_json TEXT);
@@ -61,10 +59,11 @@ ALTER TABLE memories ADD COLUMN status TEXT DEFAULT 'staging';
 ALTER TABLE memories ADD COLUMN reviewed_at TEXT;
 ALTER TABLE memories ADD COLUMN reviewed_by TEXT;
 """
+# Before migration 17
 OLD_NAMES = (
     ("content_session_id", "claude_session_id"),
     ("memory_session_id", "sdk_session_id"),
-)  # before migration 17
+)
 GENERATIONS = {
     "3": (3, THIRD),
     "4": (16, FOURTH + FOURTH_WORDS),
@@ -75,9 +74,36 @@ GENERATIONS = {
     "curated": (0, PATCHED + CURATED),
 }
 START = 1_794_768_000_000  # 2026-11-15
-SUBJECTS = ("login", "cache", "deploy", "parser", "queue", "index", "invoice", "upload", "session", "scheduler")
-PLACES = ("staging", "production", "the worker", "the test run", "Safari", "the importer", "CI", "the gateway")
-CAUSES = ("a stale token", "an empty list", "two writers", "a missing header", "clock skew", "a retry without limit")
+SUBJECTS = (
+    "login",
+    "cache",
+    "deploy",
+    "parser",
+    "queue",
+    "index",
+    "invoice",
+    "upload",
+    "session",
+    "scheduler",
+)
+PLACES = (
+    "staging",
+    "production",
+    "the worker",
+    "the test run",
+    "Safari",
+    "the importer",
+    "CI",
+    "the gateway",
+)
+CAUSES = (
+    "a stale token",
+    "an empty list",
+    "two writers",
+    "a missing header",
+    "clock skew",
+    "a retry without limit",
+)
 
 
 @dataclass
@@ -91,13 +117,20 @@ class Made:
 
     def insert(self, table: str, **values: object) -> int:
         """A row of a table; lists become JSON."""
-        said = {name: json.dumps(value) if isinstance(value, list) else value for name, value in values.items()}
+        said = {
+            name: json.dumps(value) if isinstance(value, list) else value
+            for name, value in values.items()
+        }
         marks = ", ".join("?" * len(said))
-        cursor = self.connection.execute(f"INSERT INTO {table} ({', '.join(said)}) VALUES ({marks})", [*said.values()])
+        cursor = self.connection.execute(
+            f"INSERT INTO {table} ({', '.join(said)}) VALUES ({marks})", [*said.values()]
+        )
         self.connection.commit()
         return cursor.lastrowid or 0
 
-    def session(self, name: str, project: str = "ack", *, moment: int = START, title: str | None = None) -> str:
+    def session(
+        self, name: str, project: str = "ack", *, moment: int = START, title: str | None = None
+    ) -> str:
         """A session as it begins; gives the product's own id of it."""
         own = f"own-{name}"
         when = {"started_at": "2026-11-15T00:00:00.000Z", "started_at_epoch": moment}
@@ -115,34 +148,59 @@ class Made:
         client, inner = self._names()
         more = {"custom_title": title} if self.generation == "13" else {}
         self.insert(
-            "sdk_sessions", **{client: name, inner: own}, project=project, user_prompt="PRIVATE", **when, **more
+            "sdk_sessions",
+            **{client: name, inner: own},
+            project=project,
+            user_prompt="PRIVATE",
+            **when,
+            **more,
         )
         return own  # fmt: skip
 
-    def observation(self, session: str, title: str | None, project: str = "ack", **more: object) -> int:
+    def observation(
+        self, session: str, title: str | None, project: str = "ack", **more: object
+    ) -> int:
         """A memory of the fourth generation and later."""
         _, inner = self._names()
-        values: dict[str, object] = {inner: session, "project": project, "type": "discovery", "title": title}
+        values: dict[str, object] = {
+            inner: session,
+            "project": project,
+            "type": "discovery",
+            "title": title,
+        }
         values |= {"created_at": "2026-11-15T00:00:00.000Z", "created_at_epoch": START}
         return self.insert("observations", **values | more)
 
-    def summary(self, session: str, request: str | None, project: str = "ack", **more: object) -> int:
+    def summary(
+        self, session: str, request: str | None, project: str = "ack", **more: object
+    ) -> int:
         """A summary of the fourth generation and later."""
         _, inner = self._names()
         values: dict[str, object] = {inner: session, "project": project, "request": request}
         values |= {"created_at": "2026-11-15T00:00:00.000Z", "created_at_epoch": START}
         return self.insert("session_summaries", **values | more)
 
-    def memory(self, key: str | None, title: str | None, project: str = "ack", **more: object) -> int:
+    def memory(
+        self, key: str | None, title: str | None, project: str = "ack", **more: object
+    ) -> int:
         """A memory of the third generation, or of the patched shape."""
-        values: dict[str, object] = {"project": project, "title": title, "created_at": "2026-11-15T00:00:00.000Z"}
+        values: dict[str, object] = {
+            "project": project,
+            "title": title,
+            "created_at": "2026-11-15T00:00:00.000Z",
+        }
         if self.generation in ("patched", "curated"):
             return self.insert("memories", **{"id": key, **values, **more})
         values |= {"document_id": key, "session_id": "s", "text": "", "created_at_epoch": START}
         return self.insert("memories", **values | more)
 
     def many(
-        self, count: int, *, projects: Sequence[str] = ("ack", "shop", "site"), per_session: int = 20, seed: int = 7
+        self,
+        count: int,
+        *,
+        projects: Sequence[str] = ("ack", "shop", "site"),
+        per_session: int = 20,
+        seed: int = 7,
     ) -> None:
         """Observations like those of people, with their sessions and summaries, in one transaction."""
         client, inner = self._names()
@@ -163,7 +221,11 @@ class Made:
                         moment,
                     )
                 )
-            subject, place, cause = chance.choice(SUBJECTS), chance.choice(PLACES), chance.choice(CAUSES)
+            subject, place, cause = (
+                chance.choice(SUBJECTS),
+                chance.choice(PLACES),
+                chance.choice(CAUSES),
+            )
             facts = [
                 f"The {subject} fails in {place}",
                 f"{cause} is what makes it fail",
@@ -211,6 +273,8 @@ def make_claude_mem(path: Path, generation: str = "13") -> Made:
     connection.execute("PRAGMA journal_mode = WAL")
     connection.executescript((VERSIONS if version else "") + tables)
     if version:
-        connection.execute("INSERT INTO schema_versions (version, applied_at) VALUES (?, 'then')", (version,))
+        connection.execute(
+            "INSERT INTO schema_versions (version, applied_at) VALUES (?, 'then')", (version,)
+        )
         connection.commit()
     return Made(path, generation, connection)

@@ -47,7 +47,12 @@ class Made:
         self.connection.commit()
 
     def document(
-        self, key: str, source: str, path: str, texts: Sequence[str], vectors: Sequence[Sequence[float]] = ()
+        self,
+        key: str,
+        source: str,
+        path: str,
+        texts: Sequence[str],
+        vectors: Sequence[Sequence[float]] = (),
     ) -> None:
         self.connection.execute(
             "INSERT INTO kb_documents (document_id, source_id, path, title, indexed_at) VALUES (?, ?, ?, ?, 'now')", (key, source, path, key)

@@ -14,8 +14,20 @@ import pytest
 from hypothesis import strategies
 
 from cortex.base.errors import FileError
-from cortex.families.memory.adapters.chroma import ChromaCollection, collections, memory_vectors, vectors
-from families.memory.adapters.chroma_stores import ADD, DELETE, UPDATE, UPSERT, Made, make_collection
+from cortex.families.memory.adapters.chroma import (
+    ChromaCollection,
+    collections,
+    memory_vectors,
+    vectors,
+)
+from families.memory.adapters.chroma_stores import (
+    ADD,
+    DELETE,
+    UPDATE,
+    UPSERT,
+    Made,
+    make_collection,
+)
 
 EAST, NORTH, UP, WEST = [1.0, 0, 0, 0], [0, 1.0, 0, 0], [0, 0, 1.0, 0], [-1.0, 0, 0, 0]
 
@@ -42,7 +54,9 @@ def test_flushed_vectors_come_by_label_and_not_by_order(made: Made) -> None:
 def test_the_layout_is_what_the_header_says(tmp_path: Path, dimensions: int, links: int) -> None:
     made = make_collection(tmp_path, "notes", dimensions)
     numbers = np.random.default_rng(1).normal(size=(9, dimensions)).astype(np.float32)
-    made.flush([(n, row) for n, row in enumerate(numbers)], {n: f"id{n}" for n in range(9)}, links=links)
+    made.flush(
+        [(n, row) for n, row in enumerate(numbers)], {n: f"id{n}" for n in range(9)}, links=links
+    )
     read = found(made)
     for number, row in enumerate(numbers):
         np.testing.assert_allclose(read[f"id{number}"], row / np.linalg.norm(row), atol=1e-6)
@@ -90,9 +104,17 @@ def test_a_label_that_nobody_has_is_a_deleted_vector(made: Made) -> None:
 
 def test_collections_are_told_with_what_is_in_them(made: Made) -> None:
     make_collection(made.store, "empty", 384)
-    made.sql("INSERT INTO segments VALUES ('m', 'urn:chroma:segment/metadata/sqlite', 'METADATA', ?)", (made.id,))
-    made.sql("INSERT INTO embeddings (segment_id, embedding_id, seq_id) VALUES ('m', 'a', 1), ('m', 'b', 2)")
-    assert collections(made.store) == [ChromaCollection("empty", 384, 0), ChromaCollection("notes", 4, 2)]
+    made.sql(
+        "INSERT INTO segments VALUES ('m', 'urn:chroma:segment/metadata/sqlite', 'METADATA', ?)",
+        (made.id,),
+    )
+    made.sql(
+        "INSERT INTO embeddings (segment_id, embedding_id, seq_id) VALUES ('m', 'a', 1), ('m', 'b', 2)"
+    )
+    assert collections(made.store) == [
+        ChromaCollection("empty", 384, 0),
+        ChromaCollection("notes", 4, 2),
+    ]
 
 
 def test_other_collections_and_unknown_ones_are_kept_apart(made: Made) -> None:
@@ -120,7 +142,9 @@ def test_what_is_told_counts_as_much_as_all_facts_together(tmp_path: Path) -> No
     made.queue(ADD, "obs_1_narrative", EAST)
     for number in range(9):
         made.queue(ADD, f"obs_1_fact_{number}", NORTH)
-    np.testing.assert_allclose(memory_vectors(tmp_path)["obs_1"], [0.5**0.5, 0.5**0.5, 0, 0], atol=1e-6)
+    np.testing.assert_allclose(
+        memory_vectors(tmp_path)["obs_1"], [0.5**0.5, 0.5**0.5, 0, 0], atol=1e-6
+    )
 
 
 def test_memories_of_the_third_generation_go_by_their_documents(tmp_path: Path) -> None:
@@ -145,17 +169,30 @@ def test_parts_that_point_away_from_each_other_have_no_centre(tmp_path: Path) ->
 def test_nothing_in_the_store_is_changed(made: Made) -> None:
     made.flush([(1, EAST)], {1: "a"})
     made.queue(ADD, "b", NORTH)
-    before = {file: (file.stat().st_mtime_ns, file.read_bytes()) for file in made.store.rglob("*") if file.is_file()}
+    before = {
+        file: (file.stat().st_mtime_ns, file.read_bytes())
+        for file in made.store.rglob("*")
+        if file.is_file()
+    }
     assert len(found(made)) == 2
-    after = {file: (file.stat().st_mtime_ns, file.read_bytes()) for file in made.store.rglob("*") if file.is_file()}
+    after = {
+        file: (file.stat().st_mtime_ns, file.read_bytes())
+        for file in made.store.rglob("*")
+        if file.is_file()
+    }
     assert after == before
 
 
-# -- damaged and hostile ones ------------------------------------------------------------------------------------------
+# -- damaged and hostile ones
+# ------------------------------------------------------------------------------------------
 
 
 def test_a_missing_store_is_told(tmp_path: Path) -> None:
-    for read in (lambda: collections(tmp_path), lambda: list(vectors(tmp_path, "x")), lambda: memory_vectors(tmp_path)):
+    for read in (
+        lambda: collections(tmp_path),
+        lambda: list(vectors(tmp_path, "x")),
+        lambda: memory_vectors(tmp_path),
+    ):
         with pytest.raises(FileError) as caught:
             read()
         assert caught.value.code == "FILE_NOT_FOUND"
@@ -193,7 +230,9 @@ def test_a_pickle_with_a_class_is_never_followed(made: Made, tmp_path: Path) -> 
     made.flush([(1, EAST)], {1: "a"})
     made.queue(ADD, "b", NORTH)
     trace = tmp_path / "trace"
-    (made.folder / "index_metadata.pickle").write_bytes(pickle.dumps({"label_to_id": {1: "a"}, "x": _Marker(trace)}))
+    (made.folder / "index_metadata.pickle").write_bytes(
+        pickle.dumps({"label_to_id": {1: "a"}, "x": _Marker(trace)})
+    )
     assert found(made) == {"b": NORTH}
     assert not trace.exists()
 
@@ -242,10 +281,13 @@ def test_a_count_that_is_too_large_reads_no_further_than_the_file(made: Made) ->
         struct.pack("<iQQQQQQ", 1, 0, 9, 1, 2**40, 2**40 - 8, 132),
         struct.pack("<iQQQQQQ", 1, 0, 9, 1, 0, 0, 0),
         struct.pack("<iQQQQQQ", 1, 0, 9, 1, 10, 2, 132),
-        struct.pack("<iQQQQQQ", 1, 0, 9, 1, 160, 152, 132),  # five numbers, where the collection has four
+        # Five numbers, where the collection has four
+        struct.pack("<iQQQQQQ", 1, 0, 9, 1, 160, 152, 132),
     ],
 )
-def test_a_header_that_makes_no_sense_costs_the_flushed_vectors_only(made: Made, header: bytes) -> None:
+def test_a_header_that_makes_no_sense_costs_the_flushed_vectors_only(
+    made: Made, header: bytes
+) -> None:
     made.flush([(1, EAST)], {1: "a"})
     made.queue(ADD, "b", NORTH)
     (made.folder / "header.bin").write_bytes(header)
@@ -253,7 +295,12 @@ def test_a_header_that_makes_no_sense_costs_the_flushed_vectors_only(made: Made,
 
 
 def test_vectors_without_a_direction_are_left_out(made: Made) -> None:
-    rows = [(1, [0, 0, 0, 0]), (2, [float("nan"), 0, 0, 0]), (3, [float("inf"), 1, 0, 0]), (4, [3e38, 3e38, 0, 0])]
+    rows = [
+        (1, [0, 0, 0, 0]),
+        (2, [float("nan"), 0, 0, 0]),
+        (3, [float("inf"), 1, 0, 0]),
+        (4, [3e38, 3e38, 0, 0]),
+    ]
     made.flush(rows, {1: "zero", 2: "nan", 3: "inf", 4: "large"})
     made.queue(ADD, "zero in the queue", [0, 0, 0, 0])
     assert found(made) == {"large": pytest.approx([0.5**0.5, 0.5**0.5, 0, 0])}
@@ -318,11 +365,20 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Made:
     return made
 
 
-@hypothesis.given(place=strategies.integers(0, 10**6), byte=strategies.integers(0, 255), cut=strategies.booleans())
+@hypothesis.given(
+    place=strategies.integers(0, 10**6), byte=strategies.integers(0, 255), cut=strategies.booleans()
+)
 @hypothesis.settings(suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture])
-@pytest.mark.parametrize("name", ["header.bin", "data_level0.bin", "index_metadata.pickle", "../chroma.sqlite3"])
+@pytest.mark.parametrize(
+    "name", ["header.bin", "data_level0.bin", "index_metadata.pickle", "../chroma.sqlite3"]
+)
 def test_no_damage_to_a_file_is_more_than_an_error(
-    tmp_path_factory: pytest.TempPathFactory, whole: Made, name: str, place: int, byte: int, cut: bool
+    tmp_path_factory: pytest.TempPathFactory,
+    whole: Made,
+    name: str,
+    place: int,
+    byte: int,
+    cut: bool,
 ) -> None:
     store = tmp_path_factory.mktemp("damaged") / "chroma"
     shutil.copytree(whole.store, store)

@@ -1,4 +1,6 @@
-"""A claude-mem database of any generation gives its memories and sessions, whatever state it is in, and is never written."""
+"""A claude-mem database of any generation gives its memories and sessions, whatever state it is in,
+and is never written.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,12 @@ from cortex.base.errors import CortexError
 from cortex.base.runtime.sqlite_file_state import state_of
 from cortex.base.types import Memory, MemoryState
 from cortex.engine.sources import sqlite_snapshot
-from cortex.families.memory.adapters.claude_mem import ClaudeMemDatabase, ClaudeMemRow, Session, open_database
+from cortex.families.memory.adapters.claude_mem import (
+    ClaudeMemDatabase,
+    ClaudeMemRow,
+    Session,
+    open_database,
+)
 from families.memory.adapters.claude_bases import GENERATIONS, START, Made, make_claude_mem
 
 WRITER = """
@@ -65,7 +72,8 @@ def error_of(path: Path) -> CortexError:
     return caught.value
 
 
-# -- generations -------------------------------------------------------------------------------------------------------
+# -- generations
+# -------------------------------------------------------------------------------------------------------
 
 
 def test_the_third_generation_gives_its_memories_with_their_documents_ids(make):
@@ -94,7 +102,11 @@ def test_the_third_generation_gives_its_memories_with_their_documents_ids(make):
         ))  # fmt: skip
         assert database.row("ack_s_2026-11-15_001") == first
         assert database.row("obs_2") == second
-        assert (database.row("obs_1"), database.row("obs_3"), database.row("")) == (None, None, None)
+        assert (database.row("obs_1"), database.row("obs_3"), database.row("")) == (
+            None,
+            None,
+            None,
+        )
 
 
 def test_the_third_generations_sessions_are_those_with_a_title_or_an_overview(make):
@@ -106,9 +118,16 @@ def test_the_third_generations_sessions_are_those_with_a_title_or_an_overview(ma
     made.insert("overviews", session_id="one", content="Variables were set.", **when)
     made.insert("overviews", session_id="unknown", content="Only an overview.\nTwo lines.", **when)
     with open_database(made.path) as database:
-        one = Session("one", "ack", "Set up Railway", "Variables were set.", START + 500, "2026-11-15")
+        one = Session(
+            "one", "ack", "Set up Railway", "Variables were set.", START + 500, "2026-11-15"
+        )
         lost = Session(
-            "unknown", "ack", "Only an overview.", "Only an overview.\nTwo lines.", START + 500, "2026-11-15"
+            "unknown",
+            "ack",
+            "Only an overview.",
+            "Only an overview.\nTwo lines.",
+            START + 500,
+            "2026-11-15",
         )
         two = Session("two", "shop", "Pay", "", START + 1000, "2026-11-15")
         assert [session.id for session in database.sessions(None, 10)] == ["two", "unknown", "one"]
@@ -147,33 +166,59 @@ def test_from_the_fourth_generation_on_an_observation_is_a_memory(make, generati
 def test_summaries_tell_of_sessions_the_last_one_counts(make, generation):
     made = make(generation)
     one, two = made.session("client-1"), made.session("client-2", "shop", title="Named by hand")
-    made.summary(one, "Fix deploy", learned="A prefix  is\nneeded", completed="Fixed", created_at_epoch=START + 1)
-    made.summary(two, "Pay", "shop", investigated="The form", notes="None", created_at_epoch=START + 2)
+    made.summary(
+        one,
+        "Fix deploy",
+        learned="A prefix  is\nneeded",
+        completed="Fixed",
+        created_at_epoch=START + 1,
+    )
+    made.summary(
+        two, "Pay", "shop", investigated="The form", notes="None", created_at_epoch=START + 2
+    )
     made.summary(one, "Document it", next_steps="Tell everybody", created_at_epoch=START + 3)
     made.session("client-3")
     with open_database(made.path) as database:
-        first = Session("client-1", "ack", "Document it", "Next steps: Tell everybody", START + 3, "2026-11-15")
+        first = Session(
+            "client-1", "ack", "Document it", "Next steps: Tell everybody", START + 3, "2026-11-15"
+        )
         title = "Named by hand" if generation == "13" else "Pay"
-        second = Session("client-2", "shop", title, "Investigated: The form\nNotes: None", START + 2, "2026-11-15")
+        second = Session(
+            "client-2",
+            "shop",
+            title,
+            "Investigated: The form\nNotes: None",
+            START + 2,
+            "2026-11-15",
+        )
         assert database.sessions(None, 10) == [first, second]
         assert database.sessions(None, 1) == [first]
         assert database.sessions(["shop"], 10) == [second]
         assert database.sessions([], 10) == []
         assert database.session("client-1") == database.session("own-client-1") == first
-        assert database.session("client-3") == Session("client-3", "ack", "", "", START, "2026-11-15")
+        assert database.session("client-3") == Session(
+            "client-3", "ack", "", "", START, "2026-11-15"
+        )
 
 
 def test_a_project_that_was_merged_into_another_counts_as_that_one(make):
     made = make("13")
     session = made.session("client-1")
-    made.observation(session, "a", "worktree", merged_into_project="ack", created_at_epoch=START + 1)
+    made.observation(
+        session, "a", "worktree", merged_into_project="ack", created_at_epoch=START + 1
+    )
     made.observation(session, "b", "worktree", merged_into_project="", created_at_epoch=START + 2)
-    made.observation(session, "c", "worktree", merged_into_project="ack", created_at_epoch=START + 3)
+    made.observation(
+        session, "c", "worktree", merged_into_project="ack", created_at_epoch=START + 3
+    )
     made.observation(session, "d", "gone", merged_into_project="ack", created_at_epoch=START + 4)
     made.observation(session, "e", "ack", created_at_epoch=START + 5)
     made.summary(session, "Merged", "worktree", merged_into_project="ack")
     with open_database(made.path) as database:
-        found = {row.memory.title: (row.memory.project, row.other_project) for row in database.rows(limit=9)}
+        found = {
+            row.memory.title: (row.memory.project, row.other_project)
+            for row in database.rows(limit=9)
+        }
         assert found == {
             "a": ("ack", "worktree"), "b": ("worktree", ""), "c": ("ack", "worktree"), "d": ("ack", "gone"), "e": ("ack", ""),
         }  # fmt: skip
@@ -211,11 +256,25 @@ def test_a_database_that_was_carried_along_gives_its_old_memories_and_its_observ
     for number in range(3):
         made.memory(f"old_{number}" if number else None, f"old {number}")
         made.observation("s", f"new {number}")
-    made.insert("overviews", session_id="s", content="Old.", created_at="", created_at_epoch=START - 5, project="ack")
+    made.insert(
+        "overviews",
+        session_id="s",
+        content="Old.",
+        created_at="",
+        created_at_epoch=START - 5,
+        project="ack",
+    )
     made.summary("t", "New")
     with open_database(made.path) as database:
         rows = database.rows(limit=10)
-        assert [row.memory.key for row in rows] == ["obs_3", "obs_2", "obs_1", "old_2", "old_1", "mem_1"]
+        assert [row.memory.key for row in rows] == [
+            "obs_3",
+            "obs_2",
+            "obs_1",
+            "old_2",
+            "old_1",
+            "mem_1",
+        ]
         assert rows == sorted(rows, key=lambda row: -row.number)
         assert [database.row(row.memory.key) for row in rows] == rows
         assert database.count() == 6
@@ -227,9 +286,7 @@ def test_a_database_that_was_carried_along_gives_its_old_memories_and_its_observ
 
 def test_observations_that_are_but_raw_text_are_none_beside_memories_and_memories_without(make):
     made = make("3")
-    table = (
-        "CREATE TABLE observations (id INTEGER PRIMARY KEY, sdk_session_id TEXT, project TEXT, text TEXT, type TEXT)"
-    )
+    table = "CREATE TABLE observations (id INTEGER PRIMARY KEY, sdk_session_id TEXT, project TEXT, text TEXT, type TEXT)"
     made.connection.execute(table)
     made.insert("observations", sdk_session_id="s", project="ack", text="PRIVATE", type="discovery")
     made.memory("one", "One")
@@ -250,11 +307,17 @@ def test_what_people_typed_and_tools_answered_is_never_told(make, generation):
     else:
         made.observation(session, "One")
         made.insert("user_prompts", content_session_id="client-1", prompt_number=1, prompt_text="PRIVATE", created_at="", created_at_epoch=1)  # fmt: skip
-        made.insert("pending_messages", session_db_id=1, content_session_id="client-1", tool_response="PRIVATE")
+        made.insert(
+            "pending_messages",
+            session_db_id=1,
+            content_session_id="client-1",
+            tool_response="PRIVATE",
+        )
     assert "PRIVATE" not in repr(ask(made.path))
 
 
-# -- walking -----------------------------------------------------------------------------------------------------------
+# -- walking
+# -----------------------------------------------------------------------------------------------------------
 
 
 def test_rows_are_walked_by_number_in_both_directions(make):
@@ -268,10 +331,16 @@ def test_rows_are_walked_by_number_in_both_directions(make):
             walked += rows
         assert [row.number for row in walked] == [*range(95, 49, -1), *range(39, 0, -1)]
         upwards: list[ClaudeMemRow] = []
-        while rows := database.rows(above=upwards[-1].number if upwards else 0, limit=20, ascending=True):
+        while rows := database.rows(
+            above=upwards[-1].number if upwards else 0, limit=20, ascending=True
+        ):
             upwards += rows
         assert upwards == walked[::-1]
-        assert (database.rows(above=95, limit=5), database.rows(limit=0), database.rows(below=-(10**30), limit=5)) == (
+        assert (
+            database.rows(above=95, limit=5),
+            database.rows(limit=0),
+            database.rows(below=-(10**30), limit=5),
+        ) == (
             [],
             [],
             [],
@@ -291,7 +360,8 @@ def test_a_walk_reads_little_more_than_it_gives(make, monkeypatch):
             database.rows(limit=10_000)
 
 
-# -- states ------------------------------------------------------------------------------------------------------------
+# -- states
+# ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("generation", list(GENERATIONS))
@@ -313,7 +383,10 @@ def test_rows_of_a_writer_in_another_process_are_seen_as_they_come(make):
     made.observation("s", "first")
     made.close()
     with subprocess.Popen(
-        [sys.executable, "-c", WRITER, str(made.path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", WRITER, str(made.path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     ) as writer:
         assert writer.stdin is not None and writer.stdout is not None
         with open_database(made.path) as kept:
@@ -343,7 +416,9 @@ def test_a_locked_database_is_said_to_be_locked(make, monkeypatch):
     assert error.code == "IMPORT_UNREADABLE" and "locked" in error.message
 
 
-@pytest.mark.parametrize("content", [b"", b"no database " * 1000, b"SQLite format 3\0" + b"\xff" * 5000])
+@pytest.mark.parametrize(
+    "content", [b"", b"no database " * 1000, b"SQLite format 3\0" + b"\xff" * 5000]
+)
 def test_what_is_no_database_is_said_so(tmp_path, content):
     path = tmp_path / "claude-mem.db"
     path.write_bytes(content)
@@ -354,8 +429,12 @@ def test_what_is_no_database_is_said_so(tmp_path, content):
 
 def test_another_products_database_and_a_missing_one_are_said_so(tmp_path):
     connection = sqlite3.connect(tmp_path / "other.db")
-    connection.executescript("CREATE TABLE memories (id TEXT PRIMARY KEY, content, memory_type, namespace, status);")
-    connection.executescript("CREATE VIEW observations AS SELECT id AS title, content AS text FROM memories;")
+    connection.executescript(
+        "CREATE TABLE memories (id TEXT PRIMARY KEY, content, memory_type, namespace, status);"
+    )
+    connection.executescript(
+        "CREATE VIEW observations AS SELECT id AS title, content AS text FROM memories;"
+    )
     connection.close()
     assert "neither" in error_of(tmp_path / "other.db").message
     assert error_of(tmp_path / "none.db").code == "FILE_NOT_FOUND"
@@ -384,8 +463,12 @@ def test_a_database_that_is_torn_anywhere_is_read_or_an_error(make, part):
 @pytest.mark.parametrize("generation", list(GENERATIONS))
 def test_every_column_may_be_missing(make, generation):
     made = make(generation)
-    session = made.session("client-1") if generation not in ("patched", "curated", "carried") else "s"
-    made.memory("one", "One") if "memories" in GENERATIONS[generation][1] else made.observation(session, "One")
+    session = (
+        made.session("client-1") if generation not in ("patched", "curated", "carried") else "s"
+    )
+    made.memory("one", "One") if "memories" in GENERATIONS[generation][1] else made.observation(
+        session, "One"
+    )
     if generation in ("4", "8", "13", "carried"):
         made.summary(session, "Request")
     made.connection.execute("DROP TABLE IF EXISTS observations_fts")
@@ -394,9 +477,13 @@ def test_every_column_may_be_missing(make, generation):
     ).fetchall():
         made.connection.execute(f"DROP INDEX {name}")
     dropped = 0
-    tables = made.connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+    tables = made.connection.execute(
+        "SELECT name FROM sqlite_master WHERE type = 'table'"
+    ).fetchall()
     for (table,) in tables:
-        for _, column, _, _, _, key in made.connection.execute(f"PRAGMA table_info({table})").fetchall():
+        for _, column, _, _, _, key in made.connection.execute(
+            f"PRAGMA table_info({table})"
+        ).fetchall():
             if key or column == "title":
                 continue
             try:
@@ -423,7 +510,8 @@ def test_a_newer_database_than_is_known_is_read_as_far_as_it_is_alike(make):
     assert "migration 99" in error_of(made.path).message
 
 
-# -- values ------------------------------------------------------------------------------------------------------------
+# -- values
+# ------------------------------------------------------------------------------------------------------------
 
 STRANGE = st.one_of(
     st.none(), st.integers(-(2**63), 2**63 - 1), st.floats(), st.binary(max_size=20), st.text(max_size=20),
@@ -440,9 +528,13 @@ def test_no_value_is_too_strange(tmp_path_factory, values, number):
         names = "document_id project merged_into_project title subtitle facts concepts files narrative text type date session memory_session_id session_id "
         names += "content_session_id started_at_epoch custom_title request learned content created_at_epoch created_at status reviewed_by files_read version keywords"
         connection.execute(f"CREATE TABLE {table} ({', '.join(names.split())})")
-        wanted = [value.encode("utf-8", "replace").decode() if isinstance(value, str) else value for value in values]
+        wanted = [
+            value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
+            for value in values
+        ]
         connection.execute(
-            f"INSERT INTO {table} (rowid, {', '.join(names.split())}) VALUES ({number}, {', '.join('?' * 28)})", wanted
+            f"INSERT INTO {table} (rowid, {', '.join(names.split())}) VALUES ({number}, {', '.join('?' * 28)})",
+            wanted,
         )
     connection.commit()
     connection.close()
@@ -453,7 +545,8 @@ def test_no_value_is_too_strange(tmp_path_factory, values, number):
             memory = row.memory
             repr(row).encode("utf-8")
             assert 0 < len(memory.key) <= 300 and all(
-                len(part) <= 20_000 for part in (memory.title, memory.text, *memory.facts, *memory.files)
+                len(part) <= 20_000
+                for part in (memory.title, memory.text, *memory.facts, *memory.files)
             )
             assert database.row(memory.key) is not None
         database.session(rows[0].memory.session if rows else "x")

@@ -9,7 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cortex.families.memory.adapters import coerce
-from cortex.families.memory.adapters.coerce import day, entries, first_line, line, milliseconds, text
+from cortex.families.memory.adapters.coerce import (
+    day,
+    entries,
+    first_line,
+    line,
+    milliseconds,
+    text,
+)
 
 ANYTHING = st.one_of(
     st.none(),
@@ -17,7 +24,9 @@ ANYTHING = st.one_of(
     st.floats(),
     st.binary(max_size=60),
     st.text(max_size=60),
-    st.recursive(st.none() | st.text(max_size=8) | st.integers() | st.floats(), st.lists, max_leaves=8).map(json.dumps),
+    st.recursive(
+        st.none() | st.text(max_size=8) | st.integers() | st.floats(), st.lists, max_leaves=8
+    ).map(json.dumps),
 )
 
 
@@ -47,7 +56,9 @@ def test_lists_are_read_in_any_form(stored, separator, read):
 
 
 def test_lists_and_texts_are_cut():
-    assert len(entries(json.dumps([str(number) for number in range(1000)]), ",")) == coerce.MAX_ENTRIES
+    assert (
+        len(entries(json.dumps([str(number) for number in range(1000)]), ",")) == coerce.MAX_ENTRIES
+    )
     assert len(entries(json.dumps(["x" * 30_000]), ",")[0]) == coerce.MAX_CHARACTERS
     assert len(entries("[" + '"longer than can be", ' * 100_000, ",")) == 1
     assert len(text("x" * 30_000)) == coerce.MAX_CHARACTERS

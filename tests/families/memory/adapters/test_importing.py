@@ -1,4 +1,6 @@
-"""A Conduit base moves over: sources with their ids and names, documents read anew, vectors where they are the same."""
+"""A Conduit base moves over: sources with their ids and names, documents read anew, vectors where
+they are the same.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +65,9 @@ def notes(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_sources_keep_their_ids_names_and_patterns_and_what_is_gone_is_told(open_library, notes, tmp_path, version):
+def test_sources_keep_their_ids_names_and_patterns_and_what_is_gone_is_told(
+    open_library, notes, tmp_path, version
+):
     made = make_base(tmp_path / "conduit" / "conduit.db", version)
     made.source("0b1e-uuid", str(notes), "My notes", '["*.md"]', '["drafts/**"]', "manual")
     made.source("gone-id", str(tmp_path / "gone"), "Old")
@@ -80,7 +84,10 @@ def test_sources_keep_their_ids_names_and_patterns_and_what_is_gone_is_told(open
     assert "whole disk" in done.sources[2].reason
     (folder,) = library.folders()
     assert (folder.key, folder.name, folder.watch) == ("0b1e-uuid", "My notes", False)
-    assert {doc.path for doc in library.store.lookup.docs(folder.source.id)} == {"lamp.md", "desk.md"}
+    assert {doc.path for doc in library.store.lookup.docs(folder.source.id)} == {
+        "lamp.md",
+        "desk.md",
+    }
     assert done.sources[0].documents == 2
 
 
@@ -103,14 +110,20 @@ def test_a_name_that_is_taken_gets_another(open_library, notes, tmp_path):
     made = make_base(tmp_path / "conduit.db")
     made.source("a", str(notes), "notes")
     made.connection.close()
-    assert [source.name for source in import_conduit(library, made.path).sources] == ["notes (conduit)"]
+    assert [source.name for source in import_conduit(library, made.path).sources] == [
+        "notes (conduit)"
+    ]
 
 
-def with_vectors(tmp_path: Path, notes: Path, model: str, dimensions: int = 8, prefix: str = "none") -> Path:
+def with_vectors(
+    tmp_path: Path, notes: Path, model: str, dimensions: int = 8, prefix: str = "none"
+) -> Path:
     made = make_base(tmp_path / "conduit.db")
     made.source("a", str(notes), "notes", '["*.md"]')
     rows = [[1.0] + [0.0] * (dimensions - 1)] * 2
-    made.document("d", "a", str(notes / "lamp.md"), ["# Lamp\n\nHow to switch a lamp.", "cut otherwise"], rows)
+    made.document(
+        "d", "a", str(notes / "lamp.md"), ["# Lamp\n\nHow to switch a lamp.", "cut otherwise"], rows
+    )
     made.stamp("ollama", model, dimensions, prefix)
     made.connection.close()
     return made.path
@@ -134,11 +147,16 @@ def test_vectors_of_the_same_model_and_text_are_not_made_again(open_library, not
 
 
 @pytest.mark.parametrize(
-    ("model", "dimensions", "prefix"), [("other", 8, "none"), ("words", 4, "none"), ("words", 8, "1234abcd")]
+    ("model", "dimensions", "prefix"),
+    [("other", 8, "none"), ("words", 4, "none"), ("words", 8, "1234abcd")],
 )
-def test_vectors_of_another_model_are_not_taken(open_library, notes, tmp_path, model, dimensions, prefix):
+def test_vectors_of_another_model_are_not_taken(
+    open_library, notes, tmp_path, model, dimensions, prefix
+):
     embedder = Costly()
-    done = import_conduit(open_library(embedder), with_vectors(tmp_path, notes, model, dimensions, prefix))
+    done = import_conduit(
+        open_library(embedder), with_vectors(tmp_path, notes, model, dimensions, prefix)
+    )
     assert done.reused == 0
     assert "made anew" in done.note
 
@@ -151,7 +169,8 @@ def test_models_are_the_same_by_weights_and_prefix_not_by_spelling():
     assert not same_model(Stamp("ollama", "nomic-embed-text", 768, "none"), ours)
     assert not same_model(Stamp("ollama", "nomic-embed-text", 768, ""), ours)
     assert not same_model(Stamp("ollama", "nomic-embed-text-v2-moe", 768, prefixed), ours)
-    asks = Stamp("ollama", "mxbai-embed-large", 1024, "mxbai-embed-large")  # only queries have a prefix
+    # Only queries have a prefix
+    asks = Stamp("ollama", "mxbai-embed-large", 1024, "mxbai-embed-large")
     assert same_model(Stamp("ollama", "mxbai-embed-large-v1", 1024, "none"), asks)
 
 
@@ -171,15 +190,22 @@ def test_sources_that_are_none_cost_themselves(open_library, tmp_path):
         base.source(key, path, name)
     library = open_library()
     done = import_conduit(library, tmp_path / "conduit.db")
-    assert [source.status for source in done.sources] == ["refused", "gone", "refused", "refused", "added", "added"]
+    assert [source.status for source in done.sources] == [
+        "refused",
+        "gone",
+        "refused",
+        "refused",
+        "added",
+        "added",
+    ]
     assert [folder.key for folder in library.folders()] == ["colour", "wordy"]
-    assert all(folder.name.isprintable() and len(folder.name) <= 100 for folder in library.folders())
+    assert all(
+        folder.name.isprintable() and len(folder.name) <= 100 for folder in library.folders()
+    )
 
 
 def test_a_view_in_the_place_of_a_table_is_no_base(open_library, tmp_path):
-    endless = (
-        "WITH RECURSIVE r(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM r) SELECT x AS source_id, '/x' AS path FROM r"
-    )
+    endless = "WITH RECURSIVE r(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM r) SELECT x AS source_id, '/x' AS path FROM r"
     with closing(sqlite3.connect(tmp_path / "conduit.db")) as connection:
         connection.execute(f"CREATE VIEW kb_sources AS {endless}")
     with pytest.raises(FileError) as caught:

@@ -1,4 +1,6 @@
-"""Memories beside documents and code: one search finds them all, and neither is taken for the other."""
+"""Memories beside documents and code: one search finds them all, and neither is taken for the
+other.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ from families.memory.desk import copy, database, open_library, settings_of
 @pytest.fixture
 def library(isolated, tmp_path: Path) -> Iterator[Library]:
     (tmp_path / "notes").mkdir()
-    (tmp_path / "notes" / "zebra.md").write_text("# Zebras\n\nZebras are striped.\n", encoding="utf-8")
+    (tmp_path / "notes" / "zebra.md").write_text(
+        "# Zebras\n\nZebras are striped.\n", encoding="utf-8"
+    )
     database(isolated.user / ".claude-mem", "Zebras count coins").close()
     with open_library(settings_of(isolated.cortex)) as opened:
         opened.index(source=opened.add_folder(tmp_path / "notes", key="notes").source)
@@ -42,7 +46,8 @@ def test_one_search_finds_documents_and_memories_with_what_each_is_known_by(libr
     }
     memory = next(one for one in located if one.family == "memory")
     assert (
-        memory.cited == {"id": "obs_1", "title": "Zebras count coins", "project": "ack"} and memory.source == "memories"
+        memory.cited == {"id": "obs_1", "title": "Zebras count coins", "project": "ack"}
+        and memory.source == "memories"
     )
     assert page.total == 2
 

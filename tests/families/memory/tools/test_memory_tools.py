@@ -29,14 +29,23 @@ CONTRACT = {
     "query_memories": {
         "description": "Search memories from Tier-2 storage. Use when you encounter a problem or need guidance on a specific technology, pattern, or gotcha.",
         "properties": {
-            "query": {"type": "string", "description": "Free text search across title, subtitle, facts"},
+            "query": {
+                "type": "string",
+                "description": "Free text search across title, subtitle, facts",
+            },
             "tags": {
                 "type": "array",
                 "items": {"type": "string"},
                 "description": "Filter by concept tags (e.g., ['deployment', 'railway'])",
             },
-            "project": {"type": "string", "description": "Filter by project name. Omit to search all projects."},
-            "scope": {"type": "string", "description": "Memory scope: 'dev', 'personal', or project name"},
+            "project": {
+                "type": "string",
+                "description": "Filter by project name. Omit to search all projects.",
+            },
+            "scope": {
+                "type": "string",
+                "description": "Memory scope: 'dev', 'personal', or project name",
+            },
             "status": {
                 "type": "string",
                 "enum": ["staging", "approved", "all"],
@@ -48,12 +57,18 @@ CONTRACT = {
     "get_memory": {
         "description": "Get full details of a memory by ID. Use after query_memories to get complete context.",
         "properties": {
-            "id": {"type": "string", "description": "Memory ID (e.g., 'ack_abc123_2026-01-04_001')"},
+            "id": {
+                "type": "string",
+                "description": "Memory ID (e.g., 'ack_abc123_2026-01-04_001')",
+            },
             "scope": {"type": "string", "description": "Memory scope if known"},
         },
         "required": ["id"],
     },
-    "list_scopes": {"description": "List available memory scopes and their statistics.", "properties": {}},
+    "list_scopes": {
+        "description": "List available memory scopes and their statistics.",
+        "properties": {},
+    },
     "get_context": {
         "description": "Get context for current project including recent memories, decisions, and learnings. Use at session start.",
         "properties": {
@@ -65,7 +80,10 @@ CONTRACT = {
                 "type": "boolean",
                 "description": "Include cross-project learnings (default: true)",
             },
-            "max_memories": {"type": "number", "description": "Max memories to include (default: 5)"},
+            "max_memories": {
+                "type": "number",
+                "description": "Max memories to include (default: 5)",
+            },
         },
     },
 }
@@ -77,14 +95,19 @@ SUGGESTIONS = [
 ]
 RAILWAY = {
     "subtitle": "Build-time env vars require NIXPACKS_ prefix for Nixpacks builds",
-    "facts": ["NIXPACKS_ prefix required for build-time env vars", "Runtime vars work without prefix"],
+    "facts": [
+        "NIXPACKS_ prefix required for build-time env vars",
+        "Runtime vars work without prefix",
+    ],
     "concepts": ["railway", "deployment", "env-vars"],
 }
 
 
 def settings_in(place: Path, **flags: object) -> Settings:
     variables = {"CORTEX_HOME": str(place / "home"), "ACK_MEM_PATH": str(place / "ack")}
-    return load(None, environment=variables, flags={"indexing.workers": 1, **flags}, user_home=place)
+    return load(
+        None, environment=variables, flags={"indexing.workers": 1, **flags}, user_home=place
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,14 +152,27 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with Library(settings_in(place)) as library:
         assert sync(library)
         one = {"project": "ack", "created": 1_767_000_000_000, "date": "2025-12-29"}
-        keep(library, "Approved by hand", "mem_0000000001", **one, concepts=("hand",), facts=("It was so",))
+        keep(
+            library,
+            "Approved by hand",
+            "mem_0000000001",
+            **one,
+            concepts=("hand",),
+            facts=("It was so",),
+        )
         keep(library, "Waits for somebody", "mem_0000000002", MemoryState.STAGING, **one)
-        judge(library, [keep(library, "Counts everywhere", "mem_0000000003", **{**one, "project": "mill"})], "promote")
+        judge(
+            library,
+            [keep(library, "Counts everywhere", "mem_0000000003", **{**one, "project": "mill"})],
+            "promote",
+        )
         judge(library, [keep(library, "Was wrong", "mem_0000000004", **one)], "reject", reason="no")
     return place
 
 
-def keep(library: Library, title: str, key: str, state: MemoryState = MemoryState.APPROVED, **parts: Any):
+def keep(
+    library: Library, title: str, key: str, state: MemoryState = MemoryState.APPROVED, **parts: Any
+):
     """A memory whose id is known beforehand."""
     from cortex.families.memory import writer
 
@@ -170,7 +206,8 @@ def desk_of() -> Iterator[Callable[..., Desk]]:
         family.close()
 
 
-# -- what is promised --------------------------------------------------------------------------------------------------
+# -- what is promised
+# --------------------------------------------------------------------------------------------------
 
 
 def test_the_tools_and_their_arguments_are_those_of_the_contract():
@@ -179,7 +216,11 @@ def test_the_tools_and_their_arguments_are_those_of_the_contract():
         promised, schema = CONTRACT[tool.name], input_schema(tool)
         assert tool.description.startswith(promised["description"])
         described = {
-            name: {key: value for key, value in part.items() if key in ("type", "items", "enum", "description")}
+            name: {
+                key: value
+                for key, value in part.items()
+                if key in ("type", "items", "enum", "description")
+            }
             for name, part in schema["properties"].items()
             if name not in OURS
         }
@@ -218,7 +259,8 @@ def test_arguments_that_the_contract_does_not_know_are_refused(desk, tool, argum
         desk.answer(tool, **arguments)
 
 
-# -- query_memories ----------------------------------------------------------------------------------------------------
+# -- query_memories
+# ----------------------------------------------------------------------------------------------------
 
 
 def test_results_are_as_the_contract_has_them(desk):
@@ -231,7 +273,10 @@ def test_results_are_as_the_contract_has_them(desk):
     ("arguments", "first"),
     [
         ({"query": "nixpacks prefix"}, "Railway env vars need NIXPACKS_ prefix"),
-        ({"query": "env vars at build time", "project": "ACK"}, "Railway env vars need NIXPACKS_ prefix"),
+        (
+            {"query": "env vars at build time", "project": "ACK"},
+            "Railway env vars need NIXPACKS_ prefix",
+        ),
         ({"query": "flickering lamp"}, "Lamps flicker at noon"),
         ({"query": "wait for somebody", "status": "staging"}, "Waits for somebody"),
     ],
@@ -279,7 +324,12 @@ def test_where_rows_that_nobody_judged_count_as_staging_they_say_so(place, desk_
 
 
 @pytest.mark.parametrize(
-    "arguments", [{"query": "xylophone"}, {"tags": ["nothing"]}, {"query": "railway", "project": "x", "tags": ["y"]}]
+    "arguments",
+    [
+        {"query": "xylophone"},
+        {"tags": ["nothing"]},
+        {"query": "railway", "project": "x", "tags": ["y"]},
+    ],
 )
 def test_no_results_come_with_suggestions(desk, arguments):
     assert desk.ask("query_memories", **arguments) == {"results": [], "suggestions": SUGGESTIONS}
@@ -288,7 +338,9 @@ def test_no_results_come_with_suggestions(desk, arguments):
 def test_a_page_goes_on_where_the_last_one_ended(desk):
     seen, cursor, pages = [], None, 0
     while True:
-        page = desk.ask("query_memories", limit=3, status="all", **({"cursor": cursor} if cursor else {}))
+        page = desk.ask(
+            "query_memories", limit=3, status="all", **({"cursor": cursor} if cursor else {})
+        )
         seen += [row["id"] for row in page["results"]]
         pages += 1
         cursor = page.get("next_cursor")
@@ -304,7 +356,10 @@ def test_a_cursor_of_another_question_is_refused(desk, cursor):
 
 def test_a_cursor_belongs_to_its_question(desk):
     cursor = desk.ask("query_memories", limit=1)["next_cursor"]
-    assert desk.fault("query_memories", limit=1, project="ack", cursor=cursor)["error"] == "CURSOR_INVALID"
+    assert (
+        desk.fault("query_memories", limit=1, project="ack", cursor=cursor)["error"]
+        == "CURSOR_INVALID"
+    )
 
 
 @pytest.fixture(scope="module")
@@ -327,7 +382,9 @@ def test_an_answer_keeps_to_its_budget_and_goes_on_without_losing_any(crowd, bud
     arguments = {"query": query, "limit": 20, **({"budget": budget} if budget else {})}
     seen, cursor = [], None
     for _ in range(60):
-        text = crowd.answer("query_memories", **arguments, **({"cursor": cursor} if cursor else {})).text
+        text = crowd.answer(
+            "query_memories", **arguments, **({"cursor": cursor} if cursor else {})
+        ).text
         assert len(text) <= 4 * (budget or QUERY_BUDGET)
         page = json.loads(text)
         seen += [row["id"] for row in page["results"]]
@@ -341,7 +398,9 @@ def test_what_has_no_room_comes_as_a_short_row(crowd):
     rows = crowd.ask("query_memories", query="login", limit=30)["results"]
     short = [row for row in rows if row.get("more") == "get_memory"]
     assert (
-        "facts" in rows[0] and short and all(set(row) <= {"id", "title", "concepts", "more", "status"} for row in short)
+        "facts" in rows[0]
+        and short
+        and all(set(row) <= {"id", "title", "concepts", "more", "status"} for row in short)
     )
     assert all(len(json.dumps(row)) < 240 for row in short)
 
@@ -359,7 +418,8 @@ def test_a_memory_larger_than_the_budget_is_cut_and_says_so(crowd, budget):
     assert json.loads(answer)["truncated"] is True
 
 
-# -- get_memory --------------------------------------------------------------------------------------------------------
+# -- get_memory
+# --------------------------------------------------------------------------------------------------------
 
 
 def test_all_of_a_memory_is_as_the_contract_has_it(desk):
@@ -381,11 +441,14 @@ def test_all_of_a_memory_is_as_the_contract_has_it(desk):
 
 
 @pytest.mark.parametrize(
-    ("key", "state"), [("mem_0000000004", "rejected"), ("mem_0000000002", "staging"), ("mem_0000000003", "promoted")]
+    ("key", "state"),
+    [("mem_0000000004", "rejected"), ("mem_0000000002", "staging"), ("mem_0000000003", "promoted")],
 )
 def test_a_memory_opens_by_its_id_however_it_was_judged(desk, key, state):
     one = desk.ask("get_memory", id=key)
-    assert (one["status"], one["reviewed_by"]) == (state, "person") and one["reviewed_at"].endswith("Z")
+    assert (one["status"], one["reviewed_by"]) == (state, "person") and one["reviewed_at"].endswith(
+        "Z"
+    )
 
 
 def test_an_unknown_id_is_an_error_that_helps(desk):
@@ -404,11 +467,19 @@ def test_an_ambiguous_id_is_an_error_with_those_that_it_may_mean(desk_of, tmp_pa
         sync(library)
     desk = desk_of(settings, tmp_path)
     fault = desk.fault("get_memory", id="obs_1")
-    assert (fault["error"], fault["context"]["candidates"]) == ("MEMORY_AMBIGUOUS", ["dev:obs_1", "personal:obs_1"])
+    assert (fault["error"], fault["context"]["candidates"]) == (
+        "MEMORY_AMBIGUOUS",
+        ["dev:obs_1", "personal:obs_1"],
+    )
     assert desk.ask("get_memory", id="obs_1", scope="personal")["title"] == "In personal"
     wrong = desk.fault("get_memory", id="dev:obs_1", scope="personal")
-    assert wrong["error"] == "MEMORY_UNKNOWN" and wrong["message"].endswith("in scope 'personal'; it is in: dev")
-    assert {row["id"] for row in desk.ask("query_memories")["results"]} == {"dev:obs_1", "personal:obs_1"}
+    assert wrong["error"] == "MEMORY_UNKNOWN" and wrong["message"].endswith(
+        "in scope 'personal'; it is in: dev"
+    )
+    assert {row["id"] for row in desk.ask("query_memories")["results"]} == {
+        "dev:obs_1",
+        "personal:obs_1",
+    }
     assert desk.ask("get_memory", id="dev:obs_1")["title"] == "In dev"
     assert [(one["name"], one["memory_count"]) for one in desk.ask("list_scopes")["scopes"]] == [
         ("dev", 1),
@@ -429,20 +500,25 @@ def test_what_took_its_place_is_told(desk_of, tmp_path):
     assert (one["status"], one["superseded_by"]) == ("superseded", "mem_0000000002")
 
 
-# -- list_scopes and get_context ---------------------------------------------------------------------------------------
+# -- list_scopes and get_context
+# ---------------------------------------------------------------------------------------
 
 
 def test_scopes_are_as_the_contract_has_them(desk):
     check_golden("memory-answer-scopes", desk.ask("list_scopes"))
 
 
-def test_the_first_list_of_scopes_counts_what_was_never_looked_at_and_has_empty_folders(desk_of, tmp_path):
+def test_the_first_list_of_scopes_counts_what_was_never_looked_at_and_has_empty_folders(
+    desk_of, tmp_path
+):
     made = make_claude_mem(tmp_path / "ack" / "scopes" / "dev" / "memory.db")
     made.observation(made.session("s"), "In dev")
     made.close()
     (tmp_path / "ack" / "scopes" / "personal").mkdir()
     found = desk_of(settings_in(tmp_path), tmp_path, keep=True).ask("list_scopes")
-    assert [(row["name"], row["memory_count"], bool(row["last_updated"])) for row in found["scopes"]] == [
+    assert [
+        (row["name"], row["memory_count"], bool(row["last_updated"])) for row in found["scopes"]
+    ] == [
         ("dev", 1, True),
         ("personal", 0, False),
     ]
@@ -451,7 +527,12 @@ def test_the_first_list_of_scopes_counts_what_was_never_looked_at_and_has_empty_
 
 def test_the_current_scope_is_the_one_that_was_named_else_the_project(desk, desk_of, place):
     assert desk.ask("list_scopes")["current_scope"] == "ack"
-    assert desk_of(settings_in(place), place / "code" / "ack", "dev").ask("list_scopes")["current_scope"] == "dev"
+    assert (
+        desk_of(settings_in(place), place / "code" / "ack", "dev").ask("list_scopes")[
+            "current_scope"
+        ]
+        == "dev"
+    )
 
 
 def test_the_context_of_a_project_is_as_the_contract_has_it(desk, place):
@@ -470,18 +551,23 @@ def test_the_context_of_another_project_may_be_asked_for(desk, place):
     assert len(desk.ask("get_context", max_memories=1)["recent_memories"]) == 1
 
 
-@pytest.mark.parametrize("path", ["~nobody-at-all/x", "/nowhere/at/all", "x" * 4_000, "~", ".", "", "/"])
+@pytest.mark.parametrize(
+    "path", ["~nobody-at-all/x", "/nowhere/at/all", "x" * 4_000, "~", ".", "", "/"]
+)
 def test_a_folder_that_is_none_has_no_memories_and_is_no_crash(desk, path):
     found = desk.ask("get_context", project_path=path)
     assert found["recent_sessions"] is not None
-    assert any("is not a folder here" in note for note in found.get("notes", ())) == (path not in ("~", ".", "", "/"))
+    assert any("is not a folder here" in note for note in found.get("notes", ())) == (
+        path not in ("~", ".", "", "/")
+    )
 
 
 def test_a_path_that_can_not_be_one_is_refused(desk):
     assert desk.fault("get_context", project_path="a\0b")["error"] == "ARGUMENT_INVALID"
 
 
-# -- no database, stale code, fresh rows -------------------------------------------------------------------------------
+# -- no database, stale code, fresh rows
+# -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("tool", list(CONTRACT))
@@ -536,8 +622,13 @@ def test_while_a_large_database_is_not_copied_its_newest_rows_answer(desk_of, tm
     made.close()
     with Library(settings_in(tmp_path)) as holder:
         assert holder.holds()  # and copies nothing
-        answer = desk_of(settings_in(tmp_path), tmp_path).ask("query_memories", query="count zebras")
-        assert answer["results"][0]["title"] == "Zebras count coins" and answer["results"][0]["curated"] is False
+        answer = desk_of(settings_in(tmp_path), tmp_path).ask(
+            "query_memories", query="count zebras"
+        )
+        assert (
+            answer["results"][0]["title"] == "Zebras count coins"
+            and answer["results"][0]["curated"] is False
+        )
         assert "are being indexed" in answer["notes"][-1]
 
 
@@ -551,7 +642,8 @@ def test_a_database_that_can_not_be_read_is_a_note_and_no_failure(desk_of, tmp_p
         assert "claude-mem.db" in desk.ask(tool)["notes"][0]
 
 
-# -- nothing writes ----------------------------------------------------------------------------------------------------
+# -- nothing writes
+# ----------------------------------------------------------------------------------------------------
 
 
 def test_nothing_can_be_written_through_what_a_tool_gets(desk, place):
@@ -571,7 +663,10 @@ def test_nothing_can_be_written_through_what_a_tool_gets(desk, place):
             with pytest.raises(CortexError) as refused:
                 attempt()
             assert refused.value.code == "STORE_READ_ONLY"
-        with library.store._connections.read() as connection, pytest.raises(Exception, match=r"readonly|read-only"):
+        with (
+            library.store._connections.read() as connection,
+            pytest.raises(Exception, match=r"readonly|read-only"),
+        ):
             connection.execute("DELETE FROM memories")
     assert len(desk.titles()) == 4
 
@@ -595,8 +690,16 @@ def test_the_context_keeps_to_its_budget_with_its_notes(desk_of, tmp_path, budge
                 concepts=concepts,
                 kind="decision",
             )
-    answer = desk_of(settings, tmp_path / "shop").answer("get_context", max_memories=12, budget=budget).text
+    answer = (
+        desk_of(settings, tmp_path / "shop")
+        .answer("get_context", max_memories=12, budget=budget)
+        .text
+    )
     assert len(answer) <= 4 * budget
     told = json.loads(answer)
-    assert len(told["notes"]) == 2 and (told["recent_memories"] or budget < 1_000) and told["truncated"]
+    assert (
+        len(told["notes"]) == 2
+        and (told["recent_memories"] or budget < 1_000)
+        and told["truncated"]
+    )
     assert told["left_off"] == {"recent_memories": 12 - len(told["recent_memories"])}

@@ -232,7 +232,9 @@ HARMLESS: tuple[tuple[str, str], ...] = (
 
 def test_what_contradicts_is_found_and_what_does_not_is_left_alone():
     found = [(kind, a, b, differences(a, b)) for kind, a, b in CONFLICTING]
-    missed = [(kind, a, b, got) for kind, a, b, got in found if not any(one.kind == kind for one in got)]
+    missed = [
+        (kind, a, b, got) for kind, a, b, got in found if not any(one.kind == kind for one in got)
+    ]
     alarms = [(a, b, got) for a, b in HARMLESS if (got := differences(a, b))]
     for miss in missed:
         print("missed", *miss, sep="\n    ")
@@ -246,16 +248,18 @@ def test_what_contradicts_is_found_and_what_does_not_is_left_alone():
 
 def test_a_pair_is_judged_the_same_from_both_sides():
     for _, a, b in CONFLICTING:
-        assert [(difference.kind, difference.right, difference.left) for difference in differences(b, a)] == [
-            (one.kind, one.left, one.right) for one in differences(a, b)
-        ]
+        assert [
+            (difference.kind, difference.right, difference.left) for difference in differences(b, a)
+        ] == [(one.kind, one.left, one.right) for one in differences(a, b)]
 
 
 def test_a_difference_says_what_it_is_about_and_what_each_side_says():
-    assert differences("The request timeout of the gateway is 30 seconds.", "Gateway: request timeout is 45 s.") == (
-        Difference("number", "request timeout gateway", "30 seconds", "45 s"),
+    assert differences(
+        "The request timeout of the gateway is 30 seconds.", "Gateway: request timeout is 45 s."
+    ) == (Difference("number", "request timeout gateway", "30 seconds", "45 s"),)
+    assert differences("pool_size=10", "pool_size: 20") == (
+        Difference("value", "pool_size", "10", "20"),
     )
-    assert differences("pool_size=10", "pool_size: 20") == (Difference("value", "pool_size", "10", "20"),)
     assert differences("We run on Python 3.11.", "We run on Python 3.13.") == (
         Difference("version", "python", "Python 3.11", "Python 3.13"),
     )
@@ -305,7 +309,10 @@ def test_titles_of_different_subjects_are_told_apart(a: str, b: str):
 def test_any_two_texts_can_be_compared(a: str, b: str):
     assert isinstance(same_subject(a, b), bool)
     for difference in differences(a, b):
-        assert difference.kind in ("number", "version", "value", "negation") and difference.left != difference.right
+        assert (
+            difference.kind in ("number", "version", "value", "negation")
+            and difference.left != difference.right
+        )
 
 
 @given(st.sampled_from([text for _, *pair in CONFLICTING for text in pair]), st.text(max_size=50))

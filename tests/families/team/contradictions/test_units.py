@@ -33,7 +33,14 @@ def test_one_amount_is_equal_in_any_spelling(one: str, other: str):
 
 
 @pytest.mark.parametrize(
-    ("one", "other"), [("30 s", "30 MB"), ("3 replicas", "3 shards"), ("5 %", "5"), ("$5", "€5"), ("10 MB", "10 MB/s")]
+    ("one", "other"),
+    [
+        ("30 s", "30 MB"),
+        ("3 replicas", "3 shards"),
+        ("5 %", "5"),
+        ("$5", "€5"),
+        ("10 MB", "10 MB/s"),
+    ],
 )
 def test_other_things_are_of_another_dimension(one: str, other: str):
     assert amount(one).dimension != amount(other).dimension
@@ -45,7 +52,18 @@ def test_the_same_unit_is_compared_exactly():
 
 
 @pytest.mark.parametrize(
-    "text", ["#12", "PAY-812", "2026-01-03", "14:30", "10.0.0.1", "file.py:42", "a1b2", "the 3rd", "v1.2.3"]
+    "text",
+    [
+        "#12",
+        "PAY-812",
+        "2026-01-03",
+        "14:30",
+        "10.0.0.1",
+        "file.py:42",
+        "a1b2",
+        "the 3rd",
+        "v1.2.3",
+    ],
 )
 def test_dates_ids_places_and_versions_are_no_amounts(text: str):
     assert not NUMBER.search(text)

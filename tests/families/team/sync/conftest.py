@@ -19,7 +19,9 @@ from interfaces.cli.core_server import CoreServer, core_at
 def homes(memory: Path) -> Iterator[Callable[..., Library]]:
     """`homes("ada")` opens the library of that home."""
     with ExitStack() as stack:
-        yield lambda name="ada", **flags: stack.enter_context(open_library(settings_of(memory / name, flags)))
+        yield lambda name="ada", **flags: stack.enter_context(
+            open_library(settings_of(memory / name, flags))
+        )
 
 
 @pytest.fixture

@@ -1,7 +1,9 @@
-"""A stand-in for a Core: real HTTP on a loopback port, a ledger in memory, and faults that a test decides.
+"""A stand-in for a Core: real HTTP on a loopback port, a ledger in memory, and faults that a test
+decides.
 
-It keeps to the form of `/api/v2/sync` and to its promises (once for each key, changes in order), and to nothing else: whoever has the
-token may do all, and a field that both sides changed is a conflict.
+It keeps to the form of `/api/v2/sync` and to its promises (once for each key, changes in order),
+and to nothing else: whoever has the token may do all, and a field that both sides changed is a
+conflict.
 """
 
 from __future__ import annotations
@@ -37,7 +39,8 @@ class FakeCore:
         self.refuses: set[str] = set()  # ids that nobody may write
         self.later: set[str] = set()  # ids that are for later
         self.faults: deque[str | Reply] = deque()  # of the next requests; "" for none
-        self.keys: dict[str, tuple[str, list[str], int]] = {}  # what was asked, about what, and the change after it
+        # What was asked, about what, and the change after it
+        self.keys: dict[str, tuple[str, list[str], int]] = {}
         self.done: list[str] = []  # keys, in the order in which they were first taken
         self.flushed: list[list[str]] = []  # keys of each flush that arrived
         self.change = 0
@@ -48,13 +51,16 @@ class FakeCore:
     def close(self) -> None:
         self.stub.close()
 
-    # -- what others do there ------------------------------------------------------------------------------------------
+    # -- what others do there
+    # ------------------------------------------------------------------------------------------
 
     def write(self, number: str, body: Body, author: str = "bob", updated: int = 1) -> Record[Any]:
         self.change += 1
         known = self.kept.get(number)
         version = known.record.version + 1 if known else 1
-        record = Record(number, body, author=author, created=updated, updated=updated, version=version)
+        record = Record(
+            number, body, author=author, created=updated, updated=updated, version=version
+        )
         self.kept[number] = VersionedRecord(record, self.change)
         return record
 
@@ -69,7 +75,9 @@ class FakeCore:
             self.kept[number] = replace(self.kept[number], change=self.change)
             self.hidden.add(number)
 
-    def put_back(self, ids: Iterable[str], epoch: str, backup: Mapping[str, VersionedRecord] | None = None) -> None:
+    def put_back(
+        self, ids: Iterable[str], epoch: str, backup: Mapping[str, VersionedRecord] | None = None
+    ) -> None:
         """Be restored from a backup that had only these; as they are now, or as they were then."""
         self.kept = {number: (backup or self.kept)[number] for number in ids}
         self.done.clear()
@@ -84,7 +92,8 @@ class FakeCore:
     def bodies(self) -> dict[str, Body]:
         return {number: one.record.body for number, one in self.kept.items()}
 
-    # -- what is asked -------------------------------------------------------------------------------------------------
+    # -- what is asked
+    # -------------------------------------------------------------------------------------------------
 
     def _answer(self, asked: Asked) -> Reply:
         fault = self.faults.popleft() if self.faults else ""
@@ -93,21 +102,29 @@ class FakeCore:
         if isinstance(fault, Reply):
             return fault
         if asked.headers.get("Authorization") != f"Bearer {TOKEN}":
-            return _error(401, "AUTH_REQUIRED", f"no such token: {asked.headers.get('Authorization')}")
+            return _error(
+                401, "AUTH_REQUIRED", f"no such token: {asked.headers.get('Authorization')}"
+            )
         parts = urlsplit(asked.path)
         query = {name: values[0] for name, values in parse_qs(parts.query).items()}
         match parts.path.removeprefix("/api/v2/sync"):
             case "/bootstrap":
                 who = {"name": self.name, "tier": self.tier, "sensitive": True}
-                reply = _told({"principal": who, "epoch": self.epoch, "view": self.view, "sync_cursor": ""})
+                reply = _told(
+                    {"principal": who, "epoch": self.epoch, "view": self.view, "sync_cursor": ""}
+                )
             case "/deltas":
-                reply = self._deltas(query.get("since", ""), query.get("view", ""), int(query["limit"]))
+                reply = self._deltas(
+                    query.get("since", ""), query.get("view", ""), int(query["limit"])
+                )
             case "/flush":
                 reply = self._flush(asked.body["actions"])
             case "/visible":
                 ids = asked.body["ids"]
                 seen = [id_ for id_ in ids if id_ in self.kept and id_ not in self.hidden]
-                reply = _told({"visible": seen, "unknown": [one for one in ids if one not in self.kept]})
+                reply = _told(
+                    {"visible": seen, "unknown": [one for one in ids if one not in self.kept]}
+                )
             case _:
                 reply = _error(404, "NOT_FOUND", "there is nothing")
         if fault == CUT:
@@ -121,7 +138,9 @@ class FakeCore:
         if since and view != self.view:
             return _error(410, "RESYNC_NEEDED", "other rights", {"reason": "view"})
         after = int(number or 0)
-        found = sorted((one for one in self.kept.values() if one.change > after), key=lambda one: one.change)
+        found = sorted(
+            (one for one in self.kept.values() if one.change > after), key=lambda one: one.change
+        )
         page = found[:limit]
         last = page[-1].change if page else after
         return _told(
@@ -145,7 +164,9 @@ class FakeCore:
                 action = action_from(told)
             except InputError as error:
                 ids = [one["id"] for one in told["payload"]["changes"]]
-                results.append(result_to(told["idempotency_key"], "refused", self._seen(ids), error))
+                results.append(
+                    result_to(told["idempotency_key"], "refused", self._seen(ids), error)
+                )
                 continue
             later = later or any(change.id in self.later for change in action.changes)
             results.append(result_to(action.key, "retry", ()) if later else self._take(action))
@@ -162,7 +183,9 @@ class FakeCore:
         except InputError as error:
             return result_to(action.key, "refused", self._seen(ids), error)
         for one, body in zip(action.changes, bodies, strict=True):
-            self.write(one.id, body, self.kept[one.id].record.author if one.id in self.kept else one.author)
+            self.write(
+                one.id, body, self.kept[one.id].record.author if one.id in self.kept else one.author
+            )
         self.keys[action.key] = (asked, ids, self.change)
         self.done.append(action.key)
         return result_to(action.key, "applied", self._seen(ids))
@@ -177,10 +200,15 @@ class FakeCore:
         if current is None or one.before is None:
             if (current is None) == (one.before is None) or current == one.after:
                 return one.after
-            raise InputError("RECORD_UNKNOWN" if current is None else "RECORD_CHANGED", f"{one.id} isn't as it was")
+            raise InputError(
+                "RECORD_UNKNOWN" if current is None else "RECORD_CHANGED",
+                f"{one.id} isn't as it was",
+            )
         changes: dict[str, object] = {}
         for field in (part.name for part in fields(current)):
-            before, after, theirs = (getattr(body, field) for body in (one.before, one.after, current))
+            before, after, theirs = (
+                getattr(body, field) for body in (one.before, one.after, current)
+            )
             if after != before and theirs not in (before, after):
                 raise InputError("RECORD_CHANGED", f"{field} was changed by somebody else")
             changes[field] = after if after != before else theirs

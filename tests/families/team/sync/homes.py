@@ -36,10 +36,17 @@ def edit(library: Library, number: str, **changes: object) -> None:
     do(library, work, person())
 
 
-def do(library: Library, work: Callable[[RecordTransaction], str], actor: Actor, key: str = "") -> str:
+def do(
+    library: Library, work: Callable[[RecordTransaction], str], actor: Actor, key: str = ""
+) -> str:
     """A write that isn't found yet: that takes longer than all the rest."""
     return library.store.records.perform(
-        work, actor=actor, key=key or fresh_key(), action="write", payload="", wording=wording(library.settings)
+        work,
+        actor=actor,
+        key=key or fresh_key(),
+        action="write",
+        payload="",
+        wording=wording(library.settings),
     ).result
 
 

@@ -25,7 +25,9 @@ from interfaces.cli.core_server import CoreServer
 
 
 class Shaky(Remote):
-    """A Core over a network that loses requests and answers, delivers twice, and delivers late what it delivered before."""
+    """A Core over a network that loses requests and answers, delivers twice, and delivers late what
+    it delivered before.
+    """
 
     chance = random.Random(1)
     trouble = 0.0
@@ -75,7 +77,13 @@ class Member:
         return create(self.library, body, actor=actor).id
 
     def change(self, number: str, **changes: object) -> None:
-        revise(self.library, number, lambda body: replace(body, **changes), actor=person(), action="edit")
+        revise(
+            self.library,
+            number,
+            lambda body: replace(body, **changes),
+            actor=person(),
+            action="edit",
+        )
 
     def sync_at(self, core: CoreServer) -> SyncOutcome:
         """Sync with a Core that stands where the other one was."""
@@ -91,7 +99,9 @@ class Member:
         self.library.store.truth.set({state.TIER: ""})
 
     def all_of(self, kind: str) -> list[str]:
-        return sorted(one.id for one in self.library.store.recorded.select(RecordFilter(kinds=(kind,)), 1_000))
+        return sorted(
+            one.id for one in self.library.store.recorded.select(RecordFilter(kinds=(kind,)), 1_000)
+        )
 
     def get(self, number: str) -> Any:
         return self.library.store.recorded.one(number)
@@ -108,7 +118,9 @@ def _said(record: Any) -> object:
 
 
 def at_core(core: CoreServer) -> dict[str, Any]:
-    return {change.record.id: _said(change.record) for change in core.ledger.recorded.changes(0, 10_000)}
+    return {
+        change.record.id: _said(change.record) for change in core.ledger.recorded.changes(0, 10_000)
+    }
 
 
 def put_back(core: CoreServer, backup: Path, folder: Path) -> Path:

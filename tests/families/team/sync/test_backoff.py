@@ -1,4 +1,6 @@
-"""When the next sync is due: often, at once after a write, ever more seldom while a Core doesn't answer."""
+"""When the next sync is due: often, at once after a write, ever more seldom while a Core doesn't
+answer.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,9 @@ def test_a_write_is_tried_while_the_core_is_away_though_not_all_the_time():
     pace = Pace(30)
     for _ in range(5):
         pace = pace.after(FAILED, 0, 0.5)
-    assert pace.due == 480 and not pace.is_due(29, 1) and pace.is_due(30, 1) and not pace.is_due(30, 0)
+    assert (
+        pace.due == 480 and not pace.is_due(29, 1) and pace.is_due(30, 1) and not pace.is_due(30, 0)
+    )
 
 
 def test_the_time_that_a_core_asks_for_counts_for_writes_too():
@@ -57,7 +61,9 @@ def test_the_time_that_a_core_asks_for_counts_for_writes_too():
 
 
 def test_no_core_and_no_clock_makes_it_wait_for_more_than_ten_minutes():
-    pace = Pace(30).after(SyncOutcome("offline", error="back on Monday", retry_after=3 * 86_400), 0, 0.5)
+    pace = Pace(30).after(
+        SyncOutcome("offline", error="back on Monday", retry_after=3 * 86_400), 0, 0.5
+    )
     assert pace.due == pace.soonest == MOST_SECONDS
 
 
@@ -72,10 +78,16 @@ def test_without_a_time_of_its_own_nothing_is_due():
 def test_waits_keep_to_their_limits(steps, every):
     pace, now = Pace(every), 0.0
     for fails, chance, asked in steps:
-        outcome = SyncOutcome("offline", error="away", retry_after=asked) if fails else SyncOutcome("ok")
+        outcome = (
+            SyncOutcome("offline", error="away", retry_after=asked) if fails else SyncOutcome("ok")
+        )
         pace = pace.after(outcome, now, chance)
         wait = pace.due - now
         if fails:
-            assert max(0.8 * FIRST_SECONDS, min(asked, MOST_SECONDS)) - 1e-6 <= wait <= 1.2 * MOST_SECONDS + 1e-6
+            assert (
+                max(0.8 * FIRST_SECONDS, min(asked, MOST_SECONDS)) - 1e-6
+                <= wait
+                <= 1.2 * MOST_SECONDS + 1e-6
+            )
         assert now <= pace.soonest <= pace.due or not fails
         now = pace.due

@@ -17,7 +17,14 @@ from cortex.engine.store import Store
 from cortex.families.team.ids import new_id
 from cortex.families.team.inbox import acknowledge, inbox
 from cortex.families.team.sync import state
-from cortex.families.team.sync.connection import TOKEN_FILE, connect, disconnect, preview, remote_of, token_of
+from cortex.families.team.sync.connection import (
+    TOKEN_FILE,
+    connect,
+    disconnect,
+    preview,
+    remote_of,
+    token_of,
+)
 from cortex.families.team.sync.cycle import SyncOutcome, sync
 from cortex.interfaces.assembly.pool import engine_pool
 from cortex.interfaces.cli import run
@@ -63,7 +70,10 @@ def test_one_bad_record_of_an_upload_holds_up_no_other(library, core):
     core.refuses.add(ids[3])
     outcome = once(library, core)
     assert (outcome.status, outcome.flushed, outcome.refused) == ("partial", 12, 1)
-    assert list(core.kept) == [id_ for id_ in ids if id_ != ids[3]] and core.bodies()[ids[4]].title == "changed after"
+    assert (
+        list(core.kept) == [id_ for id_ in ids if id_ != ids[3]]
+        and core.bodies()[ids[4]].title == "changed after"
+    )
     assert library.store.recorded.one(ids[3]) is not None
     (why,) = alerts(library)
     assert "a write from before" in why and "RIGHTS_MISSING" in why
@@ -77,7 +87,11 @@ def test_a_library_that_is_refused_as_a_whole_is_one_alert(library, core):
     connect(library, core.url, TOKEN)
     assert once(library, core).refused == 30
     (why,) = alerts(library)
-    assert "30 writes from before" in why and once(library, core).status == "ok" and len(alerts(library)) == 1
+    assert (
+        "30 writes from before" in why
+        and once(library, core).status == "ok"
+        and len(alerts(library)) == 1
+    )
     acknowledge(library, [inbox(library).entries[0].id], actor=person())
     assert once(library, core).status == "ok" and alerts(library) == []
 
@@ -130,15 +144,25 @@ def test_what_others_wrote_at_another_core_goes_only_by_choice_and_is_marked(lib
     found = preview(library, other.url, TOKEN).plan
     assert (found.mine.records, found.mine.private, found.mine.origins) == (1, 1, {})
     assert found.others.kinds == {"thread": 2, "artifact": 1, "comment": 1}
-    assert found.others.authors == {"person": 2, "ada2/agent": 1, "ada2": 1} and found.others.origins == {core.url: 3}
+    assert found.others.authors == {
+        "person": 2,
+        "ada2/agent": 1,
+        "ada2": 1,
+    } and found.others.origins == {core.url: 3}
     assert connect(library, other.url, TOKEN).queued == 1 and once(library, other).status == "ok"
     assert list(other.kept) == [diary] and library.store.recorded.one(theirs)
     edit(library, mine, title="stays here")
     assert once(library, other).flushed == 0
-    assert connect(library, other.url, TOKEN, choice="all").queued == 4 and once(library, other).flushed == 4
+    assert (
+        connect(library, other.url, TOKEN, choice="all").queued == 4
+        and once(library, other).flushed == 4
+    )
     assert set(other.kept) == {mine, theirs, owned, diary, answer}
     place = core.url.partition("://")[2]
-    assert other.kept[theirs].record.author == f"ada2@{place}/agent" and other.kept[mine].record.author == "ada"
+    assert (
+        other.kept[theirs].record.author == f"ada2@{place}/agent"
+        and other.kept[mine].record.author == "ada"
+    )
     assert other.bodies()[owned].owner == f"ada2@{place}"
     disconnect(library)
     connect(library, core.url, TOKEN)
@@ -166,8 +190,13 @@ def test_who_sends_nothing_keeps_a_file_of_what_the_core_replaces(library, core)
     assert preview(library, core.url, TOKEN).plan.changes == 1
     joined = connect(library, core.url, TOKEN, choice="none")
     assert joined.kept_aside is not None
-    assert joined.queued == 0 and "Changed meanwhile" in joined.kept_aside.read_text(encoding="utf-8")
-    assert once(library, core).status == "ok" and library.store.recorded.one(thread).body.title == "Mine"
+    assert joined.queued == 0 and "Changed meanwhile" in joined.kept_aside.read_text(
+        encoding="utf-8"
+    )
+    assert (
+        once(library, core).status == "ok"
+        and library.store.recorded.one(thread).body.title == "Mine"
+    )
     assert list(core.kept) == [thread] and library.store.recorded.one(new)
 
 
@@ -243,14 +272,18 @@ def test_the_token_is_in_a_file_of_the_person_alone(library, core, monkeypatch):
     remote.close()
     file.unlink()
     assert code_of(lambda: remote_of(library)) == "CORE_MISSING"
-    everything = b"".join(path.read_bytes() for path in library.settings.home.rglob("*") if path.is_file())
+    everything = b"".join(
+        path.read_bytes() for path in library.settings.home.rglob("*") if path.is_file()
+    )
     assert TOKEN.encode() not in everything
 
 
 def test_a_home_without_a_core_says_so(library):
     with pytest.raises(ConfigError) as caught:
         remote_of(library)
-    assert caught.value.code == "CORE_MISSING" and "cortex connect" in " ".join(caught.value.suggestions)
+    assert caught.value.code == "CORE_MISSING" and "cortex connect" in " ".join(
+        caught.value.suggestions
+    )
     assert state.of(library) == state.SyncState("", "", 0, "", "", 0, 0, 0, 0, "")
 
 
@@ -271,13 +304,21 @@ def test_status_tells_why_cortexd_sends_nothing(memory, until):
 
 
 def test_a_core_of_the_settings_that_is_away_makes_a_sync_offline(memory, core, monkeypatch):
-    told = {"HOME": str(memory), "TEAM_SERVER": core.url, "CORE_TOKEN": TOKEN, "INDEXING_EMBEDDING_PROVIDER": "none"}
+    told = {
+        "HOME": str(memory),
+        "TEAM_SERVER": core.url,
+        "CORE_TOKEN": TOKEN,
+        "INDEXING_EMBEDDING_PROVIDER": "none",
+    }
     for name, value in told.items():
         monkeypatch.setenv(f"CORTEX_{name}", value)
     core.faults.append(Reply({}, 503))
     assert run(["sync"]) == 3
     core.faults.append(Reply({}, 503))
-    assert run(["pack", "pull", "--output", str(memory / "pack.md")]) == 3 and (memory / "pack.md").is_file()
+    assert (
+        run(["pack", "pull", "--output", str(memory / "pack.md")]) == 3
+        and (memory / "pack.md").is_file()
+    )
     core.faults.append(Reply({}, 404))
     assert run(["sync"]) == 2
     assert run(["sync"]) == 0
@@ -290,18 +331,27 @@ def test_the_state_tells_how_a_home_stands(library, core):
     assert (before.server, before.name, before.waiting, before.last_sync) == (core.url, "ada", 1, 0)
     once(library, core)
     after = state.of(library)
-    assert (after.waiting, after.refused, after.records, after.error) == (0, 0, 1, "") and after.last_sync > 0
+    assert (after.waiting, after.refused, after.records, after.error) == (
+        0,
+        0,
+        1,
+        "",
+    ) and after.last_sync > 0
     assert after.bytes > 20 and after.cursor == "e1:1"
 
 
 def test_what_was_written_before_a_plugin_judged_is_judged_before_it_is_sent(homes, core, censor):
     with homes() as before:
-        ids = [make(before, Observation(title)) for title in ("Fine", "forbidden", "Of Zeus", "Good")]
+        ids = [
+            make(before, Observation(title)) for title in ("Fine", "forbidden", "Of Zeus", "Good")
+        ]
     library = homes(**{"team.plugins": [censor]})
     connect(library, core.url, TOKEN)
     outcome = once(library, core)
     assert (outcome.status, outcome.flushed, outcome.refused) == ("partial", 2, 2)
     assert list(core.kept) == [ids[0], ids[3]] and len(library.store.recorded.get(ids)) == 4
     reasons = sorted(entry.reason for entry in library.store.outbox.refused())
-    assert "would leave something out of it" in "".join(reasons) and "a forbidden word" in "".join(reasons)
+    assert "would leave something out of it" in "".join(reasons) and "a forbidden word" in "".join(
+        reasons
+    )
     assert {entry.code for entry in library.store.outbox.refused()} == {"SENSITIVE_BLOCKED"}

@@ -50,7 +50,9 @@ def once_or_dead(library, core, dying, writes: int) -> bool:
 
 
 @pytest.mark.soak
-def test_a_sync_that_dies_before_any_write_is_gone_on_with(homes, core, dying, monkeypatch, campaign):
+def test_a_sync_that_dies_before_any_write_is_gone_on_with(
+    homes, core, dying, monkeypatch, campaign
+):
     monkeypatch.setattr(pull, "PAGE", 3)
     deaths = 0
     for writes in range(0, 100, campaign(9, 1)):
@@ -86,7 +88,9 @@ def test_a_sync_that_dies_before_any_write_is_gone_on_with(homes, core, dying, m
 
 
 @pytest.mark.soak
-def test_a_resync_that_dies_before_any_write_is_gone_on_with(homes, core, dying, monkeypatch, campaign):
+def test_a_resync_that_dies_before_any_write_is_gone_on_with(
+    homes, core, dying, monkeypatch, campaign
+):
     monkeypatch.setattr(pull, "PAGE", 4)
     monkeypatch.setattr(pull, "MOST_IDS", 4)
     deaths = 0

@@ -34,7 +34,8 @@ def joined(library: Library, core: FakeCore) -> Library:
     return library
 
 
-# -- flushing ----------------------------------------------------------------------------------------------------------
+# -- flushing
+# ----------------------------------------------------------------------------------------------------------
 
 
 def test_what_was_written_is_sent_in_order_and_once(joined, core):
@@ -79,14 +80,21 @@ def test_names_are_translated_at_the_border(joined, core):
 
 
 def test_where_a_checkout_lies_stays_on_its_machine(homes, joined, core):
-    link = CodeLink("src/cache.py", repo="shop", symbol="get", root="/home/ada/shop", file_hash="00ff")
+    link = CodeLink(
+        "src/cache.py", repo="shop", symbol="get", root="/home/ada/shop", file_hash="00ff"
+    )
     thread = make(joined, Thread("Cache", code_links=(link,)))
     once(joined, core)
     assert [one.root for one in core.bodies()[thread].code_links] == [""]
     stranger = replace(link, path="etc/passwd", root="/")
-    core.edit(thread, title="Cache or not", code_links=(replace(link, root="/home/bob/shop"), stranger))
+    core.edit(
+        thread, title="Cache or not", code_links=(replace(link, root="/home/bob/shop"), stranger)
+    )
     once(joined, core)
-    assert [one.root for one in joined.store.recorded.one(thread).body.code_links] == ["/home/ada/shop", ""]
+    assert [one.root for one in joined.store.recorded.one(thread).body.code_links] == [
+        "/home/ada/shop",
+        "",
+    ]
     edit(joined, thread, body="of Ada")
     assert once(joined, core).status == "ok" and core.bodies()[thread].body == "of Ada"
     other = homes("laptop")
@@ -102,7 +110,8 @@ def test_a_connection_that_is_lost_anywhere_costs_nothing(joined, core, fault, p
     core.write(other := new_id(Thread), Thread("Of Bob"))
     core.faults.extend([""] * place + [fault])
     first = once(joined, core)
-    assert first.status == ("offline" if place == 0 else "partial") and first.error  # a question, a flush, a page
+    # A question, a flush, a page
+    assert first.status == ("offline" if place == 0 else "partial") and first.error
     assert state.of(joined).error == first.error
     core.faults.clear()
     second = once(joined, core)
@@ -154,7 +163,8 @@ def test_the_same_write_on_two_homes_of_one_person_is_two_writes(homes, core):
     assert len(core.kept) == 2
 
 
-# -- refusals ----------------------------------------------------------------------------------------------------------
+# -- refusals
+# ----------------------------------------------------------------------------------------------------------
 
 
 def test_a_conflict_stands_in_the_inbox_and_the_record_is_as_the_core_has_it(joined, core):
@@ -196,7 +206,10 @@ def test_a_new_record_that_is_refused_stays_and_can_be_sent_again(joined, core):
     thread = make(joined, Thread("Cache or not"))
     core.refuses.add(thread)
     assert once(joined, core).refused == 1
-    assert joined.store.recorded.one(thread).body.title == "Cache or not" and "RIGHTS_MISSING" in alerts(joined)[0]
+    assert (
+        joined.store.recorded.one(thread).body.title == "Cache or not"
+        and "RIGHTS_MISSING" in alerts(joined)[0]
+    )
     joined.store.outbox.retry()
     assert once(joined, core).refused == 1 and len(alerts(joined)) == 1
     core.refuses.clear()
@@ -224,7 +237,8 @@ def test_what_follows_a_refused_write_is_not_held_up(joined, core):
 def test_an_entry_that_the_core_cannot_read_is_refused_alone(joined, core):
     ids = [make(joined, Observation(f"seen {number}")) for number in range(3)]
     bad = {"error": {"code": "VALIDATION_ERROR", "message": "actions[1] is wrong", "details": []}}
-    core.faults.extend(["", Reply(bad, 400), "", Reply(bad, 422)])  # three at once; the first; the next one alone
+    # Three at once; the first; the next one alone
+    core.faults.extend(["", Reply(bad, 400), "", Reply(bad, 422)])
     outcome = once(joined, core)
     assert (outcome.flushed, outcome.refused, outcome.waiting) == (2, 1, 0)
     assert list(core.kept) == [ids[0], ids[2]] and "VALIDATION_ERROR" in alerts(joined)[0]
@@ -232,7 +246,12 @@ def test_an_entry_that_the_core_cannot_read_is_refused_alone(joined, core):
 
 def test_an_address_that_is_no_core_any_more_refuses_nothing(joined, core):
     make(joined, Observation("seen"))
-    for reply in (Reply(raw=b"<html>Welcome to the hotel</html>"), Reply({}, 404), Reply({"data": []}), Reply({}, 302)):
+    for reply in (
+        Reply(raw=b"<html>Welcome to the hotel</html>"),
+        Reply({}, 404),
+        Reply({"data": []}),
+        Reply({}, 302),
+    ):
         core.faults.extend(["", reply])
         outcome = once(joined, core)
         assert outcome.status == "failed" and TOKEN not in outcome.error
@@ -254,7 +273,11 @@ def test_a_token_that_no_longer_counts_leaves_everything_waiting(joined, core):
     remote = Remote(core.url, "ctx_gone_token")
     outcome = sync(joined, remote)
     remote.close()
-    assert outcome.status == "failed" and "ctx_gone_token" not in outcome.error and outcome.waiting == 1
+    assert (
+        outcome.status == "failed"
+        and "ctx_gone_token" not in outcome.error
+        and outcome.waiting == 1
+    )
     assert "ctx_gone_token" not in repr(state.of(joined))
 
 
@@ -264,7 +287,8 @@ def test_a_core_that_asks_for_time_is_given_it(joined, core):
     assert outcome.status == "offline" and outcome.retry_after == 90
 
 
-# -- pulling -----------------------------------------------------------------------------------------------------------
+# -- pulling
+# -----------------------------------------------------------------------------------------------------------
 
 
 def test_what_others_wrote_is_pulled_page_by_page_and_found(joined, core, monkeypatch):
@@ -300,7 +324,9 @@ def test_what_may_no_longer_be_seen_is_erased(joined, core):
     assert (outcome.status, outcome.erased) == ("ok", 1)
     assert joined.store.recorded.one(secret) is None and set(here(joined)) == {other}
     assert b"falcon" not in b"".join(
-        path.read_bytes() for path in joined.settings.home.iterdir() if path.name.startswith("cortex.db")
+        path.read_bytes()
+        for path in joined.settings.home.iterdir()
+        if path.name.startswith("cortex.db")
     )
 
 
@@ -328,7 +354,9 @@ def test_a_record_that_waits_is_not_overwritten_by_a_page(joined, core):
     assert outcome.status == "partial" and joined.store.recorded.one(thread).body.body == "of Ada"
     core.later.clear()
     assert once(joined, core).status == "ok"
-    assert here(joined) == core.bodies() and core.bodies()[thread] == Thread("Title", body="of Ada", type="decision")
+    assert here(joined) == core.bodies() and core.bodies()[thread] == Thread(
+        "Title", body="of Ada", type="decision"
+    )
 
 
 def test_clocks_that_are_days_apart_decide_nothing(joined, core, monkeypatch):
@@ -341,14 +369,17 @@ def test_clocks_that_are_days_apart_decide_nothing(joined, core, monkeypatch):
     edit(joined, thread, body="next")
     once(joined, core)
     record = core.kept[thread].record
-    core.write(thread, replace(record.body, body="in a week"), "ada", updated=run_context.now() + week)
+    core.write(
+        thread, replace(record.body, body="in a week"), "ada", updated=run_context.now() + week
+    )
     once(joined, core)
     assert joined.store.recorded.one(thread).body.body == "in a week"
     edit(joined, thread, body="today")
     assert once(joined, core).status == "ok" and core.bodies()[thread].body == "today"
 
 
-# -- beginning anew ----------------------------------------------------------------------------------------------------
+# -- beginning anew
+# ----------------------------------------------------------------------------------------------------
 
 
 def test_other_rights_make_everything_be_compared(joined, core):
@@ -374,7 +405,9 @@ def test_a_comparison_ends_where_few_questions_are_answered_in_a_minute(joined, 
         core.faults.clear()
         core.faults.extend([""] * 5 + [Reply({}, 429)] * 20)
         once(joined, core)
-    assert joined.store.truth.get(state.RESYNC) == "" and set(here(joined)) == {*theirs} - {theirs[4]}
+    assert joined.store.truth.get(state.RESYNC) == "" and set(here(joined)) == {*theirs} - {
+        theirs[4]
+    }
 
 
 def test_a_ledger_that_was_put_back_gets_what_it_lost(joined, core):
@@ -390,8 +423,12 @@ def test_a_ledger_that_was_put_back_gets_what_it_lost(joined, core):
     core.put_back([kept, theirs], "e2")
     outcome = once(joined, core)
     assert (outcome.status, outcome.refused, outcome.waiting) == ("ok", 0, 0), alerts(joined)
-    assert set(core.kept) == {kept, theirs, lost, comment, later} and core.bodies()[lost].body == "written offline"
-    assert here(joined) == {**core.bodies(), gone: Thread("Of Bob, lost")}  # Bob's machine may be lost, too
+    assert (
+        set(core.kept) == {kept, theirs, lost, comment, later}
+        and core.bodies()[lost].body == "written offline"
+    )
+    # Bob's machine may be lost, too
+    assert here(joined) == {**core.bodies(), gone: Thread("Of Bob, lost")}
 
 
 def test_what_came_is_counted_where_everything_is_compared(joined, core):
@@ -441,14 +478,17 @@ def test_a_resync_that_ends_anywhere_is_gone_on_with(joined, core, place, monkey
     assert joined.store.truth.get(state.RESYNC) == ""
 
 
-# -- at once -----------------------------------------------------------------------------------------------------------
+# -- at once
+# -----------------------------------------------------------------------------------------------------------
 
 
 def test_two_syncs_at_once_take_turns(joined, core):
     for place in range(60):
         make(joined, Observation(f"seen {place}"))
     outcomes: list[SyncOutcome] = []
-    threads = [threading.Thread(target=lambda: outcomes.append(once(joined, core))) for _ in range(2)]
+    threads = [
+        threading.Thread(target=lambda: outcomes.append(once(joined, core))) for _ in range(2)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:

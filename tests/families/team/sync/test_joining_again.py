@@ -1,4 +1,6 @@
-"""Who left a Core and joins it again: only what was written here meanwhile is sent, and what others wrote is simply taken over."""
+"""Who left a Core and joins it again: only what was written here meanwhile is sent, and what others
+wrote is simply taken over.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +25,12 @@ def test_what_others_changed_meanwhile_is_taken_over_and_no_write_of_ones_own(me
     ada.sync()
     assert connect(bob.library, team.url, bob.token).queued == 0
     outcome = bob.sync()
-    assert (outcome.status, outcome.flushed, outcome.refused) == ("ok", 0, 0) and not alerts(bob.library)
-    assert [bob.get(one).body.body for one in threads] == ["new"] * 8 and bob.has().items() <= at_core(team).items()
+    assert (outcome.status, outcome.flushed, outcome.refused) == ("ok", 0, 0) and not alerts(
+        bob.library
+    )
+    assert [bob.get(one).body.body for one in threads] == [
+        "new"
+    ] * 8 and bob.has().items() <= at_core(team).items()
 
 
 def test_what_was_written_here_meanwhile_is_sent_beside_what_others_changed(member, team):
@@ -41,7 +47,9 @@ def test_what_was_written_here_meanwhile_is_sent_beside_what_others_changed(memb
     connect(bob.library, team.url, bob.token)
     assert bob.sync().status == "ok" and not alerts(bob.library)
     body = at_core(team)[thread][-1]
-    assert (body.title, body.body, body.tags) == ("Of Bob", "of Ada", ("bob",)) and said in at_core(team)
+    assert (body.title, body.body, body.tags) == ("Of Bob", "of Ada", ("bob",)) and said in at_core(
+        team
+    )
     assert bob.get(thread).body == body and bob.library.store.outbox.count() == (0, 0)
 
 
@@ -85,7 +93,11 @@ def test_what_waited_when_somebody_left_by_force_is_sent(member, team):
     new = bob.write(Thread("New"))
     disconnect(bob.library, force=True)
     connect(bob.library, team.url, bob.token)
-    assert bob.sync().status == "ok" and at_core(team)[thread][-1].body == "of Bob" and new in at_core(team)
+    assert (
+        bob.sync().status == "ok"
+        and at_core(team)[thread][-1].body == "of Bob"
+        and new in at_core(team)
+    )
 
 
 def test_what_was_hidden_meanwhile_leaves(member, team):
@@ -138,8 +150,12 @@ def test_who_leaves_again_before_a_sync_has_still_written_nothing(member, team):
     ada.sync()
     assert connect(bob.library, team.url, bob.token).queued == 1
     outcome = bob.sync()
-    assert (outcome.status, outcome.flushed, outcome.refused) == ("ok", 1, 0) and not alerts(bob.library)
-    assert at_core(team)[threads[0]][-1].title == "Of Bob" and bob.get(threads[2]).body.body == "new"
+    assert (outcome.status, outcome.flushed, outcome.refused) == ("ok", 1, 0) and not alerts(
+        bob.library
+    )
+    assert (
+        at_core(team)[threads[0]][-1].title == "Of Bob" and bob.get(threads[2]).body.body == "new"
+    )
 
 
 def test_who_leaves_is_no_longer_told_how_to_send_what_was_refused(member, team):

@@ -1,4 +1,6 @@
-"""What was refused for something that may no longer be seen: one's own words stay, and nobody else's."""
+"""What was refused for something that may no longer be seen: one's own words stay, and nobody
+else's.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ LONG = "a long argument. " * 100 + "THE END"
 
 
 @pytest.mark.parametrize("read", [False, True], ids=["hidden", "refused, then hidden"])
-def test_of_what_may_no_longer_be_seen_only_ones_own_words_stay_until_it_is_seen_again(member, team, read):
+def test_of_what_may_no_longer_be_seen_only_ones_own_words_stay_until_it_is_seen_again(
+    member, team, read
+):
     ada, bob = member("ada"), member("bob", tier=3)
     private = ada.write(Subcortex("payroll", "Payroll", visibility="private"))
     thread = ada.write(Thread("Salaries", body="the falcon lands", subcortex=private))
@@ -42,15 +46,25 @@ def test_of_what_may_no_longer_be_seen_only_ones_own_words_stay_until_it_is_seen
         not find(bob.library, RecordQuery("salaries")).hits
         and find(bob.library, RecordQuery("long argument", withheld=True)).hits
     )
-    told = json.dumps([rejections.told(bob.library, one) for one in bob.library.store.outbox.refused()])
+    told = json.dumps(
+        [rejections.told(bob.library, one) for one in bob.library.store.outbox.refused()]
+    )
     assert LONG in told and "money" in told and "falcon" not in told and "Salaries" not in told
     principals.grant(team.ledger, principals.find(team.ledger, "bob"), private, writes=True)
     principals.change(team.ledger, principals.find(team.ledger, "bob"), tier=3)
     bob.library.store.outbox.retry()
-    assert bob.sync().status == "ok" and bob.library.store.outbox.count() == (0, 0) and not alerts(bob.library)
+    assert (
+        bob.sync().status == "ok"
+        and bob.library.store.outbox.count() == (0, 0)
+        and not alerts(bob.library)
+    )
     body = at_core(team)[thread][-1]
     assert (body.title, body.body, body.tags) == ("Salaries", "the falcon lands", ("money",))
-    assert "falcon eats" in body.summary and "long argument" in body.summary and bob.get(thread).body == body
+    assert (
+        "falcon eats" in body.summary
+        and "long argument" in body.summary
+        and bob.get(thread).body == body
+    )
 
 
 def test_an_alert_says_what_became_of_what_was_changed(member, team):
@@ -62,9 +76,10 @@ def test_an_alert_says_what_became_of_what_was_changed(member, team):
     bob.sync()
     bob.write(Comment(thread, LONG))
     (entry,) = bob.library.store.outbox.waiting()
-    assert [list(rejections.typed(change)) for change in entry.changes if change.kind == "thread"] == [
-        []
-    ]  # a summary is made
+    # A summary is made
+    assert [
+        list(rejections.typed(change)) for change in entry.changes if change.kind == "thread"
+    ] == [[]]
     bob.change(thread, tags=("money",))
     principals.ungrant(team.ledger, principals.find(team.ledger, "bob"), private)
     bob.sync()
@@ -80,13 +95,21 @@ def test_who_was_put_out_keeps_only_what_was_never_sent(member, team):
     principals.change(team.ledger, principals.find(team.ledger, "bob"), state="revoked")
     outcome = bob.sync()
     assert (outcome.status, outcome.code, outcome.erased) == ("failed", "CORE_DENIED", 1)
-    assert "you were put out" in outcome.error and "1 records of it left this machine" in outcome.error
+    assert (
+        "you were put out" in outcome.error and "1 records of it left this machine" in outcome.error
+    )
     assert any("cortex backup list" in line for line in outcome.advice)
-    kept = b"".join(one.read_bytes() for one in bob.library.settings.home.rglob("*") if one.is_file())
+    kept = b"".join(
+        one.read_bytes() for one in bob.library.settings.home.rglob("*") if one.is_file()
+    )
     assert b"falcon" not in kept and bob.get(mine) and bob.library.store.outbox.count() == (1, 0)
     assert bob.sync().erased == 0
     principals.change(team.ledger, principals.find(team.ledger, "bob"), state="active")
-    assert bob.sync().status == "ok" and find(bob.library, RecordQuery("falcon")).hits and mine in at_core(team)
+    assert (
+        bob.sync().status == "ok"
+        and find(bob.library, RecordQuery("falcon")).hits
+        and mine in at_core(team)
+    )
 
 
 @pytest.mark.parametrize("reason", ["token", "epoch", "another person", "http"])
@@ -114,7 +137,9 @@ def test_a_token_that_counts_no_more_and_another_server_erase_nothing(member, te
     assert (outcome.code, outcome.erased) == ("CORE_DENIED", 0) and bob.get(thread)
 
 
-def test_a_removal_that_stops_halfway_is_counted_and_nothing_finds_what_went(member, team, monkeypatch):
+def test_a_removal_that_stops_halfway_is_counted_and_nothing_finds_what_went(
+    member, team, monkeypatch
+):
     ada, bob = member("ada"), member("bob", tier=3)
     threads = [ada.write(Thread(f"Salaries {number}")) for number in range(2)]
     ada.sync()
@@ -131,4 +156,6 @@ def test_a_removal_that_stops_halfway_is_counted_and_nothing_finds_what_went(mem
     monkeypatch.setattr(bob.library.store.records, "apply", failing)
     outcome = bob.sync()
     assert (outcome.code, outcome.erased) == ("STORE_IO", 1)
-    assert [hit.record.id for hit in find(bob.library, RecordQuery("salaries")).hits] == [max(threads)]
+    assert [hit.record.id for hit in find(bob.library, RecordQuery("salaries")).hits] == [
+        max(threads)
+    ]

@@ -1,4 +1,6 @@
-"""A Core that was put back from a backup: it gets what it lost from the homes, and nobody's later writes are undone by that."""
+"""A Core that was put back from a backup: it gets what it lost from the homes, and nobody's later
+writes are undone by that.
+"""
 
 from __future__ import annotations
 
@@ -42,10 +44,16 @@ def test_what_others_wrote_after_the_restore_is_not_undone(member, team, memory,
         bob.sync_at(core)
         assert ada.sync_at(core).status == "ok"
         body = at_core(core)[thread][-1]
-        assert (body.title, body.body) == ("Of Bob", "v4") and ada.get(thread).body == body and not alerts(ada.library)
+        assert (
+            (body.title, body.body) == ("Of Bob", "v4")
+            and ada.get(thread).body == body
+            and not alerts(ada.library)
+        )
 
 
-def test_a_write_of_another_that_takes_the_lost_version_hides_nothing(member, team, memory, restored):
+def test_a_write_of_another_that_takes_the_lost_version_hides_nothing(
+    member, team, memory, restored
+):
     ada, bob = member("ada"), member("bob")
     thread = ada.write(Thread("Title", body="b0"))
     ada.sync()
@@ -58,10 +66,15 @@ def test_a_write_of_another_that_takes_the_lost_version_hides_nothing(member, te
         bob.change(thread, title="Of Bob")
         bob.sync_at(core)
         ada.sync_at(core)
-        assert (at_core(core)[thread][-1].title, at_core(core)[thread][-1].body) == ("Of Bob", "of Ada")
+        assert (at_core(core)[thread][-1].title, at_core(core)[thread][-1].body) == (
+            "Of Bob",
+            "of Ada",
+        )
 
 
-def test_what_builds_on_what_another_home_still_has_is_tried_until_that_came(member, team, memory, restored):
+def test_what_builds_on_what_another_home_still_has_is_tried_until_that_came(
+    member, team, memory, restored
+):
     ada, bob = member("ada"), member("bob")
     dump(team.ledger, memory / "backup")
     threads = [bob.write(Thread(f"Of Bob {place}")) for place in range(3)]
@@ -78,7 +91,9 @@ def test_what_builds_on_what_another_home_still_has_is_tried_until_that_came(mem
         assert set(said) <= at_core(core).keys() and ada.library.store.outbox.count() == (0, 0)
 
 
-def test_what_builds_on_something_that_waited_for_another_home_comes_with_it(member, team, memory, restored):
+def test_what_builds_on_something_that_waited_for_another_home_comes_with_it(
+    member, team, memory, restored
+):
     ada, bob = member("ada"), member("bob")
     dump(team.ledger, memory / "backup")
     thread = bob.write(Thread("Of Bob"))
@@ -143,7 +158,9 @@ def test_a_ledger_that_only_begins_another_history_does_nothing_twice(member, te
     assert ada.library.store.truth.get(state.RESENT) and ada.library.store.outbox.count() == (0, 0)
 
 
-@pytest.mark.parametrize(("name", "value"), [("MOST_KEPT", 2), ("MOST_KEPT_BYTES", 350), ("KEPT_MS", -1)])
+@pytest.mark.parametrize(
+    ("name", "value"), [("MOST_KEPT", 2), ("MOST_KEPT_BYTES", 350), ("KEPT_MS", -1)]
+)
 def test_the_journal_stays_small(member, monkeypatch, name, value):
     monkeypatch.setattr(outbox_rows, "TRIM_EVERY", 1)
     monkeypatch.setattr(outbox_rows, name, value)
@@ -169,7 +186,9 @@ def test_what_may_no_longer_be_seen_is_in_no_journal(member, team):
     bob.sync()
     (kept,) = bob.library.store.outbox._entries("state = ?", ("sent",))
     assert kept.changes[0].id == other
-    everything = b"".join(one.read_bytes() for one in bob.library.settings.home.iterdir() if one.is_file())
+    everything = b"".join(
+        one.read_bytes() for one in bob.library.settings.home.iterdir() if one.is_file()
+    )
     assert b"falcon" not in everything
 
 
@@ -181,7 +200,8 @@ def test_a_notification_that_goes_takes_no_edit_out_of_the_journal(member, team,
     dump(team.ledger, memory / "backup")
     bob.change(task, assignees=())
     bob.sync()
-    for change in ({"priority": "high"}, {"state": "in_progress"}):  # the second closes the notification of the first
+    # The second closes the notification of the first
+    for change in ({"priority": "high"}, {"state": "in_progress"}):
         update_task(ada.library, task, change, actor=person())
     ada.sync()
     with restored() as core:
@@ -217,7 +237,9 @@ def test_what_others_wrote_and_the_core_has_lost_is_kept_before_its_older_versio
         assert bob.sync_at(core).status == "ok" and len(alerts(bob.library)) == 1
 
 
-def test_what_clashes_with_what_others_wrote_since_is_told_once_and_not_tried_for_ever(member, team, memory, restored):
+def test_what_clashes_with_what_others_wrote_since_is_told_once_and_not_tried_for_ever(
+    member, team, memory, restored
+):
     ada, bob = member("ada"), member("bob")
     thread = ada.write(Thread("A"))
     ada.sync()
@@ -232,7 +254,10 @@ def test_what_clashes_with_what_others_wrote_since_is_told_once_and_not_tried_fo
         assert (outcome := ada.sync_at(core)).status == "partial" and outcome.refused == 1
         bob.change(thread, body="more")
         bob.sync_at(core)
-        assert ada.sync_at(core).status == "ok" and sum("did not take" in why for why in alerts(ada.library)) == 1
+        assert (
+            ada.sync_at(core).status == "ok"
+            and sum("did not take" in why for why in alerts(ada.library)) == 1
+        )
         ada.library.store.truth.set({state.RESENT: str(now() - push.RESENT_MS)})
         bob.change(thread, title="A")
         bob.sync_at(core)
@@ -263,7 +288,8 @@ def test_what_is_the_same_in_an_older_version_is_not_told(member, team, memory, 
     ada.sync()
     bob.sync()
     dump(team.ledger, memory / "backup")
-    ada.write(Comment(thread, "Tokens live for five minutes. That was decided."))  # the summary tells of it
+    # The summary tells of it
+    ada.write(Comment(thread, "Tokens live for five minutes. That was decided."))
     for text in ("new", "old"):
         ada.change(thread, body=text)
     ada.sync()
@@ -274,7 +300,9 @@ def test_what_is_the_same_in_an_older_version_is_not_told(member, team, memory, 
 
 
 @pytest.mark.parametrize("writes", [1, 2])
-def test_writes_of_another_in_place_of_what_was_lost_hide_nothing(member, team, memory, restored, writes):
+def test_writes_of_another_in_place_of_what_was_lost_hide_nothing(
+    member, team, memory, restored, writes
+):
     ada, bob, eve = member("ada"), member("bob"), member("eve")
     thread = ada.write(Thread("Title", body="old"))
     for one in (ada, bob, eve):
@@ -289,15 +317,19 @@ def test_writes_of_another_in_place_of_what_was_lost_hide_nothing(member, team, 
             eve.change(thread, title=f"Of Eve {place + 1}")
         eve.sync_at(core)
         bob.sync_at(core)
-        assert bob.get(thread).body.title == f"Of Eve {writes}" and len(alerts(bob.library)) == (writes == 1)
+        assert bob.get(thread).body.title == f"Of Eve {writes}" and len(alerts(bob.library)) == (
+            writes == 1
+        )
         files = (bob.library.settings.home / overwritten.FOLDER).glob("*")
         earlier = bob.library.store.recorded.versions(thread).values()
-        assert "of Ada" in [*(json.loads(file.read_text("utf-8"))["body"]["body"] for file in files)] + [
-            one.body.body for one in earlier
-        ]
+        assert "of Ada" in [
+            *(json.loads(file.read_text("utf-8"))["body"]["body"] for file in files)
+        ] + [one.body.body for one in earlier]
 
 
-def test_a_core_that_moved_with_another_history_is_the_same_one_where_somebody_says_so(member, team, memory, restored):
+def test_a_core_that_moved_with_another_history_is_the_same_one_where_somebody_says_so(
+    member, team, memory, restored
+):
     ada = member("ada")
     dump(team.ledger, memory / "backup")
     thread = ada.write(Thread("Since the backup"))

@@ -13,7 +13,16 @@ import pytest
 
 from cortex.base.actors import agent, person
 from cortex.base.errors import ConfigError, LimitError
-from cortex.base.record_model import Artifact, Comment, Draft, Evidence, Observation, Subcortex, Task, Thread
+from cortex.base.record_model import (
+    Artifact,
+    Comment,
+    Draft,
+    Evidence,
+    Observation,
+    Subcortex,
+    Task,
+    Thread,
+)
 from cortex.base.runtime.file_lock import turn
 from cortex.base.types import Cancel
 from cortex.engine.store import RecordTransaction
@@ -43,7 +52,9 @@ def test_a_sync_of_a_connection_that_is_over_writes_nothing(member, team):
     bob.sync()
     disconnect(ada.library)
     outcome = ada.sync()
-    assert outcome.status == "failed" and "not connected" in outcome.error and ada.get(thread) is None
+    assert (
+        outcome.status == "failed" and "not connected" in outcome.error and ada.get(thread) is None
+    )
     assert ada.library.store.outbox.known() == {}
 
 
@@ -71,7 +82,11 @@ def test_the_token_of_somebody_else_changes_nothing(member, team, first):
     outcome = sync(ada.library, remote)
     remote.close()
     assert outcome.status == "failed" and "of carl" in outcome.error and outcome.waiting == 1
-    assert ada.has() == before and not alerts(ada.library) and len(at_core(team)) == (0 if first else 1)
+    assert (
+        ada.has() == before
+        and not alerts(ada.library)
+        and len(at_core(team)) == (0 if first else 1)
+    )
     assert ada.sync().status == "ok"
 
 
@@ -92,7 +107,8 @@ def test_what_the_core_cannot_read_is_taken_over_as_it_is_there(member, team):
     bob.change(thread, title="Of Bob")
     bob.sync()
     ada.change(thread, body="of Ada")
-    Fetching(SyncSession(ada.library, ada.remote, Cancel()), lambda came: False).pull()  # a page comes while it waits
+    # A page comes while it waits
+    Fetching(SyncSession(ada.library, ada.remote, Cancel()), lambda came: False).pull()
     remote = Unreadable(team.url, ada.token)
     assert sync(ada.library, remote).refused == 1
     remote.close()
@@ -113,7 +129,9 @@ def test_of_more_than_the_core_tells_at_once_the_rest_is_taken_over_too(member, 
     do(ada.library, work, person())
     with closing(Unreadable(team.url, ada.token)) as remote:
         assert sync(ada.library, remote).refused == 1
-    assert [ada.get(thread).body for thread in threads] == [at_core(team)[one][-1] for one in threads]
+    assert [ada.get(thread).body for thread in threads] == [
+        at_core(team)[one][-1] for one in threads
+    ]
 
 
 def test_all_that_was_typed_is_kept_until_it_is_given_up_and_then_in_a_file(member, team):
@@ -130,7 +148,9 @@ def test_all_that_was_typed_is_kept_until_it_is_given_up_and_then_in_a_file(memb
     assert "--keep mine" in why and "--retry" not in why and "body says something else" in why
     (entry,) = ada.library.store.outbox.refused()
     told = rejections.told(ada.library, entry)
-    assert told["typed"] == [{"record": thread, "kind": "thread", "new": False, "fields": {"body": LONG}}]
+    assert told["typed"] == [
+        {"record": thread, "kind": "thread", "new": False, "fields": {"body": LONG}}
+    ]
     assert (told["code"], told["became"]) == ("RECORD_CHANGED", rejections.REPLACED)
     disconnect(ada.library, force=True)
     (file,) = (ada.library.settings.home / rejections.FOLDER).iterdir()
@@ -158,14 +178,17 @@ def test_what_was_written_while_away_is_kept_when_the_core_says_something_else(m
 
 def test_a_draft_that_two_approved_is_published_once_everywhere(member, team):
     ada, bob, eve = member("ada"), member("bob"), member("eve")
-    draft, *_ = create_draft(eve.library, Draft("thread", "A draft", "its text"), actor=agent(eve.library.settings))
+    draft, *_ = create_draft(
+        eve.library, Draft("thread", "A draft", "its text"), actor=agent(eve.library.settings)
+    )
     for one in (eve, ada, bob):
         one.sync()
     for one in (ada, bob):
         approve(one.library, draft.id, actor=person())
     assert ada.sync().status == "ok"
     outcome = bob.sync()
-    assert (outcome.refused, outcome.erased) == (1, 0)  # nothing of it is hidden: there is another in its place
+    # Nothing of it is hidden: there is another in its place
+    assert (outcome.refused, outcome.erased) == (1, 0)
     (thread,) = [number for number in at_core(team) if number.startswith("thread_")]
     bob.sync()
     assert bob.all_of("thread") == [thread] and bob.get(draft.id).body.published == thread
@@ -174,11 +197,17 @@ def test_a_draft_that_two_approved_is_published_once_everywhere(member, team):
     assert "reads here as at the Core" in why and "state: " in why and "reviewed_at: " not in why
     assert "somebody else decided first" in why and "write it again" not in why
     (entry,) = bob.library.store.outbox.refused()
-    typed = [one["fields"] for one in rejections.told(bob.library, entry)["typed"] if one["record"] == draft.id]
+    typed = [
+        one["fields"]
+        for one in rejections.told(bob.library, entry)["typed"]
+        if one["record"] == draft.id
+    ]
     assert [set(one) for one in typed] == [{"state", "published"}]
 
 
-def test_an_approval_that_came_too_late_is_about_the_draft_and_not_about_the_thread_that_it_was_for(member, team):
+def test_an_approval_that_came_too_late_is_about_the_draft_and_not_about_the_thread_that_it_was_for(
+    member, team
+):
     ada, bob = member("ada"), member("bob")
     thread = ada.write(Thread("How long?"))
     wanted = Draft("comment", "An hour", "No longer.", target_kind="thread", target=thread)
@@ -197,7 +226,9 @@ def test_an_approval_that_came_too_late_is_about_the_draft_and_not_about_the_thr
 def test_an_approval_that_meets_a_later_change_of_its_task_can_be_done_again(member, team):
     ada, bob = member("ada"), member("bob")
     task = ada.write(Task("Measure it"))
-    wanted = Draft("task_update", "Hurry", "", target_kind="task", target=task, patch=(("priority", "high"),))
+    wanted = Draft(
+        "task_update", "Hurry", "", target_kind="task", target=task, patch=(("priority", "high"),)
+    )
     draft, *_ = create_draft(ada.library, wanted, actor=agent(ada.library.settings))
     ada.sync()
     bob.sync()
@@ -215,7 +246,9 @@ def test_an_approval_that_meets_a_later_change_of_its_task_can_be_done_again(mem
 def test_what_a_refused_write_said_of_others_does_not_stay(member, team):
     ada, bob = member("ada"), member("bob")
     evidence = (Evidence("thread", ada.write(Thread("Why"))),)
-    old, one, two = (ada.write(Artifact(name, "text", evidence=evidence)) for name in ("Old", "One", "Two"))
+    old, one, two = (
+        ada.write(Artifact(name, "text", evidence=evidence)) for name in ("Old", "One", "Two")
+    )
     for number in (old, one, two):
         accept_artifact(ada.library, number, actor=person())
     ada.sync()
@@ -246,15 +279,20 @@ def test_a_slug_that_the_core_has_already_holds_up_nothing(member, team, homes, 
     library = homes("ada")
     ada = Member(team, "ada", library) if joined else None
     mine = create(library, Subcortex("backend", "Of Ada"), actor=person()).id
-    ids = [create(library, Thread(f"Topic {place}", subcortex="backend"), actor=person()).id for place in range(3)]
-    draft, *_ = create_draft(library, Draft("thread", "A draft", "text", target="backend"), actor=person())
+    ids = [
+        create(library, Thread(f"Topic {place}", subcortex="backend"), actor=person()).id
+        for place in range(3)
+    ]
+    draft, *_ = create_draft(
+        library, Draft("thread", "A draft", "text", target="backend"), actor=person()
+    )
     bob.sync()
     ada = ada or Member(team, "ada", library)
     outcome = ada.sync()
     assert outcome.status == "ok", alerts(library)
-    assert [one.id for one in [by_slug(library.store.recorded, "backend")] if one] == [theirs] and ada.get(
-        mine
-    ).body.slug == "backend-2"
+    assert [one.id for one in [by_slug(library.store.recorded, "backend")] if one] == [
+        theirs
+    ] and ada.get(mine).body.slug == "backend-2"
     assert {at_core(team)[number][-1].subcortex for number in ids} == {mine}
     assert ada.get(draft.id).body.target == mine and ada.has().items() <= at_core(team).items()
     (why,) = alerts(library)
@@ -277,10 +315,20 @@ def test_only_the_subcortex_that_clashes_gets_another_slug(member, team, homes):
     bob, library = member("bob"), homes("ada")
     bob.write(Subcortex("api", "Of Bob"))
     bob.sync()
-    mine = [create(library, Subcortex(slug, slug), actor=person()).id for slug in ("alpha", "api", "web")]
-    ids = [create(library, Thread(f"Topic {place}", subcortex="web"), actor=person()).id for place in range(8)]
+    mine = [
+        create(library, Subcortex(slug, slug), actor=person()).id
+        for slug in ("alpha", "api", "web")
+    ]
+    ids = [
+        create(library, Thread(f"Topic {place}", subcortex="web"), actor=person()).id
+        for place in range(8)
+    ]
     ada = Member(team, "ada", library)
-    assert ada.sync().status == "ok" and [ada.get(one).body.slug for one in mine] == ["alpha", "api-2", "web"]
+    assert ada.sync().status == "ok" and [ada.get(one).body.slug for one in mine] == [
+        "alpha",
+        "api-2",
+        "web",
+    ]
     assert at_core(team).keys() >= {*mine, *ids} and len(alerts(library)) == 1
     assert ada.remote.flushes <= 6  # all of it, each subcortex, the one again, the rest
     ada.remote.close()
@@ -296,10 +344,22 @@ def test_nothing_is_given_up_while_another_sync_may_refuse_more(member, monkeypa
     home, kept = bob.library.settings.home, bob.library.store.outbox
     with turn(str(home / LOCK), 5, lambda: False), pytest.raises(LimitError):
         discard.give_up(bob.library)
-    assert kept.count() == (0, 2) and len(alerts(bob.library)) == 2 and not (home / rejections.FOLDER).exists()
+    assert (
+        kept.count() == (0, 2)
+        and len(alerts(bob.library)) == 2
+        and not (home / rejections.FOLDER).exists()
+    )
     count, file = discard.give_up(bob.library)
-    assert count == 2 and file and all(f"Typed {slug}" in file.read_text("utf-8") for slug in ("one", "two"))
-    assert kept.count() == (0, 0) and not alerts(bob.library) and discard.give_up(bob.library) == (0, None)
+    assert (
+        count == 2
+        and file
+        and all(f"Typed {slug}" in file.read_text("utf-8") for slug in ("one", "two"))
+    )
+    assert (
+        kept.count() == (0, 0)
+        and not alerts(bob.library)
+        and discard.give_up(bob.library) == (0, None)
+    )
 
 
 def test_what_was_given_up_is_gone_with_what_was_written_to_it_since(member, team):
@@ -344,4 +404,6 @@ def test_a_copy_of_a_home_has_keys_of_its_own(member, team, homes, memory):
     assert ada.sync().flushed == 1 and sync(copy, remote).flushed == 1
     remote.close()
     assert len([number for number in at_core(team) if number.startswith("obs_")]) == 2
-    assert copy.store.truth.get(outbox_rows.DEVICE) != ada.library.store.truth.get(outbox_rows.DEVICE)
+    assert copy.store.truth.get(outbox_rows.DEVICE) != ada.library.store.truth.get(
+        outbox_rows.DEVICE
+    )

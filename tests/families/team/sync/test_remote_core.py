@@ -1,4 +1,6 @@
-"""What a Core answers is checked before it is used, and told in the class that says what to do; the token stands in no error."""
+"""What a Core answers is checked before it is used, and told in the class that says what to do; the
+token stands in no error.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,14 @@ from cortex.families.team.field_rules import LIMITS
 from cortex.families.team.ids import new_id
 from cortex.families.team.sync import client as remotes
 from cortex.families.team.sync import pull
-from cortex.families.team.sync.client import Denied, Offline, Oversized, Remote, Resync, ServerRejected
+from cortex.families.team.sync.client import (
+    Denied,
+    Offline,
+    Oversized,
+    Remote,
+    Resync,
+    ServerRejected,
+)
 from cortex.families.team.wire.codec import record_to
 from engine.embedders.stub import Reply
 from families.team.sync.fake_core import LOST, TOKEN, FakeCore
@@ -45,7 +54,9 @@ def refusal(ask: Callable[[], object]) -> CortexError:
 
 
 def error_reply(status: int, code: str, **detail: str) -> Reply:
-    return Reply({"error": {"code": code, "message": f"because of {TOKEN}", "details": [detail]}}, status)
+    return Reply(
+        {"error": {"code": code, "message": f"because of {TOKEN}", "details": [detail]}}, status
+    )
 
 
 def test_a_core_says_who_one_is(remote):
@@ -58,7 +69,9 @@ def test_a_page_has_records_and_what_is_gone(core, remote):
     core.write(second := new_id(Thread), Thread("Two"))
     core.hide(first)
     page = remote.deltas("", "", 500)
-    assert [record.record.id for record in page.records] == [second] and page.invalidations == (first,)
+    assert [record.record.id for record in page.records] == [second] and page.invalidations == (
+        first,
+    )
     assert (page.cursor, page.more) == ("e1:3", False)
 
 
@@ -79,7 +92,11 @@ def test_a_page_has_records_and_what_is_gone(core, remote):
         (Reply({"data": []}), ServerRejected, "CORE_ANSWER"),
         (Reply({}, 404), ServerRejected, "CORE_ANSWER"),
         (Reply(raw=b"[" * 100_000), ServerRejected, "CORE_ANSWER"),
-        (Reply(raw=b'{"data": {"principal": {"name": "ada", "tier": "x"}}}'), ServerRejected, "CORE_ANSWER"),
+        (
+            Reply(raw=b'{"data": {"principal": {"name": "ada", "tier": "x"}}}'),
+            ServerRejected,
+            "CORE_ANSWER",
+        ),
     ],
 )
 def test_every_answer_that_is_none_has_its_class(core, remote, reply, kind, code):
@@ -94,9 +111,30 @@ def test_every_answer_that_is_none_has_its_class(core, remote, reply, kind, code
     [
         {},
         {"updates": 1},
-        {"updates": [], "invalidations": [1], "next_cursor": "", "has_more": 0, "epoch": "", "view": ""},
-        {"updates": [{"id": "../x"}], "invalidations": [], "next_cursor": "", "has_more": 0, "epoch": "", "view": ""},
-        {"updates": [], "invalidations": [], "next_cursor": None, "has_more": 0, "epoch": "", "view": ""},
+        {
+            "updates": [],
+            "invalidations": [1],
+            "next_cursor": "",
+            "has_more": 0,
+            "epoch": "",
+            "view": "",
+        },
+        {
+            "updates": [{"id": "../x"}],
+            "invalidations": [],
+            "next_cursor": "",
+            "has_more": 0,
+            "epoch": "",
+            "view": "",
+        },
+        {
+            "updates": [],
+            "invalidations": [],
+            "next_cursor": None,
+            "has_more": 0,
+            "epoch": "",
+            "view": "",
+        },
     ],
 )
 def test_a_page_that_cannot_be_read_is_not_used(core, remote, told):
@@ -108,7 +146,10 @@ def test_results_of_other_actions_than_the_sent_ones_are_not_used(core, remote):
     for told in (
         [{"idempotency_key": "other", "status": "applied", "records": []}],
         [{"idempotency_key": "a", "status": "done", "records": []}],
-        [{"idempotency_key": "a", "status": "applied"}, {"idempotency_key": "a", "status": "applied"}],
+        [
+            {"idempotency_key": "a", "status": "applied"},
+            {"idempotency_key": "a", "status": "applied"},
+        ],
         [None],
     ):
         core.faults.append(Reply({"data": {"results": told}}))
@@ -145,7 +186,8 @@ def test_a_page_that_is_too_large_is_asked_for_in_smaller_ones(core, monkeypatch
 def test_a_page_that_holds_too_much_is_asked_for_in_smaller_ones(core, remote, monkeypatch):
     monkeypatch.setattr(remotes, "MAX_VALUES", 200)
     for place in range(20):
-        core.write(new_id(Thread), Thread(f"Topic {place}", body="[{,}]" * 1_000))  # which is one value
+        # Which is one value
+        core.write(new_id(Thread), Thread(f"Topic {place}", body="[{,}]" * 1_000))
     page = remote.deltas("", "", 500)
     assert 0 < len(page.records) < 20 and page.more
     core.write(new_id(Thread), Thread("Large", tags=("tag",) * 200))
@@ -163,15 +205,27 @@ def test_an_answer_that_holds_more_than_any_core_says_is_not_built(core, remote,
 
 
 def test_an_answer_is_read_as_it_is_counted_in_utf_8(core, remote):
-    told = {"data": {"principal": {"name": "ada", "tier": 4, "sensitive": True}, "epoch": "e1", "view": "v1"}}
+    told = {
+        "data": {
+            "principal": {"name": "ada", "tier": 4, "sensitive": True},
+            "epoch": "e1",
+            "view": "v1",
+        }
+    }
     for encoding, code in (("utf-8", ""), ("utf-16", "CORE_ANSWER"), ("utf-32", "CORE_ANSWER")):
         core.faults.append(Reply(raw=json.dumps(told).encode(encoding)))
-        assert (refusal(remote.bootstrap).code if code else remote.bootstrap().name) == (code or "ada")
+        assert (refusal(remote.bootstrap).code if code else remote.bootstrap().name) == (
+            code or "ada"
+        )
 
 
 def test_a_page_of_the_largest_records_is_read_as_a_whole():
-    """By all values that they may hold; by their size with texts that are plain and long, as the longest are."""
-    artifact = Artifact("Runbook", body="x" * LIMITS[Artifact]["body"], summary="x" * LIMITS[Artifact]["summary"])
+    """By all values that they may hold; by their size with texts that are plain and long, as the
+    longest are.
+    """
+    artifact = Artifact(
+        "Runbook", body="x" * LIMITS[Artifact]["body"], summary="x" * LIMITS[Artifact]["summary"]
+    )
     assert pull.PAGE * len(told_as_json(artifact)) < remotes.MAX_ANSWER_BYTES
     for kind in KINDS.values():
         assert not holds_more(told_as_json(fullest(kind)) * pull.PAGE, remotes.MAX_VALUES)
@@ -179,15 +233,28 @@ def test_a_page_of_the_largest_records_is_read_as_a_whole():
 
 def told_as_json(body: Any) -> bytes:
     record = Record(new_id(type(body)), body, "ada", 1, 1, 1)
-    return json.dumps(record_to(VersionedRecord(record, 1)), ensure_ascii=False, separators=(",", ":")).encode() + b","
+    return (
+        json.dumps(
+            record_to(VersionedRecord(record, 1)), ensure_ascii=False, separators=(",", ":")
+        ).encode()
+        + b","
+    )
 
 
 def fullest(kind: type) -> Any:
-    """A noun with every field said, and as many values as are allowed; of a thread's summary's sources one for 20 letters."""
+    """A noun with every field said, and as many values as are allowed; of a thread's summary's
+    sources one for 20 letters.
+    """
     hints, told = get_type_hints(kind), {}
     for name in (field.name for field in fields(kind)):
         inner = next(iter(get_args(hints[name])), None)
-        one = fullest(inner) if is_dataclass(inner) else ("x", "x") if get_origin(inner) is tuple else "x"
+        one = (
+            fullest(inner)
+            if is_dataclass(inner)
+            else ("x", "x")
+            if get_origin(inner) is tuple
+            else "x"
+        )
         most = LIMITS[kind].get(name, LIMITS[Thread]["summary"] // 20)
         told[name] = 1 if hints[name] is int else "x" if inner is None else (one,) * most
     return kind(**told)
@@ -217,7 +284,9 @@ def test_closing_ends_a_question_that_is_under_way():
     assert [type(error) for error in told] == [Offline] and time.monotonic() - started < 5
 
 
-@pytest.mark.parametrize("url", ["http://core.example", "http://192.168.1.2:8790", "http://localhost.example"])
+@pytest.mark.parametrize(
+    "url", ["http://core.example", "http://192.168.1.2:8790", "http://localhost.example"]
+)
 def test_a_token_is_not_sent_over_http_beyond_this_machine(url):
     error = refusal(lambda: Remote(url, TOKEN))
     assert isinstance(error, NetworkError) and error.code == "ADDRESS_REFUSED"
@@ -225,7 +294,9 @@ def test_a_token_is_not_sent_over_http_beyond_this_machine(url):
     Remote(url.replace("http:", "https:"), TOKEN).close()
 
 
-@pytest.mark.parametrize("url", ["", "core.example", "ftp://core.example", "https://ada:secret@core.example"])
+@pytest.mark.parametrize(
+    "url", ["", "core.example", "ftp://core.example", "https://ada:secret@core.example"]
+)
 def test_what_is_no_address_is_refused(url):
     error = refusal(lambda: Remote(url, TOKEN))
     assert isinstance(error, InputError) and "secret" not in error.message
@@ -235,7 +306,9 @@ def test_the_token_goes_into_one_header(core, remote):
     remote.bootstrap()
     (asked,) = core.stub.asked
     assert asked.headers["Authorization"] == f"Bearer {TOKEN}"
-    assert TOKEN not in asked.path and TOKEN not in json.dumps({**asked.headers, "Authorization": ""})
+    assert TOKEN not in asked.path and TOKEN not in json.dumps(
+        {**asked.headers, "Authorization": ""}
+    )
 
 
 def test_certificates_that_cant_be_read_are_no_server_that_is_away(core, monkeypatch, tmp_path):
@@ -256,15 +329,32 @@ def test_certificates_that_cant_be_read_are_no_server_that_is_away(core, monkeyp
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="nothing makes a certificate here")
 def test_a_certificate_of_ones_own_is_trusted_where_one_says_so(tmp_path, monkeypatch):
     certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
-    make = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "1"]
+    make = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:P-256",
+        "-nodes",
+        "-days",
+        "1",
+    ]
     names = ["-subj", "/CN=core", "-addext", "subjectAltName=IP:127.0.0.1"]
-    subprocess.run([*make, *names, "-keyout", str(key), "-out", str(certificate)], check=True, capture_output=True)
+    subprocess.run(
+        [*make, *names, "-keyout", str(key), "-out", str(certificate)],
+        check=True,
+        capture_output=True,
+    )
     core = FakeCore(tls=(certificate, key))
     remote = Remote(core.url, TOKEN)
     error = refusal(remote.bootstrap)
     remote.close()
     assert (
-        isinstance(error, ServerRejected) and error.code == "CORE_REFUSED" and "SSL_CERT_FILE" in error.suggestions[0]
+        isinstance(error, ServerRejected)
+        and error.code == "CORE_REFUSED"
+        and "SSL_CERT_FILE" in error.suggestions[0]
     )
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
     remote = Remote(core.url, TOKEN)

@@ -1,4 +1,6 @@
-"""What was refused for something that the Core didn't have, or show, is sent once more when that comes, and nobody has to ask for it."""
+"""What was refused for something that the Core didn't have, or show, is sent once more when that
+comes, and nobody has to ask for it.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ def test_what_was_refused_for_what_nobody_showed_is_sent_when_that_comes(member,
     assert bob.sync().status == "ok" and comment in at_core(team) and not alerts(bob.library)
 
 
-def test_what_was_moved_to_a_place_that_is_sent_later_comes_with_it(homes, team, memory, monkeypatch):
+def test_what_was_moved_to_a_place_that_is_sent_later_comes_with_it(
+    homes, team, memory, monkeypatch
+):
     monkeypatch.setattr(outbox, "MOST_UPLOADED", 2)
     library = homes("ada")
     thread = make(library, Thread("Plan"))
@@ -42,7 +46,11 @@ def test_what_was_moved_to_a_place_that_is_sent_later_comes_with_it(homes, team,
     dump(team.ledger, memory / "backup")
     ada = Member(team, "ada", library)
     with closing(ada.remote):
-        assert ada.sync() == SyncOutcome("ok", flushed=3) and thread in at_core(team) and not alerts(library)
+        assert (
+            ada.sync() == SyncOutcome("ok", flushed=3)
+            and thread in at_core(team)
+            and not alerts(library)
+        )
     with core_at(put_back(team, memory / "backup", memory / "restored")) as core:
         ada.token = core.let_in("ada")
         assert (ada.sync_at(core).status, library.store.outbox.count()) == ("ok", (0, 0))

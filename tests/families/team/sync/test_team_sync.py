@@ -1,4 +1,6 @@
-"""Several homes and a real Core: whatever the network does, all have the same in the end, and everything once."""
+"""Several homes and a real Core: whatever the network does, all have the same in the end, and
+everything once.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +62,11 @@ def test_a_conflict_is_seen_by_who_came_second(member, team):
     (alert,) = [entry for entry in inbox(bob.library).entries if entry.type == "system_alert"]
     assert alert.about == thread and "of Bob" in alert.why and "RECORD_CHANGED" in alert.why
     bob.change(thread, body="of both")
-    assert bob.sync().status == "ok" and ada.sync().pulled == 1 and ada.get(thread).body.body == "of both"
+    assert (
+        bob.sync().status == "ok"
+        and ada.sync().pulled == 1
+        and ada.get(thread).body.body == "of both"
+    )
 
 
 @pytest.mark.parametrize("keep", ["mine", "theirs"])
@@ -74,11 +80,22 @@ def test_a_conflict_costs_only_the_fields_that_both_changed(member, team, keep):
     bob.change(thread, body="of Bob", tags=("cache",))
     bob.change(task, state="blocked", blocked_reason="no machine", priority="high")
     ada.sync()
-    assert bob.sync().refused == 2 and bob.library.store.outbox.count() == (0, 2) and bob.has() == at_core(team)
+    assert (
+        bob.sync().refused == 2
+        and bob.library.store.outbox.count() == (0, 2)
+        and bob.has() == at_core(team)
+    )
     body, work = at_core(team)[thread][-1], at_core(team)[task][-1]
     assert (body.title, body.body, body.tags) == ("Caches", "of Ada", ("cache",))
-    assert (work.state, work.blocked_reason, work.notes, work.priority) == ("in_progress", "", "begun", "high")
-    about = [rejections.typed(rejections.main_of(one)) for one in bob.library.store.outbox.refused()]
+    assert (work.state, work.blocked_reason, work.notes, work.priority) == (
+        "in_progress",
+        "",
+        "begun",
+        "high",
+    )
+    about = [
+        rejections.typed(rejections.main_of(one)) for one in bob.library.store.outbox.refused()
+    ]
     assert about == [{"body": "of Bob"}, {"state": "blocked", "blocked_reason": "no machine"}]
     if keep == "mine":
         assert discard.keep_mine(bob.library, [thread]) == 1 and discard.keep_mine(bob.library) == 1
@@ -95,7 +112,9 @@ def test_a_conflict_costs_only_the_fields_that_both_changed(member, team, keep):
 
 def test_who_may_not_write_keeps_it_at_home(member, team):
     reader = member("eve", tier=1)
-    with pytest.raises(CortexError, match=r"person \(tier 1\) may not create thread: that needs tier 2"):
+    with pytest.raises(
+        CortexError, match=r"person \(tier 1\) may not create thread: that needs tier 2"
+    ):
         reader.write(Thread("Only mine"))
     assert reader.library.store.outbox.count() == (0, 0)
     reader.forget_tier()
@@ -121,7 +140,9 @@ def test_what_may_no_longer_be_seen_leaves_the_home(member, team):
     principals.change(team.ledger, principals.find(team.ledger, "bob"), sensitive=False)
     bob.sync()
     assert bob.has() == {}
-    everything = b"".join(one.read_bytes() for one in bob.library.settings.home.iterdir() if one.is_file())
+    everything = b"".join(
+        one.read_bytes() for one in bob.library.settings.home.iterdir() if one.is_file()
+    )
     assert b"falcon" not in everything
 
 
@@ -145,7 +166,10 @@ def test_a_ledger_with_another_history_is_compared_from_the_beginning(member, te
     team.ledger.renew_epoch()
     ada.change(threads[0], body="written meanwhile")
     assert ada.sync().status == "ok"
-    assert ada.has() == at_core(team) and ada.library.store.truth.get(state.EPOCH) == team.ledger.epoch()
+    assert (
+        ada.has() == at_core(team)
+        and ada.library.store.truth.get(state.EPOCH) == team.ledger.epoch()
+    )
 
 
 def test_a_core_that_is_restored_from_a_backup_gets_the_rest_from_its_homes(member, team, memory):
@@ -165,14 +189,18 @@ def test_a_core_that_is_restored_from_a_backup_gets_the_rest_from_its_homes(memb
         load(ledger, memory / "backup", wording=wording(team.settings))
     with core_at(memory / "restored") as restored:
         for one in (ada, bob, ada):
-            one.library.store.truth.set({state.URL: restored.url})  # as a name that leads elsewhere now
+            # As a name that leads elsewhere now
+            one.library.store.truth.set({state.URL: restored.url})
             remote = Remote(restored.url, one.token)
             outcome = sync(one.library, remote)
             remote.close()
             assert (outcome.status, outcome.waiting) == ("ok", 0), outcome
         told = at_core(restored)
         assert {old, new, comment} <= told.keys() and "since the backup" in repr(told[old])
-        assert ada.has() == {number: told[number] for number in ada.has()} and {old, new, comment} <= ada.has().keys()
+        assert (
+            ada.has() == {number: told[number] for number in ada.has()}
+            and {old, new, comment} <= ada.has().keys()
+        )
 
 
 def test_a_core_that_is_away_is_gone_on_without(member, team):
@@ -180,7 +208,10 @@ def test_a_core_that_is_away_is_gone_on_without(member, team):
     ada.write(Thread("Offline"))
     team.stop()
     outcome = ada.sync()
-    assert (outcome.status, outcome.waiting) == ("offline", 1) and "can't be reached" in outcome.error
+    assert (outcome.status, outcome.waiting) == (
+        "offline",
+        1,
+    ) and "can't be reached" in outcome.error
     team.start()
     assert ada.sync() == SyncOutcome("ok", flushed=1)
 
@@ -205,14 +236,20 @@ def test_a_network_that_loses_and_repeats_changes_nothing(member, team, campaign
     assert outcome.status == "ok" and outcome.waiting == 0
     core = at_core(team)
     for one in members:
-        seen = {number: told for number, told in core.items() if not number.startswith("notif_") or number in one.has()}
+        seen = {
+            number: told
+            for number, told in core.items()
+            if not number.startswith("notif_") or number in one.has()
+        }
         assert one.has() == seen
         assert one.library.store.outbox.count()[0] == 0
     _check_marks(marks, core, members)
 
 
 def _deed(one: Member, chance: random.Random, mark: str, subcortex: str) -> str:
-    """Something that somebody does, with a mark; gives what it is about, "" where it couldn't be done."""
+    """Something that somebody does, with a mark; gives what it is about, "" where it couldn't be
+    done.
+    """
     known = list(one.library.store.recorded.get(list(one.library.store.outbox.known())).values())
     threads = [two.id for two in known if two.kind == "thread"]
     tasks = [two.id for two in known if two.kind == "task"]
@@ -240,14 +277,22 @@ def _deed(one: Member, chance: random.Random, mark: str, subcortex: str) -> str:
         return ""
 
 
-def _check_marks(marks: Mapping[str, str], core: Mapping[str, Any], members: Sequence[Member]) -> None:
+def _check_marks(
+    marks: Mapping[str, str], core: Mapping[str, Any], members: Sequence[Member]
+) -> None:
     """Everything that was done is at the Core once, or in the inbox of who did it."""
     made = {number: told[-1] for number, told in core.items()}
-    alerts = " ".join(entry.why for member in members for entry in inbox(member.library, limit=1_000).entries)
+    alerts = " ".join(
+        entry.why for member in members for entry in inbox(member.library, limit=1_000).entries
+    )
     for mark, number in marks.items():
         if not number:
             continue
-        said = [one for one, body in made.items() if f"{mark}'" in repr(body) or f"{mark}." in repr(body)]
+        said = [
+            one
+            for one, body in made.items()
+            if f"{mark}'" in repr(body) or f"{mark}." in repr(body)
+        ]
         refused = [
             entry
             for one in members
@@ -257,18 +302,33 @@ def _check_marks(marks: Mapping[str, str], core: Mapping[str, Any], members: Seq
         assert said or refused or _was_said(members[0].core, number, mark), mark
         assert not refused or alerts
         new = [one for one in said if one.startswith(("thread_", "comment_", "obs_", "task_"))]
-        assert len({one for one in new if mark in repr(getattr(made[one], "title", "")) and one != number}) == 0, mark
+        assert (
+            len(
+                {
+                    one
+                    for one in new
+                    if mark in repr(getattr(made[one], "title", "")) and one != number
+                }
+            )
+            == 0
+        ), mark
 
 
 def _was_said(core: CoreServer, number: str, mark: str) -> bool:
     """Whether an earlier version of a record has the mark: somebody changed it after that."""
-    return any(mark in repr(version.body) for version in core.ledger.recorded.versions(number).values())
+    return any(
+        mark in repr(version.body) for version in core.ledger.recorded.versions(number).values()
+    )
 
 
-def test_what_was_attached_to_a_thread_before_its_home_joined_is_where_the_thread_is(homes, member, team):
+def test_what_was_attached_to_a_thread_before_its_home_joined_is_where_the_thread_is(
+    homes, member, team
+):
     library = homes("ada")
     seen = create(library, Observation("Five thousand"), actor=person()).id
-    private = create(library, Subcortex("payroll", "Payroll", visibility="private"), actor=person()).id
+    private = create(
+        library, Subcortex("payroll", "Payroll", visibility="private"), actor=person()
+    ).id
     thread = create(library, Thread("Salaries", subcortex=private), actor=person()).id
     revise(library, seen, lambda body: replace(body, thread=thread), actor=person(), action="edit")
     bob, eve = member("bob", tier=3), member("eve", tier=3)
@@ -287,7 +347,16 @@ def test_what_belongs_to_something_that_comes_later_waits_for_that(member, team)
     ada = member("ada")
     thread, seen = new_id(Thread), new_id(Observation)
     told = {"author": "person", "created": 1, "before": None}
-    late = {**told, "id": seen, "kind": "observation", "after": {"title": "Five thousand", "thread": thread}}
+    late = {
+        **told,
+        "id": seen,
+        "kind": "observation",
+        "after": {"title": "Five thousand", "thread": thread},
+    }
     payload = {"actor": "person", "tier": 4, "at": 1, "changes": [late]}
-    (result,) = ada.remote.flush([{"idempotency_key": "a@b/person", "action": "upload", "payload": payload}])
-    assert (result.status, result.code) == ("refused", "TARGET_NOT_FOUND") and seen not in at_core(team)
+    (result,) = ada.remote.flush(
+        [{"idempotency_key": "a@b/person", "action": "upload", "payload": payload}]
+    )
+    assert (result.status, result.code) == ("refused", "TARGET_NOT_FOUND") and seen not in at_core(
+        team
+    )

@@ -1,4 +1,6 @@
-"""A small company: a repository, a document, a memory and what a team keeps about them; and somebody who calls the tools."""
+"""A small company: a repository, a document, a memory and what a team keeps about them; and
+somebody who calls the tools.
+"""
 
 from __future__ import annotations
 
@@ -83,12 +85,25 @@ class World:
         return self.place / "code" / "shop"
 
     def settings(self, **flags: object) -> Settings:
-        variables = {"CORTEX_HOME": str(self.place / "home"), "ACK_MEM_PATH": str(self.place / "ack")}
-        return load(None, environment=variables, flags={"indexing.workers": 1, **flags}, user_home=self.place)
+        variables = {
+            "CORTEX_HOME": str(self.place / "home"),
+            "ACK_MEM_PATH": str(self.place / "ack"),
+        }
+        return load(
+            None,
+            environment=variables,
+            flags={"indexing.workers": 1, **flags},
+            user_home=self.place,
+        )
 
     def workspace(self) -> Workspace:
         variables = {"CORTEX_HOME": str(self.place / "home")}
-        settings = load(self.repository, environment=variables, flags={"indexing.workers": 1}, user_home=self.place)
+        settings = load(
+            self.repository,
+            environment=variables,
+            flags={"indexing.workers": 1},
+            user_home=self.place,
+        )
         return Workspace(self.repository, settings)
 
 
@@ -120,7 +135,12 @@ class Desk:
 
 def git(folder: Path, *words: str) -> None:
     moment = {"GIT_AUTHOR_DATE": MOMENT, "GIT_COMMITTER_DATE": MOMENT}
-    subprocess.run(["git", "-C", str(folder), *words], check=True, capture_output=True, env={**os.environ, **moment})
+    subprocess.run(
+        ["git", "-C", str(folder), *words],
+        check=True,
+        capture_output=True,
+        env={**os.environ, **moment},
+    )
 
 
 def make_repository(folder: Path) -> None:
@@ -142,7 +162,13 @@ def make_world(place: Path) -> World:
     (papers / "sessions.md").write_text(GUIDE, encoding="utf-8")
     with Library(world.settings()) as library:
         library.index(source=library.add_folder(papers).source)
-        one = Memory("", "refresh_token must not be called twice", "", ("It ends the session",), project="shop")
+        one = Memory(
+            "",
+            "refresh_token must not be called twice",
+            "",
+            ("It ends the session",),
+            project="shop",
+        )
         add(library, replace(one, date="2026-11-16", created=int(time.time() * 1000)))
         fill(library, world)
     return world
@@ -160,19 +186,30 @@ def in_one_step(library: Library, work: Callable[[RecordTransaction], None]) -> 
 
 def fill(library: Library, world: World) -> None:
     """What the team keeps."""
-    code_link = cited(library, world.repository, [CodeLink("src/tokens.py", symbol="refresh_token")])
+    code_link = cited(
+        library, world.repository, [CodeLink("src/tokens.py", symbol="refresh_token")]
+    )
 
     def work(step: RecordTransaction) -> None:
         def keep(name: str, body: Body) -> str:
             world.ids[name] = add_body(step, body).id
             return world.ids[name]
 
-        charter, words = "How people log in, and for how long.", (Term("session", "what begins with a login"),)
+        charter, words = (
+            "How people log in, and for how long.",
+            (Term("session", "what begins with a login"),),
+        )
         auth = keep("auth", Subcortex("auth", "Authentication", charter=charter, glossary=words, naming=("Tokens are nouns.",)))  # fmt: skip
-        thread = keep("thread", Thread("How long does a token live?", "We have to decide.", "decision", subcortex=auth))
+        thread = keep(
+            "thread",
+            Thread("How long does a token live?", "We have to decide.", "decision", subcortex=auth),
+        )
         for number, text in enumerate(COMMENTS):
             keep(f"comment{number}", Comment(thread, text))
-        keep("incident", Thread("Logins fail at noon", "Since the release.", "incident", subcortex=auth))
+        keep(
+            "incident",
+            Thread("Logins fail at noon", "Since the release.", "incident", subcortex=auth),
+        )
         keep("result", Observation("Refreshing takes 3 ms", "Measured.", "test_result", subcortex=auth, code_links=code_link))  # fmt: skip
         decided = Evidence("thread", thread, "where it was decided")
         old = keep("old", Artifact("Tokens live for an hour", "An hour.", type="adr", state="accepted", subcortex=auth, evidence=(decided,)))  # fmt: skip
@@ -184,7 +221,9 @@ def fill(library: Library, world: World) -> None:
     in_one_step(library, work)
 
 
-def open_desk(world: World, *, read_only: bool = False, keep: bool = False, **flags: object) -> Desk:
+def open_desk(
+    world: World, *, read_only: bool = False, keep: bool = False, **flags: object
+) -> Desk:
     settings, found = world.settings(**flags), [world.workspace()]
     engines = engine_pool(keep=keep)
     beside = [

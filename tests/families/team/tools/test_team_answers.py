@@ -1,4 +1,6 @@
-"""Answers of the team's tools keep to their budget and say what they cost, whatever is in them; no slot starves."""
+"""Answers of the team's tools keep to their budget and say what they cost, whatever is in them; no
+slot starves.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,12 @@ ID = "thread_01JCZZZZZZZZZZZZZZZZZZZZZZ"
 def texts(most: int) -> st.SearchStrategy[str]:
     """Short and long texts, of letters and of what JSON has to escape."""
     part = st.sampled_from(["a", "lamp ", '"', "\\", "\x01", "é", "日", "\n", "😀"])
-    return st.builds(lambda one, times, end: (one * times + end)[:most], part, st.sampled_from([0, 1, 40, most]), part)
+    return st.builds(
+        lambda one, times, end: (one * times + end)[:most],
+        part,
+        st.sampled_from([0, 1, 40, most]),
+        part,
+    )
 
 
 @st.composite
@@ -47,7 +54,10 @@ HEADS = st.builds(
     st.lists(texts(50), max_size=10),
 )
 SLOTS = st.lists(
-    st.builds(RenderedSlot, st.sampled_from("abcdef"), st.lists(rows(), max_size=8), st.integers(1, 4)), max_size=6
+    st.builds(
+        RenderedSlot, st.sampled_from("abcdef"), st.lists(rows(), max_size=8), st.integers(1, 4)
+    ),
+    max_size=6,
 )
 
 
@@ -60,9 +70,13 @@ def opened(text: str, budget: int) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 @given(HEADS, SLOTS, BUDGETS)
-def test_an_answer_of_slots_keeps_to_its_budget_and_says_whether_something_is_missing(head, slots, budget):
+def test_an_answer_of_slots_keeps_to_its_budget_and_says_whether_something_is_missing(
+    head, slots, budget
+):
     slots = list({slot.name: slot for slot in slots}.values())
-    text = slots_text(head, slots, budget, next_call="next", more_call=lambda after: f"more {after}")
+    text = slots_text(
+        head, slots, budget, next_call="next", more_call=lambda after: f"more {after}"
+    )
     body, meta = opened(text, budget)
     whole = {**head, **{slot.name: list(slot.rows) for slot in slots if slot.rows}}
     assert meta["truncated"] == (body != whole)
@@ -73,7 +87,12 @@ def test_an_answer_of_slots_keeps_to_its_budget_and_says_whether_something_is_mi
 
 @given(st.lists(st.integers(1, 60), min_size=2, max_size=6), st.sampled_from([600, 1_000, 4_000]))
 def test_what_comes_first_starves_nothing(counts, budget):
-    row: Row = {"id": ID, "title": "A title of usual length, as most have", "state": "open", "age": "3d"}
+    row: Row = {
+        "id": ID,
+        "title": "A title of usual length, as most have",
+        "state": "open",
+        "age": "3d",
+    }
     slots = [RenderedSlot(f"slot{number}", [row] * count) for number, count in enumerate(counts)]
     body, _ = opened(slots_text({}, slots, budget), budget)
     assert all(body.get(slot.name) for slot in slots)
@@ -82,7 +101,12 @@ def test_what_comes_first_starves_nothing(counts, budget):
 def test_room_that_one_slot_leaves_is_for_the_others_the_first_one_first():
     many = [{"id": ID, "title": "x" * 60}] * 50
     body, _ = opened(
-        slots_text({}, [RenderedSlot("a", many), RenderedSlot("b", many[:1]), RenderedSlot("c", many)], 1_000), 1_000
+        slots_text(
+            {},
+            [RenderedSlot("a", many), RenderedSlot("b", many[:1]), RenderedSlot("c", many)],
+            1_000,
+        ),
+        1_000,
     )
     assert len(body["a"]) > len(body["c"]) > 0 and len(body["b"]) == 1
 
@@ -123,7 +147,10 @@ def test_a_budget_is_at_least_200_tokens_and_at_most_what_the_tool_allows():
 
 def test_an_age_is_told_in_its_largest_unit():
     day = 86_400_000
-    ages = [age_of(400 * day - ago, 400 * day) for ago in (0, 61_000, 3 * day // 24, day, 45 * day, 399 * day)]
+    ages = [
+        age_of(400 * day - ago, 400 * day)
+        for ago in (0, 61_000, 3 * day // 24, day, 45 * day, 399 * day)
+    ]
     assert ages == ["now", "1m", "3h", "1d", "1mo", "1y"]
 
 
@@ -143,4 +170,6 @@ def test_an_error_has_the_code_of_the_contract(error, code):
     assert told["success"] is False and told["error"]["code"] == code
     assert told["error"]["message"] == "no" and told["error"]["suggestions"]
     assert ("retry_after_ms" in told["error"]) == error.retryable
-    assert told["error"].get("details", {}).get("cause", code) == (error.code if code != error.code else code)
+    assert told["error"].get("details", {}).get("cause", code) == (
+        error.code if code != error.code else code
+    )

@@ -61,7 +61,9 @@ bodies: dict[str, st.SearchStrategy[Any]] = {
     "notification": st.builds(Notification, text, text, text, text, text),
     "link": st.builds(Link, text, text, text),
 }  # fmt: skip
-of_a_kind = st.sampled_from(sorted(bodies)).flatmap(lambda kind: st.tuples(st.just(kind), bodies[kind], bodies[kind]))
+of_a_kind = st.sampled_from(sorted(bodies)).flatmap(
+    lambda kind: st.tuples(st.just(kind), bodies[kind], bodies[kind])
+)
 
 
 def through_json(told: object) -> Any:
@@ -85,7 +87,9 @@ def test_a_record_and_a_change_come_through(kinds, number):
 
 def test_an_action_comes_through():
     changed = RecordChange(new_id(Thread), "thread", "ada", 5, None, Thread("x"))
-    entry = OutboxEntry(1, "key", "agent", 2, "create_thread", 77, (changed,), "waiting", 0, "", "", 0)
+    entry = OutboxEntry(
+        1, "key", "agent", 2, "create_thread", 77, (changed,), "waiting", 0, "", "", 0
+    )
     action = action_from(through_json(action_to(entry, "key@home/agent", entry.changes)))
     assert (action.key, action.action, action.actor, action.tier, action.at) == (
         "key@home/agent", "create_thread", "agent", 2, 77,
@@ -170,7 +174,14 @@ def test_an_action_that_is_none_is_refused(field, value):
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("actor", "root"), ("tier", -1), ("tier", "4"), ("changes", []), ("changes", {}), ("who", "me")],
+    [
+        ("actor", "root"),
+        ("tier", -1),
+        ("tier", "4"),
+        ("changes", []),
+        ("changes", {}),
+        ("who", "me"),
+    ],
 )
 def test_a_payload_that_is_none_is_refused(field, value):
     told = told_action()
@@ -207,4 +218,6 @@ def test_a_conflict_has_a_detail_for_each_field():
     conflicts = [{"field": "state"}, {"field": "notes"}]
     error = InputError("RECORD_CHANGED", "changed", context={"conflicts": conflicts})
     assert error_to(error) == {"code": "RECORD_CHANGED", "message": "changed", "details": conflicts}
-    assert error_to(InputError("RECORD_INVALID", "no", context={"field": "x"}))["details"] == [{"field": "x"}]
+    assert error_to(InputError("RECORD_INVALID", "no", context={"field": "x"}))["details"] == [
+        {"field": "x"}
+    ]

@@ -52,14 +52,26 @@ def bodies(draw: st.DrawFn, names: st.SearchStrategy[str]):
         case "Artifact":
             return Artifact(draw(free), draw(free), owner=draw(names))
         case "Task":
-            return Task(draw(free), assignees=draw(several), watchers=draw(several), notes=draw(free))
+            return Task(
+                draw(free), assignees=draw(several), watchers=draw(several), notes=draw(free)
+            )
         case "Draft":
-            listed = draw(st.lists(st.tuples(st.sampled_from(["", " ", "@", " @"]), names, st.sampled_from(["", " "]))))
+            listed = draw(
+                st.lists(
+                    st.tuples(
+                        st.sampled_from(["", " ", "@", " @"]), names, st.sampled_from(["", " "])
+                    )
+                )
+            )
             patch = (("assignees", ",".join("".join(one) for one in listed)), ("notes", draw(free)))
-            return Draft("task_update", "x", draw(free), patch=patch, reviewed_by=draw(names | st.just("")))
+            return Draft(
+                "task_update", "x", draw(free), patch=patch, reviewed_by=draw(names | st.just(""))
+            )
     type = draw(st.sampled_from([*NAMING, "task_update", "system_alert"]))
     templates = NAMING.get(type, ("a task assigned to you: {what}",))
-    reason = draw(st.sampled_from(templates)).format(name=draw(names), what="a comment") + draw(free)
+    reason = draw(st.sampled_from(templates)).format(name=draw(names), what="a comment") + draw(
+        free
+    )
     return Notification(type, draw(names), "thread_x", draw(free), reason)
 
 
@@ -86,7 +98,9 @@ def test_texts_of_people_are_left_as_they_are():
     said = "agent and person: the agent mentioned you in a comment; person commented"
     for body in (Comment("thread_x", said), Thread(said, said), Task(said, said, notes=said)):
         assert renamed_body(body, OUT) == body
-    told = Notification("draft_rejected", "bob", "draft_x", said, f"you drafted this; person rejected it: {said}")
+    told = Notification(
+        "draft_rejected", "bob", "draft_x", said, f"you drafted this; person rejected it: {said}"
+    )
     assert renamed_body(told, OUT).reason == f"you drafted this; ada rejected it: {said}"
     contradiction = "a possible contradiction waits for your judgement: agent drafted it"
     body = Notification("review_needed", PERSON, "link_x", "agent", contradiction)
@@ -96,11 +110,16 @@ def test_texts_of_people_are_left_as_they_are():
 def test_the_longest_reason_may_still_be_kept_at_the_core(library):
     draft, *_ = create_draft(library, Draft("thread", "A thread", "x"), actor=AGENTS)
     reject(library, draft.id, actor=person(), notes="because " * 200)
-    [one] = library.store.recorded.select(RecordFilter(kinds=("notification",), refs=(("recipient", AGENT),)))
+    [one] = library.store.recorded.select(
+        RecordFilter(kinds=("notification",), refs=(("recipient", AGENT),))
+    )
     assert len(one.body.reason) == 500
     name = "a" * 50
     there = renamed(one, outward(name))
-    assert checked(there.body) == there.body and len(there.body.reason) <= LIMITS[Notification]["reason"]
+    assert (
+        checked(there.body) == there.body
+        and len(there.body.reason) <= LIMITS[Notification]["reason"]
+    )
     assert renamed(there, inward(name)) == one
 
 
@@ -112,7 +131,9 @@ def test_every_reason_that_names_somebody_is_translated(library):
     create(library, Comment(thread.id, "once more"), actor=AGENTS)
     task = create(library, Task("A task", assignees=("agent",)), actor=person())
     update_task(library, task.id, {"state": "done"}, actor=AGENTS)
-    artifact = create(library, Artifact("It", evidence=(Evidence("url", "https://example.com/"),)), actor=AGENTS)
+    artifact = create(
+        library, Artifact("It", evidence=(Evidence("url", "https://example.com/"),)), actor=AGENTS
+    )
     accept_artifact(library, artifact.id, actor=person())
     for decide in (approve, reject):
         draft, *_ = create_draft(library, Draft("thread", "Another", "x"), actor=AGENTS)
@@ -130,8 +151,22 @@ def test_every_reason_that_names_somebody_is_translated(library):
 @pytest.mark.parametrize("kind", KINDS.values(), ids=list(KINDS))
 def test_every_field_that_holds_names_is_known(kind):
     """A new field with names has to be told to `names`."""
-    holding = {"recipient", "owner", "stewards", "assignees", "watchers", "reviewed_by", "summary_by"}
+    holding = {
+        "recipient",
+        "owner",
+        "stewards",
+        "assignees",
+        "watchers",
+        "reviewed_by",
+        "summary_by",
+    }
     body = kind(**{one.name: PERSON for one in fields(kind) if one.type == "str"})
     after = renamed_body(body, OUT)
-    changed = {field.name for field in fields(kind) if getattr(after, field.name) != getattr(body, field.name)}
-    assert changed == {one.name for one in fields(kind) if one.name in holding and one.type == "str"}
+    changed = {
+        field.name
+        for field in fields(kind)
+        if getattr(after, field.name) != getattr(body, field.name)
+    }
+    assert changed == {
+        one.name for one in fields(kind) if one.name in holding and one.type == "str"
+    }

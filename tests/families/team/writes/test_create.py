@@ -1,4 +1,6 @@
-"""Writing records: found at once, once for a key, in their place, by who may; and what follows from each."""
+"""Writing records: found at once, once for a key, in their place, by who may; and what follows from
+each.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,13 @@ from cortex.families.team.index_text import wording
 from cortex.families.team.permissions import TIERS
 from cortex.families.team.search import RecordQuery, find
 from cortex.families.team.writes.actions import archive
-from cortex.families.team.writes.create import MOST_AT_ONCE, add_comment, create, create_observations, create_once
+from cortex.families.team.writes.create import (
+    MOST_AT_ONCE,
+    add_comment,
+    create,
+    create_observations,
+    create_once,
+)
 from cortex.families.team.writes.discussion import SINCE
 from cortex.families.team.writes.transactions import perform
 
@@ -63,7 +71,9 @@ def now(library: Library, record: Record[Any]) -> Record[Any]:
 
 def found_by(library: Library, text: str) -> list[str]:
     """The ids of the records that are found by words."""
-    sources = library.store.recorded.sources(("subcortex", "thread", "comment", "observation", "artifact", "task"))
+    sources = library.store.recorded.sources(
+        ("subcortex", "thread", "comment", "observation", "artifact", "task")
+    )
     return [hit.path for hit in library.search(Query(text, mode=Mode.WORDS), sources=sources).hits]
 
 
@@ -71,7 +81,8 @@ def count(library: Library, *kinds: str) -> int:
     return library.store.recorded.count(RecordFilter(kinds=kinds))
 
 
-# -- one of each -------------------------------------------------------------------------------------------------------
+# -- one of each
+# -------------------------------------------------------------------------------------------------------
 
 
 def bodies(library: Library) -> list[Body]:
@@ -130,7 +141,8 @@ def test_what_belongs_to_something_sensitive_is_so_too(library: Library) -> None
     assert link.body.sensitivity == SENSITIVE
 
 
-# -- places ------------------------------------------------------------------------------------------------------------
+# -- places
+# ------------------------------------------------------------------------------------------------------------
 
 
 def test_a_subcortex_is_named_by_its_slug_or_its_id(library: Library) -> None:
@@ -143,13 +155,21 @@ def test_a_subcortex_is_named_by_its_slug_or_its_id(library: Library) -> None:
 def test_a_slug_is_taken_once(library: Library) -> None:
     first = make(library, Subcortex("billing", "Billing"))
     error = refused(lambda: make(library, Subcortex("billing", "Another")))
-    assert error.code == "RECORD_INVALID" and first.id in error.message and count(library, "subcortex") == 1
+    assert (
+        error.code == "RECORD_INVALID"
+        and first.id in error.message
+        and count(library, "subcortex") == 1
+    )
 
 
 def test_an_unknown_subcortex_is_told_with_near_ones(library: Library) -> None:
     make(library, Subcortex("billing", "Billing"))
     error = refused(lambda: make(library, Thread("T", subcortex="biling")))
-    assert error.code == "SCOPE_NOT_FOUND" and error.context["near"] == ["billing"] and count(library, "thread") == 0
+    assert (
+        error.code == "SCOPE_NOT_FOUND"
+        and error.context["near"] == ["billing"]
+        and count(library, "thread") == 0
+    )
 
 
 def test_nothing_is_added_to_what_is_archived(library: Library) -> None:
@@ -183,15 +203,21 @@ def test_what_points_nowhere_is_refused(library: Library) -> None:
     assert make(library, Comment(thread.id, "B", parent=comment.id)).body.parent == comment.id
 
 
-# -- artifacts, tasks, links -------------------------------------------------------------------------------------------
+# -- artifacts, tasks, links
+# -------------------------------------------------------------------------------------------
 
 
 def test_an_artifact_is_accepted_with_evidence_only(library: Library) -> None:
     thread = make(library, Thread("T"))
-    assert refused(lambda: make(library, Artifact("A", state="accepted"))).context["field"] == "evidence"
+    assert (
+        refused(lambda: make(library, Artifact("A", state="accepted"))).context["field"]
+        == "evidence"
+    )
     evidence = (Evidence("thread", thread.id),)
     assert (
-        refused(lambda: make(library, Artifact("A", state="accepted", evidence=evidence), WRITER)).code
+        refused(
+            lambda: make(library, Artifact("A", state="accepted", evidence=evidence), WRITER)
+        ).code
         == "RIGHTS_MISSING"
     )
     record = make(library, Artifact("A", state="accepted", evidence=evidence))
@@ -204,9 +230,16 @@ def test_an_accepted_artifact_takes_the_place_of_another(library: Library) -> No
     proposed = make(library, Artifact("Maybe", state="proposed", supersedes=old.id))
     assert now(library, old).body.state == "accepted" and proposed.body.supersedes == old.id
     new = make(library, Artifact("New", state="accepted", evidence=evidence, supersedes=old.id))
-    assert (now(library, old).body.state, now(library, old).body.superseded_by) == ("superseded", new.id)
+    assert (now(library, old).body.state, now(library, old).body.superseded_by) == (
+        "superseded",
+        new.id,
+    )
     (link,) = library.store.recorded.select(RecordFilter(kinds=("link",)))
-    assert (link.body.source, link.body.relation, link.body.target) == (new.id, "supersedes", old.id)
+    assert (link.body.source, link.body.relation, link.body.target) == (
+        new.id,
+        "supersedes",
+        old.id,
+    )
     third = Artifact("Third", state="accepted", evidence=evidence, supersedes=old.id)
     assert refused(lambda: make(library, third)).code == "RECORD_INVALID"
 
@@ -227,21 +260,41 @@ def test_the_same_link_is_kept_once(library: Library) -> None:
 
 def test_a_link_that_supersedes_is_told_in_both_artifacts(library: Library) -> None:
     evidence = (Evidence("url", "https://example.com/"),)
-    old, new = make(library, Artifact("Old")), make(library, Artifact("New", state="accepted", evidence=evidence))
+    old, new = (
+        make(library, Artifact("Old")),
+        make(library, Artifact("New", state="accepted", evidence=evidence)),
+    )
     make(library, Link(new.id, "supersedes", old.id))
-    assert now(library, new).body.supersedes == old.id and now(library, old).body.superseded_by == new.id
-    assert refused(lambda: make(library, Link(old.id, "supersedes", new.id))).code == "RECORD_INVALID"
+    assert (
+        now(library, new).body.supersedes == old.id
+        and now(library, old).body.superseded_by == new.id
+    )
+    assert (
+        refused(lambda: make(library, Link(old.id, "supersedes", new.id))).code == "RECORD_INVALID"
+    )
 
 
-# -- the summary of a thread -------------------------------------------------------------------------------------------
+# -- the summary of a thread
+# -------------------------------------------------------------------------------------------
 
 
 def test_the_summary_follows_every_comment_with_its_sources(library: Library) -> None:
     thread = make(library, Thread("How do we round invoices?", "Half up or half to even?"))
-    first = make(library, Comment(thread.id, "We decided to round half to even, because the tax office does."))
+    first = make(
+        library,
+        Comment(thread.id, "We decided to round half to even, because the tax office does."),
+    )
     body = now(library, thread).body
-    assert first.id in body.summary_sources and f"[{first.id}]" in body.summary and body.summary_by == ""
-    second = make(library, Comment(thread.id, "The root cause of the wrong totals was a float in invoices.py."), WRITER)
+    assert (
+        first.id in body.summary_sources
+        and f"[{first.id}]" in body.summary
+        and body.summary_by == ""
+    )
+    second = make(
+        library,
+        Comment(thread.id, "The root cause of the wrong totals was a float in invoices.py."),
+        WRITER,
+    )
     body = now(library, thread).body
     assert {first.id, second.id} <= set(body.summary_sources) and len(body.summary) <= 1_200
 
@@ -250,39 +303,71 @@ def test_a_summary_that_comes_with_a_comment_stays_and_is_carried_on(library: Li
     thread = make(library, Thread("How do we round invoices?"))
     first = make(library, Comment(thread.id, "B"), WRITER, summary="  We round half to even.  ")
     body = now(library, thread).body
-    assert (body.summary, body.summary_by, body.summary_sources) == ("We round half to even.", "agent", (first.id,))
-    second = make(library, Comment(thread.id, "We decided to round taxes up, because the law says so."))
+    assert (body.summary, body.summary_by, body.summary_sources) == (
+        "We round half to even.",
+        "agent",
+        (first.id,),
+    )
+    second = make(
+        library, Comment(thread.id, "We decided to round taxes up, because the law says so.")
+    )
     body = now(library, thread).body
-    assert body.summary.startswith(f"We round half to even.{SINCE}- We decided") and body.summary_by == "agent"
+    assert (
+        body.summary.startswith(f"We round half to even.{SINCE}- We decided")
+        and body.summary_by == "agent"
+    )
     assert body.summary_sources == (first.id, second.id)
     third = make(library, Comment(thread.id, "C"), summary="Taxes are rounded up.")
     body = now(library, thread).body
-    assert (body.summary, body.summary_by, body.summary_sources) == ("Taxes are rounded up.", "person", (third.id,))
+    assert (body.summary, body.summary_by, body.summary_sources) == (
+        "Taxes are rounded up.",
+        "person",
+        (third.id,),
+    )
 
 
-def test_a_supplied_summary_that_is_long_leaves_no_more_room_than_there_is(library: Library) -> None:
+def test_a_supplied_summary_that_is_long_leaves_no_more_room_than_there_is(
+    library: Library,
+) -> None:
     thread = make(library, Thread("How do we round invoices?"))
     make(library, Comment(thread.id, "B"), summary="x" * 1_150)
     make(
         library,
-        Comment(thread.id, "We decided to round taxes up, because the law says so and nobody may round them down."),
+        Comment(
+            thread.id,
+            "We decided to round taxes up, because the law says so and nobody may round them down.",
+        ),
     )
     assert now(library, thread).body.summary == "x" * 1_150
 
 
 def test_a_supplied_summary_is_looked_at_like_everything_else(library: Library) -> None:
     thread = make(library, Thread("T"))
-    assert refused(lambda: make(library, Comment(thread.id, "B"), summary=f"use {TOKEN}")).code == "SENSITIVE_BLOCKED"
-    assert refused(lambda: make(library, Comment(thread.id, "B"), summary="x" * 1_201)).context["field"] == "summary"
+    assert (
+        refused(lambda: make(library, Comment(thread.id, "B"), summary=f"use {TOKEN}")).code
+        == "SENSITIVE_BLOCKED"
+    )
+    assert (
+        refused(lambda: make(library, Comment(thread.id, "B"), summary="x" * 1_201)).context[
+            "field"
+        ]
+        == "summary"
+    )
     assert count(library, "comment") == 0
 
 
 def test_sensitive_comments_stay_out_of_the_summary_of_an_open_thread(library: Library) -> None:
     thread = make(library, Thread("How do we round invoices?"))
-    make(library, Comment(thread.id, "We decided that Lena earns 90,000 a year.", sensitivity=SENSITIVE))
+    make(
+        library,
+        Comment(thread.id, "We decided that Lena earns 90,000 a year.", sensitivity=SENSITIVE),
+    )
     assert "Lena" not in now(library, thread).body.summary
     said = Comment(thread.id, "Lena earns 90,000 a year.", sensitivity=SENSITIVE)
-    assert refused(lambda: make(library, said, summary="Lena earns a lot.")).context["field"] == "summary"
+    assert (
+        refused(lambda: make(library, said, summary="Lena earns a lot.")).context["field"]
+        == "summary"
+    )
     private = make(library, Thread("How much?", sensitivity=SENSITIVE))
     make(library, Comment(private.id, "We decided that Lena earns 90,000 a year."))
     assert "Lena" in now(library, private).body.summary
@@ -294,20 +379,29 @@ def test_comments_that_come_at_once_are_all_there_and_none_is_lost(library: Libr
     thread = make(library, Thread("T"))
     with ThreadPoolExecutor(8) as threads:
         list(
-            threads.map(lambda number: make(library, Comment(thread.id, f"We decided on option {number}.")), range(16))
+            threads.map(
+                lambda number: make(library, Comment(thread.id, f"We decided on option {number}.")),
+                range(16),
+            )
         )
     assert count(library, "comment") == 16 and now(library, thread).version == 17
 
 
-# -- keys --------------------------------------------------------------------------------------------------------------
+# -- keys
+# --------------------------------------------------------------------------------------------------------------
 
 
-def test_the_same_key_gives_the_same_record_and_another_payload_is_refused(library: Library) -> None:
+def test_the_same_key_gives_the_same_record_and_another_payload_is_refused(
+    library: Library,
+) -> None:
     first = create_once(library, Thread("T"), actor=PERSON, key="s:1")
     again = create_once(library, Thread("T"), actor=PERSON, key="s:1")
     assert (first.replayed, again.replayed, again.record) == (False, True, first.record)
     assert refused(lambda: make(library, Thread("U"), key="s:1")).code == "IDEMPOTENCY_REPLAY"
-    assert refused(lambda: make(library, Task("T"), key="s:1", payload=repr(Thread("T")))).code == "IDEMPOTENCY_REPLAY"
+    assert (
+        refused(lambda: make(library, Task("T"), key="s:1", payload=repr(Thread("T")))).code
+        == "IDEMPOTENCY_REPLAY"
+    )
     assert count(library) == 1
 
 
@@ -341,10 +435,13 @@ def test_nothing_is_written_where_something_later_in_a_step_fails(library: Libra
     assert now(library, thread).version == 1 and count(library, "comment", "notification") == 0
 
 
-# -- observations, several at once -------------------------------------------------------------------------------------
+# -- observations, several at once
+# -------------------------------------------------------------------------------------
 
 
-def test_of_several_observations_the_good_ones_are_written_and_the_others_told(library: Library) -> None:
+def test_of_several_observations_the_good_ones_are_written_and_the_others_told(
+    library: Library,
+) -> None:
     several = [
         Observation("Good"),
         Observation(""),
@@ -355,17 +452,29 @@ def test_of_several_observations_the_good_ones_are_written_and_the_others_told(l
     ]
     batch = create_observations(library, several, actor=AGENT, key="s:1")
     codes = [outcome.error.code if outcome.error else "" for outcome in batch.outcomes]
-    assert codes == ["", "RECORD_INVALID", "SENSITIVE_BLOCKED", "SCOPE_NOT_FOUND", "RIGHTS_MISSING", ""]
+    assert codes == [
+        "",
+        "RECORD_INVALID",
+        "SENSITIVE_BLOCKED",
+        "SCOPE_NOT_FOUND",
+        "RIGHTS_MISSING",
+        "",
+    ]
     assert [one.index for one in batch.outcomes] == list(range(6)) and not batch.replayed
     assert [bool(one.id) for one in batch.outcomes] == [True, False, False, False, False, True]
     assert count(library, "observation") == 2 and batch.outcomes[0].id in found_by(library, "good")
 
     again = create_observations(library, several, actor=AGENT, key="s:1")
-    assert again.replayed and [one.id for one in again.outcomes] == [one.id for one in batch.outcomes]
+    assert again.replayed and [one.id for one in again.outcomes] == [
+        one.id for one in batch.outcomes
+    ]
     for first, second in zip(batch.outcomes, again.outcomes, strict=True):
         assert (first.error is None) is (second.error is None)
         if first.error and second.error:
-            assert (first.error.code, first.error.message) == (second.error.code, second.error.message)
+            assert (first.error.code, first.error.message) == (
+                second.error.code,
+                second.error.message,
+            )
             assert type(first.error) is type(second.error)
     assert count(library, "observation") == 2
 
@@ -380,11 +489,16 @@ def test_where_none_of_several_could_be_written_the_key_stays_free(library: Libr
 
 
 def test_what_somebody_else_refused_is_told_in_its_place(library: Library) -> None:
-    no = CortexError("SENSITIVE_BLOCKED", "a plugin says no", context={"field": "title", "why": Mode.WORDS})
+    no = CortexError(
+        "SENSITIVE_BLOCKED", "a plugin says no", context={"field": "title", "why": Mode.WORDS}
+    )
     several = [Observation("Good"), Observation("Bad")]
     for replayed in (False, True):
         batch = create_observations(library, several, actor=AGENT, key="s:1", refused={1: no})
-        assert [outcome.error and outcome.error.code for outcome in batch.outcomes] == [None, "SENSITIVE_BLOCKED"]
+        assert [outcome.error and outcome.error.code for outcome in batch.outcomes] == [
+            None,
+            "SENSITIVE_BLOCKED",
+        ]
         assert batch.replayed is replayed and count(library, "observation") == 1
 
 
@@ -392,77 +506,134 @@ def test_several_are_neither_none_nor_too_many(library: Library) -> None:
     for number in (0, MOST_AT_ONCE + 1):
         several = [Observation("T")] * number
         assert (
-            refused(lambda several=several: create_observations(library, several, actor=AGENT, key="s:1")).code
+            refused(
+                lambda several=several: create_observations(
+                    library, several, actor=AGENT, key="s:1"
+                )
+            ).code
             == "RECORD_INVALID"
         )
     assert (
-        refused(lambda: create_observations(library, [Observation("T")], actor=Actor("guest", 0), key="s:1")).code
+        refused(
+            lambda: create_observations(
+                library, [Observation("T")], actor=Actor("guest", 0), key="s:1"
+            )
+        ).code
         == "RIGHTS_MISSING"
     )
 
 
-# -- contradictions ----------------------------------------------------------------------------------------------------
+# -- contradictions
+# ----------------------------------------------------------------------------------------------------
 
 
 def candidates(library: Library) -> list[Link]:
-    return [one.body for one in library.store.recorded.select(RecordFilter(kinds=("link",), states=("candidate",)))]
+    return [
+        one.body
+        for one in library.store.recorded.select(
+            RecordFilter(kinds=("link",), states=("candidate",))
+        )
+    ]
 
 
 def test_what_says_otherwise_is_kept_for_the_person_to_judge(library: Library) -> None:
     evidence = (Evidence("url", "https://example.com/"),)
     old = make(
-        library, Artifact("Cache timeout", "The cache timeout is 30 seconds.", state="accepted", evidence=evidence)
+        library,
+        Artifact(
+            "Cache timeout", "The cache timeout is 30 seconds.", state="accepted", evidence=evidence
+        ),
     )
     batch = create_observations(
-        library, [Observation("Cache timeout", "The cache timeout is 60 seconds.")], actor=AGENT, key="s:1"
+        library,
+        [Observation("Cache timeout", "The cache timeout is 60 seconds.")],
+        actor=AGENT,
+        key="s:1",
     )
     (link,) = candidates(library)
-    assert (link.source, link.relation, link.target) == (batch.outcomes[0].id, "contradicts", old.id)
+    assert (link.source, link.relation, link.target) == (
+        batch.outcomes[0].id,
+        "contradicts",
+        old.id,
+    )
     assert "60" in link.note and "30" in link.note and old.id in batch.outcomes[0].warnings[0]
-    (told,) = library.store.recorded.select(RecordFilter(kinds=("notification",), refs=(("recipient", "person"),)))
+    (told,) = library.store.recorded.select(
+        RecordFilter(kinds=("notification",), refs=(("recipient", "person"),))
+    )
     assert told.body.type == "review_needed" and "contradict" in told.body.title
     again = create_observations(
-        library, [Observation("Cache timeout", "The cache timeout is 60 seconds.")], actor=AGENT, key="s:1"
+        library,
+        [Observation("Cache timeout", "The cache timeout is 60 seconds.")],
+        actor=AGENT,
+        key="s:1",
     )
-    assert again.outcomes[0].warnings == batch.outcomes[0].warnings and len(candidates(library)) == 1
+    assert (
+        again.outcomes[0].warnings == batch.outcomes[0].warnings and len(candidates(library)) == 1
+    )
 
 
 def test_what_speaks_of_the_same_code_is_compared_whatever_its_title(library: Library) -> None:
     link = CodeLink("src/cache.py", symbol="Cache.get")
-    old = make(library, Artifact("How long things stay", "The cache timeout is 30 seconds.", code_links=(link,)))
+    old = make(
+        library,
+        Artifact("How long things stay", "The cache timeout is 30 seconds.", code_links=(link,)),
+    )
     make(
         library,
         Artifact(
-            "Elsewhere", "The cache timeout is 45 seconds.", code_links=(CodeLink("src/cache.py", symbol="Cache.put"),)
+            "Elsewhere",
+            "The cache timeout is 45 seconds.",
+            code_links=(CodeLink("src/cache.py", symbol="Cache.put"),),
         ),
     )
-    make(library, Observation("Seen in production", "The cache timeout is 60 seconds.", code_links=(link,)))
+    make(
+        library,
+        Observation("Seen in production", "The cache timeout is 60 seconds.", code_links=(link,)),
+    )
     assert [candidate.target for candidate in candidates(library)] == [old.id]
 
 
-def test_a_decision_is_compared_and_a_contradiction_of_something_sensitive_is_sensitive(library: Library) -> None:
+def test_a_decision_is_compared_and_a_contradiction_of_something_sensitive_is_sensitive(
+    library: Library,
+) -> None:
     old = make(
-        library, Thread("Cache timeout", "The cache timeout is 30 seconds.", type="decision", sensitivity=SENSITIVE)
+        library,
+        Thread(
+            "Cache timeout",
+            "The cache timeout is 30 seconds.",
+            type="decision",
+            sensitivity=SENSITIVE,
+        ),
     )
     make(library, Thread("Cache timeout", "The cache timeout is 60 seconds.", type="decision"))
-    assert [(candidate.target, candidate.sensitivity) for candidate in candidates(library)] == [(old.id, SENSITIVE)]
+    assert [(candidate.target, candidate.sensitivity) for candidate in candidates(library)] == [
+        (old.id, SENSITIVE)
+    ]
 
 
 def test_what_agrees_or_is_about_something_else_is_no_candidate(library: Library) -> None:
     make(library, Artifact("Cache timeout", "The cache timeout is 30 seconds."))
     make(library, Observation("Cache timeout", "The cache timeout is 30 seconds."))
     make(library, Observation("Lock timeout", "The lock timeout is 60 seconds."))
-    make(library, Thread("Cache timeout", "The cache timeout is 60 seconds."))  # a question, no decision
+    # A question, no decision
+    make(library, Thread("Cache timeout", "The cache timeout is 60 seconds."))
     assert candidates(library) == []
 
 
 def test_what_is_over_or_superseded_by_it_is_no_candidate(library: Library) -> None:
     evidence = (Evidence("url", "https://example.com/"),)
     old = make(
-        library, Artifact("Cache timeout", "The cache timeout is 30 seconds.", state="accepted", evidence=evidence)
+        library,
+        Artifact(
+            "Cache timeout", "The cache timeout is 30 seconds.", state="accepted", evidence=evidence
+        ),
     )
     new = Artifact(
-        "Cache timeout", "The cache timeout is 60 seconds.", state="accepted", evidence=evidence, supersedes=old.id
+        "Cache timeout",
+        "The cache timeout is 60 seconds.",
+        state="accepted",
+        evidence=evidence,
+        supersedes=old.id,
     )
     make(library, new)
     make(library, Observation("Cache timeout", "The cache timeout is 60 seconds."))
@@ -486,11 +657,14 @@ def test_what_can_not_be_searched_now_is_written_all_the_same(
         raise CortexError("SEARCH_TIMEOUT", "too slow")
 
     monkeypatch.setattr(library, "search", fail)
-    assert make(library, Observation("Cache timeout", "The cache timeout is 60 seconds.")).version == 1
+    assert (
+        make(library, Observation("Cache timeout", "The cache timeout is 60 seconds.")).version == 1
+    )
     assert candidates(library) == []
 
 
-# -- somebody who ends in between ---------------------------------------------------------------------------------------
+# -- somebody who ends in between
+# ---------------------------------------------------------------------------------------
 
 
 def test_what_was_written_by_somebody_who_ended_at_once_is_found_by_the_next(library, settings):
@@ -506,7 +680,8 @@ def test_what_was_written_by_somebody_who_ended_at_once_is_found_by_the_next(lib
         ).result
 
     first = written("the walrus", "once")
-    assert create(library, Thread("Who sings", "the walrus"), actor=PERSON, key="once").id == first  # a retry
+    # A retry
+    assert create(library, Thread("Who sings", "the walrus"), actor=PERSON, key="once").id == first
     assert [hit.record.id for hit in find(library, RecordQuery("walrus")).hits] == [first]
     second = written("the narwhal", "twice")
     assert find(library, RecordQuery("narwhal")).hits == ()

@@ -57,7 +57,9 @@ def draft(library: Library, drafted: Draft, **more: object) -> Record[Draft]:
 
 
 def notifications(library: Library, recipient: str) -> list[Notification]:
-    wanted = RecordFilter(kinds=("notification",), states=("new",), refs=(("recipient", recipient),))
+    wanted = RecordFilter(
+        kinds=("notification",), states=("new",), refs=(("recipient", recipient),)
+    )
     return [one.body for one in library.store.recorded.select(wanted)]
 
 
@@ -73,7 +75,8 @@ def refusal(call: Callable[[], object]) -> CortexError:
     return raised.value
 
 
-# -- the chain ---------------------------------------------------------------------------------------------------------
+# -- the chain
+# ---------------------------------------------------------------------------------------------------------
 
 
 def test_a_draft_is_approved_published_found_and_told(library: Library) -> None:
@@ -95,8 +98,13 @@ def test_a_draft_is_approved_published_found_and_told(library: Library) -> None:
 
     comment = published.record
     assert (comment.kind, comment.author, comment.body.thread) == ("comment", "agent", thread.id)
-    assert published.draft.body.state == "published" and published.draft.body.published == comment.id
-    assert (published.draft.body.reviewed_by, published.draft.body.review_notes) == ("person", "well seen")
+    assert (
+        published.draft.body.state == "published" and published.draft.body.published == comment.id
+    )
+    assert (published.draft.body.reviewed_by, published.draft.body.review_notes) == (
+        "person",
+        "well seen",
+    )
     assert "4 MB" in library.store.recorded.get([thread.id])[thread.id].body.summary
     assert comment.id in found(library, "RabbitMQ drops")
     (told,) = notifications(library, "agent")
@@ -104,7 +112,9 @@ def test_a_draft_is_approved_published_found_and_told(library: Library) -> None:
     assert comment.id in told.reason and "well seen" in told.reason
     assert not notifications(library, "person") and not inbox(library).entries
     deeds = library.store.recorded.deeds(comment.id)
-    assert [(deed.actor, deed.tier, deed.action) for deed in deeds] == [("person", 4, "approve_draft")]
+    assert [(deed.actor, deed.tier, deed.action) for deed in deeds] == [
+        ("person", 4, "approve_draft")
+    ]
 
 
 def test_what_nobody_approved_is_not_found(library: Library) -> None:
@@ -114,7 +124,9 @@ def test_what_nobody_approved_is_not_found(library: Library) -> None:
 
 
 @pytest.mark.parametrize("type", ["thread", "artifact"])
-def test_an_approved_thread_or_artifact_has_all_that_its_draft_said(library: Library, type: str) -> None:
+def test_an_approved_thread_or_artifact_has_all_that_its_draft_said(
+    library: Library, type: str
+) -> None:
     scope = make(library, Subcortex("payments", "Payments"))
     seen = make(library, Thread("An older thread"))
     drafted = Draft(
@@ -142,14 +154,19 @@ def test_an_approved_thread_or_artifact_has_all_that_its_draft_said(library: Lib
 
 
 def test_a_thread_or_artifact_may_belong_to_no_subcortex(library: Library) -> None:
-    record, _, following = create_draft(library, Draft("thread", "Alone", "By itself."), actor=AGENT)
+    record, _, following = create_draft(
+        library, Draft("thread", "Alone", "By itself."), actor=AGENT
+    )
     assert "of no subcortex" in following
     assert approve(library, record.id, actor=PERSON).record.body.subcortex == ""
 
 
 def test_an_approved_change_of_a_task_is_made(library: Library) -> None:
     task = make(library, Task("Measure it"))
-    drafted = draft(library, Draft("task_update", "", "Done on Monday.", target=task.id, patch=(("status", "done"),)))
+    drafted = draft(
+        library,
+        Draft("task_update", "", "Done on Monday.", target=task.id, patch=(("status", "done"),)),
+    )
     assert drafted.body.title == "status: done"
     published = approve(library, drafted.id, actor=PERSON)
     assert (published.record.id, published.record.version) == (task.id, 2)
@@ -163,14 +180,21 @@ def test_a_comment_on_a_task_goes_to_its_thread(library: Library) -> None:
     drafted = draft(library, Draft("comment", "", "With a clock.", target=task.id))
     assert approve(library, drafted.id, actor=PERSON).record.body.thread == thread.id
     lone = make(library, Task("Another one"))
-    drafted, _, following = create_draft(library, Draft("comment", "", "Hm.", target=lone.id), actor=AGENT)
+    drafted, _, following = create_draft(
+        library, Draft("comment", "", "Hm.", target=lone.id), actor=AGENT
+    )
     assert "has no thread" in following
     assert code_of(lambda: approve(library, drafted.id, actor=PERSON)) == "TARGET_NOT_FOUND"
 
 
 def test_a_possible_contradiction_of_what_is_published_waits_for_a_person(library: Library) -> None:
-    make(library, Artifact("Timeout of the payment gateway", "The timeout is 30 seconds.", type="adr"))
-    drafted = draft(library, Draft("artifact", "Timeout of the payment gateway", "The timeout is 10 seconds."))
+    make(
+        library,
+        Artifact("Timeout of the payment gateway", "The timeout is 30 seconds.", type="adr"),
+    )
+    drafted = draft(
+        library, Draft("artifact", "Timeout of the payment gateway", "The timeout is 10 seconds.")
+    )
     record = approve(library, drafted.id, actor=PERSON).record
     (link,) = library.store.recorded.select(RecordFilter(kinds=("link",), states=("candidate",)))
     assert link.body.source == record.id
@@ -183,7 +207,8 @@ def found(library: Library, query: str) -> list[str]:
     return [doc.id for doc in lookup.by_docs([hit.doc for hit in hits]).values()]
 
 
-# -- where it goes -----------------------------------------------------------------------------------------------------
+# -- where it goes
+# -----------------------------------------------------------------------------------------------------
 
 
 def test_a_draft_without_a_target_goes_where_the_route_says(library: Library) -> None:
@@ -195,7 +220,9 @@ def test_a_draft_without_a_target_goes_where_the_route_says(library: Library) ->
     assert (comment.body.target_kind, comment.body.target) == ("thread", thread.id)
     assert draft(library, Draft("artifact", "A", "B"), where=where).body.target == scope.id
     assert draft(library, Draft("task_update", "", "Noted."), where=where).body.target == task.id
-    named = draft(library, Draft("comment", "", "With a clock.", target="thread_nowhere"), where=where)
+    named = draft(
+        library, Draft("comment", "", "With a clock.", target="thread_nowhere"), where=where
+    )
     assert named.body.target == "thread_nowhere"
 
 
@@ -204,7 +231,10 @@ def test_a_draft_without_a_target_goes_where_the_route_says(library: Library) ->
     [
         (Draft("comment", "", "Hello."), "names no thread"),
         (Draft("comment", "", "Hello.", target="thread_01K00000000000000000000000"), "no thread"),
-        (Draft("comment", "", "Hello.", target_kind="subcortex", target="payments"), "belongs to a thread or a task"),
+        (
+            Draft("comment", "", "Hello.", target_kind="subcortex", target="payments"),
+            "belongs to a thread or a task",
+        ),
         (Draft("thread", "Hello", "", target="payments"), "no subcortex 'payments'"),
         (Draft("task_update", "", "", patch=(("priority", "high"),)), "names no task"),
     ],
@@ -215,7 +245,11 @@ def test_a_draft_that_belongs_nowhere_is_kept_until_a_person_says_where(
     record, _, following = create_draft(library, drafted, actor=AGENT)
     assert missing in following and "says where it belongs" in following
     error = refusal(lambda: approve(library, record.id, actor=PERSON))
-    assert error.code == "TARGET_NOT_FOUND" and missing in error.message and "--target" in error.suggestions[0]
+    assert (
+        error.code == "TARGET_NOT_FOUND"
+        and missing in error.message
+        and "--target" in error.suggestions[0]
+    )
     assert listed(library) == [record]
 
     thread, scope, task = Thread("T"), Subcortex("elsewhere", "Elsewhere"), Task("T")
@@ -235,7 +269,9 @@ def test_nothing_is_published_where_the_target_was_archived_since(library: Libra
     assert approve(library, record.id, actor=PERSON, target=other.id).record.body.thread == other.id
 
 
-def test_nothing_is_published_where_the_target_is_gone(library: Library, settings: Settings) -> None:
+def test_nothing_is_published_where_the_target_is_gone(
+    library: Library, settings: Settings
+) -> None:
     thread = make(library, Thread("Old"))
     record = draft(library, Draft("comment", "", "Hello.", target=thread.id))
     with closing(sqlite3.connect(settings.home / "cortex.db")) as base, base:
@@ -246,18 +282,27 @@ def test_nothing_is_published_where_the_target_is_gone(library: Library, setting
 
 def test_evidence_that_is_not_there_is_only_cited(library: Library) -> None:
     gone = "obs_01K00000000000000000000000"
-    drafted = Draft("artifact", "A", "B", evidence=(Evidence("observation", gone),), citations=("https://a.example/b",))
+    drafted = Draft(
+        "artifact",
+        "A",
+        "B",
+        evidence=(Evidence("observation", gone),),
+        citations=("https://a.example/b",),
+    )
     record = approve(library, draft(library, drafted).id, actor=PERSON).record
     assert record.body.evidence == (Evidence("url", "https://a.example/b"),)
     assert gone in record.body.body
 
 
-# -- deciding ----------------------------------------------------------------------------------------------------------
+# -- deciding
+# ----------------------------------------------------------------------------------------------------------
 
 
 def test_a_draft_is_decided_about_once(library: Library) -> None:
     thread = make(library, Thread("T"))
-    first, second = (draft(library, Draft("comment", "", text, target=thread.id)) for text in ("One.", "Two."))
+    first, second = (
+        draft(library, Draft("comment", "", text, target=thread.id)) for text in ("One.", "Two.")
+    )
     published = approve(library, first.id, actor=PERSON)
     again = refusal(lambda: approve(library, first.id, actor=PERSON))
     assert again.code == "RECORD_CHANGED" and published.record.id in again.message
@@ -273,7 +318,10 @@ def test_the_same_key_approves_the_same_again(library: Library) -> None:
     first = approve(library, record.id, actor=PERSON, key="k")
     again = approve(library, record.id, actor=PERSON, key="k")
     assert again == replace(first, replayed=True)
-    assert code_of(lambda: approve(library, record.id, actor=PERSON, key="k", notes="x")) == "IDEMPOTENCY_REPLAY"
+    assert (
+        code_of(lambda: approve(library, record.id, actor=PERSON, key="k", notes="x"))
+        == "IDEMPOTENCY_REPLAY"
+    )
 
 
 def test_approvals_at_once_publish_once(library: Library) -> None:
@@ -313,33 +361,58 @@ def test_only_who_may_decides(library: Library) -> None:
     record = draft(library, Draft("thread", "Hello", "World"))
     for tier in (1, 2):
         actor = Actor("agent", tier)
-        assert code_of(lambda actor=actor: approve(library, record.id, actor=actor)) == "RIGHTS_MISSING"
-        assert code_of(lambda actor=actor: reject(library, record.id, actor=actor)) == "RIGHTS_MISSING"
+        assert (
+            code_of(lambda actor=actor: approve(library, record.id, actor=actor))
+            == "RIGHTS_MISSING"
+        )
+        assert (
+            code_of(lambda actor=actor: reject(library, record.id, actor=actor)) == "RIGHTS_MISSING"
+        )
     assert (
-        code_of(lambda: create_draft(library, Draft("thread", "a", "b"), actor=Actor("reader", 0))) == "RIGHTS_MISSING"
+        code_of(lambda: create_draft(library, Draft("thread", "a", "b"), actor=Actor("reader", 0)))
+        == "RIGHTS_MISSING"
     )
 
 
-def test_a_draft_that_became_too_old_is_expired_by_the_clock_and_may_still_be_approved(library: Library) -> None:
+def test_a_draft_that_became_too_old_is_expired_by_the_clock_and_may_still_be_approved(
+    library: Library,
+) -> None:
     record = draft(library, Draft("thread", "Hello", "World"))
     assert record.body.expires == record.created + EXPIRES_MS
     early, late = record.body.expires - 1, record.body.expires
     assert not is_expired(record.body, early) and is_expired(record.body, late)
     assert [state_of(record.body, now) for now in (early, late)] == ["pending_review", "expired"]
     assert listed(library, now=early) == [record] and listed(library, now=late) == []
-    assert listed(library, ("expired",), now=late) == [record] and listed(library, ("expired",), now=early) == []
+    assert (
+        listed(library, ("expired",), now=late) == [record]
+        and listed(library, ("expired",), now=early) == []
+    )
     assert inbox(library, now=early).entries and not inbox(library, now=late).entries
     approve(library, record.id, actor=PERSON)
     assert not listed(library, ("expired",), now=late)
 
 
 def test_nobody_hands_in_a_draft_that_is_decided_about(library: Library) -> None:
-    drafted = Draft("thread", "a", "b", state="published", reviewed_by="person", reviewed_at=5, published="thread_x")
+    drafted = Draft(
+        "thread",
+        "a",
+        "b",
+        state="published",
+        reviewed_by="person",
+        reviewed_at=5,
+        published="thread_x",
+    )
     body = draft(library, drafted).body
-    assert (body.state, body.reviewed_by, body.reviewed_at, body.published) == ("pending_review", "", 0, "")
+    assert (body.state, body.reviewed_by, body.reviewed_at, body.published) == (
+        "pending_review",
+        "",
+        0,
+        "",
+    )
 
 
-# -- making one --------------------------------------------------------------------------------------------------------
+# -- making one
+# --------------------------------------------------------------------------------------------------------
 
 
 def test_the_same_key_gives_the_same_draft_again(library: Library) -> None:
@@ -348,7 +421,10 @@ def test_the_same_key_gives_the_same_draft_again(library: Library) -> None:
     again, replayed, _ = create_draft(library, drafted, actor=AGENT, key="s:draft:1")
     assert (again, was, replayed) == (first, False, True)
     other = replace(drafted, body="Another")
-    assert code_of(lambda: create_draft(library, other, actor=AGENT, key="s:draft:1")) == "IDEMPOTENCY_REPLAY"
+    assert (
+        code_of(lambda: create_draft(library, other, actor=AGENT, key="s:draft:1"))
+        == "IDEMPOTENCY_REPLAY"
+    )
     reject(library, first.id, actor=PERSON)
     _, _, following = create_draft(library, drafted, actor=AGENT, key="s:draft:1")
     assert following == "It was rejected."
@@ -356,10 +432,14 @@ def test_the_same_key_gives_the_same_draft_again(library: Library) -> None:
 
 def test_a_secret_is_refused_and_nothing_is_kept(library: Library) -> None:
     secret = "ghp_" + "aB3dE5gH7jK9mN1pQ3sT5vX7zA9cE1gI3kM5"
-    error = refusal(lambda: create_draft(library, Draft("thread", "Token", f"line\n{secret}"), actor=AGENT))
+    error = refusal(
+        lambda: create_draft(library, Draft("thread", "Token", f"line\n{secret}"), actor=AGENT)
+    )
     assert error.code == "SENSITIVE_BLOCKED" and secret not in error.message
     assert not library.store.recorded.select(RecordFilter(kinds=("draft",)))
-    sensitive = draft(library, Draft("thread", "Salaries", "Who earns what", sensitivity="sensitive"))
+    sensitive = draft(
+        library, Draft("thread", "Salaries", "Who earns what", sensitivity="sensitive")
+    )
     assert approve(library, sensitive.id, actor=PERSON).record.body.sensitivity == "sensitive"
 
 
@@ -367,8 +447,14 @@ def test_a_secret_is_refused_and_nothing_is_kept(library: Library) -> None:
     ("drafted", "flags"),
     [
         (Draft("artifact", "A", "B"), ["missing_evidence"]),
-        (Draft("artifact", "A", "B", evidence=(Evidence("url", "https://a.example"),)), ["external_link"]),
-        (Draft("artifact", "A", "B", citations=("obs_01K00000000000000000000000",)), ["missing_evidence"]),
+        (
+            Draft("artifact", "A", "B", evidence=(Evidence("url", "https://a.example"),)),
+            ["external_link"],
+        ),
+        (
+            Draft("artifact", "A", "B", citations=("obs_01K00000000000000000000000",)),
+            ["missing_evidence"],
+        ),
         (Draft("comment", "", "See https://a.example."), ["external_link"]),
         (Draft("comment", "", "See http://localhost:8080."), []),
         (Draft("comment", "", "x" * 10_001), ["large_content"]),
@@ -401,7 +487,10 @@ def test_what_could_not_be_published_is_refused_when_it_is_drafted(
 
 
 def test_a_draft_without_a_title_takes_its_first_line(library: Library) -> None:
-    assert draft(library, Draft("artifact", "", "\n## How to retry\n\nThree times.")).body.title == "How to retry"
+    assert (
+        draft(library, Draft("artifact", "", "\n## How to retry\n\nThree times.")).body.title
+        == "How to retry"
+    )
 
 
 def test_a_draft_of_the_person_needs_no_reminder(library: Library) -> None:
@@ -422,11 +511,17 @@ def test_drafts_are_listed_the_newest_first_and_page_by_page(library: Library) -
     assert len(listed(library, ())) == 5
 
 
-def test_a_draft_for_something_sensitive_is_so_from_the_start_and_becomes_so_with_it(library: Library) -> None:
+def test_a_draft_for_something_sensitive_is_so_from_the_start_and_becomes_so_with_it(
+    library: Library,
+) -> None:
     private = make(library, Thread("Salaries", sensitivity=SENSITIVE))
-    kept = draft(library, Draft("comment", "", "Lena earns 90,000.", target=private.id, target_kind="thread"))
+    kept = draft(
+        library, Draft("comment", "", "Lena earns 90,000.", target=private.id, target_kind="thread")
+    )
     assert kept.body.sensitivity == SENSITIVE and "sensitive_content" in kept.body.risk_flags
-    assert [notification.sensitivity for notification in notifications(library, "person")] == [SENSITIVE]
+    assert [notification.sensitivity for notification in notifications(library, "person")] == [
+        SENSITIVE
+    ]
     topic = make(library, Subcortex("pay", "Pay"))
     later = draft(library, Draft("thread", "Lena earns 90,000", "x", target="pay"))
     hide = lambda body: replace(body, sensitivity=SENSITIVE)  # noqa: E731
@@ -435,9 +530,22 @@ def test_a_draft_for_something_sensitive_is_so_from_the_start_and_becomes_so_wit
     assert found is not None and found.body.sensitivity == SENSITIVE
 
 
-def test_a_sensitive_comment_is_published_without_the_summary_that_all_would_see(library: Library) -> None:
+def test_a_sensitive_comment_is_published_without_the_summary_that_all_would_see(
+    library: Library,
+) -> None:
     thread = make(library, Thread("Salaries"))
-    private = Draft("comment", "", "Lena earns 90,000.", target=thread.id, summary="Lena!", sensitivity=SENSITIVE)
+    private = Draft(
+        "comment",
+        "",
+        "Lena earns 90,000.",
+        target=thread.id,
+        summary="Lena!",
+        sensitivity=SENSITIVE,
+    )
     done = approve(library, draft(library, private).id, actor=PERSON)
     after = library.store.recorded.one(thread.id)
-    assert done.record.body.sensitivity == SENSITIVE and after is not None and "Lena" not in after.body.summary
+    assert (
+        done.record.body.sensitivity == SENSITIVE
+        and after is not None
+        and "Lena" not in after.body.summary
+    )

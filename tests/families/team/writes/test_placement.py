@@ -1,4 +1,6 @@
-"""Where contributions belong: what is named, what the project's file says, and how that file is written."""
+"""Where contributions belong: what is named, what the project's file says, and how that file is
+written.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,8 @@ def way(library: Library, families: dict[str, object] | None = None, **told: str
     return route(library.store.recorded, families or {}, **told)
 
 
-# -- routes ------------------------------------------------------------------------------------------------------------
+# -- routes
+# ------------------------------------------------------------------------------------------------------------
 
 
 def test_nothing_said_is_drafts_only(library: Library) -> None:
@@ -52,7 +55,10 @@ def test_nothing_said_is_drafts_only(library: Library) -> None:
 def test_the_order_is_what_is_named_then_the_projects_thread_then_its_tasks_then_its_subcortex(
     library: Library,
 ) -> None:
-    payments, other = make(library, Subcortex("payments", "Payments")), make(library, Subcortex("other", "Other"))
+    payments, other = (
+        make(library, Subcortex("payments", "Payments")),
+        make(library, Subcortex("other", "Other")),
+    )
     named, projects, tasks = (
         make(library, Thread(title, subcortex=scope))
         for title, scope in (("Named", "other"), ("Project's", "payments"), ("Task's", "payments"))
@@ -64,7 +70,11 @@ def test_the_order_is_what_is_named_then_the_projects_thread_then_its_tasks_then
         "default_subcortex_slug": "payments",
     }
     told = way(library, said, thread=named.id)
-    assert (told.thread, told.task, told.subcortex) == (named.id, "", other.id) and "named" in told.why
+    assert (told.thread, told.task, told.subcortex) == (
+        named.id,
+        "",
+        other.id,
+    ) and "named" in told.why
     first = way(library, said)
     assert (first.thread, first.task, first.subcortex) == (projects.id, task.id, payments.id)
     assert "default_thread_id" in first.why
@@ -81,10 +91,15 @@ def test_what_is_named_and_not_there_is_not_replaced_by_something_else(library: 
     thread = make(library, Thread("Project's"))
     task = make(library, Task("Measure", thread=thread.id))
     said: dict[str, object] = {"default_thread_id": thread.id}
-    for told in (way(library, said, thread=NOWHERE), way(library, said, thread=NOWHERE, task=task.id)):
+    for told in (
+        way(library, said, thread=NOWHERE),
+        way(library, said, thread=NOWHERE, task=task.id),
+    ):
         assert told.thread == "" and NOWHERE in told.missing[0]
     assert way(library, said, subcortex="nowhere").missing
-    assert way(library, said, subcortex="nowhere") == Placement(missing=way(library, said, subcortex="nowhere").missing)
+    assert way(library, said, subcortex="nowhere") == Placement(
+        missing=way(library, said, subcortex="nowhere").missing
+    )
 
 
 def test_a_named_task_leads_to_its_thread_also_when_it_is_done(library: Library) -> None:
@@ -95,7 +110,9 @@ def test_a_named_task_leads_to_its_thread_also_when_it_is_done(library: Library)
     assert (told.thread, told.task, told.missing) == (thread.id, task.id, ())
 
 
-def test_what_the_projects_file_names_and_is_gone_is_told_and_does_not_count(library: Library) -> None:
+def test_what_the_projects_file_names_and_is_gone_is_told_and_does_not_count(
+    library: Library,
+) -> None:
     thread = make(library, Thread("Old"))
     task = make(library, Task("Measure", thread=thread.id))
     scope = make(library, Subcortex("payments", "Payments"))
@@ -129,7 +146,8 @@ def test_a_task_whose_thread_was_archived_is_told(library: Library) -> None:
     assert "archived" in told.missing[0] and "default_task_id" in told.why
 
 
-# -- the project's file ------------------------------------------------------------------------------------------------
+# -- the project's file
+# ------------------------------------------------------------------------------------------------
 
 
 def write(root: Path, text: str) -> Path:
@@ -149,14 +167,18 @@ def test_what_is_written_is_read_again_and_counts_as_a_setting(tmp_path: Path) -
         == ProjectContext("thread_1", "task_1", "payments")
         == read_context(tmp_path)
     )
-    settings = load(tmp_path, environment={"CORTEX_HOME": str(tmp_path / "home")}, user_home=tmp_path)
+    settings = load(
+        tmp_path, environment={"CORTEX_HOME": str(tmp_path / "home")}, user_home=tmp_path
+    )
     assert settings.families == {
         "default_thread_id": "thread_1",
         "default_task_id": "task_1",
         "default_subcortex_slug": "payments",
     }
     assert not settings.warnings
-    assert clear_context(tmp_path, thread=True, task=False, subcortex=False) == ProjectContext("", "task_1", "payments")
+    assert clear_context(tmp_path, thread=True, task=False, subcortex=False) == ProjectContext(
+        "", "task_1", "payments"
+    )
     assert clear_context(tmp_path) == ProjectContext() == read_context(tmp_path)
 
 
@@ -171,8 +193,16 @@ def test_all_else_in_the_file_and_beside_it_stays(tmp_path: Path) -> None:
         '\t"sensitivity_mode": "\u00e4"\n}\n'
     )
     clear_context(tmp_path)
-    assert json.loads(file.read_bytes()) == {"zz": {"deep": [1, 2.5, None]}, "sensitivity_mode": "\u00e4"}
-    assert sorted(os.listdir(file.parent)) == ["cache.db", "config.json", "config.yml", "queue.jsonl"]
+    assert json.loads(file.read_bytes()) == {
+        "zz": {"deep": [1, 2.5, None]},
+        "sensitivity_mode": "\u00e4",
+    }
+    assert sorted(os.listdir(file.parent)) == [
+        "cache.db",
+        "config.json",
+        "config.yml",
+        "queue.jsonl",
+    ]
     assert (file.parent / "queue.jsonl").read_text(encoding="utf-8") == "theirs"
 
 
@@ -189,8 +219,15 @@ def test_a_file_that_says_it_already_is_not_touched(tmp_path: Path) -> None:
     st.dictionaries(
         st.text(max_size=8),
         st.recursive(
-            st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
-            lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
+            st.none()
+            | st.booleans()
+            | st.integers()
+            | st.floats(allow_nan=False, allow_infinity=False)
+            | st.text(),
+            lambda inner: (
+                st.lists(inner, max_size=3)
+                | st.dictionaries(st.text(max_size=4), inner, max_size=3)
+            ),
             max_leaves=6,
         ),
         max_size=5,
@@ -199,14 +236,20 @@ def test_a_file_that_says_it_already_is_not_touched(tmp_path: Path) -> None:
     st.booleans(),
 )
 def test_any_other_key_survives(
-    tmp_path_factory: pytest.TempPathFactory, content: dict[str, object], indent: int | str | None, ascii: bool
+    tmp_path_factory: pytest.TempPathFactory,
+    content: dict[str, object],
+    indent: int | str | None,
+    ascii: bool,
 ) -> None:
     root = tmp_path_factory.mktemp("project")
     (root / ".cortex").mkdir()
     text = json.dumps(content, indent=indent, ensure_ascii=ascii)
     context_file(root).write_bytes(text.encode("utf-8"))
     write_context(root, thread="thread_1")
-    assert json.loads(context_file(root).read_bytes()) == {**content, "default_thread_id": "thread_1"}
+    assert json.loads(context_file(root).read_bytes()) == {
+        **content,
+        "default_thread_id": "thread_1",
+    }
     clear_context(root)
     assert json.loads(context_file(root).read_bytes()) == content
 
@@ -214,11 +257,26 @@ def test_any_other_key_survives(
 def test_texts_that_are_no_unicode_survive_too(tmp_path: Path) -> None:
     file = write(tmp_path, '{"name": "\u00e4", "broken": "\\ud800"}')
     write_context(tmp_path, thread="thread_1")
-    assert json.loads(file.read_bytes()) == {"name": "\u00e4", "broken": "\ud800", "default_thread_id": "thread_1"}
+    assert json.loads(file.read_bytes()) == {
+        "name": "\u00e4",
+        "broken": "\ud800",
+        "default_thread_id": "thread_1",
+    }
 
 
 @pytest.mark.parametrize(
-    "text", ["{", "[]", '"x"', "{} x", '{"a": NaN}', '{"a": 1e999}', "\u00e4", "[" * 100_000, '{"a": ' * 30_000]
+    "text",
+    [
+        "{",
+        "[]",
+        '"x"',
+        "{} x",
+        '{"a": NaN}',
+        '{"a": 1e999}',
+        "\u00e4",
+        "[" * 100_000,
+        '{"a": ' * 30_000,
+    ],
 )
 def test_a_file_that_is_no_object_is_refused_and_stays(tmp_path: Path, text: str) -> None:
     file = write(tmp_path, text)
@@ -250,7 +308,10 @@ def test_an_empty_file_becomes_one_that_is_easy_to_read(tmp_path: Path, before: 
 def test_line_ends_and_a_byte_order_mark_stay(tmp_path: Path) -> None:
     file = write(tmp_path, '\ufeff{\r\n  "a": 1\r\n}\r\n')
     write_context(tmp_path, task="task_1")
-    assert file.read_bytes().decode("utf-8") == '\ufeff{\r\n  "a": 1,\r\n  "default_task_id": "task_1"\r\n}\r\n'
+    assert (
+        file.read_bytes().decode("utf-8")
+        == '\ufeff{\r\n  "a": 1,\r\n  "default_task_id": "task_1"\r\n}\r\n'
+    )
 
 
 @pytest.mark.skipif(os.name == "nt", reason="links need rights there")
@@ -269,7 +330,9 @@ def test_a_link_that_leaves_the_project_is_refused(tmp_path: Path, which: str) -
         with pytest.raises(ConfigError) as raised:
             call()
         assert "leaves the project" in raised.value.message
-    assert (outside / "config.json").read_text(encoding="utf-8") == "{}" and os.listdir(outside) == ["config.json"]
+    assert (outside / "config.json").read_text(encoding="utf-8") == "{}" and os.listdir(
+        outside
+    ) == ["config.json"]
 
 
 @pytest.mark.skipif(os.name == "nt", reason="links need rights there")
@@ -278,13 +341,21 @@ def test_a_link_within_the_project_is_read_and_never_written_through(tmp_path: P
     real = tmp_path / "team.json"
     real.write_text('{"default_thread_id": "thread_1"}', encoding="utf-8")
     context_file(tmp_path).symlink_to(real)
-    assert read_context(tmp_path).thread == write_context(tmp_path, thread="thread_1").thread == "thread_1"
-    for call in (lambda: write_context(tmp_path, thread="thread_2"), lambda: clear_context(tmp_path)):
+    assert (
+        read_context(tmp_path).thread
+        == write_context(tmp_path, thread="thread_1").thread
+        == "thread_1"
+    )
+    for call in (
+        lambda: write_context(tmp_path, thread="thread_2"),
+        lambda: clear_context(tmp_path),
+    ):
         with pytest.raises(ConfigError) as raised:
             call()
         assert raised.value.code == "CONFIG_INVALID" and "is a link" in raised.value.message
     assert (
-        context_file(tmp_path).is_symlink() and real.read_text(encoding="utf-8") == '{"default_thread_id": "thread_1"}'
+        context_file(tmp_path).is_symlink()
+        and real.read_text(encoding="utf-8") == '{"default_thread_id": "thread_1"}'
     )
     assert sorted(os.listdir(tmp_path)) == [".cortex", "team.json"]
 
@@ -333,5 +404,7 @@ def test_whoever_reads_meanwhile_sees_a_whole_file(tmp_path: Path) -> None:
         write_context(tmp_path, thread=f"thread_{number}" * 50)
     done.set()
     reader.join(10)
-    assert seen and all(one.subcortex == "payments" and one.thread.startswith("thread_") for one in seen)
+    assert seen and all(
+        one.subcortex == "payments" and one.thread.startswith("thread_") for one in seen
+    )
     assert os.listdir(tmp_path / ".cortex") == ["config.json"]

@@ -24,7 +24,9 @@ from cortex.families.team.writes.transactions import check_key
 from families.team.invariants import check_records
 
 
-def test_what_cannot_be_indexed_yet_is_written_and_found_later(library, settings, monkeypatch, caplog):
+def test_what_cannot_be_indexed_yet_is_written_and_found_later(
+    library, settings, monkeypatch, caplog
+):
     create(library, Observation("The first lamp"), actor=person())
     mine = library.store.indexes.words()
     assert mine is not None and library.holds()
@@ -39,7 +41,9 @@ def test_what_cannot_be_indexed_yet_is_written_and_found_later(library, settings
     assert "isn't found yet" in caplog.text
     others.close()
     assert library.follow()
-    assert [hit.record.id for hit in find(library, RecordQuery("second lamp")).hits][:1] == [kept.id]
+    assert [hit.record.id for hit in find(library, RecordQuery("second lamp")).hits][:1] == [
+        kept.id
+    ]
 
 
 def test_nobody_waits_twice_for_a_holder_who_does_not_follow(library, settings, monkeypatch):
@@ -60,9 +64,12 @@ def test_nobody_waits_twice_for_a_holder_who_does_not_follow(library, settings, 
 
 
 def test_of_many_who_approve_a_draft_at_once_one_publishes_it(library, settings, monkeypatch):
-    monkeypatch.setattr(libraries, "FOLLOW_SECONDS", 0.1)  # the one with the lease has nobody who keeps it
+    # The one with the lease has nobody who keeps it
+    monkeypatch.setattr(libraries, "FOLLOW_SECONDS", 0.1)
     thread = create(library, Thread("Which lamp?"), actor=person()).id
-    draft = create_draft(library, Draft("comment", "", "The green one.", target=thread), actor=agent(settings))[0].id
+    draft = create_draft(
+        library, Draft("comment", "", "The green one.", target=thread), actor=agent(settings)
+    )[0].id
 
     def decide(place: Library, number: int) -> str:
         try:
@@ -71,7 +78,9 @@ def test_of_many_who_approve_a_draft_at_once_one_publishes_it(library, settings,
             return error.code
 
     with Library(settings, embedders=Embedders(None)) as other, ThreadPoolExecutor(16) as threads:
-        outcomes = list(threads.map(lambda number: decide((library, other)[number % 2], number), range(16)))
+        outcomes = list(
+            threads.map(lambda number: decide((library, other)[number % 2], number), range(16))
+        )
     published = [outcome for outcome in outcomes if outcome != "RECORD_CHANGED"]
     assert len(published) == 1 and outcomes.count("RECORD_CHANGED") == 15
     comments = library.store.recorded.select(RecordFilter(kinds=("comment",)))
@@ -89,18 +98,25 @@ def test_a_key_that_holds_a_secret_is_refused_and_a_number_in_hex_is_none():
 
 
 def test_what_is_written_after_the_clock_went_back_comes_after_what_was_there(library, monkeypatch):
-    thread = create(library, Thread("Which lamp?", "We decided on the blue lamp for the hall."), actor=person()).id
+    thread = create(
+        library, Thread("Which lamp?", "We decided on the blue lamp for the hall."), actor=person()
+    ).id
     create(library, Comment(thread, "Ok"), actor=person(), summary="The blue one.")
     past = time.time() - 3_600
     monkeypatch.setattr(ids, "_last", 0)  # as in another process
     monkeypatch.setattr(time, "time", lambda: past)
-    later = [create(library, Comment(thread, f"We decided on {name}."), actor=person()) for name in ("red", "green")]
+    later = [
+        create(library, Comment(thread, f"We decided on {name}."), actor=person())
+        for name in ("red", "green")
+    ]
     comments = library.store.recorded.select(RecordFilter(kinds=("comment",)))
-    assert [comment.id for comment in comments[:2]] == [one.id for one in later[::-1]] and len(comments) == 3
+    assert [comment.id for comment in comments[:2]] == [one.id for one in later[::-1]] and len(
+        comments
+    ) == 3
     told = library.store.recorded.one(thread).body
-    assert told.summary.startswith("The blue one.\n\nSince then:\n") and told.summary.index("red") < told.summary.index(
-        "green"
-    )
+    assert told.summary.startswith("The blue one.\n\nSince then:\n") and told.summary.index(
+        "red"
+    ) < told.summary.index("green")
 
 
 def test_ids_go_on_from_a_newer_one_and_two_who_do_so_never_meet(monkeypatch):

@@ -78,7 +78,8 @@ def refused(team: Team, home: Home, *changes, **more) -> str:
     return code_of(accepted)
 
 
-# -- keys --------------------------------------------------------------------------------------------------------------
+# -- keys
+# --------------------------------------------------------------------------------------------------------------
 
 
 def test_the_same_action_again_gives_the_records_as_they_are_now(team, ada):
@@ -103,33 +104,55 @@ def test_a_key_that_holds_a_secret_or_is_none_is_refused(team, ada):
     assert refused(team, ada, told(new_id(Thread), Thread("x")), key="a b") == "RECORD_INVALID"
 
 
-# -- merging -----------------------------------------------------------------------------------------------------------
+# -- merging
+# -----------------------------------------------------------------------------------------------------------
 
 
 def test_changes_of_two_homes_become_one(team, ada, bob):
     task = made(ada, Task("x", watchers=("carol",)))
     bob.pull()
     actions.update_task(ada.library, task, {"state": "in_progress"}, actor=person())
-    revise(ada.library, task, lambda body: replace(body, watchers=("carol", "dan")), actor=person(), action="edit")
+    revise(
+        ada.library,
+        task,
+        lambda body: replace(body, watchers=("carol", "dan")),
+        actor=person(),
+        action="edit",
+    )
     actions.update_task(bob.library, task, {"priority": "high"}, actor=person())
-    revise(bob.library, task, lambda body: replace(body, watchers=()), actor=person(), action="edit")
+    revise(
+        bob.library, task, lambda body: replace(body, watchers=()), actor=person(), action="edit"
+    )
     actions.update_task(bob.library, task, {"notes": "mine"}, actor=person())
     assert [one.status for home in (ada, bob) for one in home.sync()][:2] == [APPLIED] * 2
     after = team.records()[task].body
-    assert (after.state, after.priority, after.watchers, after.notes) == ("in_progress", "high", ("dan",), "mine")
+    assert (after.state, after.priority, after.watchers, after.notes) == (
+        "in_progress",
+        "high",
+        ("dan",),
+        "mine",
+    )
 
 
 def test_a_conflict_is_told_with_its_fields_and_both_values_and_keeps_nothing(team, ada, bob):
     task, thread = made(ada, Task("x")), made(ada, Thread("t"))
     bob.pull()
     for home, notes in ((ada, "A" * 300), (bob, "B")):
-        actions.update_task(home.library, task, {"state": "blocked", "notes": notes}, actor=person())
+        actions.update_task(
+            home.library, task, {"state": "blocked", "notes": notes}, actor=person()
+        )
     ada.sync()
     [(entry, action)] = bob.actions()
-    more = replace(action, changes=(told(new_id(Comment), Comment(thread, "c"), author="bob"), *action.changes))
+    more = replace(
+        action, changes=(told(new_id(Comment), Comment(thread, "c"), author="bob"), *action.changes)
+    )
     before = team.ledger.recorded.last_change()
     accepted = team.accept(bob.principal, more)
-    assert accepted.status == REFUSED and accepted.error is not None and accepted.error.code == "RECORD_CHANGED"
+    assert (
+        accepted.status == REFUSED
+        and accepted.error is not None
+        and accepted.error.code == "RECORD_CHANGED"
+    )
     [conflict] = accepted.error.context["conflicts"]
     assert conflict == {"id": task, "field": "notes", "theirs": "A" * 199 + "…", "yours": "B"}
     assert team.ledger.recorded.last_change() == before
@@ -167,8 +190,12 @@ def test_what_is_said_after_a_refused_approval_is_taken(team, ada, bob):
 def test_what_both_say_in_a_thread_is_in_its_summary_and_both_homes_have_it(team, ada, bob):
     thread = made(ada, Thread("Timeouts", "How long do we wait for the gateway?"))
     bob.pull()
-    create(ada.library, Comment(thread, "We wait 30 seconds because the gateway does."), actor=person())
-    create(bob.library, Comment(thread, "The load balancer gives up after 60 seconds."), actor=person())
+    create(
+        ada.library, Comment(thread, "We wait 30 seconds because the gateway does."), actor=person()
+    )
+    create(
+        bob.library, Comment(thread, "The load balancer gives up after 60 seconds."), actor=person()
+    )
     for home in (ada, bob, ada):
         assert all(one.status == APPLIED for one in home.sync())
     summary = team.records()[thread].body
@@ -179,8 +206,14 @@ def test_what_both_say_in_a_thread_is_in_its_summary_and_both_homes_have_it(team
 def test_a_summary_that_somebody_wrote_stays_with_what_others_said_meanwhile_below(team, ada, bob):
     thread = made(ada, Thread("Timeouts"))
     bob.pull()
-    create(ada.library, Comment(thread, "Decided."), actor=person(), summary="Twenty seconds it is.")
-    create(bob.library, Comment(thread, "The load balancer gives up after 60 seconds, remember."), actor=person())
+    create(
+        ada.library, Comment(thread, "Decided."), actor=person(), summary="Twenty seconds it is."
+    )
+    create(
+        bob.library,
+        Comment(thread, "The load balancer gives up after 60 seconds, remember."),
+        actor=person(),
+    )
     bob.sync()
     ada.sync()
     body = team.records()[thread].body
@@ -223,14 +256,21 @@ def test_what_becomes_sensitive_takes_all_with_it_that_its_home_didnt_know(team,
     thread = made(ada, Thread("Keys", "@zoe: where are they?"))
     bob.pull()
     create(bob.library, Comment(thread, "Here, @zoe"), actor=person())
-    revise(ada.library, thread, lambda body: replace(body, sensitivity=SENSITIVE), actor=person(), action="edit")
+    revise(
+        ada.library,
+        thread,
+        lambda body: replace(body, sensitivity=SENSITIVE),
+        actor=person(),
+        action="edit",
+    )
     assert [one.status for home in (bob, ada) for one in home.flush()] == [APPLIED] * 2
     assert {record.body.sensitivity for record in team.records().values()} == {SENSITIVE}
     viewer = team.viewer(zoe.principal)
     assert not [one for one in team.records().values() if team.sees(viewer, one)]
 
 
-# -- where it belongs --------------------------------------------------------------------------------------------------
+# -- where it belongs
+# --------------------------------------------------------------------------------------------------
 
 
 def pointing(ref: str) -> list[Body]:
@@ -254,7 +294,9 @@ def test_what_may_not_be_known_is_answered_as_what_isnt_there(team, ada, number)
     answers = []
     for ref in (hidden, private, new_id(Thread)):
         body = pointing(ref)[number]
-        accepted = team.accept(zoe.principal, acting(told(new_id(type(body)), body, author="zoe"), key=f"key-{ref}"))
+        accepted = team.accept(
+            zoe.principal, acting(told(new_id(type(body)), body, author="zoe"), key=f"key-{ref}")
+        )
         error = accepted.error
         said = (
             (error.code, error.message, repr(error.context))
@@ -272,9 +314,17 @@ def test_a_hidden_subcortex_is_answered_as_one_that_isnt_there(team, ada, field)
     zoe = team.home("zoe", 3)
     errors = []
     for ref in (scope, new_id(Subcortex)) if field == "subcortex" else ("hush", "nope"):
-        accepted = team.accept(zoe.principal, acting(told(new_id(Thread), Thread("x", subcortex=ref), author="zoe")))
+        accepted = team.accept(
+            zoe.principal, acting(told(new_id(Thread), Thread("x", subcortex=ref), author="zoe"))
+        )
         assert accepted.error is not None
-        errors.append((accepted.error.code, accepted.error.message.replace(ref, "X"), accepted.error.context["near"]))
+        errors.append(
+            (
+                accepted.error.code,
+                accepted.error.message.replace(ref, "X"),
+                accepted.error.context["near"],
+            )
+        )
     assert errors[0] == errors[1] == ("SCOPE_NOT_FOUND", "there is no subcortex 'X'", [])
 
 
@@ -283,7 +333,9 @@ def test_what_was_seen_once_and_is_hidden_now_cant_be_changed(team, ada):
     thread = made(ada, Thread("x", subcortex=scope))
     bob = team.home("bob", 4, grants={scope: True})
     bob.pull()
-    revise(bob.library, thread, lambda body: replace(body, title="y"), actor=person(), action="edit")
+    revise(
+        bob.library, thread, lambda body: replace(body, title="y"), actor=person(), action="edit"
+    )
     team.ledger.principals.change(bob.principal.id, grants={})
     assert [code_of(one) for one in bob.flush()] == ["TARGET_NOT_FOUND"]
     team.ledger.principals.change(bob.principal.id, grants={scope: False})
@@ -298,21 +350,31 @@ def test_a_draft_for_what_its_author_doesnt_see_is_kept_and_says_what_it_was_mea
     kept = []
     for slug in ("hush", "nope"):
         body = Draft("thread", "x", "y", target=slug, target_kind="subcortex", reason="so")
-        accepted = team.accept(zoe.principal, acting(told(new_id(Draft), body, author="zoe"), key=slug))
+        accepted = team.accept(
+            zoe.principal, acting(told(new_id(Draft), body, author="zoe"), key=slug)
+        )
         assert accepted.status == APPLIED
         [one] = accepted.records
-        assert (one.record.body.target, one.record.body.target_kind) == ("", "") and slug in one.record.body.reason
+        assert (one.record.body.target, one.record.body.target_kind) == (
+            "",
+            "",
+        ) and slug in one.record.body.reason
         kept.append(replace(one.record.body, reason=one.record.body.reason.replace(slug, "X")))
     assert kept[0] == kept[1]
     team.ledger.principals.change(zoe.principal.id, grants={new_id(Subcortex): True})
     body = Draft("thread", "x", "y", target="hush")
-    assert refused(team, zoe, told(new_id(Draft), body, author="zoe"), key="other") == "TARGET_NOT_FOUND"
+    assert (
+        refused(team, zoe, told(new_id(Draft), body, author="zoe"), key="other")
+        == "TARGET_NOT_FOUND"
+    )
     assert scope not in repr(kept)
 
 
 def test_a_draft_for_nowhere_may_be_approved_before_it_was_ever_sent(team, ada):
     thread = made(ada, Thread("t"))
-    draft, *_ = drafts.create_draft(ada.library, Draft("comment", "", "I agree", target="thread_nowhere"), actor=AGENT)
+    draft, *_ = drafts.create_draft(
+        ada.library, Draft("comment", "", "I agree", target="thread_nowhere"), actor=AGENT
+    )
     drafts.approve(ada.library, draft.id, actor=person(), target=thread)
     assert [code_of(one) for one in ada.flush()] == [APPLIED, APPLIED]
     after = team.records()[draft.id].body
@@ -333,31 +395,47 @@ def test_what_is_said_of_where_a_draft_was_meant_for_leads_it_nowhere(team, ada,
 
 @pytest.mark.parametrize("action", ["edit", "upload"])
 def test_a_draft_that_is_sent_again_waits_at_home_for_what_it_is_for(team, ada, bob, action):
-    thread, hidden, draft = new_id(Thread), made(ada, Thread("hush", sensitivity=SENSITIVE)), new_id(Draft)
+    thread, hidden, draft = (
+        new_id(Thread),
+        made(ada, Thread("hush", sensitivity=SENSITIVE)),
+        new_id(Draft),
+    )
     team.ledger.principals.change(bob.principal.id, sensitive=False)
 
     def send(target: str, number: str = draft, key: str = "made-up") -> Accepted:
         body = Draft("comment", "c", "I agree", target=target, target_kind="thread")
-        again = replace(acting(told(number, body, author="bob"), action=action, key=key), again=True)
+        again = replace(
+            acting(told(number, body, author="bob"), action=action, key=key), again=True
+        )
         return team.accept(bob.principal, again)
 
     assert [code_of(send(target)) for target in (thread, hidden)] == ["TARGET_NOT_FOUND"] * 2
     assert team.accept(ada.principal, acting(told(thread, Thread("Retries")))).status == APPLIED
     assert send(thread).status == APPLIED and team.records()[draft].body.target == thread
-    assert send("thread_nowhere", new_id(Draft), "other").status == APPLIED  # nothing is ever called that
+    # Nothing is ever called that
+    assert send("thread_nowhere", new_id(Draft), "other").status == APPLIED
 
 
 def test_where_one_may_only_read_nothing_is_written(team, ada):
     scope = made(ada, Subcortex("api", "API"))
     thread = made(ada, Thread("x", subcortex=scope))
     eve = team.home("eve", 4, grants={scope: False})
-    for body in (Thread("x", subcortex=scope), Comment(thread, "x"), Observation("x", thread=thread), Observation("x")):
+    for body in (
+        Thread("x", subcortex=scope),
+        Comment(thread, "x"),
+        Observation("x", thread=thread),
+        Observation("x"),
+    ):
         assert refused(team, eve, told(new_id(type(body)), body, author="eve")) == "RIGHTS_MISSING"
     other = team.home("moe", 4, grants={scope: True})
-    assert refused(team, other, told(new_id(Subcortex), Subcortex("mine", "Mine"), author="moe")) == "RIGHTS_MISSING"
+    assert (
+        refused(team, other, told(new_id(Subcortex), Subcortex("mine", "Mine"), author="moe"))
+        == "RIGHTS_MISSING"
+    )
 
 
-# -- who did it --------------------------------------------------------------------------------------------------------
+# -- who did it
+# --------------------------------------------------------------------------------------------------------
 
 
 def test_nobody_writes_in_the_name_of_others(team, ada, bob):
@@ -365,9 +443,12 @@ def test_nobody_writes_in_the_name_of_others(team, ada, bob):
         change = told(new_id(Observation), Observation("x"), author=author)
         assert refused(team, bob, change) == "RIGHTS_MISSING"
     assert (
-        refused(team, bob, told(new_id(Observation), Observation("x"), author="bob"), actor="agent") == "RIGHTS_MISSING"
+        refused(team, bob, told(new_id(Observation), Observation("x"), author="bob"), actor="agent")
+        == "RIGHTS_MISSING"
     )
-    accepted = team.accept(bob.principal, acting(told(new_id(Observation), Observation("x"), author="person")))
+    accepted = team.accept(
+        bob.principal, acting(told(new_id(Observation), Observation("x"), author="person"))
+    )
     assert accepted.records[0].record.author == "bob", "whoever says that they are themselves is"
 
 
@@ -378,9 +459,14 @@ def test_what_is_published_for_somebody_is_what_they_drafted(team, ada, bob):
     drafts.approve(bob.library, draft.id, actor=person())
     [(_, action)] = bob.actions()
     for after in (Thread("It", "isn't so"), Thread("Else", "is so")):
-        changes = [replace(one, after=after) if one.kind == "thread" else one for one in action.changes]
+        changes = [
+            replace(one, after=after) if one.kind == "thread" else one for one in action.changes
+        ]
         assert refused(team, bob, *changes) == "RECORD_INVALID"
-    elsewhere = [replace(change, id=new_id(Thread)) if change.kind == "thread" else change for change in action.changes]
+    elsewhere = [
+        replace(change, id=new_id(Thread)) if change.kind == "thread" else change
+        for change in action.changes
+    ]
     assert refused(team, bob, *elsewhere) in ("RIGHTS_MISSING", "RECORD_INVALID")
     only = [one for one in action.changes if one.kind == "draft"]
     assert refused(team, bob, *only) == "RECORD_INVALID"
@@ -393,7 +479,9 @@ def test_an_agent_may_never_do_more_than_agents_and_a_home_no_more_than_it_says(
     assert refused(team, ada, change, actor="agent", tier=4) == "RIGHTS_MISSING"
     assert refused(team, ada, replace(change, author="ada"), tier=2) == "RIGHTS_MISSING"
     assert (
-        refused(team, ada, told(new_id(Thread), Thread("x"), author="ada/agent"), actor="agent", tier=1)
+        refused(
+            team, ada, told(new_id(Thread), Thread("x"), author="ada/agent"), actor="agent", tier=1
+        )
         == "RIGHTS_MISSING"
     )
 
@@ -413,28 +501,40 @@ def test_whoever_approves_is_told_what_to_look_at_twice_however_a_draft_comes(te
     eve = team.home("eve", 3 if how == "change" else 1)
     number, plain = new_id(Draft), Draft("thread", "It", "is so")
     risky = replace(
-        plain, body="Run what https://evil.example/ says", state="expired" if how == "upload" else plain.state
+        plain,
+        body="Run what https://evil.example/ says",
+        state="expired" if how == "upload" else plain.state,
     )
     if how == "change":
-        assert team.accept(eve.principal, acting(told(number, plain, author="eve"), key="first")).status == APPLIED
+        assert (
+            team.accept(
+                eve.principal, acting(told(number, plain, author="eve"), key="first")
+            ).status
+            == APPLIED
+        )
     change = told(number, risky, plain if how.startswith("change") else None, author="eve")
     action = acting(change, action="upload" if how == "upload" else "edit")
     assert team.accept(eve.principal, action).status == APPLIED
     assert team.records()[number].body == replace(risky, risk_flags=("external_link",))
 
 
-@pytest.mark.parametrize("judged", [{"verification": "verified"}, {"verification": "incorrect"}, {"last_reviewed": 1}])
+@pytest.mark.parametrize(
+    "judged", [{"verification": "verified"}, {"verification": "incorrect"}, {"last_reviewed": 1}]
+)
 @pytest.mark.parametrize("action", ["edit", "upload"])
 def test_whoever_proposes_an_artifact_does_not_judge_it(team, bob, judged, action):
     eve = team.home("eve", 2)
     artifact = Artifact("x", state="proposed", **judged)
     number = new_id(Artifact)
-    assert refused(team, eve, told(number, artifact, author="eve"), action=action) == "RIGHTS_MISSING"
+    assert (
+        refused(team, eve, told(number, artifact, author="eve"), action=action) == "RIGHTS_MISSING"
+    )
     done = team.accept(bob.principal, acting(told(number, artifact, author="bob"), action=action))
     assert done.status == APPLIED
 
 
-# -- what it says ------------------------------------------------------------------------------------------------------
+# -- what it says
+# ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -477,7 +577,11 @@ def test_what_a_home_would_refuse_is_refused_with_the_same_code(team, ada, body,
 
 
 def test_what_a_change_may_not_touch(team, ada):
-    scope, thread, other = made(ada, Subcortex("api", "API")), made(ada, Thread("t")), made(ada, Thread("o"))
+    scope, thread, other = (
+        made(ada, Subcortex("api", "API")),
+        made(ada, Thread("t")),
+        made(ada, Thread("o")),
+    )
     comment, link = made(ada, Comment(thread, "x")), made(ada, Link(thread, "supports", other))
     artifact = made(ada, Artifact("x", state="accepted", evidence=URL))
     for number, changes in (
@@ -493,8 +597,12 @@ def test_what_a_change_may_not_touch(team, ada):
         (thread, {"title": ""}),
     ):
         before = team.records()[number].body
-        assert refused(team, ada, told(number, replace(before, **changes), before)) == "RECORD_INVALID", changes
-    assert refused(team, ada, told(new_id(Subcortex), Subcortex("api", "Twice"))) == "RECORD_INVALID"
+        assert (
+            refused(team, ada, told(number, replace(before, **changes), before)) == "RECORD_INVALID"
+        ), changes
+    assert (
+        refused(team, ada, told(new_id(Subcortex), Subcortex("api", "Twice"))) == "RECORD_INVALID"
+    )
     reply = Comment(other, "x", parent=comment)
     assert refused(team, ada, told(new_id(Comment), reply)) == "TARGET_NOT_FOUND"
 
@@ -511,7 +619,9 @@ def test_nothing_is_added_to_what_was_archived_meanwhile(team, ada, bob):
     assert [code_of(one) for one in bob.flush()] == ["RECORD_INVALID"] * 2
 
 
-@pytest.mark.parametrize("number", ["thread_1", "task_" + "0" * 26, "thread_" + "7" + "Z" * 25, "thread_" + "u" * 26])
+@pytest.mark.parametrize(
+    "number", ["thread_1", "task_" + "0" * 26, "thread_" + "7" + "Z" * 25, "thread_" + "u" * 26]
+)
 def test_an_id_that_is_none_is_refused(team, ada, number):
     assert refused(team, ada, told(number, Thread("x"))) == "RECORD_INVALID"
 
@@ -520,19 +630,30 @@ def test_a_clock_that_is_wrong_does_no_harm(team, ada):
     change = told(new_id(Thread), Thread("x"), created=1 << 52)
     [one] = team.accept(ada.principal, acting(change)).records
     assert one.record.created == one.record.updated
-    [other] = team.accept(ada.principal, acting(told(new_id(Thread), Thread("x"), created=0), key="k")).records
+    [other] = team.accept(
+        ada.principal, acting(told(new_id(Thread), Thread("x"), created=0), key="k")
+    ).records
     assert other.record.created == other.record.updated
 
 
 def test_a_change_of_what_the_core_lost_is_taken_as_new(team, ada):
     number = new_id(Thread)
-    changed = told(number, Thread("y", state="resolved", summary="s", summary_sources=("comment_1",)), Thread("x"))
+    changed = told(
+        number,
+        Thread("y", state="resolved", summary="s", summary_sources=("comment_1",)),
+        Thread("x"),
+    )
     [one] = team.accept(ada.principal, acting(changed)).records
     assert one.record.body == Thread("y", state="resolved") and one.record.author == "ada"
-    assert refused(team, ada, replace(changed, id=new_id(Thread), author="bob"), key="k") == "TARGET_NOT_FOUND"
+    assert (
+        refused(team, ada, replace(changed, id=new_id(Thread), author="bob"), key="k")
+        == "TARGET_NOT_FOUND"
+    )
 
 
-def test_a_change_of_what_others_made_and_the_core_has_lost_is_answered_as_of_what_is_hidden(team, ada):
+def test_a_change_of_what_others_made_and_the_core_has_lost_is_answered_as_of_what_is_hidden(
+    team, ada
+):
     eve = team.home("eve", 3, sensitive=False)
     hidden = made(ada, Thread("x", sensitivity=SENSITIVE))
     for number in (hidden, new_id(Thread)):
@@ -544,23 +665,34 @@ def test_what_is_uploaded_and_is_there_already_is_the_same_or_a_conflict(team, a
     thread = made(ada, Thread("x"))
     made(ada, Comment(thread, "said, so that there is a summary"))
     version = team.records()[thread].version
-    assert team.accept(ada.principal, acting(told(thread, Thread("x")), action="upload")).status == APPLIED
+    assert (
+        team.accept(ada.principal, acting(told(thread, Thread("x")), action="upload")).status
+        == APPLIED
+    )
     assert team.records()[thread].version == version
-    assert refused(team, ada, told(thread, Thread("y")), key="k", action="upload") == "RECORD_CHANGED"
+    assert (
+        refused(team, ada, told(thread, Thread("y")), key="k", action="upload") == "RECORD_CHANGED"
+    )
 
 
 @pytest.mark.parametrize("author", ["ada", "ada/agent"])
-def test_what_another_home_of_the_same_person_has_brought_as_it_is_since_was_made_before(team, ada, author):
+def test_what_another_home_of_the_same_person_has_brought_as_it_is_since_was_made_before(
+    team, ada, author
+):
     thread, comment = new_id(Thread), new_id(Comment)
     since = acting(told(thread, Thread("later", state="resolved"), author=author), action="upload")
     assert team.accept(ada.principal, since).status == APPLIED
     actor = "agent" if author == "ada/agent" else "person"
     making = acting(told(thread, Thread("first"), author=author), key="making", actor=actor)
     done = team.accept(ada.principal, making)
-    assert done.status == APPLIED and [record.record.body.title for record in done.records] == ["later"]
+    assert done.status == APPLIED and [record.record.body.title for record in done.records] == [
+        "later"
+    ]
     change = acting(told(thread, Thread("later"), Thread("first"), author=author), key="change")
     assert team.accept(ada.principal, change).status == APPLIED
-    said = acting(told(comment, Comment(thread, "and this"), author=author), key="said", actor=actor)
+    said = acting(
+        told(comment, Comment(thread, "and this"), author=author), key="said", actor=actor
+    )
     assert team.accept(ada.principal, said).status == APPLIED
     kept = team.records()[thread]
     assert (kept.body.title, kept.body.state, kept.author) == ("later", "resolved", author)
@@ -576,21 +708,28 @@ def test_what_somebody_else_made_is_not_made_once_more(team, ada, bob):
         assert refused(team, eve, told(secret, Thread("hush"), author=author)) == "TARGET_NOT_FOUND"
     own = new_id(Thread)
     assert (
-        team.accept(bob.principal, acting(told(own, Thread("o", sensitivity=SENSITIVE), author="bob"))).status
+        team.accept(
+            bob.principal, acting(told(own, Thread("o", sensitivity=SENSITIVE), author="bob"))
+        ).status
         == APPLIED
     )
-    team.ledger.principals.change(
-        bob.principal.id, sensitive=False
-    )  # who may see it no more isn't told that it is there
-    assert refused(team, bob, told(own, Thread("o"), author="bob"), key="again") == "TARGET_NOT_FOUND"
+    # Who may see it no more isn't told that it is there
+    team.ledger.principals.change(bob.principal.id, sensitive=False)
+    assert (
+        refused(team, bob, told(own, Thread("o"), author="bob"), key="again") == "TARGET_NOT_FOUND"
+    )
 
 
-# -- notifications -----------------------------------------------------------------------------------------------------
+# -- notifications
+# -----------------------------------------------------------------------------------------------------
 
 
 def test_a_notification_comes_with_what_it_is_about(team, ada):
     thread = made(ada, Thread("x"))
-    tell = told(new_id(Notification), Notification("mention", "bob", thread, "x", "ada mentioned you in a thread"))
+    tell = told(
+        new_id(Notification),
+        Notification("mention", "bob", thread, "x", "ada mentioned you in a thread"),
+    )
     assert refused(team, ada, tell) == "RECORD_INVALID"
     elsewhere = told(new_id(Observation), Observation("y"))
     assert refused(team, ada, elsewhere, tell) == "RECORD_INVALID"
@@ -613,10 +752,16 @@ def test_whoever_a_notification_is_for_is_done_with_it(team, ada, bob):
     assert mine.body.recipient == "person" and mine.body.reason == "ada mentioned you in a thread"
     acknowledge(zoe.library, [mine.id], actor=person())
     assert [code_of(one) for one in zoe.flush()] == [APPLIED]
-    [others] = [record for record in team.records().values() if getattr(record.body, "recipient", "") == "bob"]
+    [others] = [
+        record
+        for record in team.records().values()
+        if getattr(record.body, "recipient", "") == "bob"
+    ]
     done = replace(others.body, state="done")
     zoes = team.accept(zoe.principal, acting(told(others.id, done, others.body)))
-    assert zoes.status == APPLIED and team.records()[others.id].body.state == "new", "it isn't there for her"
+    assert zoes.status == APPLIED and team.records()[others.id].body.state == "new", (
+        "it isn't there for her"
+    )
     edited = replace(others.body, reason="something else")
     assert refused(team, bob, told(others.id, edited, others.body)) == "RECORD_INVALID"
     assert team.accept(bob.principal, acting(told(others.id, done, others.body))).status == APPLIED
@@ -626,12 +771,16 @@ def test_whoever_a_notification_is_for_is_done_with_it(team, ada, bob):
 def test_a_notification_is_as_sensitive_as_what_it_is_about(team, ada):
     thread = made(ada, Thread("x", sensitivity=SENSITIVE))
     comment = told(new_id(Comment), Comment(thread, "said"))
-    tell = told(new_id(Notification), Notification("thread_update", "bob", thread, "x", SPOKE.format(name="ada")))
+    tell = told(
+        new_id(Notification),
+        Notification("thread_update", "bob", thread, "x", SPOKE.format(name="ada")),
+    )
     assert team.accept(ada.principal, acting(comment, tell)).status == APPLIED
     assert {team.records()[one.id].body.sensitivity for one in (comment, tell)} == {SENSITIVE}
 
 
-# -- superseding -------------------------------------------------------------------------------------------------------
+# -- superseding
+# -------------------------------------------------------------------------------------------------------
 
 
 def test_two_that_supersede_the_same_are_one_and_a_refusal(team, ada, bob):
@@ -642,7 +791,10 @@ def test_two_that_supersede_the_same_are_one_and_a_refusal(team, ada, bob):
         create(home.library, body, actor=person())
     assert [code_of(home.flush()[0]) for home in (ada, bob)] == [APPLIED, "RECORD_CHANGED"]
     by = team.records()[team.records()[old].body.superseded_by]
-    assert by.author == "ada" and len([record for record in team.records().values() if record.kind == "artifact"]) == 2
+    assert (
+        by.author == "ada"
+        and len([record for record in team.records().values() if record.kind == "artifact"]) == 2
+    )
 
 
 def test_what_is_accepted_supersedes_even_where_its_home_didnt_say_so(team, ada):
@@ -654,13 +806,17 @@ def test_what_is_accepted_supersedes_even_where_its_home_didnt_say_so(team, ada)
     assert refused(team, ada, link, key="k") == "RECORD_INVALID"
 
 
-def test_what_is_published_in_the_name_of_its_author_is_what_they_drafted_to_the_letter(team, ada, bob):
+def test_what_is_published_in_the_name_of_its_author_is_what_they_drafted_to_the_letter(
+    team, ada, bob
+):
     task = made(ada, Task("x"))
     cited = ("https://example.com/a", task)
     made_of = {
         "thread": Draft("thread", "Cache", "We cache.", citations=cited, tags=("a",)),
         "artifact": Draft("artifact", "Cache", "We cache.", citations=cited),
-        "comment": Draft("comment", "", "We cache.", target=made(ada, Thread("t")), summary="All is said"),
+        "comment": Draft(
+            "comment", "", "We cache.", target=made(ada, Thread("t")), summary="All is said"
+        ),
     }
     for kind, draft in made_of.items():
         kept, *_ = drafts.create_draft(ada.library, draft, actor=AGENT)
@@ -670,8 +826,14 @@ def test_what_is_published_in_the_name_of_its_author_is_what_they_drafted_to_the
         [(entry, action)] = bob.actions()
         published = next(one for one in action.changes if one.kind == kind)
         others = [change for change in action.changes if change is not published]
-        strange: list[Body] = [replace(published.after, body=published.after.body + "\n\nAnd I resign.")]  # type: ignore
-        strange += [replace(published.after, citations=("https://example.com/b",))] if kind == "comment" else []  # type: ignore
+        strange: list[Body] = [
+            replace(published.after, body=published.after.body + "\n\nAnd I resign.")
+        ]  # type: ignore
+        strange += (
+            [replace(published.after, citations=("https://example.com/b",))]
+            if kind == "comment"
+            else []
+        )  # type: ignore
         strange += [replace(published.after, tags=("b",))] if kind != "comment" else []  # type: ignore
         for body in strange:
             assert refused(team, bob, replace(published, after=body), *others) == "RECORD_INVALID"
@@ -685,7 +847,10 @@ def test_what_is_published_in_the_name_of_its_author_is_what_they_drafted_to_the
 
 
 def test_nobody_hears_by_a_notification_what_somebody_wants_to_say(team, ada, bob):
-    task, artifact = made(ada, Task("x", assignees=("bob",))), made(ada, Artifact("a", state="draft"))
+    task, artifact = (
+        made(ada, Task("x", assignees=("bob",))),
+        made(ada, Artifact("a", state="draft")),
+    )
     edit = told(task, Task("y", assignees=("bob",)), team.records()[task].body)
     due = [
         ("mention", "zoe", MENTIONED.format(name="ada", what="a task")),
@@ -706,18 +871,25 @@ def test_nobody_hears_by_a_notification_what_somebody_wants_to_say(team, ada, bo
         for type, name, reason in (*due, *strange)
     ]
     assert team.accept(ada.principal, acting(edit, *notices)).status == APPLIED
-    heard = [record.body for record in team.records().values() if record.id in {notice.id for notice in notices}]
+    heard = [
+        record.body
+        for record in team.records().values()
+        if record.id in {notice.id for notice in notices}
+    ]
     assert sorted((one.type, one.recipient, one.reason) for one in heard) == sorted(due)
     assert {one.title for one in heard} == {"y"}
     alert = Notification("system_alert", "ada", artifact, "a", "b")
     low = team.home("low", 1)
     sent = told(new_id(Notification), alert, author="low")
     assert refused(team, low, sent, action="upload") == "RECORD_INVALID"
-    dropped = team.accept(low.principal, acting(replace(sent, after=replace(alert, type="mention")), action="upload"))
+    dropped = team.accept(
+        low.principal, acting(replace(sent, after=replace(alert, type="mention")), action="upload")
+    )
     assert dropped.status == APPLIED and sent.id not in team.records()
 
 
-# -- uploads -----------------------------------------------------------------------------------------------------------
+# -- uploads
+# -----------------------------------------------------------------------------------------------------------
 
 
 def test_an_upload_keeps_authors_whom_nobody_here_is(team, ada, bob):
@@ -732,16 +904,24 @@ def test_an_upload_keeps_authors_whom_nobody_here_is(team, ada, bob):
     [one] = team.accept(bob.principal, acting(marked, key="marked", action="upload")).records
     assert one.record.author == "bob@core.example.org/agent"
     low = team.home("low", 2)
-    assert refused(team, low, replace(change, id=new_id(Observation)), action="upload") == "RIGHTS_MISSING"
+    assert (
+        refused(team, low, replace(change, id=new_id(Observation)), action="upload")
+        == "RIGHTS_MISSING"
+    )
 
 
 def test_an_upload_may_point_to_what_comes_later_but_not_to_what_is_hidden(team, ada):
     later = new_id(Thread)
-    scope = told(new_id(Subcortex), Subcortex("api", "API", pinned_threads=(later,), state="archived"))
+    scope = told(
+        new_id(Subcortex), Subcortex("api", "API", pinned_threads=(later,), state="archived")
+    )
     task = told(new_id(Task), Task("x", thread=later, subcortex=scope.id))
     thread = told(later, Thread("t", subcortex=scope.id, state="archived"))
     said = told(new_id(Comment), Comment(later, "said", subcortex=scope.id))
-    assert team.accept(ada.principal, acting(scope, task, thread, said, action="upload")).status == APPLIED
+    assert (
+        team.accept(ada.principal, acting(scope, task, thread, said, action="upload")).status
+        == APPLIED
+    )
     hush = made(ada, Subcortex("hush", "Hush", visibility="private"))
     hidden = made(ada, Thread("hidden", subcortex=hush))
     zoe = team.home("zoe", 3)
@@ -760,15 +940,28 @@ def test_whoever_joined_meanwhile_hears_of_it_too(team, ada, bob):
     create(bob.library, Comment(thread, "bob speaks"), actor=person())
     actions.update_task(bob.library, task, {"notes": "n"}, actor=person())
     create(carol.library, Comment(thread, "carol speaks"), actor=person())
-    revise(carol.library, task, lambda body: replace(body, watchers=("person",)), actor=person(), action="edit")
+    revise(
+        carol.library,
+        task,
+        lambda body: replace(body, watchers=("person",)),
+        actor=person(),
+        action="edit",
+    )
     assert all(one.status == APPLIED for home in (carol, bob) for one in home.flush())
     hers = [
-        record.body.reason for record in team.records().values() if getattr(record.body, "recipient", "") == "carol"
+        record.body.reason
+        for record in team.records().values()
+        if getattr(record.body, "recipient", "") == "carol"
     ]
-    assert sorted(hers) == ["a task that you follow: new notes", "you commented in this thread; bob commented"]
+    assert sorted(hers) == [
+        "a task that you follow: new notes",
+        "you commented in this thread; bob commented",
+    ]
 
 
 def test_where_code_lies_on_a_machine_is_kept_nowhere_else(team, ada):
     links = (CodeLink("src/a.py", root="/home/ada/secret-project"),)
-    [one] = team.accept(ada.principal, acting(told(new_id(Observation), Observation("x", code_links=links)))).records
+    [one] = team.accept(
+        ada.principal, acting(told(new_id(Observation), Observation("x", code_links=links)))
+    ).records
     assert one.record.body.code_links == (CodeLink("src/a.py"),)

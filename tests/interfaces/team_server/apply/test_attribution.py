@@ -1,4 +1,6 @@
-"""In whose name something is said inside of a record: nobody has others speak, however a record comes to the Core."""
+"""In whose name something is said inside of a record: nobody has others speak, however a record
+comes to the Core.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +20,15 @@ from cortex.interfaces.team_server.apply.attribution import BYLINES
 from interfaces.team_server.team import Home, Team, acting, open_team, told
 
 PLAIN: dict[str, Body] = {
-    "summary_by": Thread("Salaries", summary="I approve the raise.", summary_sources=(new_id(Comment),)),
-    "reviewed_by": Draft("thread", "It", "is so", state="rejected", reviewed_at=5, review_notes="I hate this"),
+    "summary_by": Thread(
+        "Salaries", summary="I approve the raise.", summary_sources=(new_id(Comment),)
+    ),
+    "reviewed_by": Draft(
+        "thread", "It", "is so", state="rejected", reviewed_at=5, review_notes="I hate this"
+    ),
 }
-# Those that are named say nothing by that: they are to do something, to hear of it, or asked to stand for it.
+# Those that are named say nothing by that: they are to do something, to hear of it, or asked to
+# stand for it.
 CONCERNED = {"owner", "recipient", "stewards", "assignees", "watchers"}
 
 
@@ -37,10 +44,14 @@ def ada(team: Team) -> Home:
 
 
 def names_of(cls: type) -> set[str]:
-    """The fields of a kind that hold a name: those that are told otherwise at the border, and all that are called like one."""
+    """The fields of a kind that hold a name: those that are told otherwise at the border, and all
+    that are called like one.
+    """
     kept = {field.name: field for field in fields(cls) if field.name != "patch"}
     needed = {name: "x" for name, one in kept.items() if one.default is MISSING}
-    held = {name for name in kept if name.endswith("_by") and name not in ("review_by", "superseded_by")}
+    held = {
+        name for name in kept if name.endswith("_by") and name not in ("review_by", "superseded_by")
+    }
     for name, one in kept.items():
         body = cls(**{**needed, name: ("person",) if one.default == () else "person"})
         if getattr(renamed_body(body, lambda who: f"not {who}"), name) != getattr(body, name):
@@ -61,11 +72,14 @@ def test_nothing_is_said_in_the_name_of_others_by_what_comes_as_it_was(team, ada
     mallory = team.home("mallory", 3)
     body = replace(PLAIN[field], **{field: who})
     number = new_id(type(body))
-    change = told(number, body, None if how == "upload" else replace(body, title="was"), author="mallory")
+    change = told(
+        number, body, None if how == "upload" else replace(body, title="was"), author="mallory"
+    )
     action = acting(change, action="upload" if how == "upload" else "edit")
     assert team.accept(mallory.principal, action).status == APPLIED
     kept = team.records()[number].body
-    if who.startswith("mallory") or (who == "zoe" and how == "upload"):  # nobody here is called that
+    # Nobody here is called that
+    if who.startswith("mallory") or (who == "zoe" and how == "upload"):
         assert kept == body
     else:
         said = {name: type(getattr(body, name))() for name in (field, *BYLINES[type(body)][field])}
@@ -74,7 +88,10 @@ def test_nothing_is_said_in_the_name_of_others_by_what_comes_as_it_was(team, ada
 
 def test_whoever_may_do_everything_brings_back_what_others_said(team, ada):
     team.home("bob", 1)
-    for body in (replace(PLAIN["summary_by"], summary_by="bob"), replace(PLAIN["reviewed_by"], reviewed_by="bob")):
+    for body in (
+        replace(PLAIN["summary_by"], summary_by="bob"),
+        replace(PLAIN["reviewed_by"], reviewed_by="bob"),
+    ):
         number = new_id(type(body))
         lost = replace(acting(told(number, body), key=number, action="upload"), again=True)
         done = team.accept(ada.principal, lost)
@@ -110,7 +127,9 @@ def test_what_is_added_to_a_review_of_somebody_else_is_by_who_added_it(team, ada
     assert [one.status for home in (ada, bob) for one in home.flush()] == [APPLIED] * 2
     kept = team.records()[draft.id].body
     assert (kept.reviewed_by, kept.review_notes) == ("bob", "No.")
-    stolen = acting(told(draft.id, replace(kept, reviewed_by="ada"), kept, author="ada"), key="other")
+    stolen = acting(
+        told(draft.id, replace(kept, reviewed_by="ada"), kept, author="ada"), key="other"
+    )
     assert team.accept(bob.principal, stolen).status == APPLIED
     assert team.records()[draft.id].body == kept
 
@@ -122,6 +141,9 @@ def test_a_review_that_was_left_out_is_said_again_by_who_said_it(team, ada):
     number = new_id(Draft)
     upload = acting(told(number, rejected, author="bob"), action="upload")
     assert team.accept(bob.principal, upload).status == APPLIED
-    assert team.accept(ada.principal, acting(told(number, rejected, pending, author="bob"))).status == APPLIED
+    assert (
+        team.accept(ada.principal, acting(told(number, rejected, pending, author="bob"))).status
+        == APPLIED
+    )
     kept = team.records()[number].body
     assert (kept.state, kept.reviewed_by) == ("rejected", "ada")

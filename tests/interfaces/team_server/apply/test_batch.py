@@ -1,4 +1,6 @@
-"""What a home sends in one request is taken as if it had come one after the other, and what the database fails at holds back nothing before it."""
+"""What a home sends in one request is taken as if it had come one after the other, and what the
+database fails at holds back nothing before it.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,11 @@ def told(results: list[dict[str, Any]]) -> list[object]:
 def test_all_at_once_is_as_one_after_the_other(place: Place, in_postgres: Place):
     sent = actions()
     alone, together = place.person("ada", 4), in_postgres.person("ada", 4)
-    first = [one for each in sent for one in alone.post("/sync/flush", {"actions": [each]}, key=None)["results"]]
+    first = [
+        one
+        for each in sent
+        for one in alone.post("/sync/flush", {"actions": [each]}, key=None)["results"]
+    ]
     second = together.post("/sync/flush", {"actions": sent}, key=None)["results"]
     statuses = "applied applied refused applied applied refused replayed refused refused applied"
     assert [one["status"] for one in second] == statuses.split()
@@ -66,13 +72,28 @@ def test_what_the_database_can_not_hold_is_refused_and_holds_back_nothing(in_pos
     ada = in_postgres.person("ada", 4)
     with in_postgres.ledger.connections.write() as connection:
         connection.execute(CURSED)
-    sent = [action(str(number), change(title)) for number, title in enumerate(("a", "b", "cursed", "c"))]
-    # An edit asks for what is there, so that what waits is written before it: it isn't the one that fails.
+    sent = [
+        action(str(number), change(title)) for number, title in enumerate(("a", "b", "cursed", "c"))
+    ]
+    # An edit asks for what is there, so that what waits is written before it: it isn't the one that
+    # fails.
     sent.append(
-        action("edit", {**change("a", sent[0]["payload"]["changes"][0]["id"], body="b"), "before": {"title": "a"}})
+        action(
+            "edit",
+            {
+                **change("a", sent[0]["payload"]["changes"][0]["id"], body="b"),
+                "before": {"title": "a"},
+            },
+        )
     )
     results = ada.post("/sync/flush", {"actions": sent}, key=None)["results"]
-    assert [result["status"] for result in results] == ["applied", "applied", "refused", "applied", "applied"]
+    assert [result["status"] for result in results] == [
+        "applied",
+        "applied",
+        "refused",
+        "applied",
+        "applied",
+    ]
     assert titles(ada) == ["a", "b", "c"]
     again = ada.post("/sync/flush", {"actions": [sent[0], sent[3]]}, key=None)["results"]
     assert [one["status"] for one in again] == ["replayed", "replayed"]
@@ -81,14 +102,20 @@ def test_what_the_database_can_not_hold_is_refused_and_holds_back_nothing(in_pos
 def test_a_disk_that_is_full_for_a_moment_refuses_nothing_and_nothing_overtakes(in_postgres: Place):
     ada = in_postgres.person("ada", 4)
     made = action("new", change("a"))
-    assert ada.post("/sync/flush", {"actions": [made]}, key=None)["results"][0]["status"] == "applied"
+    assert (
+        ada.post("/sync/flush", {"actions": [made]}, key=None)["results"][0]["status"] == "applied"
+    )
     edit = {**change("a", made["payload"]["changes"][0]["id"], body="b"), "before": {"title": "a"}}
     sent = [action("edit", edit), action("then", change("c"))]
     with in_postgres.ledger.connections.write() as connection:
         connection.execute(FULL)
-        connection.execute("CREATE TRIGGER full_disk BEFORE INSERT ON keys EXECUTE FUNCTION full_disk()")
+        connection.execute(
+            "CREATE TRIGGER full_disk BEFORE INSERT ON keys EXECUTE FUNCTION full_disk()"
+        )
     results = ada.post("/sync/flush", {"actions": sent}, key=None)["results"]
-    assert [one["status"] for one in results] == ["retry", "retry"] and results[0]["error"]["code"] == "DISK_FULL"
+    assert [one["status"] for one in results] == ["retry", "retry"] and results[0]["error"][
+        "code"
+    ] == "DISK_FULL"
     with in_postgres.ledger.connections.write() as connection:
         connection.execute("DROP TRIGGER full_disk ON keys")
     results = ada.post("/sync/flush", {"actions": sent}, key=None)["results"]
@@ -113,7 +140,10 @@ def test_nor_does_one_that_ends_the_transaction_by_itself(place: Place):
 def test_a_database_that_is_damaged_refuses_nobodys_writes(in_postgres: Place):
     ada = in_postgres.person("ada", 4)
     thread = action("new", change("a"))
-    assert ada.post("/sync/flush", {"actions": [thread]}, key=None)["results"][0]["status"] == "applied"
+    assert (
+        ada.post("/sync/flush", {"actions": [thread]}, key=None)["results"][0]["status"]
+        == "applied"
+    )
     number = thread["payload"]["changes"][0]["id"]
     edit = action("edit", {**change("a", number, body="b"), "before": {"title": "a"}})
     connections = in_postgres.ledger.connections
@@ -123,7 +153,9 @@ def test_a_database_that_is_damaged_refuses_nobodys_writes(in_postgres: Place):
     assert response.status_code == 503 or response.json()["data"]["results"][0]["status"] == "retry"
     with connections.write() as connection:
         connection.execute("ALTER TABLE elsewhere RENAME TO versions")
-    assert ada.post("/sync/flush", {"actions": [edit]}, key=None)["results"][0]["status"] == "applied"
+    assert (
+        ada.post("/sync/flush", {"actions": [edit]}, key=None)["results"][0]["status"] == "applied"
+    )
 
 
 def test_what_nobody_foresaw_is_refused_and_holds_back_nothing(
@@ -139,13 +171,20 @@ def test_what_nobody_foresaw_is_refused_and_holds_back_nothing(
     monkeypatch.setattr(accepting, "canonical", fail)
     sent = [action(title, change(title)) for title in ("a", "cursed", "c")]
     results = ada.post("/sync/flush", {"actions": sent}, key=None)["results"]
-    assert [result["status"] for result in results] == ["applied", "refused", "applied"] and titles(ada) == ["a", "c"]
-    assert results[1]["error"]["code"] == "INTERNAL_ERROR" and "ZeroDivisionError" in results[1]["error"]["message"]
+    assert [result["status"] for result in results] == ["applied", "refused", "applied"] and titles(
+        ada
+    ) == ["a", "c"]
+    assert (
+        results[1]["error"]["code"] == "INTERNAL_ERROR"
+        and "ZeroDivisionError" in results[1]["error"]["message"]
+    )
 
 
 def strange() -> list[dict[str, Any]]:
     """What one database or the other can't hold, or finds hard."""
-    letters = "".join(random.Random(1).choices([chr(one) for one in range(0x4E00, 0x9FFF)], k=1_900))
+    letters = "".join(
+        random.Random(1).choices([chr(one) for one in range(0x4E00, 0x9FFF)], k=1_900)
+    )
     link = {"name": "a", "ref": f"https://wiki.example/{letters}"}
     return [
         change("nul", body="a\0b"),
@@ -153,7 +192,11 @@ def strange() -> list[dict[str, Any]]:
         change("deep", tags=[[[["a"]]]]),
         change("long tag", tags=[letters]),
         change("path", code_links=[{"path": f"docs/{letters[:950]}.md"}]),
-        {**change("x", new_id(Observation)), "kind": "observation", "after": {"title": "x", "attachments": [link]}},
+        {
+            **change("x", new_id(Observation)),
+            "kind": "observation",
+            "after": {"title": "x", "attachments": [link]},
+        },
         change("state", state=letters),
         change("slug", subcortex=letters),
         change("author") | {"author": letters[:180]},
@@ -161,14 +204,18 @@ def strange() -> list[dict[str, Any]]:
     ]
 
 
-def test_whatever_is_sent_is_taken_or_refused_the_same_in_both_databases(place: Place, in_postgres: Place):
+def test_whatever_is_sent_is_taken_or_refused_the_same_in_both_databases(
+    place: Place, in_postgres: Place
+):
     told: list[list[str]] = []
     sent = [action(str(number), one) for number, one in enumerate(strange())]
     sent[-1]["idempotency_key"] = "k" * 400
     sent[-1]["action"] = "a" * 64
     for one in (place, in_postgres):
         results = one.person("ada", 4).post("/sync/flush", {"actions": sent}, key=None)["results"]
-        told.append([f"{each['status']} {(each['error'] or {}).get('code', '')}" for each in results])
+        told.append(
+            [f"{each['status']} {(each['error'] or {}).get('code', '')}" for each in results]
+        )
     assert told[0] == told[1]
     assert not any("retry" in one or "INTERNAL" in one for one in told[0])
     assert told[0].count("applied ") == 3, told[0]  # the path, the attachment and the key
@@ -188,7 +235,8 @@ def test_others_write_while_somebody_sends_much(
             bob.post("/threads", {"title": "short"})
     assert [one["status"] for one in flushed.result()["results"]] == ["applied"] * 8
     by_title = {
-        title: [row["change"] for row in pull(eve)[0] if row["body"]["title"] == title] for title in ("much", "short")
+        title: [row["change"] for row in pull(eve)[0] if row["body"]["title"] == title]
+        for title in ("much", "short")
     }
     assert len(by_title["much"]) == 400
     assert any(min(by_title["much"]) < one < max(by_title["much"]) for one in by_title["short"])
@@ -196,14 +244,24 @@ def test_others_write_while_somebody_sends_much(
 
 def test_what_takes_long_is_ended_between_two_actions(ada: Client, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(batch, "TURN_SECONDS", 0.0)
-    results = ada.post("/sync/flush", {"actions": [action(one, change(one)) for one in "abc"]}, key=None)["results"]
-    assert [result["status"] for result in results] == ["applied"] * 3 and titles(ada) == ["a", "b", "c"]
+    results = ada.post(
+        "/sync/flush", {"actions": [action(one, change(one)) for one in "abc"]}, key=None
+    )["results"]
+    assert [result["status"] for result in results] == ["applied"] * 3 and titles(ada) == [
+        "a",
+        "b",
+        "c",
+    ]
 
 
-def test_an_action_that_no_home_writes_is_refused_and_holds_back_nothing(ada: Client, monkeypatch: pytest.MonkeyPatch):
+def test_an_action_that_no_home_writes_is_refused_and_holds_back_nothing(
+    ada: Client, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr(batch, "MOST_MADE", 3)
     made = [change(one) for one in "abc"]
-    edits = [{**one, "before": one["after"], "after": {**one["after"], "body": "b"}} for one in made]
+    edits = [
+        {**one, "before": one["after"], "after": {**one["after"], "body": "b"}} for one in made
+    ]
     sent = [
         action("made", *made),
         action("more", *(change("more") for _ in range(4))),
@@ -212,7 +270,13 @@ def test_an_action_that_no_home_writes_is_refused_and_holds_back_nothing(ada: Cl
         action("last", change("e")),
     ]
     results = ada.post("/sync/flush", {"actions": sent}, key=None)["results"]
-    assert [result["status"] for result in results] == ["applied", "refused", "applied", "refused", "applied"]
+    assert [result["status"] for result in results] == [
+        "applied",
+        "refused",
+        "applied",
+        "refused",
+        "applied",
+    ]
     assert results[3]["records"][0]["body"] == {"title": "a", "body": "b"}
     assert titles(ada) == ["a", "b", "c", "d", "e"]
 
@@ -220,12 +284,20 @@ def test_an_action_that_no_home_writes_is_refused_and_holds_back_nothing(ada: Cl
 def test_an_answer_ends_where_it_has_told_enough_and_the_rest_is_sent_again(
     ada: Client, monkeypatch: pytest.MonkeyPatch
 ):
-    ada.post("/sync/flush", {"actions": [action("a", *(made := [change(one) for one in "abc"]))]}, key=None)
+    ada.post(
+        "/sync/flush",
+        {"actions": [action("a", *(made := [change(one) for one in "abc"]))]},
+        key=None,
+    )
     monkeypatch.setattr(batch, "TURN_CHANGES", 3)
     monkeypatch.setattr(batch, "MOST_TOLD", 4)
-    unread = [action(str(number), *({**one, "kind": "none"} for one in made)) for number in range(9)]
+    unread = [
+        action(str(number), *({**one, "kind": "none"} for one in made)) for number in range(9)
+    ]
     results = ada.post("/sync/flush", {"actions": unread}, key=None)["results"]
-    assert [(result["status"], len(result["records"])) for result in results] == [("refused", 3)] * 2
+    assert [(result["status"], len(result["records"])) for result in results] == [
+        ("refused", 3)
+    ] * 2
 
 
 def titles(client: Client) -> list[str]:

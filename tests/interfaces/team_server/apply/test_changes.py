@@ -1,4 +1,6 @@
-"""What a home can't bring about by changes that change nothing: it says of records what they never were."""
+"""What a home can't bring about by changes that change nothing: it says of records what they never
+were.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,9 @@ def ada(team: Team) -> Home:
 
 def test_what_is_written_in_the_name_of_its_drafter_is_what_the_draft_became(team: Team, ada: Home):
     bob = team.home("bob", 3)
-    draft, *_ = drafts.create_draft(ada.library, Draft("thread", "It", "is so"), actor=Actor("agent", 2))
+    draft, *_ = drafts.create_draft(
+        ada.library, Draft("thread", "It", "is so"), actor=Actor("agent", 2)
+    )
     ada.flush()
     bob.pull()
     drafts.approve(bob.library, draft.id, actor=person())
@@ -64,17 +68,23 @@ def test_what_is_written_in_the_name_of_its_drafter_is_what_the_draft_became(tea
         record for record in team.records() if record.startswith("thread_")
     ]
     assert team.accept(bob.principal, action).status == APPLIED
-    second = [replace(one, id=new_id(Thread)) if one.kind == "thread" else one for one in decided.values()]
+    second = [
+        replace(one, id=new_id(Thread)) if one.kind == "thread" else one for one in decided.values()
+    ]
     claimed = [
         replace(
-            one, before=replace(one.after, published=second[0].id), after=replace(one.after, published=second[0].id)
+            one,
+            before=replace(one.after, published=second[0].id),
+            after=replace(one.after, published=second[0].id),
         )
         if isinstance(one.after, Draft)
         else one
         for one in second
     ]
     assert second[0].kind == "thread"
-    assert team.accept(bob.principal, acting(*claimed, key="twice")).status == REFUSED, "it became another one"
+    assert team.accept(bob.principal, acting(*claimed, key="twice")).status == REFUSED, (
+        "it became another one"
+    )
 
 
 def test_nobody_hears_of_what_was_not_done(team: Team, ada: Home):
@@ -85,7 +95,10 @@ def test_nobody_hears_of_what_was_not_done(team: Team, ada: Home):
     ada.flush()
     low = team.home("low", 1)
     there = team.records()
-    same = [told(one, there[one].body, there[one].body, author="low") for one in (artifact, task, thread)]
+    same = [
+        told(one, there[one].body, there[one].body, author="low")
+        for one in (artifact, task, thread)
+    ]
     notices = [
         told(new_id(Notification), Notification(type, name, about, "x", reason), author="low")
         for type, name, about, reason in (
@@ -113,12 +126,16 @@ def test_what_is_hidden_since_is_not_told_of_by_what_would_supersede_it(team: Te
     eve = team.home("eve", 3)
     evidence = (Evidence("url", "https://example.com/"),)
     hush = create(ada.library, Subcortex("hush", "Hush", visibility="private"), actor=person()).id
-    old = create(ada.library, Artifact("old", state="accepted", evidence=evidence), actor=person()).id
+    old = create(
+        ada.library, Artifact("old", state="accepted", evidence=evidence), actor=person()
+    ).id
     ada.flush()
     proposed = Artifact("new", state="proposed", owner="eve", evidence=evidence, supersedes=old)
     new = told(new_id(Artifact), proposed, author="eve")
     assert team.accept(eve.principal, acting(new)).status == APPLIED
-    revise(ada.library, old, lambda body: replace(body, subcortex=hush), actor=person(), action="edit")
+    revise(
+        ada.library, old, lambda body: replace(body, subcortex=hush), actor=person(), action="edit"
+    )
     body = Artifact("hidden", state="accepted", evidence=evidence, subcortex=hush, supersedes=old)
     hidden = create(ada.library, body, actor=person()).id
     assert {one.status for one in ada.flush()} == {APPLIED}
@@ -130,17 +147,25 @@ def test_what_is_hidden_since_is_not_told_of_by_what_would_supersede_it(team: Te
 
 def test_what_tells_of_something_sensitive_stays_so(team: Team, ada: Home):
     bob = team.home("bob", 2)
-    thread = create(ada.library, Thread("Pay", body="@bob", sensitivity=SENSITIVE), actor=person()).id
+    thread = create(
+        ada.library, Thread("Pay", body="@bob", sensitivity=SENSITIVE), actor=person()
+    ).id
     other = create(ada.library, Thread("Lunch"), actor=person()).id
     ada.flush()
     (notice,) = [one for one in team.records().values() if one.kind == "notification"]
     link = told(new_id(Link), Link(thread, "supports", other), author="bob")
-    draft = told(new_id(Draft), Draft("comment", "a", "b", target_kind="thread", target=thread), author="bob")
-    assert {team.accept(bob.principal, acting(one, key=one.id)).status for one in (link, draft)} == {APPLIED}
+    draft = told(
+        new_id(Draft), Draft("comment", "a", "b", target_kind="thread", target=thread), author="bob"
+    )
+    assert {
+        team.accept(bob.principal, acting(one, key=one.id)).status for one in (link, draft)
+    } == {APPLIED}
     for number in (notice.id, link.id, draft.id):
         record = team.records()[number]
         assert record.body.sensitivity == SENSITIVE
-        freed = told(number, replace(record.body, sensitivity=NORMAL), record.body, author=record.author)
+        freed = told(
+            number, replace(record.body, sensitivity=NORMAL), record.body, author=record.author
+        )
         team.accept(bob.principal, acting(freed, key=f"free {number}"))
         assert team.records()[number].body.sensitivity == SENSITIVE
 
@@ -162,7 +187,8 @@ def test_nothing_is_older_than_any_clock_could_say(team: Team, ada: Home):
 
 
 @pytest.mark.parametrize(
-    "name", ["ada\u200b", "\u2060ada", "\u0430da", "ADA", "console", "cortex", "eve/x", "zoe/x", "ada/"]
+    "name",
+    ["ada\u200b", "\u2060ada", "\u0430da", "ADA", "console", "cortex", "eve/x", "zoe/x", "ada/"],
 )
 def test_nobody_writes_under_a_name_that_only_looks_like_anothers(team: Team, ada: Home, name: str):
     eve = team.home("eve", 3)
@@ -176,7 +202,13 @@ def test_what_is_archived_takes_nothing_more_from_those_who_did_not_bring_it(tea
     scope = create(ada.library, Subcortex("harbor", "Harbor"), actor=person()).id
     thread = create(ada.library, Thread("Over"), actor=person()).id
     for number in (scope, thread):
-        revise(ada.library, number, lambda body: replace(body, state="archived"), actor=person(), action="edit")
+        revise(
+            ada.library,
+            number,
+            lambda body: replace(body, state="archived"),
+            actor=person(),
+            action="edit",
+        )
     assert {one.status for one in ada.flush()} == {APPLIED}
     bodies = (Comment(thread, "late"), Thread("late", subcortex=scope))
     for home, expected in ((team.home("bob", 3), REFUSED), (ada, APPLIED)):

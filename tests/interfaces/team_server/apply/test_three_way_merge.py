@@ -21,11 +21,18 @@ from cortex.base.record_model import (
     Thread,
 )
 from cortex.families.team.writes.discussion import SINCE
-from cortex.interfaces.team_server.apply.three_way_merge import Conflict, merged, supplied_only, supplies
+from cortex.interfaces.team_server.apply.three_way_merge import (
+    Conflict,
+    merged,
+    supplied_only,
+    supplies,
+)
 
 word = st.sampled_from(["", "a", "b", "c"])
 words = st.lists(st.sampled_from("abcde"), max_size=4, unique=True).map(tuple)
-links = st.lists(st.builds(CodeLink, word, st.just(""), word, st.integers(0, 2)), max_size=3, unique=True).map(tuple)
+links = st.lists(
+    st.builds(CodeLink, word, st.just(""), word, st.integers(0, 2)), max_size=3, unique=True
+).map(tuple)
 evidence = st.lists(st.builds(Evidence, word, word, word), max_size=3, unique=True).map(tuple)
 terms = st.lists(st.builds(Term, word, word), max_size=3, unique_by=lambda one: one.term).map(tuple)
 tasks = st.builds(
@@ -44,11 +51,22 @@ tasks = st.builds(
     words,
     links,
 )
-artifacts = st.builds(Artifact, word, word, last_reviewed=st.integers(0, 3), evidence=evidence, tags=words)
-subcortexes = st.builds(Subcortex, word, word, stewards=words, glossary=terms, naming=words, pinned_threads=words)
-notifications = st.builds(Notification, word, word, word, word, word, st.sampled_from(["new", "seen", "done"]))
+artifacts = st.builds(
+    Artifact, word, word, last_reviewed=st.integers(0, 3), evidence=evidence, tags=words
+)
+subcortexes = st.builds(
+    Subcortex, word, word, stewards=words, glossary=terms, naming=words, pinned_threads=words
+)
+notifications = st.builds(
+    Notification, word, word, word, word, word, st.sampled_from(["new", "seen", "done"])
+)
 drafts = st.builds(
-    Draft, word, word, word, patch=st.lists(st.tuples(word, word), max_size=2).map(tuple), risk_flags=words
+    Draft,
+    word,
+    word,
+    word,
+    patch=st.lists(st.tuples(word, word), max_size=2).map(tuple),
+    risk_flags=words,
 )
 kinds = [tasks, artifacts, subcortexes, notifications, drafts]
 two = st.one_of([st.tuples(kind, kind) for kind in kinds])
@@ -56,7 +74,11 @@ three = st.one_of([st.tuples(one, one, one) for one in kinds])
 
 
 def changed(before: Any, after: Any) -> set[str]:
-    return {field.name for field in fields(after) if getattr(before, field.name) != getattr(after, field.name)}
+    return {
+        field.name
+        for field in fields(after)
+        if getattr(before, field.name) != getattr(after, field.name)
+    }
 
 
 @given(two)
@@ -86,7 +108,10 @@ def test_fields_that_one_side_changed_are_that_sides(bodies):
 def test_whoever_comes_first_makes_no_difference_where_fields_are_disjoint(bodies, chosen):
     before, first, second = bodies
     names = [field.name for field in fields(before)]
-    sides = ([name for place, name in enumerate(names) if (place in chosen) is ours] for ours in (True, False))
+    sides = (
+        [name for place, name in enumerate(names) if (place in chosen) is ours]
+        for ours in (True, False)
+    )
     ours, theirs = (
         replace(before, **{name: getattr(side, name) for name in mine})
         for side, mine in zip((first, second), sides, strict=True)
@@ -115,7 +140,9 @@ def test_what_is_added_comes_last_in_its_order():
 def test_a_conflict_names_the_fields_and_both_values():
     before = Task("x", "body", "inbox", notes="n")
     result = merged(
-        before, replace(before, state="done", notes="mine"), replace(before, state="blocked", notes="theirs")
+        before,
+        replace(before, state="done", notes="mine"),
+        replace(before, state="blocked", notes="theirs"),
     )
     assert isinstance(result, Conflict) and result.fields == ("state", "notes")
     assert (result.clashes[1].theirs, result.clashes[1].ours) == ("theirs", "mine")
@@ -124,7 +151,9 @@ def test_a_conflict_names_the_fields_and_both_values():
 def test_equal_changes_are_no_conflict():
     before = Task("x", state="inbox")
     after = replace(before, state="done", notes="n")
-    assert merged(before, after, replace(before, state="done", tags=("t",))) == replace(after, tags=("t",))
+    assert merged(before, after, replace(before, state="done", tags=("t",))) == replace(
+        after, tags=("t",)
+    )
 
 
 def test_parts_are_merged_by_what_names_them():
@@ -142,7 +171,9 @@ def test_two_places_of_one_file_stay_two():
     before = Task("x", code_links=(CodeLink("a", line_start=1), CodeLink("a", line_start=9)))
     ours = replace(before, code_links=(*before.code_links, CodeLink("b")))
     theirs = replace(before, code_links=before.code_links[1:])
-    assert merged(before, ours, theirs) == replace(before, code_links=(CodeLink("a", line_start=9), CodeLink("b")))
+    assert merged(before, ours, theirs) == replace(
+        before, code_links=(CodeLink("a", line_start=9), CodeLink("b"))
+    )
 
 
 def test_what_one_took_away_and_the_other_changed_is_kept():
@@ -162,7 +193,8 @@ def test_a_notification_goes_on_and_never_back():
 def test_a_draft_that_both_rejected_is_rejected_once_and_one_that_became_two_things_is_a_conflict():
     draft = Draft("thread", "x", "y")
     mine, theirs = (
-        replace(draft, state="rejected", reviewed_by=who, reviewed_at=at) for who, at in (("ada", 1), ("bob", 2))
+        replace(draft, state="rejected", reviewed_by=who, reviewed_at=at)
+        for who, at in (("ada", 1), ("bob", 2))
     )
     assert merged(draft, mine, theirs) == theirs
     noted = [replace(one, review_notes=f"no, says {one.reviewed_by}") for one in (mine, theirs)]
@@ -181,7 +213,9 @@ def test_two_reviews_are_the_later_one():
 
 def test_a_summary_that_nobody_wrote_is_left_to_who_knows_all():
     before = Thread("x", summary="one", summary_sources=("comment_1",))
-    ours = replace(before, summary="one two", summary_sources=("comment_1", "comment_2"), tags=("t",))
+    ours = replace(
+        before, summary="one two", summary_sources=("comment_1", "comment_2"), tags=("t",)
+    )
     theirs = replace(before, summary="one three", summary_sources=("comment_3",))
     assert merged(before, ours, theirs) == replace(theirs, tags=("t",))
     assert not supplies(before, ours)
@@ -189,12 +223,18 @@ def test_a_summary_that_nobody_wrote_is_left_to_who_knows_all():
 
 def test_a_summary_that_somebody_wrote_is_taken_without_what_was_said_since():
     before = Thread("x", summary="one", summary_sources=("comment_1",))
-    told = {"summary": f"mine{SINCE}and", "summary_by": "ada", "summary_sources": ("comment_2", "comment_3")}
+    told = {
+        "summary": f"mine{SINCE}and",
+        "summary_by": "ada",
+        "summary_sources": ("comment_2", "comment_3"),
+    }
     ours, theirs = replace(before, **told), replace(before, summary="one three")
     result = merged(before, ours, theirs)
     assert supplies(before, ours) and result == supplied_only(ours)
     assert {name: getattr(result, name) for name in SUMMARY} == {
         "summary": "mine", "summary_sources": ("comment_2",), "summary_by": "ada",
     }  # fmt: skip
-    later = replace(ours, summary=f"mine{SINCE}and more", summary_sources=("comment_2", "comment_4"))
+    later = replace(
+        ours, summary=f"mine{SINCE}and more", summary_sources=("comment_2", "comment_4")
+    )
     assert not supplies(ours, later), "only what was said since is another"

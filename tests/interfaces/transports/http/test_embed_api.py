@@ -1,4 +1,6 @@
-"""`cortex embed serve`: the shapes of cortex-embed, the guard of every HTTP server here, and our own client of it."""
+"""`cortex embed serve`: the shapes of cortex-embed, the guard of every HTTP server here, and our
+own client of it.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,11 @@ def model():
 
 @contextmanager
 def embedding(strangers_environment, model, *arguments: str, **variables: str):
-    chosen = {"CODEINDEX_EMBEDDING_PROVIDER": "ollama", "CODEINDEX_OLLAMA_BASE_URL": model.url, **variables}
+    chosen = {
+        "CODEINDEX_EMBEDDING_PROVIDER": "ollama",
+        "CODEINDEX_OLLAMA_BASE_URL": model.url,
+        **variables,
+    }
     with serving([*SERVE, *arguments], strangers_environment.environment(**chosen)) as server:
         yield server
 
@@ -146,7 +152,11 @@ def test_our_client_and_our_server_understand_each_other(server, tmp_path):
     embedder = open_embedder(load(None, environment=variables, user_home=tmp_path))
     assert embedder is not None
     stamp = embedder.connect()
-    assert (stamp.provider, stamp.model, stamp.dimensions) == ("cortex-embed", "nomic-embed-text", DIMENSIONS)
+    assert (stamp.provider, stamp.model, stamp.dimensions) == (
+        "cortex-embed",
+        "nomic-embed-text",
+        DIMENSIONS,
+    )
     texts = [f"text number {number}" for number in range(10)]
     expected = np.asarray(vectors_of([f"search_document: {text}" for text in texts])) / 3
     assert np.allclose(embedder.embed(texts, "passage"), expected, atol=1e-6)
@@ -159,7 +169,9 @@ def test_a_token_is_wanted_of_everybody_and_our_client_sends_it(strangers_enviro
         assert server.send("GET", path="/")[0].status == 401
         assert ask(server, {"texts": ["a"]}, authorization=f"Bearer {TOKEN}")[0] == 200
         for token, code in ((TOKEN, ""), ("wrong", "EMBEDDER_REFUSED"), ("", "EMBEDDER_REFUSED")):
-            embedder = RemoteEmbedder(Address("cortex-embed", f"http://127.0.0.1:{server.port}", token), RemoteModel())
+            embedder = RemoteEmbedder(
+                Address("cortex-embed", f"http://127.0.0.1:{server.port}", token), RemoteModel()
+            )
             try:
                 assert embedder.connect().dimensions == DIMENSIONS and not code
             except CortexError as error:
@@ -185,4 +197,6 @@ def test_the_local_model_is_served_where_nothing_else_is_configured(strangers_en
         )
         status, answer = ask(server, {"texts": ["parse a config file", ""], "mode": "query"})
         assert (response.status, status) == (200, 200)
-        assert np.allclose(answer["embeddings"], local.embed(["parse a config file", ""], "query"), atol=1e-6)
+        assert np.allclose(
+            answer["embeddings"], local.embed(["parse a config file", ""], "query"), atol=1e-6
+        )

@@ -1,4 +1,6 @@
-"""The tools as a JSON API: answers, errors and their status, the door, cancelling, and the OpenAPI document's shape."""
+"""The tools as a JSON API: answers, errors and their status, the door, cancelling, and the OpenAPI
+document's shape.
+"""
 
 import http.client
 import json
@@ -99,8 +101,24 @@ def test_every_path_has_its_method(server):
 @pytest.mark.parametrize(
     "body",
     [
-        *(b"{", b"", b"  ", b"[]", b"5", b"null", b'"{}"', b"\xff", b'{"text": NaN}', b"[" * 100_000),
-        *(b'{"text": ' * 200 + b"1" + b"}" * 200, b'{"text": ' + b"9" * 5000 + b"}", b"text=hi", b'{"text": "a"} x'),
+        *(
+            b"{",
+            b"",
+            b"  ",
+            b"[]",
+            b"5",
+            b"null",
+            b'"{}"',
+            b"\xff",
+            b'{"text": NaN}',
+            b"[" * 100_000,
+        ),
+        *(
+            b'{"text": ' * 200 + b"1" + b"}" * 200,
+            b'{"text": ' + b"9" * 5000 + b"}",
+            b"text=hi",
+            b'{"text": "a"} x',
+        ),
     ],
 )
 def test_a_body_that_is_no_decent_object_is_a_bad_request(server, body):
@@ -115,7 +133,9 @@ def test_a_large_body_is_refused_also_in_chunks(server):
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
     try:
         headers = {"Content-Type": "application/json"}
-        connection.request("POST", "/api/echo", iter([b"x" * 65_536] * 80), headers, encode_chunked=True)
+        connection.request(
+            "POST", "/api/echo", iter([b"x" * 65_536] * 80), headers, encode_chunked=True
+        )
         assert connection.getresponse().status == 413
     except (BrokenPipeError, ConnectionResetError):
         pass  # refused while it was still being sent
@@ -132,7 +152,8 @@ def test_hostile_bodies_are_never_an_error_of_the_server(server, campaign):
 
 
 @pytest.mark.parametrize(
-    "kind", ["application/x-www-form-urlencoded", "text/plain", "multipart/form-data; boundary=x", ""]
+    "kind",
+    ["application/x-www-form-urlencoded", "text/plain", "multipart/form-data; boundary=x", ""],
 )
 @pytest.mark.parametrize("path", ["/api/echo", "/mcp"])
 def test_what_a_form_of_another_site_can_send_is_refused(server, kind, path):
@@ -158,7 +179,9 @@ def test_json_may_say_its_encoding(server, kind):
         ({"origin": "http://localhost:3000"}, 200),
     ],
 )
-@pytest.mark.parametrize(("method", "path"), [("POST", "/api/echo"), ("GET", "/api"), ("GET", "/api/openapi.json")])
+@pytest.mark.parametrize(
+    ("method", "path"), [("POST", "/api/echo"), ("GET", "/api"), ("GET", "/api/openapi.json")]
+)
 def test_host_and_origin_are_checked(server, method, path, headers, status):
     response, text = server.send(method, b'{"text":"a"}', path=path, **headers)
     assert response.status == status
@@ -167,13 +190,23 @@ def test_host_and_origin_are_checked(server, method, path, headers, status):
 
 
 def test_with_a_token_every_request_must_carry_it_and_the_document_says_so(guarded, server):
-    for method, path in (("POST", "/api/echo"), ("GET", "/api"), ("GET", "/api/openapi.json"), ("GET", "/api/x")):
+    for method, path in (
+        ("POST", "/api/echo"),
+        ("GET", "/api"),
+        ("GET", "/api/openapi.json"),
+        ("GET", "/api/x"),
+    ):
         response, text = guarded.send(method, b"{}", path=path)
         assert response.getheader("www-authenticate") == "Bearer"
         failure((response.status, json.loads(text)), 401, "REQUEST_REFUSED")
     assert guarded.api("echo", {"text": "a"}, authorization="Bearer wrong")[0] == 401
-    assert guarded.api("echo", {"text": "a"}, authorization=f"Bearer {TOKEN}") == (200, {"text": "a"})
-    document = json.loads(guarded.send("GET", path="/api/openapi.json", authorization=f"Bearer {TOKEN}")[1])
+    assert guarded.api("echo", {"text": "a"}, authorization=f"Bearer {TOKEN}") == (
+        200,
+        {"text": "a"},
+    )
+    document = json.loads(
+        guarded.send("GET", path="/api/openapi.json", authorization=f"Bearer {TOKEN}")[1]
+    )
     assert document["security"] == [{"token": []}]
     assert TOKEN not in json.dumps(document, ensure_ascii=False)
     OpenAPIV31SpecValidator(document).validate()
@@ -204,7 +237,9 @@ def test_a_signal_ends_it_within_a_second_even_while_a_call_runs(tmp_path):
 
 def test_many_calls_at_once_get_each_its_own_answer(server):
     with ThreadPoolExecutor(24) as crowd:
-        answers = list(crowd.map(lambda number: server.api("echo", {"text": str(number)}), range(240)))
+        answers = list(
+            crowd.map(lambda number: server.api("echo", {"text": str(number)}), range(240))
+        )
     assert answers == [(200, {"text": str(number)}) for number in range(240)]
 
 
@@ -222,8 +257,16 @@ def test_the_list_has_every_tool_in_the_order_of_the_table(server):
 def test_every_error_has_a_status_that_the_document_describes():
     assert set(STATUSES) <= set(CODES)
     assert {status_of(code) for code in CODES} <= set(REFUSALS)
-    assert all(400 <= status < 500 for code, status in STATUSES.items() if code.endswith(("_INVALID", "_EMPTY")))
-    assert (status_of("STORE_LOCKED"), status_of("STORE_CORRUPT"), status_of("SEARCH_TIMEOUT")) == (503, 500, 504)
+    assert all(
+        400 <= status < 500
+        for code, status in STATUSES.items()
+        if code.endswith(("_INVALID", "_EMPTY"))
+    )
+    assert (status_of("STORE_LOCKED"), status_of("STORE_CORRUPT"), status_of("SEARCH_TIMEOUT")) == (
+        503,
+        500,
+        504,
+    )
     assert (status_of("MEMORY_UNKNOWN"), status_of("MEMORY_AMBIGUOUS")) == (404, 400)
     retried = {code for code, fixed in CODES.items() if fixed.retryable}
     assert {status_of(code) for code in retried} <= {409, 429, 503, 504}

@@ -42,7 +42,11 @@ HELLO = {
     "jsonrpc": "2.0",
     "id": 1,
     "method": "initialize",
-    "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}},
+    "params": {
+        "protocolVersion": "2025-06-18",
+        "capabilities": {},
+        "clientInfo": {"name": "x", "version": "1"},
+    },
 }
 
 
@@ -50,7 +54,12 @@ def test_a_session_shakes_hands_calls_and_ends(server):
     response, text = server.send("POST", json.dumps(HELLO).encode())
     session = response.getheader("mcp-session-id")
     assert '"protocolVersion":"2025-06-18"' in text
-    call = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "echo", "arguments": {"text": "hi"}}}
+    call = {
+        "jsonrpc": "2.0",
+        "id": 2,
+        "method": "tools/call",
+        "params": {"name": "echo", "arguments": {"text": "hi"}},
+    }
     status, answer = server.post(call, mcp_session_id=session)
     assert (status, answer["result"]["content"][0]["text"]) == (200, "hi")
     assert server.send("DELETE", mcp_session_id=session)[0].status == 200
@@ -58,7 +67,9 @@ def test_a_session_shakes_hands_calls_and_ends(server):
 
 
 def test_the_stateless_revision_needs_no_session(server):
-    status, answer = server.modern("tools/call", {"name": "echo", "arguments": {"text": "cut \ud83e"}})
+    status, answer = server.modern(
+        "tools/call", {"name": "echo", "arguments": {"text": "cut \ud83e"}}
+    )
     assert (status, answer["result"]["content"][0]["text"]) == (200, "cut ?")
     assert server.modern("server/discover", {})[1]["result"]["supportedVersions"] == [MODERN]
     status, answer = server.modern("tools/call", {"name": "echo", "arguments": {}})
@@ -122,7 +133,12 @@ def batching_session(server) -> str:
 
 
 def call(id: int | str, tool: str, **rest: object) -> dict:
-    return {"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {"name": tool, "arguments": {}, **rest}}
+    return {
+        "jsonrpc": "2.0",
+        "id": id,
+        "method": "tools/call",
+        "params": {"name": tool, "arguments": {}, **rest},
+    }
 
 
 NOTE = {"jsonrpc": "2.0", "method": "notifications/initialized"}
@@ -130,7 +146,9 @@ NOTE = {"jsonrpc": "2.0", "method": "notifications/initialized"}
 
 def test_the_answers_to_a_batch_are_one_array(server):
     batch = [PING, NOTE, 5, call("a", "echo", arguments={"text": "cut \ud83e"}), call(2, "nothing")]
-    response, text = server.send("POST", json.dumps(batch).encode(), mcp_session_id=batching_session(server))
+    response, text = server.send(
+        "POST", json.dumps(batch).encode(), mcp_session_id=batching_session(server)
+    )
     assert (response.status, response.getheader("content-type")) == (200, "application/json")
     bad, ping, unknown, echo = sorted(json.loads(text), key=lambda answer: str(answer["id"] or ""))
     assert (bad["id"], bad["error"]["code"]) == (None, -32600)
@@ -141,9 +159,13 @@ def test_the_answers_to_a_batch_are_one_array(server):
 
 def test_progress_of_a_batch_is_streamed_before_the_array(server):
     batch = [PING, call(2, "count", arguments={"to": 10}, _meta={"progressToken": "p"})]
-    response, text = server.send("POST", json.dumps(batch).encode(), mcp_session_id=batching_session(server))
+    response, text = server.send(
+        "POST", json.dumps(batch).encode(), mcp_session_id=batching_session(server)
+    )
     assert (response.status, response.getheader("content-type")) == (200, "text/event-stream")
-    *progress, answers = [json.loads(line[6:]) for line in text.splitlines() if line.startswith("data: ")]
+    *progress, answers = [
+        json.loads(line[6:]) for line in text.splitlines() if line.startswith("data: ")
+    ]
     assert progress
     assert {message["params"]["progressToken"] for message in progress} == {"p"}
     assert sorted(answer["id"] for answer in answers) == [1, 2]
@@ -153,11 +175,17 @@ def test_a_member_of_a_batch_can_be_cancelled(server):
     session = batching_session(server)
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
     batch = [PING, call(2, "wait", _meta={"progressToken": "p"})]
-    connection.request("POST", "/mcp", json.dumps(batch).encode(), HEADERS | {"mcp-session-id": session})
+    connection.request(
+        "POST", "/mcp", json.dumps(batch).encode(), HEADERS | {"mcp-session-id": session}
+    )
     response = connection.getresponse()  # begins with the progress
     cancel = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 2}}
-    assert server.send("POST", json.dumps([cancel]).encode(), mcp_session_id=session)[0].status == 202
-    answers = [json.loads(line[6:]) for line in response.read().splitlines() if line.startswith(b"data: ")][-1]
+    assert (
+        server.send("POST", json.dumps([cancel]).encode(), mcp_session_id=session)[0].status == 202
+    )
+    answers = [
+        json.loads(line[6:]) for line in response.read().splitlines() if line.startswith(b"data: ")
+    ][-1]
     assert {answer["id"]: "result" in answer for answer in answers} == {1: True, 2: False}
     connection.close()
 
@@ -174,7 +202,9 @@ def test_a_member_of_a_batch_can_be_cancelled(server):
     ],
 )
 def test_a_batch_has_the_status_of_what_is_in_it(server, batch, status):
-    response, _ = server.send("POST", json.dumps(batch).encode(), mcp_session_id=batching_session(server))
+    response, _ = server.send(
+        "POST", json.dumps(batch).encode(), mcp_session_id=batching_session(server)
+    )
     assert response.status == status
 
 
@@ -183,7 +213,10 @@ def test_a_batch_is_refused_without_a_session_of_its_revision(server):
     assert server.post(body)[0] == 400
     assert server.post(body, mcp_session_id=open_session(server))[1]["error"]["code"] == -32600
     assert server.post(body, mcp_session_id="unknown")[0] == 404
-    assert server.post(body, mcp_protocol_version=MODERN, mcp_session_id=batching_session(server))[0] == 400
+    assert (
+        server.post(body, mcp_protocol_version=MODERN, mcp_session_id=batching_session(server))[0]
+        == 400
+    )
     assert server.post(body, Accept="text/plain", mcp_session_id=batching_session(server))[0] == 406
 
 
@@ -229,7 +262,9 @@ def test_sessions_that_are_all_at_work_are_not_taken_away():
         streams = []
         for _ in range(4):
             stream = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
-            stream.request("GET", "/mcp", headers=HEADERS | {"mcp-session-id": open_session(server)})
+            stream.request(
+                "GET", "/mcp", headers=HEADERS | {"mcp-session-id": open_session(server)}
+            )
             assert stream.getresponse().status == 200
             streams.append(stream)
         assert server.post(HELLO)[0] == 503
@@ -238,7 +273,9 @@ def test_sessions_that_are_all_at_work_are_not_taken_away():
             stream.close()
 
 
-@pytest.mark.parametrize("origins", [["http://localhost", "http://evil.example"], ["http://evil.example", "null"]])
+@pytest.mark.parametrize(
+    "origins", [["http://localhost", "http://evil.example"], ["http://evil.example", "null"]]
+)
 def test_every_origin_is_checked(server, origins):
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
     connection.putrequest("POST", "/mcp")
@@ -262,7 +299,8 @@ def test_a_byte_now_and_then_buys_no_time_and_a_second_request_gets_no_more(narr
         connection.sendall(b"PUT /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n")
         assert connection.recv(10_000).startswith(b"HTTP/1.1 405")
         connection.settimeout(0.05)
-        give_up = time.monotonic() + 4  # the server's own time for a connection that rests is five seconds
+        # The server's own time for a connection that rests is five seconds
+        give_up = time.monotonic() + 4
         closed = False
         while not closed and time.monotonic() < give_up:
             try:
@@ -278,7 +316,11 @@ def test_a_byte_now_and_then_buys_no_time_and_a_second_request_gets_no_more(narr
 def test_an_answer_may_take_longer_than_a_head(narrow):
     params = {"name": "stubborn", "arguments": {}, "_meta": envelope() | {"progressToken": 1}}
     message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
-    headers = HEADERS | {"mcp-protocol-version": MODERN, "mcp-method": "tools/call", "mcp-name": "stubborn"}
+    headers = HEADERS | {
+        "mcp-protocol-version": MODERN,
+        "mcp-method": "tools/call",
+        "mcp-name": "stubborn",
+    }
     connection = http.client.HTTPConnection("127.0.0.1", narrow.port, timeout=1.5)
     connection.request("POST", "/mcp", json.dumps(message).encode(), headers)
     response = connection.getresponse()
@@ -297,7 +339,13 @@ def test_other_paths_and_methods_are_refused(server):
 
 @pytest.mark.parametrize(
     ("authorization", "status"),
-    [("", 401), ("Bearer wrong", 401), (f"Basic {TOKEN}", 401), (f"Bearer {TOKEN}", 200), (f"bearer {TOKEN}", 200)],
+    [
+        ("", 401),
+        ("Bearer wrong", 401),
+        (f"Basic {TOKEN}", 401),
+        (f"Bearer {TOKEN}", 200),
+        (f"bearer {TOKEN}", 200),
+    ],
 )
 def test_with_a_token_every_request_must_carry_it(guarded, authorization, status):
     assert guarded.modern("tools/list", {}, authorization=authorization)[0] == status
@@ -320,14 +368,26 @@ def test_beyond_loopback_any_host_name_is_served_with_the_token_only():
     with serving_family("0.0.0.0", TOKEN) as server:
         assert server.modern("tools/list", {}, host="cortex.example")[0] == 401
         authorization = f"Bearer {TOKEN}"
-        assert server.modern("tools/list", {}, host="cortex.example", authorization=authorization)[0] == 200
-        foreign = {"host": "cortex.example", "origin": "http://evil.example", "authorization": authorization}
+        assert (
+            server.modern("tools/list", {}, host="cortex.example", authorization=authorization)[0]
+            == 200
+        )
+        foreign = {
+            "host": "cortex.example",
+            "origin": "http://evil.example",
+            "authorization": authorization,
+        }
         assert server.modern("tools/list", {}, **foreign)[0] == 403
 
 
 def test_loopback_is_recognized():
-    assert all(is_loopback(host) for host in ("127.0.0.1", "127.9.9.9", "::1", "[::1]", "localhost", "LOCALHOST"))
-    assert not any(is_loopback(host) for host in ("", "0.0.0.0", "::", "localhost.evil.example", "10.0.0.1"))
+    assert all(
+        is_loopback(host)
+        for host in ("127.0.0.1", "127.9.9.9", "::1", "[::1]", "localhost", "LOCALHOST")
+    )
+    assert not any(
+        is_loopback(host) for host in ("", "0.0.0.0", "::", "localhost.evil.example", "10.0.0.1")
+    )
 
 
 @pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
@@ -337,7 +397,11 @@ def test_a_signal_ends_it_within_a_second_even_while_a_tool_runs(tmp_path):
         connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
         params = {"name": "stubborn", "arguments": {}, "_meta": envelope() | {"progressToken": 1}}
         message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
-        headers = HEADERS | {"mcp-protocol-version": MODERN, "mcp-method": "tools/call", "mcp-name": "stubborn"}
+        headers = HEADERS | {
+            "mcp-protocol-version": MODERN,
+            "mcp-method": "tools/call",
+            "mcp-name": "stubborn",
+        }
         connection.request("POST", "/mcp", json.dumps(message).encode(), headers)
         response = connection.getresponse()
         while b"notifications/progress" not in response.readline():

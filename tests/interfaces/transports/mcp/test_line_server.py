@@ -18,7 +18,9 @@ def test_connections_of_one_server_are_served_side_by_side():
         async def connect(number: int) -> None:
             async def source():
                 params = {"name": "echo", "arguments": {"text": f"from {number}"}}
-                yield json.dumps({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params}).encode()
+                yield json.dumps(
+                    {"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params}
+                ).encode()
                 yield None
 
             async def sink(line: bytes) -> None:

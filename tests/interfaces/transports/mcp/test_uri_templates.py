@@ -11,7 +11,11 @@ from protocol.family import make_family
 FAMILIES = [make_family()]
 
 
-@given(st.text(min_size=1, max_size=60).filter(lambda path: path.encode("utf-8", "replace").decode() == path))
+@given(
+    st.text(min_size=1, max_size=60).filter(
+        lambda path: path.encode("utf-8", "replace").decode() == path
+    )
+)
 def test_any_path_comes_back_as_it_was_encoded(path):
     for uri in (f"box://file/{quote(path, safe='')}/text", f"box://file/{quote(path)}/text"):
         assert find_resource(FAMILIES, uri)[2] == {"path": path}

@@ -6,11 +6,15 @@ import zlib
 
 from cortex.base.errors import StoreError
 
-MAX_TEXT_BYTES = 64 << 20  # no file above limits.processing.max_file_size is read: more is no text of ours
+# No file above limits.processing.max_file_size is read: more is no text of ours
+MAX_TEXT_BYTES = 64 << 20
 
 
 def unpack(packed: bytes) -> str:
-    """The text of a blob. Raises: StoreError STORE_CORRUPT, where it is no text that we could have written."""
+    """The text of a blob.
+
+    Raises: StoreError STORE_CORRUPT, where it is no text that we could have written.
+    """
     try:
         stream = zlib.decompressobj()
         raw = stream.decompress(packed, MAX_TEXT_BYTES)
@@ -18,4 +22,6 @@ def unpack(packed: bytes) -> str:
             return raw.decode("utf-8")
     except (zlib.error, UnicodeDecodeError) as error:
         raise StoreError("STORE_CORRUPT", f"a text in the store is damaged: {error}") from error
-    raise StoreError("STORE_CORRUPT", "a text in the store is damaged or larger than any that is indexed")
+    raise StoreError(
+        "STORE_CORRUPT", "a text in the store is damaged or larger than any that is indexed"
+    )

@@ -1,7 +1,9 @@
-"""The entries of chunk files: what such a file says of a chunk besides its text, its tags, and the file that it stands in.
+"""The entries of chunk files: what such a file says of a chunk besides its text, its tags, and the
+file that it stands in.
 
-A chunk of a file is a doc with one chunk. One `Update` is one transaction over all files that changed, and a file in it can be taken back
-alone: whether a file is whole is known only at its end. Knows nothing of JSON files, vectors or search.
+A chunk of a file is a doc with one chunk. One `Update` is one transaction over all files that
+changed, and a file in it can be taken back alone: whether a file is whole is known only at its end.
+Knows nothing of JSON files, vectors or search.
 """
 
 from __future__ import annotations
@@ -36,12 +38,17 @@ class Held:
 
 
 class Update:
-    """The changes of one transaction. New rows get their numbers here, and changes are written some at a time: that halves the work."""
+    """The changes of one transaction.
+
+    New rows get their numbers here, and changes are written some at a time: that halves the work.
+    """
 
     def __init__(self, connection: sqlite3.Connection, source: int) -> None:
         self._connection = connection
         self._source = source
-        self._numbers = _Numbers(*(_last(connection, table) for table in ("blobs", "docs", "chunks")))
+        self._numbers = _Numbers(
+            *(_last(connection, table) for table in ("blobs", "docs", "chunks"))
+        )
         self._waiting = _Rows()
         self.seq = next_seq(connection)
         self.changes = 0  # that an index has to hear of
@@ -65,27 +72,45 @@ class Update:
 
     def of_file(self, file: str) -> list[Held]:
         """What is held of a file."""
-        return [Held(*row) for row in self._connection.execute(f"{_HELD} WHERE entries.file = ?", (file,))]
+        return [
+            Held(*row)
+            for row in self._connection.execute(f"{_HELD} WHERE entries.file = ?", (file,))
+        ]
 
     def between(self, start: str, before: str) -> list[Held]:
         """What earlier files, or an earlier update, have at paths from `start` on, before another."""
         rows = self._connection.execute(
-            f"{_AT} WHERE docs.source = ? AND docs.path >= ? AND docs.path < ?", (self._source, start, before)
+            f"{_AT} WHERE docs.source = ? AND docs.path >= ? AND docs.path < ?",
+            (self._source, start, before),
         )
         return [Held(*row) for row in rows]
 
-    def put(self, path: str, role: str, content_hash: bytes, cut: Cut, entry: Entry, file: str) -> Held:
+    def put(
+        self, path: str, role: str, content_hash: bytes, cut: Cut, entry: Entry, file: str
+    ) -> Held:
         """Write an entry, as a text with one chunk, where nothing is yet."""
         numbers, rows, (one,) = self._numbers, self._waiting, cut.chunks
-        numbers.blob, numbers.doc, numbers.chunk = numbers.blob + 1, numbers.doc + 1, numbers.chunk + 1
+        numbers.blob, numbers.doc, numbers.chunk = (
+            numbers.blob + 1,
+            numbers.doc + 1,
+            numbers.chunk + 1,
+        )
         blob, doc, chunk = numbers.blob, numbers.doc, numbers.chunk
         packed = zlib.compress(cut.text.encode("utf-8"), COMPRESSION)
-        rows.blobs.append((blob, content_hash, cut.language, len(cut.text), one.end_line, chunk, chunk, packed))
-        rows.chunks.append((chunk, blob, one.end, one.end_line, one.kind, one.name, one.qualified, one.doc))
-        rows.symbols.extend((blob, s.name, s.qualified, s.kind, s.start_line, s.end_line) for s in cut.symbols)
+        rows.blobs.append(
+            (blob, content_hash, cut.language, len(cut.text), one.end_line, chunk, chunk, packed)
+        )
+        rows.chunks.append(
+            (chunk, blob, one.end, one.end_line, one.kind, one.name, one.qualified, one.doc)
+        )
+        rows.symbols.extend(
+            (blob, s.name, s.qualified, s.kind, s.start_line, s.end_line) for s in cut.symbols
+        )
         rows.docs.append((doc, self._source, path, blob, len(cut.text), role, self.seq))
         rows.entries.append((doc, file, fields_of(entry)))
-        names = dict.fromkeys([_KIND + (entry.chunk_type or ""), *(_TAG + tag for tag in entry.tags or ())])
+        names = dict.fromkeys(
+            [_KIND + (entry.chunk_type or ""), *(_TAG + tag for tag in entry.tags or ())]
+        )
         rows.tags.extend((name, doc) for name in names)
         self.changes += 1
         if len(rows.docs) >= PART:
@@ -117,7 +142,8 @@ class Update:
         write("DELETE FROM docs WHERE id = ?", [(held.doc,) for held in removed])
         write("DELETE FROM blobs WHERE hash = ?", [(held.hash,) for held in removed])
         write(
-            "INSERT INTO gone VALUES (?, ?, ?, ?)", [(held.doc, held.chunk, held.chunk, self.seq) for held in removed]
+            "INSERT INTO gone VALUES (?, ?, ?, ?)",
+            [(held.doc, held.chunk, held.chunk, self.seq) for held in removed],
         )
         write(
             "INSERT INTO blobs (id, hash, language, characters, lines, first_chunk, last_chunk, text) "
@@ -202,7 +228,9 @@ class Entries:
         with self._connections.read() as connection:
             found: set[int] | None = None
             if kinds:
-                found = {row[0] for kind in kinds for row in connection.execute(ask, (_KIND + kind,))}
+                found = {
+                    row[0] for kind in kinds for row in connection.execute(ask, (_KIND + kind,))
+                }
             for tag in tags:
                 if found is not None and not found:
                     break
@@ -213,7 +241,9 @@ class Entries:
     def counts(self) -> Mapping[str, int]:
         """How many entries each file has."""
         with self._connections.read() as connection:
-            return dict(connection.execute("SELECT file, count(*) FROM entries GROUP BY file ORDER BY file"))
+            return dict(
+                connection.execute("SELECT file, count(*) FROM entries GROUP BY file ORDER BY file")
+            )
 
 
 def _last(connection: sqlite3.Connection, table: str) -> int:
@@ -223,10 +253,27 @@ def _last(connection: sqlite3.Connection, table: str) -> int:
 
 def fields_of(entry: Entry) -> str:
     """All of an entry but its text, which the blob has, as JSON."""
-    told = (entry.id, entry.chunk_type, entry.title, entry.tags, entry.metadata, entry.created_at, entry.updated_at)
+    told = (
+        entry.id,
+        entry.chunk_type,
+        entry.title,
+        entry.tags,
+        entry.metadata,
+        entry.created_at,
+        entry.updated_at,
+    )
     return json.dumps(told, ensure_ascii=False, separators=(",", ":"))
 
 
 def _entry(fields: str, text: str) -> Entry:
     name, kind, title, tags, metadata, created_at, updated_at = json.loads(fields)
-    return Entry(name, kind, title, text, None if tags is None else tuple(tags), metadata, created_at, updated_at)
+    return Entry(
+        name,
+        kind,
+        title,
+        text,
+        None if tags is None else tuple(tags),
+        metadata,
+        created_at,
+        updated_at,
+    )

@@ -1,7 +1,8 @@
-"""The folders of documents that a person added: each is a source of kind "documents" with patterns of its own.
+"""The folders of documents that a person added: each is a source of kind "documents" with patterns
+of its own.
 
-A folder has a key that others know it by, which never changes, and a name, both unique. Removing one forgets its documents, their
-text and their vectors in the same transaction.
+A folder has a key that others know it by, which never changes, and a name, both unique. Removing
+one forgets its documents, their text and their vectors in the same transaction.
 """
 
 from __future__ import annotations
@@ -54,7 +55,14 @@ class Folders:
         return None if row is None else _folder(row)
 
     def add(
-        self, key: str, name: str, root: str, include: Sequence[str], exclude: Sequence[str], *, watch: bool
+        self,
+        key: str,
+        name: str,
+        root: str,
+        include: Sequence[str],
+        exclude: Sequence[str],
+        *,
+        watch: bool,
     ) -> Folder:
         """Remember a folder; whether it may be added was decided before."""
         with self._connections.write(durable=True) as connection:
@@ -69,7 +77,9 @@ class Folders:
         return _folder(row)
 
     def remove(self, folder: Folder) -> int:
-        """Forget a folder with all that came from it, at once and for good; returns how many documents that were."""
+        """Forget a folder with all that came from it, at once and for good; returns how many
+        documents that were.
+        """
         with self._connections.write(durable=True, erase=True) as connection:
             return forget_source(connection, folder.source.id)
 

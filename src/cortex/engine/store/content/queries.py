@@ -1,7 +1,9 @@
-"""The truth of a store, read for answers: chunks behind hits, definitions by name, text of files, counts.
+"""The truth of a store, read for answers: chunks behind hits, definitions by name, text of files,
+counts.
 
-Only reads. Every function takes ids or names and gives nouns back; ids that SQLite doesn't know are left out. Texts, and
-what was cut of them, names too, come without secrets: whoever reads here can't show one.
+Only reads. Every function takes ids or names and gives nouns back; ids that SQLite doesn't know are
+left out. Texts, and what was cut of them, names too, come without secrets: whoever reads here can't
+show one.
 """
 
 from __future__ import annotations
@@ -25,7 +27,9 @@ MAX_CHOICES = 64  # of sources, of which it is remembered whether they are all
 PART = 900  # values in one statement
 FEW_CHUNKS = 32  # of a blob, that are read one after the other
 DOC_COLUMNS = "docs.id, docs.source, docs.path, docs.blob, docs.size, docs.mtime_ns, blobs.language, docs.role"
-CHUNK_COLUMNS = "ordinal, start, end, start_line, end_line, kind, name, qualified, signature, chunks.doc"
+CHUNK_COLUMNS = (
+    "ordinal, start, end, start_line, end_line, kind, name, qualified, signature, chunks.doc"
+)
 
 Value = TypeVar("Value")
 
@@ -70,7 +74,8 @@ class Lookup:
         self._recent_ranges: _Recent[tuple[int, int]] = _Recent(RECENT_CHUNKS)
         self._recent_state = ""  # of the store when they were looked up
         self._changes: dict[int, tuple[str, dict[str, int]]] = {}
-        self._alone: tuple[str, dict[tuple[int, ...], bool]] = ("", {})  # whether sources are all, and of which state
+        # Whether sources are all, and of which state
+        self._alone: tuple[str, dict[tuple[int, ...], bool]] = ("", {})
 
     def places(self, pairs: Sequence[tuple[int, int]]) -> dict[tuple[int, int], ChunkLocation]:
         """The places for (doc, chunk) pairs."""
@@ -88,7 +93,8 @@ class Lookup:
         with self._connections.read() as connection:
             for part in parts(sorted(ids - chunks.keys()), PART):
                 rows = connection.execute(
-                    f"SELECT id, blob, {CHUNK_COLUMNS} FROM chunks WHERE id IN ({marks(part)})", part
+                    f"SELECT id, blob, {CHUNK_COLUMNS} FROM chunks WHERE id IN ({marks(part)})",
+                    part,
                 ).fetchall()
                 redacted = self._redactions.of_all({row[1] for row in rows})
                 new = {number: Chunk(*rest) for number, _, *rest in rows}
@@ -117,15 +123,20 @@ class Lookup:
                 recent.keep_all(new)
                 docs |= new
                 # Whoever wants a doc mostly asks for this next.
-                self._recent_ranges.keep_all({doc.blob: row[:2] for doc, row in zip(new.values(), rows, strict=True)})
+                self._recent_ranges.keep_all(
+                    {doc.blob: row[:2] for doc, row in zip(new.values(), rows, strict=True)}
+                )
         return docs
 
-    def places_of_chunks(self, sources: Sequence[int], chunks: Sequence[int]) -> list[tuple[int, int]]:
+    def places_of_chunks(
+        self, sources: Sequence[int], chunks: Sequence[int]
+    ) -> list[tuple[int, int]]:
         """Every (doc, chunk) of the sources for chunk ids, in the order given."""
         docs: dict[int, list[int]] = {}
         with self._connections.read() as connection:
             for part in parts(list(chunks), PART):
-                # In this order, and sorted here: to have the rows sorted, SQLite goes through all docs of the source.
+                # In this order, and sorted here: to have the rows sorted, SQLite goes through all
+                # docs of the source.
                 for chunk, doc in connection.execute(
                     f"SELECT chunks.id, docs.id FROM chunks CROSS JOIN docs ON docs.blob = chunks.blob "
                     f"WHERE chunks.id IN ({marks(part)}) AND docs.source IN ({marks(sources)})",
@@ -141,14 +152,17 @@ class Lookup:
         with self._connections.read() as connection:
             for part in parts([number for number in blobs if number not in found], PART):
                 rows = connection.execute(
-                    f"SELECT id, first_chunk, last_chunk FROM blobs WHERE id IN ({marks(part)})", part
+                    f"SELECT id, first_chunk, last_chunk FROM blobs WHERE id IN ({marks(part)})",
+                    part,
                 )
                 new = {number: (first, last) for number, first, last in rows}
                 recent.keep_all(new)
                 found |= new
         return found
 
-    def definitions(self, sources: Sequence[int], names: Sequence[str], limit: int = 200) -> list[DefinitionSite]:
+    def definitions(
+        self, sources: Sequence[int], names: Sequence[str], limit: int = 200
+    ) -> list[DefinitionSite]:
         """Where these names (any case) are defined in the sources, those written exactly so first."""
         if not names:
             return []
@@ -161,11 +175,18 @@ class Lookup:
             limit,
         )
 
-    def definitions_beginning(self, sources: Sequence[int], prefix: str, limit: int = 50) -> list[DefinitionSite]:
+    def definitions_beginning(
+        self, sources: Sequence[int], prefix: str, limit: int = 50
+    ) -> list[DefinitionSite]:
         """Where names that begin with this (any case) are defined, shorter names first."""
         after = f"{prefix}\U0010ffff"  # comes after whatever begins with the prefix
         return self._definitions(
-            "symbols.name >= ? AND symbols.name < ?", (prefix, after), sources, "length(symbols.name), ", (), limit
+            "symbols.name >= ? AND symbols.name < ?",
+            (prefix, after),
+            sources,
+            "length(symbols.name), ",
+            (),
+            limit,
         )
 
     def _definitions(
@@ -178,9 +199,10 @@ class Lookup:
         limit: int,
     ) -> list[DefinitionSite]:
         with self._connections.read() as connection:
-            # First the names, as many as are wanted, then where each stands. In one statement SQLite compared every heading of a text
-            # with every chunk of it, before it knew which are wanted: 4.5 s for 6,250 times "# limit".
-            # CROSS JOIN keeps the order: with two names SQLite would begin with every doc (38 ms instead of 0.3 ms on 10,000).
+            # First the names, as many as are wanted, then where each stands. In one statement
+            # SQLite compared every heading of a text with every chunk of it, before it knew which
+            # are wanted: 4.5 s for 6,250 times "# limit". CROSS JOIN keeps the order: with two
+            # names SQLite would begin with every doc (38 ms instead of 0.3 ms on 10,000).
             rows = connection.execute(
                 "SELECT docs.id, symbols.blob, symbols.start_line, symbols.name, symbols.qualified "
                 "FROM symbols CROSS JOIN docs ON docs.blob = symbols.blob "
@@ -192,7 +214,10 @@ class Lookup:
                 return []
             ranges = self.ranges({blob for _, blob, *_ in rows})
             lines = {(blob, line) for _, blob, line, *_ in rows}
-            held = {(blob, line): _chunks_at(connection, *ranges[blob], line, limit) for blob, line in lines}
+            held = {
+                (blob, line): _chunks_at(connection, *ranges[blob], line, limit)
+                for blob, line in lines
+            }
             redactions = self._redactions.of_all(ranges)
         found = (
             DefinitionSite(doc, chunk, field(name), field(qualified))
@@ -212,7 +237,9 @@ class Lookup:
             return None if row is None else Doc(*row)
 
     def docs_called(self, sources: Sequence[int], name: str, limit: int = 20) -> list[Doc]:
-        """Docs whose path is `name` or ends with it; where there are none, those whose path `name` ends with (an absolute one does)."""
+        """Docs whose path is `name` or ends with it; where there are none, those whose path `name`
+        ends with (an absolute one does).
+        """
         select = f"SELECT {DOC_COLUMNS} FROM docs JOIN blobs ON blobs.id = blob WHERE source IN ({marks(sources)})"
         parts = name.strip("/").split("/")
         endings = ["/".join(parts[start:]) for start in range(len(parts))]
@@ -238,7 +265,10 @@ class Lookup:
     def knows(self, source: int, below: str) -> bool:
         """Whether there is a doc of the source at or below a path."""
         with self._connections.read() as connection:
-            return next(rows_below(connection, "SELECT 1 FROM docs", source, [below]), None) is not None
+            return (
+                next(rows_below(connection, "SELECT 1 FROM docs", source, [below]), None)
+                is not None
+            )
 
     def drop_recent(self) -> None:
         """Keep nothing in memory of what may just have been removed for good."""
@@ -284,7 +314,9 @@ class Lookup:
             )
             redaction = self._redactions.of(blob)
             chunks = ((chunk_id, Chunk(*rest)) for chunk_id, *rest in rows)
-            return tuple((number, redaction.chunk(chunk) if redaction else chunk) for number, chunk in chunks)
+            return tuple(
+                (number, redaction.chunk(chunk) if redaction else chunk) for number, chunk in chunks
+            )
 
     def symbols(self, blob: int) -> tuple[Symbol, ...]:
         """The definitions in a blob, by line."""
@@ -295,7 +327,9 @@ class Lookup:
                 (blob,),
             )
             redaction = self._redactions.of(blob)
-            return tuple(redaction.symbol(_symbol(*row)) if redaction else _symbol(*row) for row in rows)
+            return tuple(
+                redaction.symbol(_symbol(*row)) if redaction else _symbol(*row) for row in rows
+            )
 
     def recency(self, source: int) -> Mapping[str, int]:
         """The files of a source that its history changed lately, by path: 0 is the newest."""
@@ -370,10 +404,14 @@ class Lookup:
             return (row[0], row[1], row[2])
 
 
-def _chunks_at(connection: sqlite3.Connection, first: int, last: int, line: int, most: int) -> list[int]:
-    """The first `most` chunks that hold a line, of those between `first` and `last`, which are one blob's.
+def _chunks_at(
+    connection: sqlite3.Connection, first: int, last: int, line: int, most: int
+) -> list[int]:
+    """The first `most` chunks that hold a line, of those between `first` and `last`, which are one
+    blob's.
 
-    These are numbered in the order of their lines: by halving, whatever their number, and without an index of lines.
+    These are numbered in the order of their lines: by halving, whatever their number, and without
+    an index of lines.
     """
     low, high = first, last  # the first one that doesn't end before the line is among these
     while high - low >= FEW_CHUNKS:
@@ -396,7 +434,9 @@ def _state(connection: sqlite3.Connection) -> str:
 
 
 class _Recent(Generic[Value]):
-    """What was looked up lately, by an id that never means anything else; all of it is dropped when it becomes too much."""
+    """What was looked up lately, by an id that never means anything else; all of it is dropped when
+    it becomes too much.
+    """
 
     def __init__(self, limit: int) -> None:
         self._limit = limit

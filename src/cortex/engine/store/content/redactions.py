@@ -1,6 +1,8 @@
-"""The secrets of every text in a store: found once, kept beside it, and taken out of whatever is read for an answer.
+"""The secrets of every text in a store: found once, kept beside it, and taken out of whatever is
+read for an answer.
 
-A text that was stored without being looked at, or looked at by an older detector, is looked at when it is read.
+A text that was stored without being looked at, or looked at by an older detector, is looked at when
+it is read.
 """
 
 from __future__ import annotations
@@ -21,7 +23,9 @@ MAX_KEPT = 10_000  # blobs whose secrets are kept in memory
 
 
 class Redactions:
-    """The redacted form of a store's texts; `enabled` is false where the person wants them as they are."""
+    """The redacted form of a store's texts; `enabled` is false where the person wants them as they
+    are.
+    """
 
     def __init__(self, connections: Connections) -> None:
         self.enabled = True
@@ -32,7 +36,9 @@ class Redactions:
         """The redaction of one blob, whose text the caller may have."""
         return self.of_all([blob], {} if text is None else {blob: text}).get(blob, CLEAN)
 
-    def of_all(self, blobs: Collection[int], texts: Mapping[int, str] | None = None) -> dict[int, RedactedText]:
+    def of_all(
+        self, blobs: Collection[int], texts: Mapping[int, str] | None = None
+    ) -> dict[int, RedactedText]:
         """The redactions of those of these blobs that have secrets."""
         if not self.enabled:
             return {}
@@ -41,7 +47,9 @@ class Redactions:
             if len(self._kept) + len(unknown) > MAX_KEPT:
                 self._kept = {}
             self._kept |= self._find(unknown, texts or {})
-        return {blob: found for blob in blobs if (found := self._kept.get(blob)) is not None and found}
+        return {
+            blob: found for blob in blobs if (found := self._kept.get(blob)) is not None and found
+        }
 
     def _find(self, blobs: Sequence[int], texts: Mapping[int, str]) -> dict[int, RedactedText]:
         found: dict[int, RedactedText] = {}
@@ -58,7 +66,9 @@ class Redactions:
                 if told == "":
                     found[blob] = CLEAN
                 elif (text := texts.get(blob) or _text(connection, blob)) is not None:
-                    found[blob] = redaction_of(text) if told is None else RedactedText(text, _read(told))
+                    found[blob] = (
+                        redaction_of(text) if told is None else RedactedText(text, _read(told))
+                    )
         return found
 
     def clear(self) -> None:
@@ -70,7 +80,9 @@ def put_leaks(connection: sqlite3.Connection, blob: int, found: Sequence[Leak] |
     """Keep the secrets of a new blob; None is that nobody looked."""
     if found is not None:
         told = json.dumps([(leak.name, leak.start, leak.end) for leak in found]) if found else ""
-        connection.execute("INSERT INTO leaks VALUES (?, ?, ?)", (blob, secret_scanner.VERSION, told))
+        connection.execute(
+            "INSERT INTO leaks VALUES (?, ?, ?)", (blob, secret_scanner.VERSION, told)
+        )
 
 
 def _read(told: str) -> list[Leak]:

@@ -1,7 +1,9 @@
-"""The truth of a store, written: sources, blobs with their chunks and symbols, docs, and what was removed.
+"""The truth of a store, written: sources, blobs with their chunks and symbols, docs, and what was
+removed.
 
-Every change is one transaction that raises `seq` by one; the indexes beside SQLite replay from there (`indexes.py`). Reading for
-answers is in `lookup.py`. Nothing here knows where text comes from or how it is ranked.
+Every change is one transaction that raises `seq` by one; the indexes beside SQLite replay from
+there (`indexes.py`). Reading for answers is in `lookup.py`. Nothing here knows where text comes
+from or how it is ranked.
 """
 
 from __future__ import annotations
@@ -20,7 +22,8 @@ from cortex.engine.store.content.queries import rows_below
 from cortex.engine.store.content.redactions import put_leaks
 from cortex.engine.store.sql import marks, parts
 
-REMOVALS = 2_000  # docs that are known to be gone after the words have dropped them: vectors come later
+# Docs that are known to be gone after the words have dropped them: vectors come later
+REMOVALS = 2_000
 ALL_DEAD = 10**12  # rows of the words: more than there are, so that they are built anew
 COMPRESSION = 6  # level 9 saves 1 % more and takes twice the time on source code
 
@@ -41,13 +44,12 @@ class ContentChange:
     """One transaction's worth of changes to a source, collected file by file."""
 
     read_ns: int = field(default_factory=time.time_ns)  # a moment before any of its files was read
-    cuts: list[tuple[ScannedFile, bytes, Cut]] = field(
-        default_factory=list
-    )  # new content: file, content hash, what came of it
-    links: list[tuple[ScannedFile, int]] = field(
-        default_factory=list
-    )  # known content under a new name or time: file, blob
-    touched: list[tuple[int, ScannedFile]] = field(default_factory=list)  # same content, new time: doc, file
+    # New content: file, content hash, what came of it
+    cuts: list[tuple[ScannedFile, bytes, Cut]] = field(default_factory=list)
+    # Known content under a new name or time: file, blob
+    links: list[tuple[ScannedFile, int]] = field(default_factory=list)
+    # Same content, new time: doc, file
+    touched: list[tuple[int, ScannedFile]] = field(default_factory=list)
     removed: list[str] = field(default_factory=list)
     skips: list[tuple[ScannedFile, str]] = field(default_factory=list)
 
@@ -73,7 +75,8 @@ class ContentStore:
         if row is None:
             with self._connections.write() as connection:
                 connection.execute(
-                    "INSERT OR IGNORE INTO sources (kind, name, root) VALUES (?, ?, ?)", (kind, name, root)
+                    "INSERT OR IGNORE INTO sources (kind, name, root) VALUES (?, ?, ?)",
+                    (kind, name, root),
                 )
                 row = _find_source(connection, kind, name, root)
         assert row is not None
@@ -82,43 +85,66 @@ class ContentStore:
     def source_by_id(self, number: int) -> Source | None:
         """The source with this id."""
         with self._connections.read() as connection:
-            row = connection.execute("SELECT id, kind, name, root FROM sources WHERE id = ?", (number,)).fetchone()
+            row = connection.execute(
+                "SELECT id, kind, name, root FROM sources WHERE id = ?", (number,)
+            ).fetchone()
             return None if row is None else Source(*row)
 
     def known(self, source: int, below: Collection[str] | None = None) -> dict[str, Known]:
         """The docs of the source by path; all, or those at or below these paths."""
         with self._connections.read() as connection:
-            rows = rows_below(connection, "SELECT path, id, blob, size, mtime_ns, checked_at FROM docs", source, below)
+            rows = rows_below(
+                connection,
+                "SELECT path, id, blob, size, mtime_ns, checked_at FROM docs",
+                source,
+                below,
+            )
             return {path: Known(*rest) for path, *rest in rows}
 
-    def skips(self, source: int, below: Collection[str] | None = None) -> dict[str, tuple[int, int, str]]:
-        """The files that were read and refused: path to size, mtime and reason; all, or those at or below these paths."""
+    def skips(
+        self, source: int, below: Collection[str] | None = None
+    ) -> dict[str, tuple[int, int, str]]:
+        """The files that were read and refused: path to size, mtime and reason; all, or those at or
+        below these paths.
+        """
         with self._connections.read() as connection:
-            rows = rows_below(connection, "SELECT path, size, mtime_ns, reason FROM skips", source, below)
+            rows = rows_below(
+                connection, "SELECT path, size, mtime_ns, reason FROM skips", source, below
+            )
             return {path: (size, mtime_ns, reason) for path, size, mtime_ns, reason in rows}
 
     def size(self, source: int) -> int:
         """The number of docs of the source."""
         with self._connections.read() as connection:
-            return connection.execute("SELECT count(*) FROM docs WHERE source = ?", (source,)).fetchone()[0]
+            return connection.execute(
+                "SELECT count(*) FROM docs WHERE source = ?", (source,)
+            ).fetchone()[0]
 
     def blobs(self, hashes: Sequence[bytes]) -> dict[bytes, int]:
         """The ids of those contents that are already stored."""
         found: dict[bytes, int] = {}
         with self._connections.read() as connection:
             for part in parts(hashes, 500):
-                found.update(connection.execute(f"SELECT hash, id FROM blobs WHERE hash IN ({marks(part)})", part))
+                found.update(
+                    connection.execute(
+                        f"SELECT hash, id FROM blobs WHERE hash IN ({marks(part)})", part
+                    )
+                )
         return found
 
     def apply(self, source: int, change: ContentChange) -> int:
-        """Write the change in one transaction and return `seq`, which is a new one unless only times have changed."""
+        """Write the change in one transaction and return `seq`, which is a new one unless only
+        times have changed.
+        """
         now = change.read_ns
         with self._connections.write() as connection:
             role = role_of if _kind_of(connection, source) == "files" else _no_role
             seq = next_seq(connection) if change.news else _seq(connection)
             for path in change.removed:
                 remove_doc(connection, source, path, seq)
-                connection.execute("DELETE FROM skips WHERE source = ? AND path = ?", (source, path))
+                connection.execute(
+                    "DELETE FROM skips WHERE source = ? AND path = ?", (source, path)
+                )
             for file, reason in change.skips:
                 remove_doc(connection, source, file.path, seq)
                 connection.execute(
@@ -138,32 +164,43 @@ class ContentStore:
             return seq
 
     def put(self, texts: Sequence[tuple[int, ScannedFile, bytes, Cut]]) -> list[int]:
-        """Write these texts (source, file, content hash, what came of it), all or none, and return their docs' ids."""
+        """Write these texts (source, file, content hash, what came of it), all or none, and return
+        their docs' ids.
+        """
         now = time.time_ns()
         with self._connections.write(durable=True) as connection:
             seq = next_seq(connection)
             return [
-                put_doc(connection, source, file, put_blob(connection, content_hash, cut), "", seq, now)
+                put_doc(
+                    connection, source, file, put_blob(connection, content_hash, cut), "", seq, now
+                )
                 for source, file, content_hash, cut in texts
             ]
 
     def forget(self, docs: Iterable[int]) -> int:
-        """Remove these docs and, at once and for good, the content that nothing else uses; returns the new `seq`."""
+        """Remove these docs and, at once and for good, the content that nothing else uses; returns
+        the new `seq`.
+        """
         with self._connections.write(durable=True) as connection:
             seq = next_seq(connection)
             for doc in docs:
-                row = connection.execute("SELECT source, path, blob FROM docs WHERE id = ?", (doc,)).fetchone()
+                row = connection.execute(
+                    "SELECT source, path, blob FROM docs WHERE id = ?", (doc,)
+                ).fetchone()
                 if row is not None:
                     remove_doc(connection, row[0], row[1], seq)
                     forget_blob(connection, row[2])
             return seq
 
     def settle(self, seq: int, dead: int) -> None:
-        """The words have everything up to `seq`: count the rows that died of it, and forget all but the last removals until then."""
+        """The words have everything up to `seq`: count the rows that died of it, and forget all but
+        the last removals until then.
+        """
         with self._connections.write() as connection:
             connection.execute("INSERT OR IGNORE INTO meta VALUES ('forgotten', ?)", (str(seq),))
             oldest = connection.execute(
-                "SELECT seq FROM gone WHERE seq <= ? ORDER BY seq DESC LIMIT 1 OFFSET ?", (seq, REMOVALS)
+                "SELECT seq FROM gone WHERE seq <= ? ORDER BY seq DESC LIMIT 1 OFFSET ?",
+                (seq, REMOVALS),
             ).fetchone()
             if oldest is not None:
                 connection.execute("DELETE FROM gone WHERE seq <= ?", oldest)
@@ -175,7 +212,9 @@ class ContentStore:
 
     @property
     def words_linger(self) -> bool:
-        """Whether the words still have, on disk, some of what was removed for good: they are to be built anew."""
+        """Whether the words still have, on disk, some of what was removed for good: they are to be
+        built anew.
+        """
         return int(self.get("dead", "0")) >= ALL_DEAD
 
     def remembers(self, seq: int) -> bool:
@@ -188,19 +227,38 @@ class ContentStore:
             _forget_until(connection, _seq(connection) + 1)
 
     def sweep(self, orphaned_before: int) -> int:
-        """Drop the blobs that nothing has pointed to since before that second; returns their number."""
+        """Drop the blobs that nothing has pointed to since before that second; returns their
+        number.
+        """
         with self._connections.write(erase=True) as connection:
-            return connection.execute("DELETE FROM blobs WHERE orphaned_at < ?", (orphaned_before,)).rowcount
+            return connection.execute(
+                "DELETE FROM blobs WHERE orphaned_at < ?", (orphaned_before,)
+            ).rowcount
 
-    def finish(self, source: int, stamp: str, files: int, seconds: float, skipped: Sequence[tuple[str, str]]) -> None:
-        """Remember that a run saw the whole source: when, with which chunker, and what it left out by name."""
+    def finish(
+        self,
+        source: int,
+        stamp: str,
+        files: int,
+        seconds: float,
+        skipped: Sequence[tuple[str, str]],
+    ) -> None:
+        """Remember that a run saw the whole source: when, with which chunker, and what it left out
+        by name.
+        """
         with self._connections.write() as connection:
             _kind_of(connection, source)
             connection.execute("DELETE FROM left_out WHERE source = ?", (source,))
             connection.executemany(
-                "INSERT OR IGNORE INTO left_out VALUES (?, ?, ?)", [(source, path, reason) for path, reason in skipped]
+                "INSERT OR IGNORE INTO left_out VALUES (?, ?, ?)",
+                [(source, path, reason) for path, reason in skipped],
             )
-            facts = {"stamp": stamp, "files": str(files), "seconds": str(seconds), "indexed": str(int(time.time()))}
+            facts = {
+                "stamp": stamp,
+                "files": str(files),
+                "seconds": str(seconds),
+                "indexed": str(int(time.time())),
+            }
             connection.executemany(
                 "INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)",
                 [(f"{key}:{source}", value) for key, value in facts.items()],
@@ -215,7 +273,9 @@ class ContentStore:
     def set(self, values: Mapping[str, str]) -> None:
         """Remember facts about the store."""
         with self._connections.write() as connection:
-            connection.executemany("INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)", list(values.items()))
+            connection.executemany(
+                "INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)", list(values.items())
+            )
 
     def remember_recent(self, source: int, state: str, paths: Sequence[str]) -> None:
         """Which files of a source changed lately, newest first, as of a state of its history."""
@@ -235,7 +295,9 @@ class ContentStore:
             return tuple(Skipped(path, reason) for path, reason in rows)
 
 
-def _find_source(connection: sqlite3.Connection, kind: str, name: str, root: str) -> tuple[int] | None:
+def _find_source(
+    connection: sqlite3.Connection, kind: str, name: str, root: str
+) -> tuple[int] | None:
     return connection.execute(
         "SELECT id FROM sources WHERE kind = ? AND name = ? AND root = ?", (kind, name, root)
     ).fetchone()
@@ -250,7 +312,9 @@ def _kind_of(connection: sqlite3.Connection, source: int) -> str:
 
 
 def _no_role(path: str) -> str:
-    """Of documents and records each is what it is: no folder's name makes one of them a test or an example."""
+    """Of documents and records each is what it is: no folder's name makes one of them a test or an
+    example.
+    """
     return ""
 
 
@@ -273,7 +337,9 @@ def _seq(connection: sqlite3.Connection) -> int:
 
 
 def forget_source(connection: sqlite3.Connection, source: int) -> int:
-    """Remove a source with its docs and, at once, the content that nothing else uses; returns how many docs that were."""
+    """Remove a source with its docs and, at once, the content that nothing else uses; returns how
+    many docs that were.
+    """
     seq = next_seq(connection)
     docs = connection.execute("SELECT path, blob FROM docs WHERE source = ?", (source,)).fetchall()
     for path, blob in docs:
@@ -286,20 +352,31 @@ def forget_source(connection: sqlite3.Connection, source: int) -> int:
 
 
 def forget_rest(connection: sqlite3.Connection) -> None:
-    """Remove what is left of docs that were removed for good: their earlier versions, vectors, and rows of the words."""
-    # Earlier versions of what was removed lie among what nothing points to any more, and nobody can tell which.
+    """Remove what is left of docs that were removed for good: their earlier versions, vectors, and
+    rows of the words.
+    """
+    # Earlier versions of what was removed lie among what nothing points to any more, and nobody can
+    # tell which.
     connection.execute("DELETE FROM blobs WHERE orphaned_at IS NOT NULL")
-    connection.execute("DELETE FROM vectors WHERE NOT EXISTS (SELECT 1 FROM chunks WHERE chunks.hash = vectors.hash)")
+    connection.execute(
+        "DELETE FROM vectors WHERE NOT EXISTS (SELECT 1 FROM chunks WHERE chunks.hash = vectors.hash)"
+    )
     connection.execute("INSERT OR REPLACE INTO meta VALUES ('dead', ?)", (str(ALL_DEAD),))
 
 
-def put_blob(connection: sqlite3.Connection, content_hash: bytes, cut: Cut, *, meaning: bool = True) -> int:
-    """The blob with this content, made where there is none; without `meaning` no vectors are made of it."""
+def put_blob(
+    connection: sqlite3.Connection, content_hash: bytes, cut: Cut, *, meaning: bool = True
+) -> int:
+    """The blob with this content, made where there is none; without `meaning` no vectors are made
+    of it.
+    """
     row = connection.execute("SELECT id FROM blobs WHERE hash = ?", (content_hash,)).fetchone()
     if row is not None:  # the same content twice in one change
         connection.execute("UPDATE blobs SET orphaned_at = NULL WHERE id = ?", row)
         return row[0]
-    (last,) = connection.execute("SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'chunks'").fetchone()
+    (last,) = connection.execute(
+        "SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'chunks'"
+    ).fetchone()
     first = last + 1
     blob = connection.execute(
         "INSERT INTO blobs (hash, language, characters, lines, first_chunk, last_chunk, text, private) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
@@ -349,7 +426,13 @@ def _put_parts(connection: sqlite3.Connection, blob: int, first: int, cut: Cut) 
 
 
 def put_doc(
-    connection: sqlite3.Connection, source: int, file: ScannedFile, blob: int, role: str, seq: int, now: int
+    connection: sqlite3.Connection,
+    source: int,
+    file: ScannedFile,
+    blob: int,
+    role: str,
+    seq: int,
+    now: int,
 ) -> int:
     """A doc of this name and content, in place of the one of that name."""
     remove_doc(connection, source, file.path, seq, keep=blob)
@@ -364,14 +447,21 @@ def put_doc(
 
 def forget_blob(connection: sqlite3.Connection, blob: int) -> None:
     """Remove a content that no doc has any more, with the vectors of what nothing else says."""
-    hashes = connection.execute("SELECT hash FROM chunks WHERE blob = ? AND hash IS NOT NULL", (blob,)).fetchall()
-    if connection.execute("DELETE FROM blobs WHERE id = ? AND orphaned_at IS NOT NULL", (blob,)).rowcount:
+    hashes = connection.execute(
+        "SELECT hash FROM chunks WHERE blob = ? AND hash IS NOT NULL", (blob,)
+    ).fetchall()
+    if connection.execute(
+        "DELETE FROM blobs WHERE id = ? AND orphaned_at IS NOT NULL", (blob,)
+    ).rowcount:
         connection.executemany(
-            "DELETE FROM vectors WHERE hash = ?1 AND NOT EXISTS (SELECT 1 FROM chunks WHERE hash = ?1)", hashes
+            "DELETE FROM vectors WHERE hash = ?1 AND NOT EXISTS (SELECT 1 FROM chunks WHERE hash = ?1)",
+            hashes,
         )
 
 
-def remove_doc(connection: sqlite3.Connection, source: int, path: str, seq: int, keep: int = 0) -> None:
+def remove_doc(
+    connection: sqlite3.Connection, source: int, path: str, seq: int, keep: int = 0
+) -> None:
     """Remove the doc of this name, where there is one; `keep` is a content that stays in use."""
     row = connection.execute(
         "SELECT docs.id, blob, first_chunk, last_chunk FROM docs JOIN blobs ON blobs.id = blob WHERE source = ? AND path = ?",

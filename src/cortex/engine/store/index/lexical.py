@@ -1,9 +1,10 @@
 """The word index of a store (tantivy): a disposable copy of what SQLite knows, made to be searched.
 
-One row is one chunk of one doc, with four fields of the stems of `text.words_of`; no text is stored. What the engine's traps
-ask for: ids are signed integers (delete-by-term on unsigned fields deletes nothing), one writer thread (two make ties random), the
-watermark is a row of its own in the same commit (there is no commit payload), fast fields give ids back without stored rows.
-SQLite FTS5 was the other candidate: forty times slower on OR queries at 200,000 chunks, twice the size.
+One row is one chunk of one doc, with four fields of the stems of `text.words_of`; no text is
+stored. What the engine's traps ask for: ids are signed integers (delete-by-term on unsigned fields
+deletes nothing), one writer thread (two make ties random), the watermark is a row of its own in the
+same commit (there is no commit payload), fast fields give ids back without stored rows. SQLite FTS5
+was the other candidate: forty times slower on OR queries at 200,000 chunks, twice the size.
 """
 
 from __future__ import annotations
@@ -25,22 +26,31 @@ from typing import BinaryIO, cast
 
 import tantivy
 
-from cortex.base.errors import CortexError, FileError, StoreError, is_short_of_memory, short_of_memory
+from cortex.base.errors import (
+    CortexError,
+    FileError,
+    StoreError,
+    is_short_of_memory,
+    short_of_memory,
+)
 from cortex.base.paths import keep_private
 from cortex.base.text import identifiers_of, split_identifier
 from cortex.base.types import Chunk, Doc
 
+# A signature stands in the body: as a field of its own it made answers worse
 FIELDS = (
     "name",
     "path",
     "doc_text",
     "body",
-)  # a signature stands in the body: as a field of its own it made answers worse
+)
 COVER_FIELDS = ("name", "path", "body")  # the doc stands in the body too
 WRITER_BYTES = (
-    32_000_000  # memory of the one writer thread; more makes fewer segments and costs exactly that much memory
+    # Memory of the one writer thread; more makes fewer segments and costs exactly that much memory
+    32_000_000
 )
-# A writer that gets no memory ends the process (Rust aborts), so as much as one takes at most is asked for before.
+# A writer that gets no memory ends the process (Rust aborts), so as much as one takes at most is
+# asked for before.
 ROOM_BYTES = 192 << 20
 ROOM_ROWS = 250  # between two looks at that, of microseconds each
 LOCK_SECONDS = 2.0  # that the lock of a writer is waited for
@@ -59,7 +69,8 @@ _FULL = ("No space left", "StorageFull", "QuotaExceeded", "FileTooLarge", "os er
 _KILLED = "index writer was killed"
 LEAST_FREE_BYTES = 2 * WRITER_BYTES
 _SHORT = ("Failed to spawn", "Cannot allocate memory", "os error 12", "OutOfMemory", "os error 11")
-# Each file of a segment ends with a JSON object that holds the CRC of all before it, the object's size and a magic number.
+# Each file of a segment ends with a JSON object that holds the CRC of all before it, the object's
+# size and a magic number.
 _FOOTER = struct.Struct("<II")
 _FOOTER_MAGIC = 1337
 _MOST_FOOTER = 4096
@@ -85,7 +96,8 @@ class SearchFilter:
     extensions: tuple[str, ...] = ()
     languages: tuple[str, ...] = ()
     docs: frozenset[int] | None = None  # only these, where a path or a tag was asked for
-    alone: bool = False  # there are no other sources: asking each row for its own would be a fifth of a search
+    # There are no other sources: asking each row for its own would be a fifth of a search
+    alone: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +111,8 @@ class LexicalTerm:
 class LexicalIndex:
     """One generation of the word index. `directory` None keeps it in memory.
 
-    Raises: StoreError INDEX_DAMAGED where there is none, or a damaged one, and `create` is not said; FileError DISK_FULL;
-    LimitError MEMORY_SHORT. So does every method.
+    Raises: StoreError INDEX_DAMAGED where there is none, or a damaged one, and `create` is not
+    said; FileError DISK_FULL; LimitError MEMORY_SHORT. So does every method.
     """
 
     def __init__(self, directory: Path | None, *, create: bool = False) -> None:
@@ -114,24 +126,34 @@ class LexicalIndex:
                 directory.mkdir(mode=0o700, parents=True, exist_ok=True)
                 self._index = tantivy.Index(_schema(), path=str(directory), reuse=True)
             else:
-                # What tantivy can't read it says on stderr as well, or reads wrongly: it gets sound files only.
+                # What tantivy can't read it says on stderr as well, or reads wrongly: it gets sound
+                # files only.
                 if damaged := find_damage(directory):
                     raise _damage(directory, f"{damaged} is damaged")
                 self._links = _link(directory)
-                self._index = tantivy.Index.open(self._links.name if self._links else str(directory))
-            self._index.register_tokenizer("words", tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.whitespace()).build())
+                self._index = tantivy.Index.open(
+                    self._links.name if self._links else str(directory)
+                )
+            self._index.register_tokenizer(
+                "words", tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.whitespace()).build()
+            )
             self._index.reload()
         self._writer: tantivy.IndexWriter | None = None
         self._merged = create  # no merge of a writer that was killed is left to do
-        self._sparse: frozenset[int] = frozenset()  # docs that were too few among all for a longer list
-        self._counted: dict[tuple[int, ...], dict[tuple[str, str], int]] = {}  # frequencies, by sources; of this state
-        self._within: dict[tuple[int, ...], tantivy.Query] = {}  # what asks each row for its source, by sources
+        # Docs that were too few among all for a longer list
+        self._sparse: frozenset[int] = frozenset()
+        # Frequencies, by sources; of this state
+        self._counted: dict[tuple[int, ...], dict[tuple[str, str], int]] = {}
+        # What asks each row for its source, by sources
+        self._within: dict[tuple[int, ...], tantivy.Query] = {}
 
     def watermark(self) -> int:
         """The `seq` up to which this index is complete, or NO_WATERMARK."""
         with self._translated():
             searcher = self._index.searcher()
-            query = tantivy.Query.term_query(self._index.schema, "meta", "watermark", index_option="basic")
+            query = tantivy.Query.term_query(
+                self._index.schema, "meta", "watermark", index_option="basic"
+            )
             hits = searcher.search(query, limit=1, count=False).hits
             if not hits:
                 return NO_WATERMARK
@@ -142,7 +164,8 @@ class LexicalIndex:
             return max(0, self._index.searcher().num_docs - (self.watermark() != NO_WATERMARK))
 
     def apply(self, rows: Iterable[LexicalRow], gone: Iterable[int], watermark: int) -> int:
-        """Drop the docs in `gone`, add `rows` (replacing rows of the same docs), commit; returns the number of rows added.
+        """Drop the docs in `gone`, add `rows` (replacing rows of the same docs), commit; returns
+        the number of rows added.
 
         Only the lease holder may call this.
         """
@@ -150,7 +173,8 @@ class LexicalIndex:
             with self._translated():
                 return self._apply(rows, gone, watermark)
         except BaseException:
-            # A writer that failed is of no use any more; with it goes what it holds uncommitted, and the lock on the directory.
+            # A writer that failed is of no use any more; with it goes what it holds uncommitted,
+            # and the lock on the directory.
             self._writer, self._merged = None, False
             raise
 
@@ -180,19 +204,24 @@ class LexicalIndex:
         return added
 
     def _open_writer(self) -> tantivy.IndexWriter:
-        """A writer with nothing left to merge: rows deleted in its first commit come back when a merge of older segments ends later."""
+        """A writer with nothing left to merge: rows deleted in its first commit come back when a
+        merge of older segments ends later.
+        """
         if not self._merged:
             writer = self._new_writer()
             try:
                 writer.commit()  # which starts the merges
                 writer.wait_merging_threads()
             finally:
-                del writer  # whoever keeps the exception would keep the lock on the directory with it
+                # Whoever keeps the exception would keep the lock on the directory with it
+                del writer
             self._merged = True
         return self._new_writer()
 
     def _new_writer(self) -> tantivy.IndexWriter:
-        """A writer, under a lock of its own: a holder of the lease that was killed gives that back first, and this a moment later."""
+        """A writer, under a lock of its own: a holder of the lease that was killed gives that back
+        first, and this a moment later.
+        """
         deadline = time.monotonic() + LOCK_SECONDS
         while True:
             try:
@@ -202,7 +231,9 @@ class LexicalIndex:
                     raise
             time.sleep(LOCK_POLL_SECONDS)
 
-    def search(self, terms: Sequence[LexicalTerm], narrow: SearchFilter, limit: int) -> list[tuple[int, int, float]]:
+    def search(
+        self, terms: Sequence[LexicalTerm], narrow: SearchFilter, limit: int
+    ) -> list[tuple[int, int, float]]:
         """The best rows as (doc, chunk, score), best first, ties by doc and chunk."""
         parts = [
             tantivy.Query.boost_query(self._term(field, term.word), weight)
@@ -211,18 +242,29 @@ class LexicalIndex:
         ]
         return self._best(parts, narrow, limit)
 
-    def cover(self, masses: Mapping[str, float], narrow: SearchFilter, limit: int) -> list[tuple[int, int, float]]:
-        """The rows that hold most of these words, wherever and however often: (doc, chunk, share of the whole mass)."""
+    def cover(
+        self, masses: Mapping[str, float], narrow: SearchFilter, limit: int
+    ) -> list[tuple[int, int, float]]:
+        """The rows that hold most of these words, wherever and however often: (doc, chunk, share of
+        the whole mass).
+        """
         parts = [
-            tantivy.Query.const_score_query(_any([self._term(field, word) for field in COVER_FIELDS]), mass)
+            tantivy.Query.const_score_query(
+                _any([self._term(field, word) for field in COVER_FIELDS]), mass
+            )
             for word, mass in masses.items()
         ]
         total = sum(masses.values()) or 1.0
         return [(doc, chunk, mass / total) for doc, chunk, mass in self._best(parts, narrow, limit)]
 
-    def held(self, words: Sequence[str], narrow: SearchFilter, limit: int) -> dict[tuple[int, int], frozenset[str]]:
-        """Which of these words stand in each row that has any of them, by (doc, chunk): for the first `MAX_HELD` words."""
-        # Each word is worth a power of two: so many add up exactly, and the sum says which they were.
+    def held(
+        self, words: Sequence[str], narrow: SearchFilter, limit: int
+    ) -> dict[tuple[int, int], frozenset[str]]:
+        """Which of these words stand in each row that has any of them, by (doc, chunk): for the
+        first `MAX_HELD` words.
+        """
+        # Each word is worth a power of two: so many add up exactly, and the sum says which they
+        # were.
         known = words[:MAX_HELD]
         parts = [
             tantivy.Query.const_score_query(
@@ -231,12 +273,16 @@ class LexicalIndex:
             for place, word in enumerate(known)
         ]
         return {
-            (doc, chunk): frozenset(word for place, word in enumerate(known) if int(total) >> place & 1)
+            (doc, chunk): frozenset(
+                word for place, word in enumerate(known) if int(total) >> place & 1
+            )
             for doc, chunk, total in self._best(parts, narrow, limit)
         }
 
     def frequency(self, word: str, field: str = "body", narrow: SearchFilter | None = None) -> int:
-        """In how many rows a word stands in a field; of those of some sources, where that is asked for."""
+        """In how many rows a word stands in a field; of those of some sources, where that is asked
+        for.
+        """
         if narrow is None or narrow.alone:
             with self._translated():
                 return self._index.searcher().doc_freq(field, stem_of(word))
@@ -256,7 +302,8 @@ class LexicalIndex:
     def _count(self, field: str, word: str, sources: tuple[int, ...]) -> int:
         """In how many rows of these sources a word stands in a field.
 
-        Where it stands in few, those are asked for their source: to gather all rows of hundreds of sources first takes much longer.
+        Where it stands in few, those are asked for their source: to gather all rows of hundreds of
+        sources first takes much longer.
         """
         searcher = self._index.searcher()
         most = searcher.doc_freq(field, stem_of(word))  # deleted rows are still among them
@@ -301,13 +348,21 @@ class LexicalIndex:
         return _translated(self._directory)
 
     def _term(self, field: str, word: str) -> tantivy.Query:
-        return tantivy.Query.term_query(self._index.schema, field, stem_of(word), index_option="freq")
+        return tantivy.Query.term_query(
+            self._index.schema, field, stem_of(word), index_option="freq"
+        )
 
-    def _best(self, parts: Sequence[tantivy.Query], narrow: SearchFilter, limit: int) -> list[tuple[int, int, float]]:
+    def _best(
+        self, parts: Sequence[tantivy.Query], narrow: SearchFilter, limit: int
+    ) -> list[tuple[int, int, float]]:
         """The rows that match most of the parts, best first, ties by doc and chunk."""
         if not parts:
             return []
-        if narrow.docs is not None and len(narrow.docs) >= MANY_DOCS and narrow.docs is not self._sparse:
+        if (
+            narrow.docs is not None
+            and len(narrow.docs) >= MANY_DOCS
+            and narrow.docs is not self._sparse
+        ):
             found = self._best_of_many(parts, narrow, narrow.docs, limit)
             if found is not None:
                 return found
@@ -316,7 +371,8 @@ class LexicalIndex:
     def _best_of_many(
         self, parts: Sequence[tantivy.Query], narrow: SearchFilter, docs: frozenset[int], limit: int
     ) -> list[tuple[int, int, float]] | None:
-        """The same, by a longer list from which others are left out: thousands of docs in a query cost more than all the rest.
+        """The same, by a longer list from which others are left out: thousands of docs in a query
+        cost more than all the rest.
 
         None where the list would have to be much longer.
         """
@@ -326,7 +382,8 @@ class LexicalIndex:
             kept = [row for row in rows if row[0] in docs]
             if len(kept) >= limit or len(rows) < limit * times:
                 return kept[:limit]
-            if len(kept) * LONGER[-1] < limit * times:  # by the look of it, the longest list hasn't enough either
+            # By the look of it, the longest list hasn't enough either
+            if len(kept) * LONGER[-1] < limit * times:
                 self._sparse = docs
                 break
         return None
@@ -336,11 +393,14 @@ class LexicalIndex:
             searcher = self._index.searcher()
             hits = searcher.search(query, limit=limit, count=False).hits
             addresses = [address for _, address in hits]
-            docs = cast("list[int]", searcher.fast_field_values("doc", addresses))  # every row has them
+            # Every row has them
+            docs = cast("list[int]", searcher.fast_field_values("doc", addresses))
             chunks = cast("list[int]", searcher.fast_field_values("chunk", addresses))
-        # Sorted as they are, without a key function: two hundred calls of one are a tenth of a query.
+        # Sorted as they are, without a key function: two hundred calls of one are a tenth of a
+        # query.
         found = sorted(
-            (-round(score, 4), doc, chunk) for (score, _), doc, chunk in zip(hits, docs, chunks, strict=True)
+            (-round(score, 4), doc, chunk)
+            for (score, _), doc, chunk in zip(hits, docs, chunks, strict=True)
         )
         return [(doc, chunk, -less) for less, doc, chunk in found]
 
@@ -348,7 +408,9 @@ class LexicalIndex:
         schema = self._index.schema
         filters: list[tantivy.Query] = []
         if narrow.extensions:
-            filters.append(tantivy.Query.term_set_query(schema, "extension", list(narrow.extensions)))
+            filters.append(
+                tantivy.Query.term_set_query(schema, "extension", list(narrow.extensions))
+            )
         if narrow.languages:
             filters.append(tantivy.Query.term_set_query(schema, "language", list(narrow.languages)))
         if narrow.docs is not None:
@@ -361,7 +423,9 @@ class LexicalIndex:
         return tantivy.Query.boolean_query([(tantivy.Occur.Must, one) for one in must])
 
     def _of(self, sources: tuple[int, ...]) -> tantivy.Query:
-        """What only rows of these sources match; made once for whoever sees the same, since they may be hundreds."""
+        """What only rows of these sources match; made once for whoever sees the same, since they
+        may be hundreds.
+        """
         known = self._within
         query = known.get(sources)
         if query is None:
@@ -373,20 +437,25 @@ class LexicalIndex:
 
 
 class _Stems(dict[str, str]):
-    """Identifier -> the stems of its words with spaces between: a question says "registered" where the code says "register".
+    """Identifier -> the stems of its words with spaces between: a question says "registered" where
+    the code says "register".
 
-    Worked out once for each identifier: source code says the same ones over and over, and a filter of the index would stem every
-    single word of it, at twice the cost of all the rest.
+    Worked out once for each identifier: source code says the same ones over and over, and a filter
+    of the index would stem every single word of it, at twice the cost of all the rest.
     """
 
     def __init__(self) -> None:
         stemmer = tantivy.Filter.stemmer("english")
-        self._analyzer = tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.whitespace()).filter(stemmer).build()
+        self._analyzer = (
+            tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.whitespace()).filter(stemmer).build()
+        )
 
     def __missing__(self, identifier: str) -> str:
         if len(self) >= MAX_REMEMBERED:
             self.clear()
-        stems = self[identifier] = " ".join(self._analyzer.analyze(" ".join(split_identifier(identifier))))
+        stems = self[identifier] = " ".join(
+            self._analyzer.analyze(" ".join(split_identifier(identifier)))
+        )
         return stems
 
     def spaced(self, text: str) -> str:
@@ -412,7 +481,9 @@ def _any(queries: Sequence[tantivy.Query]) -> tantivy.Query:
 
 
 def _link(directory: Path) -> tempfile.TemporaryDirectory[str] | None:
-    """A folder of links to an index that can't be written: tantivy locks the folder that it reads; None where it can."""
+    """A folder of links to an index that can't be written: tantivy locks the folder that it reads;
+    None where it can.
+    """
     if not directory.is_dir() or os.access(directory, os.W_OK | os.X_OK):
         return None
     folder = tempfile.TemporaryDirectory(prefix="cortex-words-", ignore_cleanup_errors=True)
@@ -423,25 +494,31 @@ def _link(directory: Path) -> tempfile.TemporaryDirectory[str] | None:
 
 
 def remove_generation(directory: Path) -> None:
-    """Delete an index directory; what another process still has open (Windows) is left for the next time."""
+    """Delete an index directory; what another process still has open (Windows) is left for the next
+    time.
+    """
     shutil.rmtree(directory, ignore_errors=True)
     # A file may have taken the place of the directory.
     with suppress(OSError):
         directory.unlink()
 
 
-_checked: dict[str, tuple[int, int, int]] = {}  # files that were sound, with inode, time and size then
+# Files that were sound, with inode, time and size then
+_checked: dict[str, tuple[int, int, int]] = {}
 
 
 def find_damage(directory: Path, *, again: bool = False) -> str:
     """Name the first file of an index whose bytes aren't those that were written; "" where all are.
 
-    A file that this process has found sound is read once more only when it has changed, or `again` is said.
+    A file that this process has found sound is read once more only when it has changed, or `again`
+    is said.
     """
     try:
         segments = json.loads((directory / "meta.json").read_text(encoding="utf-8"))["segments"]
         names = {segment["segment_id"].replace("-", "") for segment in segments}
-        files = [entry.name for entry in os.scandir(directory) if entry.name.partition(".")[0] in names]
+        files = [
+            entry.name for entry in os.scandir(directory) if entry.name.partition(".")[0] in names
+        ]
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return "meta.json"
     for name in sorted(files):
@@ -482,7 +559,10 @@ def _is_whole(file: BinaryIO, size: int) -> bool:
 
 
 def _check_room() -> None:
-    """Refuse to begin where the system wouldn't give the memory that a writer takes. Raises: LimitError MEMORY_SHORT."""
+    """Refuse to begin where the system wouldn't give the memory that a writer takes.
+
+    Raises: LimitError MEMORY_SHORT.
+    """
     try:
         # Reserved and given back at once: no page of it is ever touched.
         mmap.mmap(-1, ROOM_BYTES).close()
@@ -491,7 +571,9 @@ def _check_room() -> None:
 
 
 def extension_of(path: str) -> str:
-    """The lower-case extension without its dot; a name without one ("Makefile") is its own extension."""
+    """The lower-case extension without its dot; a name without one ("Makefile") is its own
+    extension.
+    """
     name = path.rsplit("/", 1)[-1]
     return name.rsplit(".", 1)[-1].lower()
 
@@ -539,18 +621,27 @@ def _translated(directory: Path | None) -> Iterator[None]:
         if is_short_of_memory(error):
             raise short_of_memory("using the word index") from error
         if any(mark in message for mark in _FULL):
-            raise FileError("DISK_FULL", f"the word index can't grow, the disk is full: {message}") from error
+            raise FileError(
+                "DISK_FULL", f"the word index can't grow, the disk is full: {message}"
+            ) from error
         if "LockBusy" in message:
-            raise StoreError("STORE_LOCKED", f"another process writes to the word index: {message}") from error
+            raise StoreError(
+                "STORE_LOCKED", f"another process writes to the word index: {message}"
+            ) from error
         if "Permission denied" in message or "Read-only" in message:
-            raise StoreError("STORE_UNWRITABLE", f"the word index can't be written: {message}") from error
+            raise StoreError(
+                "STORE_UNWRITABLE", f"the word index can't be written: {message}"
+            ) from error
         if any(mark in message for mark in _SHORT):
             raise short_of_memory("using the word index") from error
         if _KILLED in message and _is_full(directory):
-            raise FileError("DISK_FULL", f"the word index can't grow, the disk is full: {message}") from error
+            raise FileError(
+                "DISK_FULL", f"the word index can't grow, the disk is full: {message}"
+            ) from error
         raise _damage(directory, message) from error
     except BaseException as error:
-        if type(error).__name__ != "PanicException":  # tantivy's own, which no except clause can name
+        # Tantivy's own, which no except clause can name
+        if type(error).__name__ != "PanicException":
             raise
         raise _damage(directory, str(error)) from error
 

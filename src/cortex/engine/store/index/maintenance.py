@@ -1,9 +1,12 @@
-"""The indexes beside SQLite, kept equal to it: catching up, rebuilding aside and swapping, and noticing that they moved.
+"""The indexes beside SQLite, kept equal to it: catching up, rebuilding aside and swapping, and
+noticing that they moved.
 
-An index that fails in any way while it is opened, searched or written is not asked again: a file in its directory says so to every
-process, answers go on without it, and whoever holds the lease builds it anew. One mechanism for every case: an index has a watermark, everything after it is replayed from SQLite, and replaying twice is
-harmless. A fresh, stale or damaged index is just one with an early watermark. Each generation of the words is a directory of its
-own; which one counts is a fact in SQLite, so a swap is one transaction and readers in other processes follow.
+An index that fails in any way while it is opened, searched or written is not asked again: a file in
+its directory says so to every process, answers go on without it, and whoever holds the lease builds
+it anew. One mechanism for every case: an index has a watermark, everything after it is replayed
+from SQLite, and replaying twice is harmless. A fresh, stale or damaged index is just one with an
+early watermark. Each generation of the words is a directory of its own; which one counts is a fact
+in SQLite, so a swap is one transaction and readers in other processes follow.
 """
 
 from __future__ import annotations
@@ -48,8 +51,9 @@ log = logging.getLogger(__name__)
 class Indexes:
     """The words and vectors of one store, as this process sees them.
 
-    `_lock` guards which words are current and is held for moments only: searches need it. `_writing` is held while the words are
-    written; who holds it may take `_lock`, never the other way round.
+    `_lock` guards which words are current and is held for moments only: searches need it.
+    `_writing` is held while the words are written; who holds it may take `_lock`, never the other
+    way round.
     """
 
     def __init__(
@@ -65,7 +69,8 @@ class Indexes:
         self._connections = connections
         self._truth = truth
         self._paid = paid
-        # Words and vectors are this very database's: ids of another one, say of one that was deleted, mean other rows.
+        # Words and vectors are this very database's: ids of another one, say of one that was
+        # deleted, mean other rows.
         identity = truth.get("identity")
         self._prefix = f"words-{FORMAT}-{identity}-"
         self._vectors_directory = None if directory is None else directory / f"vectors-{identity}"
@@ -78,7 +83,8 @@ class Indexes:
         self._doubted = ""  # the generation of words that failed here
 
     def words(self) -> LexicalIndex | None:
-        """The current word index, reloaded if another process moved it; None before the first one, and while one is damaged.
+        """The current word index, reloaded if another process moved it; None before the first one,
+        and while one is damaged.
 
         Raises: LimitError MEMORY_SHORT, StoreError STORE_UNWRITABLE.
         """
@@ -89,7 +95,8 @@ class Indexes:
             try:
                 if self._words is None or generation != self._generation:
                     self._open(generation)
-                # SQLite is ahead of the words for a moment after every change: what was loaded then has to be loaded again.
+                # SQLite is ahead of the words for a moment after every change: what was loaded then
+                # has to be loaded again.
                 elif self._mark != self._truth.seq():
                     self._words.reload()
                     self._mark = self._words.watermark()
@@ -107,7 +114,9 @@ class Indexes:
             return self._is_doubted(self._truth.get("words"))
 
     def doubt(self, error: StoreError) -> None:
-        """Go on without the index that raised this error; without words in every process, until they are built anew."""
+        """Go on without the index that raised this error; without words in every process, until
+        they are built anew.
+        """
         if "index" not in error.context:
             # Vectors open empty where they are damaged.
             self.sets.look_again()
@@ -121,7 +130,8 @@ class Indexes:
             self._doubted, self._words = generation, None
             path = self._path_of(generation)
         if path is not None:
-            # A disk that can't be written: this process knows it, and others find it out by themselves.
+            # A disk that can't be written: this process knows it, and others find it out by
+            # themselves.
             with suppress(OSError):
                 if not path.is_dir():
                     remove_generation(path)
@@ -149,7 +159,11 @@ class Indexes:
         with self._lock:
             if self._sets is None:
                 self._sets = VectorIndexes(
-                    self._vectors_directory, self._connections, self._truth, self._paid, self._qdrant
+                    self._vectors_directory,
+                    self._connections,
+                    self._truth,
+                    self._paid,
+                    self._qdrant,
                 )
             return self._sets
 
@@ -158,12 +172,14 @@ class Indexes:
         return self.sets.of(stamp)
 
     def catch_up(self, makings: Iterable[EmbeddingJob] = (), room: int = sys.maxsize) -> None:
-        """Replay into the words, and into these vectors, what SQLite has by now and they haven't. Only the lease holder may call this.
+        """Replay into the words, and into these vectors, what SQLite has by now and they haven't.
+
+        Only the lease holder may call this.
 
         Of several threads that wait here one does it for all that had written by then.
 
-        Raises: LimitError EMBEDDINGS_LIMIT where the vectors would take more than `room` bytes; the words are complete then, and
-        what vectors there are is kept.
+        Raises: LimitError EMBEDDINGS_LIMIT where the vectors would take more than `room` bytes; the
+        words are complete then, and what vectors there are is kept.
         """
         wanted = self._truth.seq()
         with self._writing:
@@ -191,13 +207,21 @@ class Indexes:
                 self._mark = seq
 
     def tidy(self) -> bool:
-        """Rebuild the words when too many of their rows are dead; true if that happened. What was removed for good leaves the vectors, too."""
-        if self._truth.words_linger and self._vectors_directory is not None and self._vectors_directory.exists():
+        """Rebuild the words when too many of their rows are dead; true if that happened.
+
+        What was removed for good leaves the vectors, too.
+        """
+        if (
+            self._truth.words_linger
+            and self._vectors_directory is not None
+            and self._vectors_directory.exists()
+        ):
             self.sets.erase()
         if not self._has_many_dead():
             return False
         with self._writing:
-            if not self._has_many_dead():  # another thread, that deleted as well or keeps the store, has just done it
+            # Another thread, that deleted as well or keeps the store, has just done it
+            if not self._has_many_dead():
                 return False
             self.rebuild()
             return True
@@ -217,7 +241,8 @@ class Indexes:
             return True
 
     def verify(self) -> bool:
-        """Rebuild the words when they are damaged, or hold other rows than SQLite; true if that happened.
+        """Rebuild the words when they are damaged, or hold other rows than SQLite; true if that
+        happened.
 
         Vectors of which that is true are compared with SQLite the next time that something changes.
         """
@@ -231,10 +256,16 @@ class Indexes:
             return bool(wrong)
 
     def _damage_of_words(self) -> str:
-        """What is wrong with the files of the words, compared with their checksums; "" where nothing is."""
+        """What is wrong with the files of the words, compared with their checksums; "" where
+        nothing is.
+        """
         generation = self._truth.get("words")
         path = self._path_of(generation)
-        if path is not None and generation.startswith(self._prefix) and not self._is_doubted(generation):
+        if (
+            path is not None
+            and generation.startswith(self._prefix)
+            and not self._is_doubted(generation)
+        ):
             name = find_damage(path, again=True)
             if name and generation == self._truth.get("words"):
                 message = f"{generation}/{name} is damaged"
@@ -246,7 +277,11 @@ class Indexes:
     def _surplus_of_words(self) -> str:
         try:
             words = self.words()
-            if words is None or words.watermark() != self._truth.seq() or len(words) == self._count_rows():
+            if (
+                words is None
+                or words.watermark() != self._truth.seq()
+                or len(words) == self._count_rows()
+            ):
                 return ""
             return f"it has {len(words)} rows where the store has {self._count_rows()}"
         except StoreError as error:
@@ -264,7 +299,9 @@ class Indexes:
             if words is None or words.watermark() != self._truth.seq():
                 return []
             with self._connections.read() as connection:
-                pairs = connection.execute("SELECT docs.id, chunks.id FROM docs JOIN chunks ON chunks.blob = docs.blob")
+                pairs = connection.execute(
+                    "SELECT docs.id, chunks.id FROM docs JOIN chunks ON chunks.blob = docs.blob"
+                )
                 return _difference("words", set(pairs), words.identities())
         except StoreError as error:
             if error.code != DAMAGED:
@@ -280,7 +317,10 @@ class Indexes:
         return self.sets.check()
 
     def rebuild(self) -> None:
-        """Build the words anew beside the current ones and swap; searches go on meanwhile. Only for the lease holder."""
+        """Build the words anew beside the current ones and swap; searches go on meanwhile.
+
+        Only for the lease holder.
+        """
         with self._writing:
             name = self._next_name()
             path = self._path_of(name)
@@ -294,7 +334,9 @@ class Indexes:
                     remove_generation(path)
                 if isinstance(error, StoreError) and error.code == DAMAGED:
                     # What was never there before isn't damaged: it could not be written.
-                    raise StoreError("STORE_IO", f"the word index can't be written: {error.message}") from error
+                    raise StoreError(
+                        "STORE_IO", f"the word index can't be written: {error.message}"
+                    ) from error
                 raise
             self._swap(fresh, name, seq)
 
@@ -322,7 +364,9 @@ class Indexes:
         self._generation, self._mark = generation, self._words.watermark()
 
     def _usable_words(self) -> LexicalIndex:
-        """The current words, or fresh ones in a new generation where they are missing, damaged or ahead of the truth."""
+        """The current words, or fresh ones in a new generation where they are missing, damaged or
+        ahead of the truth.
+        """
         words = self.words()
         if words is not None and words.watermark() <= self._truth.seq():
             return words
@@ -337,7 +381,9 @@ class Indexes:
         return fresh
 
     def _swap(self, fresh: LexicalIndex, name: str, mark: int) -> None:
-        """Make fresh words the current ones, here and, through SQLite, in every other process; then drop the others."""
+        """Make fresh words the current ones, here and, through SQLite, in every other process; then
+        drop the others.
+        """
         with self._lock:
             old, self._words = self._words, fresh
             self._generation, self._mark = name, mark
@@ -357,10 +403,15 @@ class Indexes:
         return None if self._directory is None else self._directory / generation
 
     def _rows(self, after: int) -> Generator[LexicalRow, None, None]:
-        """What changed after that `seq`, by path: words that are built in the same order give the same answers."""
+        """What changed after that `seq`, by path: words that are built in the same order give the
+        same answers.
+        """
         with self._connections.read() as connection:
-            # Sorted afterwards (+): else SQLite walks through all docs in that order to find the one that is new.
-            docs = connection.execute("SELECT id FROM docs WHERE seq > ? ORDER BY +source, +path", (after,)).fetchall()
+            # Sorted afterwards (+): else SQLite walks through all docs in that order to find the
+            # one that is new.
+            docs = connection.execute(
+                "SELECT id FROM docs WHERE seq > ? ORDER BY +source, +path", (after,)
+            ).fetchall()
             for number in docs:
                 *fields, packed = connection.execute(
                     f"SELECT {DOC_COLUMNS}, blobs.text FROM docs JOIN blobs ON blobs.id = blob WHERE docs.id = ?",
@@ -369,7 +420,8 @@ class Indexes:
                 doc = Doc(*fields)
                 text = unpack(packed)
                 for chunk_id, *rest in connection.execute(
-                    f"SELECT id, {CHUNK_COLUMNS} FROM chunks WHERE blob = ? ORDER BY id", (doc.blob,)
+                    f"SELECT id, {CHUNK_COLUMNS} FROM chunks WHERE blob = ? ORDER BY id",
+                    (doc.blob,),
                 ):
                     chunk = Chunk(*rest)
                     yield LexicalRow(doc, chunk_id, chunk, text[chunk.start : chunk.end])

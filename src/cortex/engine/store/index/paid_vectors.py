@@ -1,7 +1,9 @@
-"""Vectors that are worth paying for once: kept in SQLite by model and by the hash of the text that they are of.
+"""Vectors that are worth paying for once: kept in SQLite by model and by the hash of the text that
+they are of.
 
-Hashes, not chunk ids: an edited file, another branch or another way of cutting only costs what no chunk has said before. Knows no
-embedder and no index; which chunks still wait, and in which order they are worth it, is decided here.
+Hashes, not chunk ids: an edited file, another branch or another way of cutting only costs what no
+chunk has said before. Knows no embedder and no index; which chunks still wait, and in which order
+they are worth it, is decided here.
 """
 
 from __future__ import annotations
@@ -25,17 +27,22 @@ Embed = Callable[[list[str]], "np.ndarray"]
 
 PART = 500  # values in one statement
 
-# Ordinary code first, then what explains it, what uses it, what tests it; the rest is seldom asked for.
+# Ordinary code first, then what explains it, what uses it, what tests it; the rest is seldom asked
+# for.
 _ORDER = "CASE role WHEN '' THEN 0 WHEN 'docs' THEN 1 WHEN 'example' THEN 2 WHEN 'test' THEN 3 ELSE 4 END"
 _WAITS = "(hash IS NULL OR NOT EXISTS (SELECT 1 FROM vectors WHERE vectors.model = ? AND vectors.hash = chunks.hash))"
-# Where tables are joined, SQLite would begin with all vectors of a model: CROSS JOIN keeps the order that is written.
+# Where tables are joined, SQLite would begin with all vectors of a model: CROSS JOIN keeps the
+# order that is written.
 _USED = "EXISTS (SELECT 1 FROM docs WHERE docs.blob = chunks.blob)"
-_OPEN = "NOT EXISTS (SELECT 1 FROM blobs WHERE blobs.id = {} AND private)"  # vectors may be made of it
+# Vectors may be made of it
+_OPEN = "NOT EXISTS (SELECT 1 FROM blobs WHERE blobs.id = {} AND private)"
 
 
 @dataclass(frozen=True, slots=True)
 class EmbeddingJob:
-    """An embedder's vectors that are to follow the truth: made by `embed`, or where that is None, paid for elsewhere and only copied."""
+    """An embedder's vectors that are to follow the truth: made by `embed`, or where that is None,
+    paid for elsewhere and only copied.
+    """
 
     stamp: Stamp
     embed: Embed | None
@@ -43,7 +50,9 @@ class EmbeddingJob:
 
 @dataclass(frozen=True, slots=True)
 class PendingVectors:
-    """A text, by its hash, that a model hasn't embedded, or that it had embedded before for another chunk."""
+    """A text, by its hash, that a model hasn't embedded, or that it had embedded before for another
+    chunk.
+    """
 
     hash: bytes
     text: str
@@ -73,12 +82,15 @@ class EmbeddingCache:
         """The number of a model, None where nothing was paid for it."""
         with self._connections.read() as connection:
             row = connection.execute(
-                "SELECT id FROM models WHERE (provider, model, dimensions, prefix) = (?, ?, ?, ?)", astuple(stamp)
+                "SELECT id FROM models WHERE (provider, model, dimensions, prefix) = (?, ?, ?, ?)",
+                astuple(stamp),
             ).fetchone()
             return None if row is None else row[0]
 
     def models(self) -> list[tuple[Stamp, bool, int]]:
-        """Every model that was paid for, whether it had embedded everything, and how many vectors it made."""
+        """Every model that was paid for, whether it had embedded everything, and how many vectors
+        it made.
+        """
         with self._connections.read() as connection:
             rows = connection.execute(
                 "SELECT provider, model, dimensions, prefix, complete, (SELECT count(*) FROM vectors WHERE model = models.id) "
@@ -115,29 +127,44 @@ class EmbeddingCache:
             return [row[0] for row in rows]
 
     def waiting(self, model: int, blobs: Sequence[int]) -> Iterator[PendingVectors]:
-        """The texts of these contents that have no vector; each chunk's hash is remembered on the way."""
+        """The texts of these contents that have no vector; each chunk's hash is remembered on the
+        way.
+        """
         for blob in blobs:
             with self._connections.read() as connection:
                 row = connection.execute("SELECT text FROM blobs WHERE id = ?", (blob,)).fetchone()
                 chunks = connection.execute(
-                    f"SELECT id, start, end, hash FROM chunks WHERE blob = ? AND {_WAITS} ORDER BY id", (blob, model)
+                    f"SELECT id, start, end, hash FROM chunks WHERE blob = ? AND {_WAITS} ORDER BY id",
+                    (blob, model),
                 ).fetchall()
                 text = unpack(row[0]) if row is not None and chunks else None
             if text is None:  # removed meanwhile, or said by another content, too
                 continue
-            slices = self.redactions.of(blob, text).slices(text, [(start, end) for _, start, end, _ in chunks])
-            texts = [(number, text, made) for (number, _, _, made), text in zip(chunks, slices, strict=True)]
+            slices = self.redactions.of(blob, text).slices(
+                text, [(start, end) for _, start, end, _ in chunks]
+            )
+            texts = [
+                (number, text, made)
+                for (number, _, _, made), text in zip(chunks, slices, strict=True)
+            ]
             yield from self._hashed(model, texts)
 
-    def _hashed(self, model: int, chunks: Sequence[tuple[int, str, bytes | None]]) -> list[PendingVectors]:
+    def _hashed(
+        self, model: int, chunks: Sequence[tuple[int, str, bytes | None]]
+    ) -> list[PendingVectors]:
         hashes = [made or hash_bytes(text.encode("utf-8")) for _, text, made in chunks]
-        fresh = [(digest, number) for digest, (number, _, made) in zip(hashes, chunks, strict=True) if made is None]
+        fresh = [
+            (digest, number)
+            for digest, (number, _, made) in zip(hashes, chunks, strict=True)
+            if made is None
+        ]
         if fresh:
             with self._connections.write() as connection:
                 connection.executemany("UPDATE chunks SET hash = ? WHERE id = ?", fresh)
         known = self._known(model, hashes)
         return [
-            PendingVectors(digest, text, digest in known) for digest, (_, text, _) in zip(hashes, chunks, strict=True)
+            PendingVectors(digest, text, digest in known)
+            for digest, (_, text, _) in zip(hashes, chunks, strict=True)
         ]
 
     def _known(self, model: int, hashes: Sequence[bytes]) -> set[bytes]:
@@ -146,12 +173,15 @@ class EmbeddingCache:
                 row[0]
                 for part in parts(hashes, PART)
                 for row in connection.execute(
-                    f"SELECT hash FROM vectors WHERE model = ? AND hash IN ({marks(part)})", (model, *part)
+                    f"SELECT hash FROM vectors WHERE model = ? AND hash IN ({marks(part)})",
+                    (model, *part),
                 )
             }
 
     def put(self, model: int, rows: Mapping[bytes, bytes]) -> None:
-        """Keep vectors, by the hash of their text: on the disk when this returns, for they can't be made again for nothing."""
+        """Keep vectors, by the hash of their text: on the disk when this returns, for they can't be
+        made again for nothing.
+        """
         with self._connections.write(durable=True) as connection:
             connection.executemany(
                 "INSERT OR IGNORE INTO vectors (model, hash, vector) VALUES (?, ?, ?)",
@@ -164,7 +194,9 @@ class EmbeddingCache:
             return [
                 row[0]
                 for part in parts(hashes, PART)
-                for row in connection.execute(f"SELECT id FROM chunks WHERE hash IN ({marks(part)}) AND {_USED}", part)
+                for row in connection.execute(
+                    f"SELECT id FROM chunks WHERE hash IN ({marks(part)}) AND {_USED}", part
+                )
             ]
 
     def embedded(self, stamp: Stamp, after: int = -1) -> list[int]:
@@ -189,10 +221,14 @@ class EmbeddingCache:
                 ).fetchall()
 
     def sweep(self, unused_before: int, keep: Stamp | None) -> None:
-        """Drop models but `keep` that nobody has wanted since that second, and vectors of what no chunk says any more."""
+        """Drop models but `keep` that nobody has wanted since that second, and vectors of what no
+        chunk says any more.
+        """
         kept = None if keep is None else self.find(keep)
         with self._connections.write() as connection:
-            connection.execute("DELETE FROM models WHERE used_at < ? AND id IS NOT ?", (unused_before, kept))
+            connection.execute(
+                "DELETE FROM models WHERE used_at < ? AND id IS NOT ?", (unused_before, kept)
+            )
             # A chunk without a hash may turn out to say what a vector is kept for.
             if (
                 connection.execute(

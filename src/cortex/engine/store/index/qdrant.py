@@ -1,8 +1,11 @@
-"""A Qdrant server that keeps vectors instead of a file: the connection, its collections, and leaving it alone for a while after it failed.
+"""A Qdrant server that keeps vectors instead of a file: the connection, its collections, and
+leaving it alone for a while after it failed.
 
-One collection for each store and embedder, so that ids of two stores or vectors of two models never meet. How far a collection has come
-is a point within it, written after the rows that it tells of: it can't be ahead of them, and is lost with them. Knows nothing of chunks.
-Road not taken: a watermark in SQLite, which would go on saying that a collection is complete after somebody deleted it.
+One collection for each store and embedder, so that ids of two stores or vectors of two models never
+meet. How far a collection has come is a point within it, written after the rows that it tells of:
+it can't be ahead of them, and is lost with them. Knows nothing of chunks. Road not taken: a
+watermark in SQLite, which would go on saying that a collection is complete after somebody deleted
+it.
 """
 
 from __future__ import annotations
@@ -37,7 +40,9 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class QdrantMark:
-    """What a collection says of itself: whose vectors of which store it holds, and up to where; `version` is new with every change."""
+    """What a collection says of itself: whose vectors of which store it holds, and up to where;
+    `version` is new with every change.
+    """
 
     store: str
     stamp: Stamp
@@ -74,21 +79,28 @@ class Qdrant:
         return self._problem if time.monotonic() < self._rests_until else ""
 
     def ask(self, call: Callable[[QdrantClient], T]) -> T:
-        """What the server answers. Raises: NetworkError QDRANT_UNAVAILABLE; at once, while it rests."""
+        """What the server answers.
+
+        Raises: NetworkError QDRANT_UNAVAILABLE; at once, while it rests.
+        """
         if self.away:
             raise self._error(self._problem)
         try:
             answer = call(self._connect())
         except NetworkError:
             raise
-        except Exception as error:  # of the client, its HTTP library and its models: whatever it is, words can answer
+        # Of the client, its HTTP library and its models: whatever it is, words can answer
+        except Exception as error:
             log.debug("Qdrant failed", exc_info=True)
             raise self.fail(f"Qdrant at {self.url} {_reason(error)}") from None
         self._problem, self._failures = "", 0
         return answer
 
     def look(self, name: str) -> tuple[bool, QdrantMark | None]:
-        """Whether there is such a collection, and what it says of itself, as it was a moment ago. Raises: as `ask`."""
+        """Whether there is such a collection, and what it says of itself, as it was a moment ago.
+
+        Raises: as `ask`.
+        """
         looked = self._looked.get(name)
         if looked is not None and time.monotonic() - looked[0] < LOOK_SECONDS:
             return looked[1], looked[2]
@@ -108,7 +120,9 @@ class Qdrant:
         self.ask(
             lambda client: client.create_collection(
                 name,
-                vectors_config={VECTOR: models.VectorParams(size=dimensions, distance=models.Distance.COSINE)},
+                vectors_config={
+                    VECTOR: models.VectorParams(size=dimensions, distance=models.Distance.COSINE)
+                },
                 hnsw_config=models.HnswConfigDiff(m=0),
             )
         )
@@ -119,7 +133,12 @@ class Qdrant:
         from qdrant_client import models
 
         mark = QdrantMark(store, stamp, watermark, uuid.uuid4().hex)
-        payload = {"store": store, "stamp": list(astuple(stamp)), "watermark": watermark, "version": mark.version}
+        payload = {
+            "store": store,
+            "stamp": list(astuple(stamp)),
+            "watermark": watermark,
+            "version": mark.version,
+        }
         point = models.PointStruct(id=MARK, vector={}, payload=payload)
         self.ask(lambda client: client.upsert(name, [point], wait=True))
         self._looked[name] = (time.monotonic(), True, mark)
@@ -171,7 +190,8 @@ class Qdrant:
                         f"kb.qdrant.url is set, and the client of Qdrant is not installed: {INSTALL}"
                     ) from None
                 with warnings.catch_warnings():
-                    warnings.simplefilter("ignore")  # a key without encryption: docs/qdrant.md says it
+                    # A key without encryption: docs/qdrant.md says it
+                    warnings.simplefilter("ignore")
                     self._client = QdrantClient(
                         url=self.url,
                         api_key=self._key or None,
@@ -210,7 +230,9 @@ def _read(client: QdrantClient, name: str) -> tuple[bool, QdrantMark | None]:
     payload = (points[0].payload or {}) if points else {}
     try:
         stamp = Stamp(*payload["stamp"])
-        return True, QdrantMark(str(payload["store"]), stamp, int(payload["watermark"]), str(payload["version"]))
+        return True, QdrantMark(
+            str(payload["store"]), stamp, int(payload["watermark"]), str(payload["version"])
+        )
     except (KeyError, TypeError, ValueError):  # none yet, or none of ours
         return True, None
 

@@ -1,8 +1,11 @@
-"""One embedder's vectors in a Qdrant collection, behind the interface of the embedded index (`vectors.py`).
+"""One embedder's vectors in a Qdrant collection, behind the interface of the embedded index
+(`vectors.py`).
 
-A point is a chunk: its id and its vector, no text and no path. Filters are lists of ids, which SQLite knows better than any payload
-could: a content that two documents share is one point. Searches are exact, scores rounded as the embedded index rounds them. Everything
-here can be thrown away and is made anew from SQLite. Knows nothing of chunks or models, and doesn't decide whether to search.
+A point is a chunk: its id and its vector, no text and no path. Filters are lists of ids, which
+SQLite knows better than any payload could: a content that two documents share is one point.
+Searches are exact, scores rounded as the embedded index rounds them. Everything here can be thrown
+away and is made anew from SQLite. Knows nothing of chunks or models, and doesn't decide whether to
+search.
 """
 
 from __future__ import annotations
@@ -33,7 +36,8 @@ class QdrantVectors:
         self._name = qdrant.name_of(store, stamp)
         self._lock = threading.RLock()
         self._mark: QdrantMark | None = None
-        self._seen = False  # the collection was there: if it is gone, so is all that was put into it
+        # The collection was there: if it is gone, so is all that was put into it
+        self._seen = False
         self._means: dict[tuple[int, int], Floats] = {}
 
     @property
@@ -58,7 +62,8 @@ class QdrantVectors:
     def add(self, ids: Ids, vectors: Floats) -> None:
         """Put rows in; an id that is there is replaced.
 
-        Raises: ValueError for a negative id, a wrong shape or a value that is no number; NetworkError.
+        Raises: ValueError for a negative id, a wrong shape or a value that is no number;
+        NetworkError.
         """
         from qdrant_client import models
 
@@ -75,8 +80,12 @@ class QdrantVectors:
         with self._lock:
             self._become()
             for page in _pages(list(points), PAGE):
-                batch = models.Batch(ids=[*page], vectors={VECTOR: [points[number].tolist() for number in page]})
-                self._qdrant.ask(lambda client, batch=batch: client.upsert(self._name, batch, wait=True))
+                batch = models.Batch(
+                    ids=[*page], vectors={VECTOR: [points[number].tolist() for number in page]}
+                )
+                self._qdrant.ask(
+                    lambda client, batch=batch: client.upsert(self._name, batch, wait=True)
+                )
 
     def remove(self, ids: Ids) -> None:
         """Take rows out; unknown ids are nothing. Raises: NetworkError."""
@@ -86,10 +95,15 @@ class QdrantVectors:
             return
         for page in _pages(np.unique(ids).tolist(), ID_PAGE):
             points = models.PointIdsList(points=[*page])
-            self._qdrant.ask(lambda client, points=points: client.delete(self._name, points, wait=True))
+            self._qdrant.ask(
+                lambda client, points=points: client.delete(self._name, points, wait=True)
+            )
 
     def sync(self, watermark: int) -> None:
-        """Say that everything up to `watermark` was added and removed; each of that was waited for. Raises: NetworkError."""
+        """Say that everything up to `watermark` was added and removed; each of that was waited for.
+
+        Raises: NetworkError.
+        """
         with self._lock:
             self._become()
             self._mark = self._qdrant.mark(self._name, self._store, self.stamp, watermark)
@@ -98,11 +112,18 @@ class QdrantVectors:
         """Nothing to do: the server does it by itself."""
 
     def search(self, vector: Floats, k: int, allowed: Ids | None = None) -> list[tuple[int, float]]:
-        """The `k` nearest ids, of `allowed` only where that is given, as (id, cosine): best first, ties by id. Raises: NetworkError."""
+        """The `k` nearest ids, of `allowed` only where that is given, as (id, cosine): best first,
+        ties by id. Raises: NetworkError.
+        """
         from qdrant_client import models
 
         query = self._query(vector)
-        if k <= 0 or not query.any() or (allowed is not None and not len(allowed)) or not self._is_there():
+        if (
+            k <= 0
+            or not query.any()
+            or (allowed is not None and not len(allowed))
+            or not self._is_there()
+        ):
             return []
         chosen = None
         if allowed is not None:
@@ -118,7 +139,8 @@ class QdrantVectors:
                 with_payload=False,
             )
         )
-        scores = np.round(np.clip([point.score for point in answer.points], -1.0, 1.0), 4) + 0.0  # no -0.0
+        # No -0.0
+        scores = np.round(np.clip([point.score for point in answer.points], -1.0, 1.0), 4) + 0.0
         found = zip((int(point.id) for point in answer.points), scores.tolist(), strict=True)
         return sorted(found, key=lambda one: (-one[1], one[0]))[:k]
 
@@ -127,18 +149,25 @@ class QdrantVectors:
         return dict(self.search(vector, len(ids), ids))
 
     def rows(self, ids: Ids) -> dict[int, Floats]:
-        """The rows of these ids, of length 1; those that have none are left out. Raises: NetworkError."""
+        """The rows of these ids, of length 1; those that have none are left out.
+
+        Raises: NetworkError.
+        """
         found: dict[int, Floats] = {}
         if self._is_there():
             for page in _pages(np.unique(ids).tolist(), PAGE):
                 points = self._qdrant.ask(
-                    lambda client, page=page: client.retrieve(self._name, page, with_payload=False, with_vectors=True)
+                    lambda client, page=page: client.retrieve(
+                        self._name, page, with_payload=False, with_vectors=True
+                    )
                 )
                 found |= {int(point.id): _row(point.vector) for point in points}
         return dict(sorted(found.items()))
 
     def cosines_of_ranges(self, vector: Floats, ranges: Sequence[tuple[int, int]]) -> list[float]:
-        """How near the mean of the rows of each range of ids is, both ends included; 0 where it has none. Raises: NetworkError."""
+        """How near the mean of the rows of each range of ids is, both ends included; 0 where it has
+        none. Raises: NetworkError.
+        """
         query = self._query(vector)
         known = self._means
         unknown = [ends for ends in ranges if ends not in known]
@@ -147,7 +176,11 @@ class QdrantVectors:
         means: dict[tuple[int, int], Floats] = {}
         for ends, ids in zip(unknown, wanted, strict=True):
             here = [rows[number] for number in ids.tolist() if number in rows]
-            total = np.asarray(here, dtype=np.float64).reshape(-1, self.stamp.dimensions).sum(axis=0, keepdims=True)
+            total = (
+                np.asarray(here, dtype=np.float64)
+                .reshape(-1, self.stamp.dimensions)
+                .sum(axis=0, keepdims=True)
+            )
             means[ends] = unit(total.astype(np.float32))[0]
             if len(here) == len(ids):  # what an id stands for never changes
                 known[ends] = means[ends]
@@ -179,9 +212,13 @@ class QdrantVectors:
         if len(wanted) > ID_PAGE:
             return np.setdiff1d(wanted, self.ids(), assume_unique=True)
         points = self._qdrant.ask(
-            lambda client: client.retrieve(self._name, wanted.tolist(), with_payload=False, with_vectors=False)
+            lambda client: client.retrieve(
+                self._name, wanted.tolist(), with_payload=False, with_vectors=False
+            )
         )
-        return np.setdiff1d(wanted, np.asarray([point.id for point in points], dtype=np.int64), assume_unique=True)
+        return np.setdiff1d(
+            wanted, np.asarray([point.id for point in points], dtype=np.int64), assume_unique=True
+        )
 
     def __len__(self) -> int:
         """How many rows there are. Raises: NetworkError."""
@@ -190,10 +227,14 @@ class QdrantVectors:
         if not self._is_there():
             return 0
         others = models.Filter(must_not=[models.HasIdCondition(has_id=[MARK])])
-        return self._qdrant.ask(lambda client: client.count(self._name, count_filter=others, exact=True)).count
+        return self._qdrant.ask(
+            lambda client: client.count(self._name, count_filter=others, exact=True)
+        ).count
 
     def reload_if_moved(self) -> bool:
-        """See what another process has written since; True where that changed anything. A server that is away changes nothing."""
+        """See what another process has written since; True where that changed anything. A server
+        that is away changes nothing.
+        """
         try:
             there, mark = self._qdrant.look(self._name)
         except NetworkError:  # who searches is told so
@@ -217,7 +258,9 @@ class QdrantVectors:
         return self._qdrant.look(self._name)[0]
 
     def _become(self) -> None:
-        """Make the collection where there is none; where there was one, whoever fills it has to begin anew."""
+        """Make the collection where there is none; where there was one, whoever fills it has to
+        begin anew.
+        """
         there, seen = self._is_there(), self._seen
         self._seen = there
         if not there and seen:

@@ -1,7 +1,9 @@
-"""The chunks of whole sources, kept in memory by source: who may see which sources differs, the chunks of a source don't.
+"""The chunks of whole sources, kept in memory by source: who may see which sources differs, the
+chunks of a source don't.
 
-A search among some sources by meaning needs all their chunks. Looked up for each choice anew that takes longer than the search, after
-every write and for every viewer; put together from what is known of each source it doesn't. Knows nothing of who asks.
+A search among some sources by meaning needs all their chunks. Looked up for each choice anew that
+takes longer than the search, after every write and for every viewer; put together from what is
+known of each source it doesn't. Knows nothing of who asks.
 """
 
 from __future__ import annotations
@@ -17,12 +19,11 @@ from cortex.engine.store.sql import parts
 
 Ids = npt.NDArray[np.int64]
 
-LEAST_GROWN = 1_000  # chunks that may be added to what is known, before all of it is looked up again
+# Chunks that may be added to what is known, before all of it is looked up again
+LEAST_GROWN = 1_000
 PART = 500  # sources that are looked up at once
 
-_RANGES = (
-    "SELECT docs.source, first_chunk, last_chunk FROM docs JOIN blobs ON blobs.id = docs.blob WHERE NOT private AND "
-)
+_RANGES = "SELECT docs.source, first_chunk, last_chunk FROM docs JOIN blobs ON blobs.id = docs.blob WHERE NOT private AND "
 
 
 class SourceChunks:
@@ -35,18 +36,26 @@ class SourceChunks:
         self._grown = 0  # chunks that were added since all was looked up
 
     def of(self, sources: Sequence[int], seq: int) -> Ids:
-        """The chunks of these sources at `seq`, ascending. What has gone meanwhile may be among them: it has no vector, or is elsewhere."""
+        """The chunks of these sources at `seq`, ascending.
+
+        What has gone meanwhile may be among them: it has no vector, or is elsewhere.
+        """
         with self._lock:
-            self._follow([one for one in sources if one in self._known and self._known[one][0] < seq], seq)
+            self._follow(
+                [one for one in sources if one in self._known and self._known[one][0] < seq], seq
+            )
             missing = [source for source in sources if source not in self._known]
             for part in parts(missing, PART):
                 self._look_up(part, seq)
             found = [self._known[one][1] for one in sources]
-        ids = np.sort(np.concatenate([np.empty(0, dtype=np.int64), *found]), kind="stable")  # they are in order, each
+        # They are in order, each
+        ids = np.sort(np.concatenate([np.empty(0, dtype=np.int64), *found]), kind="stable")
         return ids[np.concatenate((np.ones(1, dtype=bool), ids[1:] != ids[:-1]))[: len(ids)]]
 
     def _follow(self, behind: Sequence[int], seq: int) -> None:
-        """Add what was written since; where that is much, much may be gone as well, and everything is forgotten."""
+        """Add what was written since; where that is much, much may be gone as well, and everything
+        is forgotten.
+        """
         if not behind:
             return
         since = min(self._known[one][0] for one in behind)
@@ -72,7 +81,9 @@ def _by_source(rows: Iterable[tuple[int, int, int]]) -> dict[int, Ids]:
     ranges: dict[int, set[tuple[int, int]]] = {}
     for source, first, last in rows:
         ranges.setdefault(source, set()).add((first, last))
-    return {source: expand(*np.array(list(some), dtype=np.int64).T) for source, some in ranges.items()}
+    return {
+        source: expand(*np.array(list(some), dtype=np.int64).T) for source, some in ranges.items()
+    }
 
 
 def expand(firsts: Ids, lasts: Ids) -> Ids:

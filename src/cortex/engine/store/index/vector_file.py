@@ -1,13 +1,16 @@
-"""One embedding index in a directory: a log of half-precision rows, scanned by numpy or turbovec and rescored exactly.
+"""One embedding index in a directory: a log of half-precision rows, scanned by numpy or turbovec
+and rescored exactly.
 
     watermark.json     stamp, watermark, and how many records of which generation's log are complete
     rows-000001.log    fixed-size records (id, vector); a later record replaces an earlier one, the id ~n removes n
     scan2-*.tvim       turbovec's own form of a prefix of that log, so that opening need not encode it again
 
-Everything here can be thrown away: what is missing, damaged or of another embedder opens empty with watermark -1, and the caller replays.
-One process writes (it holds the store's lease), any number read: a log only grows, and a new generation has a new name, because a mapped file
-can't be replaced on Windows. Knows nothing of chunks or models. Road not taken: turbovec's own `sync`, whose file would be a second truth that
-can be ahead of the watermark; and HNSW, which takes a hundred times longer to build and loses recall under filters.
+Everything here can be thrown away: what is missing, damaged or of another embedder opens empty with
+watermark -1, and the caller replays. One process writes (it holds the store's lease), any number
+read: a log only grows, and a new generation has a new name, because a mapped file can't be replaced
+on Windows. Knows nothing of chunks or models. Road not taken: turbovec's own `sync`, whose file
+would be a second truth that can be ahead of the watermark; and HNSW, which takes a hundred times
+longer to build and loses recall under filters.
 """
 
 from __future__ import annotations
@@ -59,14 +62,18 @@ if TYPE_CHECKING:
 
 _NOT_DAMAGE = (errno.EACCES, errno.EPERM, errno.EROFS)
 FRESH = -1  # the watermark of an index that holds nothing yet
-CANDIDATES = 400  # at least so many rows are rescored exactly: the 50 nearest of 130,000 chunks were always among them
+# At least so many rows are rescored exactly: the 50 nearest of 130,000 chunks were always among
+# them
+CANDIDATES = 400
 CANDIDATES_PER_RESULT = 8
-NARROW = 0.05  # an allow-list below this share is scanned exactly: faster than the engine's own filter
+# An allow-list below this share is scanned exactly: faster than the engine's own filter
+NARROW = 0.05
 DEAD_SHARE = 0.25  # of a log's records, before it is written anew
 DEAD_MINIMUM = 1000
 MEANS = 20_000  # of ranges that are remembered, a kilobyte each
 SNAPSHOT_MINIMUM = 10_000  # rows; encoding fewer takes below 50 ms
-SNAPSHOT_SHARE = 0.05  # of the log that is new since the last snapshot, and is encoded again whenever it is opened
+# Of the log that is new since the last snapshot, and is encoded again whenever it is opened
+SNAPSHOT_SHARE = 0.05
 SCAN = f"scan{BITS}"  # snapshots of another precision are none
 
 Engine = Literal["turbovec", "numpy"]
@@ -82,8 +89,8 @@ class Vectors:
         # turbovec takes multiples of 8 only; other dimensions are scanned by numpy.
         self._turbovec = engine == "turbovec" and stamp.dimensions % 8 == 0 and turbovec_works()
         self._dtype = np.dtype([("id", "<i8"), ("vector", "<f2", (stamp.dimensions,))])
-        # Ids, positions, and what turbovec or numpy scans. Rows of a log on disk are mapped, and few
-        # are read for an answer: the system takes their pages back when it needs them.
+        # Ids, positions, and what turbovec or numpy scans. Rows of a log on disk are mapped, and
+        # few are read for an answer: the system takes their pages back when it needs them.
         scanned = stamp.dimensions * BITS // 8 + 8 if self._turbovec else stamp.dimensions + 4
         self._row_bytes = 16 + scanned + (self._dtype.itemsize if directory is None else 0)
         self._no_codes = Codes(np.empty((0, stamp.dimensions), np.int8), np.empty(0, np.float32))
@@ -95,14 +102,18 @@ class Vectors:
 
     @classmethod
     def open(cls, directory: Path | None, stamp: Stamp, engine: Engine = "turbovec") -> Vectors:
-        """The index in `directory` (None: in memory only); empty with watermark -1 where nothing usable is there. Writes nothing."""
+        """The index in `directory` (None: in memory only); empty with watermark -1 where nothing
+        usable is there. Writes nothing.
+        """
         vectors = cls(directory, stamp, engine)
         vectors.reload_if_moved()
         return vectors
 
     @property
     def memory(self) -> int:
-        """About how many bytes of memory a search in these rows takes; dead rows count until the log is written anew."""
+        """About how many bytes of memory a search in these rows takes; dead rows count until the
+        log is written anew.
+        """
         with self._lock:
             return self.memory_of(self._log.records if self._log else 0)
 
@@ -143,7 +154,9 @@ class Vectors:
             self._append(records)
 
     def sync(self, watermark: int) -> None:
-        """Make everything added and removed so far durable, then say that the index is complete up to `watermark`."""
+        """Make everything added and removed so far durable, then say that the index is complete up
+        to `watermark`.
+        """
         with self._lock, self._translated():
             self._become_writer()
             view = self._refresh()
@@ -153,10 +166,15 @@ class Vectors:
             if self._directory is not None:
                 log = self._log or self._begin_log()
                 log.sync()
-                self._manifest = Manifest(self.stamp, watermark, self._generation, log.records, log.checksum)
+                self._manifest = Manifest(
+                    self.stamp, watermark, self._generation, log.records, log.checksum
+                )
                 write_manifest(self._directory, self._manifest)
                 self._save_scan(self._directory, self._view)
-                sweep(self._directory, keep=(log_path(self._directory, self._generation).name, self._snapshot))
+                sweep(
+                    self._directory,
+                    keep=(log_path(self._directory, self._generation).name, self._snapshot),
+                )
             self.watermark = watermark
 
     def compact(self) -> None:
@@ -168,7 +186,9 @@ class Vectors:
                 self._compact(view)
 
     def search(self, vector: Floats, k: int, allowed: Ids | None = None) -> list[tuple[int, float]]:
-        """The `k` nearest ids, of `allowed` only where that is given, as (id, cosine): best first, ties by id."""
+        """The `k` nearest ids, of `allowed` only where that is given, as (id, cosine): best first,
+        ties by id.
+        """
         query = self._query(vector)
         with self._lock:
             view = self._refresh()
@@ -181,7 +201,9 @@ class Vectors:
             nearest = None
             if len(chosen) >= NARROW * len(view.ids):
                 if scan is not None:
-                    nearest = scan_codes(scan, view, query, wide, None if allowed is None else chosen)
+                    nearest = scan_codes(
+                        scan, view, query, wide, None if allowed is None else chosen
+                    )
                 elif codes is not None:
                     nearest = codes.nearest(view, query, wide, chosen)
             chosen = scan_exactly(view, query, wide, chosen) if nearest is None else nearest
@@ -195,7 +217,9 @@ class Vectors:
         with self._lock:
             view = self._refresh()
         chosen = find(view.ids, ids)
-        return dict(zip(view.ids[chosen].tolist(), cosines(view, query, chosen).tolist(), strict=True))
+        return dict(
+            zip(view.ids[chosen].tolist(), cosines(view, query, chosen).tolist(), strict=True)
+        )
 
     def rows(self, ids: Ids) -> dict[int, Floats]:
         """The rows of these ids, of length 1; those that have none are left out."""
@@ -206,22 +230,32 @@ class Vectors:
         return dict(zip(view.ids[chosen].tolist(), rows, strict=True))
 
     def cosines_of_ranges(self, vector: Floats, ranges: Sequence[tuple[int, int]]) -> list[float]:
-        """How near the mean of the rows of each range of ids is, both ends included; 0 where it has none."""
+        """How near the mean of the rows of each range of ids is, both ends included; 0 where it has
+        none.
+        """
         query = self._query(vector)
         with self._lock:
             view = self._refresh()
             if len(self._means) > MEANS:
                 self._means.clear()
-            means = [self._means.get(one) if one in self._means else self._mean_of(view, one) for one in ranges]
+            means = [
+                self._means.get(one) if one in self._means else self._mean_of(view, one)
+                for one in ranges
+            ]
         return np.round(np.asarray(means, dtype=np.float32) @ query, 4).tolist() if means else []
 
     def _query(self, vector: Floats) -> Floats:
         return unit(np.asarray(vector, dtype=np.float32).reshape(1, self.stamp.dimensions))[0]
 
     def _mean_of(self, view: View, ends: tuple[int, int]) -> Floats:
-        """The mean of a range's rows, of length 1; remembered where none is missing, since what an id stands for never changes."""
+        """The mean of a range's rows, of length 1; remembered where none is missing, since what an
+        id stands for never changes.
+        """
         first, last = ends
-        start, stop = np.searchsorted(view.ids, first), np.searchsorted(view.ids, last, side="right")
+        start, stop = (
+            np.searchsorted(view.ids, first),
+            np.searchsorted(view.ids, last, side="right"),
+        )
         rows = view.records["vector"][view.positions[start:stop]].astype(np.float64)
         mean = unit(rows.sum(axis=0, keepdims=True).astype(np.float32))[0]
         if len(rows) == last - first + 1:
@@ -245,11 +279,14 @@ class Vectors:
             return len(self._refresh().ids)
 
     def reload_if_moved(self) -> bool:
-        """See what another process has written since; True where that changed anything. The writer itself has nothing to see."""
+        """See what another process has written since; True where that changed anything. The writer
+        itself has nothing to see.
+        """
         with self._lock:
             if self._directory is None or (self._log is not None and self._log.writing):
                 return False
-            for _ in range(3):  # the generation may be swept between reading its name and opening it
+            # The generation may be swept between reading its name and opening it
+            for _ in range(3):
                 manifest = read_manifest(self._directory)
                 if manifest == self._manifest:
                     return False
@@ -279,7 +316,8 @@ class Vectors:
         self._log: VectorLog | None = None
         self._manifest: Manifest | None = None
         self._generation = 0
-        self._scan: IdMapIndex | None = None  # loaded when it is needed: who only writes seldom does
+        # Loaded when it is needed: who only writes seldom does
+        self._scan: IdMapIndex | None = None
         self._codes = self._no_codes  # what numpy scans, where turbovec doesn't
         self._snapshot = ""  # name of the file that holds the scan of
         self._snapshot_records = 0  # so many records of the log
@@ -288,9 +326,15 @@ class Vectors:
         self.watermark = FRESH
 
     def _follow(self, directory: Path, manifest: Manifest) -> bool:
-        """Take over the state that `manifest` describes, reading only what is new; False where its log isn't whole."""
+        """Take over the state that `manifest` describes, reading only what is new; False where its
+        log isn't whole.
+        """
         log, grown = self._log, False
-        if log is not None and self._generation == manifest.generation and log.records <= manifest.records:
+        if (
+            log is not None
+            and self._generation == manifest.generation
+            and log.records <= manifest.records
+        ):
             grown = log.extend(manifest.records, manifest.checksum)
         if not grown:
             log = VectorLog(log_path(directory, manifest.generation), self._dtype)
@@ -308,7 +352,9 @@ class Vectors:
         return True
 
     def _become_writer(self) -> None:
-        """Start from the newest state: the process that held the lease before may have written since this one looked."""
+        """Start from the newest state: the process that held the lease before may have written
+        since this one looked.
+        """
         if self._log is None or not self._log.writing:
             self.reload_if_moved()
 
@@ -346,7 +392,9 @@ class Vectors:
                 raise shortage from error
             if isinstance(error, OSError) and error.errno in _NOT_DAMAGE:
                 raise
-            raise StoreError("INDEX_DAMAGED", f"the vectors of {self.stamp.model} failed: {error}") from error
+            raise StoreError(
+                "INDEX_DAMAGED", f"the vectors of {self.stamp.model} failed: {error}"
+            ) from error
 
     def _refresh_scan(self, view: View) -> IdMapIndex | None:
         """The scan, brought to the same state; None where there is too little to scan."""
@@ -363,7 +411,9 @@ class Vectors:
         return self._scan
 
     def _refresh_codes(self, view: View) -> Codes | None:
-        """The rows as numpy scans them, in the same state; None where turbovec does or few are there."""
+        """The rows as numpy scans them, in the same state; None where turbovec does or few are
+        there.
+        """
         if self._turbovec or len(view.ids) <= CANDIDATES:
             return None
         if len(self._codes.scales) != view.folded:
@@ -371,7 +421,9 @@ class Vectors:
         return self._codes
 
     def _compact(self, view: View) -> None:
-        """Write the live rows to a new generation; the old one stays until the watermark file has moved."""
+        """Write the live rows to a new generation; the old one stays until the watermark file has
+        moved.
+        """
         if self._scan is not None or self._snapshot:
             self._refresh_scan(view)
         before = self._log, self._generation, self._snapshot, self._snapshot_records
@@ -391,9 +443,16 @@ class Vectors:
         self._view = self._scanned = fresh
 
     def _snapshots(self, directory: Path) -> list[tuple[int, Path]]:
-        """The snapshots of this generation, by how many records of the log they cover, the largest first."""
-        named = [(path.stem.split("-"), path) for path in directory.glob(f"{SCAN}-{self._generation:06d}-*-*.tvim")]
-        return sorted(((int(parts[2]), path) for parts, path in named if parts[2].isdecimal()), reverse=True)
+        """The snapshots of this generation, by how many records of the log they cover, the largest
+        first.
+        """
+        named = [
+            (path.stem.split("-"), path)
+            for path in directory.glob(f"{SCAN}-{self._generation:06d}-*-*.tvim")
+        ]
+        return sorted(
+            ((int(parts[2]), path) for parts, path in named if parts[2].isdecimal()), reverse=True
+        )
 
     def _load_scan(self, view: View) -> None:
         """Make a whole snapshot of a prefix of the log the scan, where there is one."""
@@ -417,7 +476,10 @@ class Vectors:
     def _save_scan(self, directory: Path, view: View) -> None:
         """Keep turbovec's form of the log once enough of it is new."""
         count, held = view.folded, self._scan is not None
-        if len(view.ids) < SNAPSHOT_MINIMUM or count - self._snapshot_records <= SNAPSHOT_SHARE * count:
+        if (
+            len(view.ids) < SNAPSHOT_MINIMUM
+            or count - self._snapshot_records <= SNAPSHOT_SHARE * count
+        ):
             return
         scan = self._refresh_scan(view)
         if scan is None:

@@ -1,10 +1,11 @@
-"""The vectors of one store: a directory, or a collection of a Qdrant server, for each embedder, so that a new one is made beside the one
-that answers.
+"""The vectors of one store: a directory, or a collection of a Qdrant server, for each embedder, so
+that a new one is made beside the one that answers.
 
-Vectors of a cheap embedder are made here, of the texts in SQLite, and exist nowhere else. Those that are paid for are in SQLite
-(`paid.py`) and are only copied. A set takes in what SQLite has committed since the set's watermark; where that can't be told any more,
-its ids are compared with all chunks in use, and it doesn't matter how they came apart. Knows no model, and doesn't decide which of
-several sets answers.
+Vectors of a cheap embedder are made here, of the texts in SQLite, and exist nowhere else. Those
+that are paid for are in SQLite (`paid.py`) and are only copied. A set takes in what SQLite has
+committed since the set's watermark; where that can't be told any more, its ids are compared with
+all chunks in use, and it doesn't matter how they came apart. Knows no model, and doesn't decide
+which of several sets answers.
 """
 
 from __future__ import annotations
@@ -42,9 +43,11 @@ from cortex.engine.store.sql import marks, parts
 
 EMBED_BATCH = 256
 WITHIN = 7  # narrowed searches whose chunks are remembered, beside the newest
-FEW_DOCS, PART = 20_000, 500  # in a narrowed search, up to which they are looked up by themselves, so many at once
+# In a narrowed search, up to which they are looked up by themselves, so many at once
+FEW_DOCS, PART = 20_000, 500
 LEAST_SHARE = 0.5  # of the chunks: vectors of fewer would hide more than they find
-# The contents in use, with their chunks: all, and those of docs that are new since a `seq`. CROSS JOIN keeps the order that is written.
+# The contents in use, with their chunks: all, and those of docs that are new since a `seq`. CROSS
+# JOIN keeps the order that is written.
 _USED = "SELECT id, first_chunk, last_chunk FROM blobs WHERE NOT private AND EXISTS (SELECT 1 FROM docs WHERE docs.blob = blobs.id)"
 _CHANGED = "SELECT DISTINCT blobs.id, first_chunk, last_chunk FROM docs CROSS JOIN blobs ON blobs.id = docs.blob WHERE docs.seq > ? AND NOT private"
 # The chunks of docs that were removed since a `seq`, where no other doc has the same content.
@@ -61,7 +64,9 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _Due:
-    """What a set has to take in to be complete at `seq`: contents in use that it may lack, and ids that are no longer in use."""
+    """What a set has to take in to be complete at `seq`: contents in use that it may lack, and ids
+    that are no longer in use.
+    """
 
     seq: int
     blobs: Ids  # ascending
@@ -75,7 +80,10 @@ class _Due:
 
 
 class VectorIndexes:
-    """The vectors of every embedder that a store has some of. Only the lease holder may change them."""
+    """The vectors of every embedder that a store has some of.
+
+    Only the lease holder may change them.
+    """
 
     def __init__(
         self,
@@ -91,7 +99,8 @@ class VectorIndexes:
         self._truth = truth
         self._paid = paid
         self._lock = threading.RLock()  # of what is open: held for moments
-        self._writing = threading.RLock()  # who holds it may take the other one, never the other way round
+        # Who holds it may take the other one, never the other way round
+        self._writing = threading.RLock()
         self._open: dict[Stamp, VectorIndex] = {}
         self._within: dict[SearchFilter, tuple[int, Ids]] = {}  # up to which `seq`, and the chunks
         self._chunks = SourceChunks(connections)
@@ -111,7 +120,9 @@ class VectorIndexes:
 
     @property
     def least_mark(self) -> int:
-        """Vectors below this watermark are not searched: their server may hold what was removed for good while it was away."""
+        """Vectors below this watermark are not searched: their server may hold what was removed for
+        good while it was away.
+        """
         return int(self._truth.get("removed", "0")) if self._qdrant else 0
 
     def of(self, stamp: Stamp) -> VectorIndex:
@@ -129,9 +140,11 @@ class VectorIndexes:
         return Vectors.open(self._path_of(stamp), stamp)
 
     def catch_up(self, making: EmbeddingJob, room: int) -> None:
-        """Make one embedder's vectors those of the chunks in use; paid ones, as far as they are there. Where their server is away, later.
+        """Make one embedder's vectors those of the chunks in use; paid ones, as far as they are
+        there. Where their server is away, later.
 
-        Raises: LimitError EMBEDDINGS_LIMIT where vectors that are made here would take more than `room` bytes; what is there is kept.
+        Raises: LimitError EMBEDDINGS_LIMIT where vectors that are made here would take more than
+        `room` bytes; what is there is kept.
         """
         wanted = self._truth.seq()
         with self._writing:
@@ -143,7 +156,8 @@ class VectorIndexes:
                 log.warning("the vectors of %s are made anew: %s", making.stamp.model, error)
                 self._discard(making.stamp)
                 self._bring_up(making, room, wanted)
-            if self._directory is not None:  # ids of another store, say of one that was deleted, mean other chunks
+            # Ids of another store, say of one that was deleted, mean other chunks
+            if self._directory is not None:
                 for path in self._directory.parent.glob("vectors*"):
                     if path != self._directory:
                         shutil.rmtree(path, ignore_errors=True)
@@ -183,8 +197,16 @@ class VectorIndexes:
             finally:
                 self._writing.release()
 
-    def pay(self, stamp: Stamp, model: int, hashes: Sequence[bytes], rows: Floats, known: Sequence[bytes]) -> None:
-        """Keep the vectors of texts that were just paid for, in SQLite first; then copy them, and `known` ones, to be searched.
+    def pay(
+        self,
+        stamp: Stamp,
+        model: int,
+        hashes: Sequence[bytes],
+        rows: Floats,
+        known: Sequence[bytes],
+    ) -> None:
+        """Keep the vectors of texts that were just paid for, in SQLite first; then copy them, and
+        `known` ones, to be searched.
 
         Raises: ValueError for a wrong shape or a value that is no number.
         """
@@ -193,14 +215,17 @@ class VectorIndexes:
                 f"expected {len(hashes)} vectors of {stamp.dimensions} dimensions, got the shape {rows.shape}"
             )
         packed = unit(rows).astype("<f2")
-        self._paid.put(model, {digest: row.tobytes() for digest, row in zip(hashes, packed, strict=True)})
+        self._paid.put(
+            model, {digest: row.tobytes() for digest, row in zip(hashes, packed, strict=True)}
+        )
         self.copy(stamp, [*hashes, *known])
 
     def copy(self, stamp: Stamp, hashes: Sequence[bytes]) -> None:
         """Copy paid vectors of these texts, to be searched."""
         with self._writing, self._unless_away():
             vectors, chunks = self.of(stamp), self._paid.chunks_of(hashes)
-            copied = self._copied.pop(stamp, FRESH)  # where this fails, the next look is at everything
+            # Where this fails, the next look is at everything
+            copied = self._copied.pop(stamp, FRESH)
             self._add_paid(vectors, vectors.lacking(np.asarray(chunks, dtype=np.int64)))
             vectors.sync(vectors.watermark)
             self._copied[stamp] = copied
@@ -210,7 +235,9 @@ class VectorIndexes:
         return self.of(stamp).memory_of(self.count()) <= room
 
     def count(self) -> int:
-        """How many chunks are in use; counted once for each `seq`, since every search asks while something is embedded."""
+        """How many chunks are in use; counted once for each `seq`, since every search asks while
+        something is embedded.
+        """
         seq, counted = self._truth.seq(), self._counted
         if counted[0] != seq:
             with self._connections.read() as connection:
@@ -240,7 +267,9 @@ class VectorIndexes:
         return 0
 
     def chunks_within(self, narrow: SearchFilter) -> Ids:
-        """The chunks of the docs that may be candidates at all; remembered, since who narrows a search does so again."""
+        """The chunks of the docs that may be candidates at all; remembered, since who narrows a
+        search does so again.
+        """
         seq, remembered = self._truth.seq(), self._within
         known = remembered.get(narrow)
         if known is not None and known[0] == seq:
@@ -264,7 +293,9 @@ class VectorIndexes:
             else:  # by themselves: a source may have a hundred times as many
                 docs, rows = sorted(narrow.docs), []
                 for part in parts(docs, PART):
-                    some = f"{ask} AND docs.id IN ({marks(part)})".replace("docs.source", "+docs.source")
+                    some = f"{ask} AND docs.id IN ({marks(part)})".replace(
+                        "docs.source", "+docs.source"
+                    )
                     rows += connection.execute(some, (*values, *part)).fetchall()
         ranges = {
             (first, last)
@@ -298,7 +329,9 @@ class VectorIndexes:
                     )
 
     def erase(self) -> None:
-        """Leave no row on disk of what is no longer in use, in the sets that nobody asks any more either: a vector tells what a text is about."""
+        """Leave no row on disk of what is no longer in use, in the sets that nobody asks any more
+        either: a vector tells what a text is about.
+        """
         with self._writing:
             used = self._live()
             for path in self._paths():
@@ -307,7 +340,11 @@ class VectorIndexes:
                     _remove(path)
                     continue
                 opened = self._open.get(manifest.stamp)
-                with nullcontext(opened) if opened is not None else closing(Vectors.open(path, manifest.stamp)) as one:
+                with (
+                    nullcontext(opened)
+                    if opened is not None
+                    else closing(Vectors.open(path, manifest.stamp)) as one
+                ):
                     one.remove(np.setdiff1d(one.ids(), used))
                     one.compact()
                     one.sync(one.watermark)
@@ -339,25 +376,40 @@ class VectorIndexes:
         if self._qdrant is not None:
             with self._unless_away():
                 for collection in self._qdrant.collections(self._truth.get("identity")):
-                    if collection.mark is not None and collection.mark.watermark == self._truth.seq():
-                        problems += self._difference(collection.mark.stamp, lambda stamp: self.of(stamp).ids())
+                    if (
+                        collection.mark is not None
+                        and collection.mark.watermark == self._truth.seq()
+                    ):
+                        problems += self._difference(
+                            collection.mark.stamp, lambda stamp: self.of(stamp).ids()
+                        )
         return problems
 
     def verify(self) -> None:
-        """Have sets that are made here compared with the truth, the next time, where they hold more or fewer rows than it has."""
+        """Have sets that are made here compared with the truth, the next time, where they hold more
+        or fewer rows than it has.
+        """
         with self._lock:
             opened = list(self._open.values())
         for vectors in opened:
             if isinstance(vectors, Vectors) and not vectors.is_whole():
-                log.warning("the vectors of %s are damaged: they will be made anew", vectors.stamp.model)
+                log.warning(
+                    "the vectors of %s are damaged: they will be made anew", vectors.stamp.model
+                )
                 with self._writing:
                     self._discard(vectors.stamp)
                     self._copied.pop(vectors.stamp, None)
                 continue
-            complete = vectors.watermark == self._truth.seq() and self._paid.find(vectors.stamp) is None
+            complete = (
+                vectors.watermark == self._truth.seq() and self._paid.find(vectors.stamp) is None
+            )
             with self._unless_away():
                 if complete and len(vectors) != self.count():
-                    log.warning("there are %d vectors of %d chunks: they will be compared", len(vectors), self.count())
+                    log.warning(
+                        "there are %d vectors of %d chunks: they will be compared",
+                        len(vectors),
+                        self.count(),
+                    )
                     self._truth.doubt()
 
     def close(self) -> None:
@@ -367,7 +419,9 @@ class VectorIndexes:
 
     @contextmanager
     def _unless_away(self) -> Iterator[None]:
-        """Leave undone what a server that is away can't do: its watermark tells later what is missing."""
+        """Leave undone what a server that is away can't do: its watermark tells later what is
+        missing.
+        """
         try:
             yield
         except NetworkError as error:
@@ -385,9 +439,14 @@ class VectorIndexes:
             if attempt:
                 time.sleep(CHECK_SECONDS)
             paid = self._paid.find(stamp) is not None
-            expected = np.asarray(self._paid.embedded(stamp), dtype=np.int64) if paid else self._live()
+            expected = (
+                np.asarray(self._paid.embedded(stamp), dtype=np.int64) if paid else self._live()
+            )
             found = ids_of(stamp)
-            missing, surplus = len(np.setdiff1d(expected, found)), len(np.setdiff1d(found, expected))
+            missing, surplus = (
+                len(np.setdiff1d(expected, found)),
+                len(np.setdiff1d(found, expected)),
+            )
             if not missing + surplus:
                 return []
             if not paid:
@@ -398,12 +457,19 @@ class VectorIndexes:
         if self._directory is None:
             return None
         name = re.sub(r"[^a-z0-9]+", "-", f"{stamp.provider} {stamp.model}".lower()).strip("-")[:40]
-        return self._directory / f"{name}-{hash_bytes(*(str(part).encode() for part in astuple(stamp))).hex()[:12]}"
+        return (
+            self._directory
+            / f"{name}-{hash_bytes(*(str(part).encode() for part in astuple(stamp))).hex()[:12]}"
+        )
 
     def _paths(self) -> list[Path]:
         if self._directory is None or not self._directory.is_dir():
             return []
-        return sorted(path for path in self._directory.iterdir() if path.is_dir() and not path.name.startswith(REMOVED))
+        return sorted(
+            path
+            for path in self._directory.iterdir()
+            if path.is_dir() and not path.name.startswith(REMOVED)
+        )
 
     def _remove_leftovers(self) -> None:
         """Finish what somebody who was killed had begun to remove."""
@@ -441,7 +507,8 @@ class VectorIndexes:
         stamp = vectors.stamp
         if vectors.memory_of(self.count()) > room:
             return
-        # A crash may have left vectors in SQLite that no watermark tells of: the first look is at all of them.
+        # A crash may have left vectors in SQLite that no watermark tells of: the first look is at
+        # all of them.
         after, complete = self._copied.get(stamp, FRESH), self._paid.is_complete(stamp)
         if complete:  # a server may have lost what was copied
             after = min(after, vectors.watermark)
@@ -458,7 +525,8 @@ class VectorIndexes:
 
     def _drop(self, vectors: VectorIndex, due: _Due, used: Ids) -> None:
         """Take out the rows of chunks that are no longer in use."""
-        if vectors.watermark > due.seq:  # SQLite is a copy from before: its next ids will mean other chunks
+        # SQLite is a copy from before: its next ids will mean other chunks
+        if vectors.watermark > due.seq:
             vectors.remove(vectors.ids())
         else:
             vectors.remove(np.setdiff1d(vectors.ids(), used) if due.gone is None else due.gone)
@@ -477,28 +545,40 @@ class VectorIndexes:
         with self._connections.read() as connection:
             seq = self._truth.seq()
             known = self._truth.remembers(after) and after <= seq
-            rows = connection.execute(_CHANGED if known else _USED, (after,) if known else ()).fetchall()
+            rows = connection.execute(
+                _CHANGED if known else _USED, (after,) if known else ()
+            ).fetchall()
             gone = connection.execute(_GONE, (after,)).fetchall() if known else None
         blobs, firsts, lasts = _columns(rows, 3)
         return _Due(seq, blobs, firsts, lasts, None if gone is None else expand(*_columns(gone, 2)))
 
     def _texts(self, due: _Due, chunks: Ids) -> Iterator[tuple[int, str]]:
         """The texts of these chunks of what is due; each content is unpacked once, and no other."""
-        wanted = np.searchsorted(chunks, due.firsts) < np.searchsorted(chunks, due.lasts, side="right")
+        wanted = np.searchsorted(chunks, due.firsts) < np.searchsorted(
+            chunks, due.lasts, side="right"
+        )
         missing = set(chunks.tolist())
         for blob in due.blobs[wanted].tolist():
             with self._connections.read() as connection:
                 row = connection.execute("SELECT text FROM blobs WHERE id = ?", (blob,)).fetchone()
-                ranges = connection.execute("SELECT id, start, end FROM chunks WHERE blob = ?", (blob,)).fetchall()
+                ranges = connection.execute(
+                    "SELECT id, start, end FROM chunks WHERE blob = ?", (blob,)
+                ).fetchall()
                 text = None if row is None else unpack(row[0])
             if text is not None:
                 wanted_ranges = [one for one in ranges if one[0] in missing]
-                slices = self._paid.redactions.of(blob, text).slices(text, [one[1:] for one in wanted_ranges])
-                yield from ((number, text) for (number, *_), text in zip(wanted_ranges, slices, strict=True))
+                slices = self._paid.redactions.of(blob, text).slices(
+                    text, [one[1:] for one in wanted_ranges]
+                )
+                yield from (
+                    (number, text) for (number, *_), text in zip(wanted_ranges, slices, strict=True)
+                )
 
 
 def _remove(path: Path) -> None:
-    """Remove a set in one step, as far as anybody can see: one without its rows must not be found where a set is looked for."""
+    """Remove a set in one step, as far as anybody can see: one without its rows must not be found
+    where a set is looked for.
+    """
     aside = path.with_name(REMOVED + path.name)
     shutil.rmtree(aside, ignore_errors=True)
     with suppress(OSError):  # what another process has open (Windows) goes the next time
@@ -521,9 +601,13 @@ def _columns(rows: Sequence[tuple[int, ...]], count: int) -> Iterator[Ids]:
 def _add(vectors: VectorIndex, embed: Embed, batch: Sequence[tuple[int, str]], room: int) -> None:
     if batch:
         if vectors.memory + vectors.memory_of(len(batch)) > room:
-            vectors.sync(FRESH)  # kept, but not searched: chunks without a vector would always come last
+            # Kept, but not searched: chunks without a vector would always come last
+            vectors.sync(FRESH)
             raise _no_room(vectors, room)
-        vectors.add(np.asarray([number for number, _ in batch], dtype=np.int64), embed([text for _, text in batch]))
+        vectors.add(
+            np.asarray([number for number, _ in batch], dtype=np.int64),
+            embed([text for _, text in batch]),
+        )
 
 
 def _no_room(vectors: VectorIndex, room: int) -> LimitError:

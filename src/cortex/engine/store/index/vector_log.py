@@ -1,8 +1,10 @@
-"""The files below an embedding index: a log of fixed-size records that only grows, and the watermark file that says how much of it counts.
+"""The files below an embedding index: a log of fixed-size records that only grows, and the
+watermark file that says how much of it counts.
 
-The log is written and synced before the watermark file is replaced, so that file is never ahead. Bytes beyond what it names are the rest of an
-interrupted write and are overwritten. Knows nothing of search. Road not taken: a checksum per record; one over the log costs 12 ms per 100,000
-rows when it is opened and goes on from where it was when the log grows.
+The log is written and synced before the watermark file is replaced, so that file is never ahead.
+Bytes beyond what it names are the rest of an interrupted write and are overwritten. Knows nothing
+of search. Road not taken: a checksum per record; one over the log costs 12 ms per 100,000 rows when
+it is opened and goes on from where it was when the log grows.
 """
 
 from __future__ import annotations
@@ -31,7 +33,9 @@ Records = NDArray[np.void]
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What the watermark file says: the first `records` of a generation's log are the index at `watermark`."""
+    """What the watermark file says: the first `records` of a generation's log are the index at
+    `watermark`.
+    """
 
     stamp: Stamp
     watermark: int
@@ -54,7 +58,9 @@ class VectorLog:
         self._mapped: Records = np.empty(0, dtype=dtype)
 
     def append(self, records: Records) -> None:
-        """Write after the last record; what is there after a failure is overwritten by the next write."""
+        """Write after the last record; what is there after a failure is overwritten by the next
+        write.
+        """
         self.writing = True
         raw = records.view(np.uint8).data
         if self._path is None:
@@ -62,7 +68,9 @@ class VectorLog:
         else:
             with FileIO(self._path, "r+" if self.records or self._path.exists() else "w+") as file:
                 if os.fstat(file.fileno()).st_size < self.records * self._dtype.itemsize:
-                    raise FileNotFoundError(f"{self._path} is shorter than its {self.records} records")
+                    raise FileNotFoundError(
+                        f"{self._path} is shorter than its {self.records} records"
+                    )
                 file.seek(self.records * self._dtype.itemsize)
                 written = 0
                 while written < len(raw):
@@ -71,7 +79,9 @@ class VectorLog:
         self.records += len(records)
 
     def extend(self, records: int, checksum: int) -> bool:
-        """Count what another process has appended, up to `records`; False where that is missing or damaged."""
+        """Count what another process has appended, up to `records`; False where that is missing or
+        damaged.
+        """
         try:
             mapped = self._map(records)
         except (OSError, ValueError) as error:
@@ -165,7 +175,9 @@ def checksum_of(path: Path) -> int:
 
 
 def sweep(directory: Path, keep: tuple[str, ...]) -> None:
-    """Delete logs and snapshots other than `keep`; what a reader still maps on Windows goes the next time."""
+    """Delete logs and snapshots other than `keep`; what a reader still maps on Windows goes the
+    next time.
+    """
     for pattern in ("rows-*.log", "scan*"):
         for path in directory.glob(pattern):
             if path.name not in keep:

@@ -19,8 +19,11 @@ from cortex.engine.store.index.vector_log import Records
 if TYPE_CHECKING:
     from turbovec import IdMapIndex
 
-BITS = 2  # per dimension in turbovec's scan: half the memory of 4, and rescoring twice as many rows finds as much
-# Rows that are converted at once: twice as many no longer fit the cache, and take ten times as long.
+# Per dimension in turbovec's scan: half the memory of 4, and rescoring twice as many rows finds as
+# much
+BITS = 2
+# Rows that are converted at once: twice as many no longer fit the cache, and take ten times as
+# long.
 BLOCK = 1024
 DENSE = 0.3  # share of the rows from which scanning all of them is faster than gathering some
 FOLDED = 32_768  # records of a log that are folded at once: sorting takes ten times their memory
@@ -31,7 +34,10 @@ Floats = NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A state to search: live ids, ascending, and where in `records` each one's row is. Never changed, only replaced."""
+    """A state to search: live ids, ascending, and where in `records` each one's row is.
+
+    Never changed, only replaced.
+    """
 
     records: Records
     ids: Ids
@@ -55,7 +61,9 @@ def unit(rows: Floats) -> Floats:
     """Rows of length 1; zero rows stay as they are."""
     lengths = np.linalg.norm(rows.astype(np.float64), axis=1, keepdims=True)
     if not np.isfinite(lengths).all():
-        raise ValueError("a vector holds a value that is no finite number; the embedder that made it is broken")
+        raise ValueError(
+            "a vector holds a value that is no finite number; the embedder that made it is broken"
+        )
     return (rows / np.where(lengths > 0, lengths, 1.0)).astype(np.float32)
 
 
@@ -70,7 +78,9 @@ def find(ids: Ids, wanted: Ids) -> NDArray[np.intp]:
 
 
 def fold(view: View, records: Records) -> tuple[View, Ids]:
-    """The view after the records that it doesn't account for, and the ids whose rows no longer count, in it or among those records."""
+    """The view after the records that it doesn't account for, and the ids whose rows no longer
+    count, in it or among those records.
+    """
     gone: list[Ids] = [view.ids[:0]]
     while view.folded < len(records):
         view, some = _fold_some(view, records[: view.folded + FOLDED])
@@ -82,12 +92,15 @@ def _fold_some(view: View, records: Records) -> tuple[View, Ids]:
     tail = np.ascontiguousarray(records["id"][view.folded :])
     added = np.flatnonzero(tail >= 0)
     fresh, gone = tail[added], ~tail[tail < 0]
-    # Ids mostly ascend, and what is removed was there before. Where an id comes again, the last record decides.
+    # Ids mostly ascend, and what is removed was there before. Where an id comes again, the last
+    # record decides.
     if (fresh[:1] <= view.ids[-1:]).any() or (fresh[1:] <= fresh[:-1]).any():
         return _fold_any(view, records, tail)
     stale, dead = find(view.ids, gone), find(fresh, gone)
     ids = np.concatenate((np.delete(view.ids, stale), np.delete(fresh, dead)))
-    positions = np.concatenate((np.delete(view.positions, stale), np.delete(added, dead) + view.folded))
+    positions = np.concatenate(
+        (np.delete(view.positions, stale), np.delete(added, dead) + view.folded)
+    )
     return View(records, ids, positions), view.ids[stale]
 
 
@@ -125,7 +138,9 @@ class Codes:
             scales[first : first + BLOCK] = largest / 127
         return Codes(rows, scales)
 
-    def nearest(self, view: View, query: Floats, wide: int, chosen: NDArray[np.intp]) -> NDArray[np.intp]:
+    def nearest(
+        self, view: View, query: Floats, wide: int, chosen: NDArray[np.intp]
+    ) -> NDArray[np.intp]:
         """The `wide` best of the chosen ones."""
         positions = view.positions[chosen]
         if len(positions) >= DENSE * len(self.scales):
@@ -170,7 +185,9 @@ def scan_codes(
     return find(view.ids, ids[0].astype(np.int64))
 
 
-def scan_exactly(view: View, query: Floats, wide: int, chosen: NDArray[np.intp]) -> NDArray[np.intp]:
+def scan_exactly(
+    view: View, query: Floats, wide: int, chosen: NDArray[np.intp]
+) -> NDArray[np.intp]:
     """The `wide` best of the chosen ones by numpy."""
     scores = np.empty(len(chosen), dtype=np.float32)
     for start in range(0, len(chosen), BLOCK):
@@ -181,8 +198,8 @@ def scan_exactly(view: View, query: Floats, wide: int, chosen: NDArray[np.intp])
 
 def cosines(view: View, query: Floats, chosen: NDArray[np.intp]) -> NDArray[np.float64]:
     """The chosen rows' cosines, to four digits."""
-    # In double precision the sum doesn't depend on the order of addition: equal stores give equal scores. Rounding to halves has
-    # changed the rows' lengths a little, so they are measured again.
+    # In double precision the sum doesn't depend on the order of addition: equal stores give equal
+    # scores. Rounding to halves has changed the rows' lengths a little, so they are measured again.
     rows = view.records["vector"][view.positions[chosen]].astype(np.float64)
     lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows))
     exact = (rows @ query.astype(np.float64)) / np.where(lengths > 0, lengths, 1.0)

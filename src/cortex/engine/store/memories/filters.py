@@ -1,8 +1,10 @@
-"""Which memories are asked for, as SQL that walks an index in the order of time instead of sorting all that match.
+"""Which memories are asked for, as SQL that walks an index in the order of time instead of sorting
+all that match.
 
-Of what is asked for, one part drives and the rest is looked at row by row: a rare tag, else a project, a scope or a state, else time alone; each
-for every source by itself, since an index is in order only below a fixed beginning. Left to itself SQLite takes whichever index it thinks narrow
-and sorts: 300 ms for the newest ten of 100,000. Knows no connection.
+Of what is asked for, one part drives and the rest is looked at row by row: a rare tag, else a
+project, a scope or a state, else time alone; each for every source by itself, since an index is in
+order only below a fixed beginning. Left to itself SQLite takes whichever index it thinks narrow and
+sorts: 300 ms for the newest ten of 100,000. Knows no connection.
 """
 
 from __future__ import annotations
@@ -13,7 +15,8 @@ from dataclasses import dataclass
 from cortex.engine.store.sql import marks
 
 MAX_WAYS = 200  # SQLite joins 500 questions at most, and takes its time for so many
-ORDER = "created DESC, number DESC, id DESC"  # rows of the same moment: the later one in its database first
+# Rows of the same moment: the later one in its database first
+ORDER = "created DESC, number DESC, id DESC"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +39,8 @@ Part = tuple[str, tuple[object, ...]]  # a condition with its values
 
 
 def ids_of(wanted: MemoryFilter, rare: str = "", limit: int = -1) -> Part:
-    """The numbers of those that are wanted, as a SELECT of id, created and number: in no order, and of each way only the newest `limit`.
+    """The numbers of those that are wanted, as a SELECT of id, created and number: in no order, and
+    of each way only the newest `limit`.
 
     `rare` is a tag of those asked for that few memories have.
     """
@@ -46,7 +50,9 @@ def ids_of(wanted: MemoryFilter, rare: str = "", limit: int = -1) -> Part:
         one = f"SELECT id, created, number FROM memories WHERE {where}"
         parts.append(f"SELECT * FROM ({one} ORDER BY {ORDER} LIMIT ?)" if limit >= 0 else one)
         values += [*given, limit] if limit >= 0 else given
-    return " UNION ".join(parts) or "SELECT 0 AS id, 0 AS created, 0 AS number WHERE 0", tuple(values)
+    return " UNION ".join(parts) or "SELECT 0 AS id, 0 AS created, 0 AS number WHERE 0", tuple(
+        values
+    )
 
 
 def _ways(wanted: MemoryFilter, rare: str) -> list[Part]:
@@ -56,7 +62,15 @@ def _ways(wanted: MemoryFilter, rare: str) -> list[Part]:
     by_source: list[Part] = [("source = ?", (source,)) for source in wanted.sources]
     places: Part = (f"+source IN ({marks(wanted.sources)})", wanted.sources)
     if rare:
-        return [_all([("id IN (SELECT memory FROM concepts WHERE concept = ?)", (rare,)), places, *_rest(wanted)])]
+        return [
+            _all(
+                [
+                    ("id IN (SELECT memory FROM concepts WHERE concept = ?)", (rare,)),
+                    places,
+                    *_rest(wanted),
+                ]
+            )
+        ]
     if wanted.projects or wanted.scope:
         drivers = _of_projects(wanted.projects) if wanted.projects else _of_scope(wanted.scope)
         if wanted.promoted:
@@ -69,14 +83,21 @@ def _ways(wanted: MemoryFilter, rare: str) -> list[Part]:
         drivers, rest = [], _rest(wanted)
     if len(by_source) * max(1, len(drivers)) > MAX_WAYS:  # of somebody who has very many databases
         return [_all([places, *_rest(wanted)])]
-    return [_all([source, *driver, *rest]) for source in by_source for driver in ([[one] for one in drivers] or [[]])]
+    return [
+        _all([source, *driver, *rest])
+        for source in by_source
+        for driver in ([[one] for one in drivers] or [[]])
+    ]
 
 
 def _of_projects(projects: Sequence[str]) -> list[Part]:
     return [
         part
         for name in projects
-        for part in (("project = ?", (name,)), ("other_project = ? AND other_project <> ''", (name,)))
+        for part in (
+            ("project = ?", (name,)),
+            ("other_project = ? AND other_project <> ''", (name,)),
+        )
         if name or part[0] == "project = ?"
     ]
 
@@ -86,7 +107,10 @@ def _of_scope(scope: str) -> list[Part]:
 
 
 def _rest(wanted: MemoryFilter, *, driven: bool = False) -> list[Part]:
-    """What is looked at in each row: a plus keeps SQLite from using an index for it. `driven`: without what _ways drives by."""
+    """What is looked at in each row: a plus keeps SQLite from using an index for it.
+
+    `driven`: without what _ways drives by.
+    """
     parts: list[Part] = []
     promoted = " OR state = 'promoted'" if wanted.promoted else ""
     if wanted.origins is not None:
@@ -109,10 +133,13 @@ def _rest(wanted: MemoryFilter, *, driven: bool = False) -> list[Part]:
     if wanted.before:
         parts.append(("created < ?", (wanted.before,)))
     parts += [
-        ("EXISTS (SELECT 1 FROM concepts WHERE concept = ? AND memory = id)", (tag.strip(),)) for tag in wanted.tags
+        ("EXISTS (SELECT 1 FROM concepts WHERE concept = ? AND memory = id)", (tag.strip(),))
+        for tag in wanted.tags
     ]
     return parts
 
 
 def _all(parts: Sequence[Part]) -> Part:
-    return " AND ".join(where for where, _ in parts) or "1", tuple(value for _, values in parts for value in values)
+    return " AND ".join(where for where, _ in parts) or "1", tuple(
+        value for _, values in parts for value in values
+    )

@@ -1,6 +1,8 @@
-"""Memories, read: by id, by what they are about, newest first; who stands beside whom; how far each copy is; what was decided.
+"""Memories, read: by id, by what they are about, newest first; who stands beside whom; how far each
+copy is; what was decided.
 
-What a caller asks for is a `MemoryFilter`; of several parts all must hold. Nothing is ever left out because of its age.
+What a caller asks for is a `MemoryFilter`; of several parts all must hold. Nothing is ever left out
+because of its age.
 """
 
 from __future__ import annotations
@@ -27,7 +29,8 @@ COLUMNS = (
 MEMORIES = "memories"  # the kind of their sources
 PARTS = 500  # of a list in one question
 FEW = 5_000  # memories with a tag, up to which they are all looked at
-MAX_KNOWN, MAX_KNOWN_DOCS = 64, 500_000  # answers that are kept while nothing changes, and docs in them: some 40 MB
+# Answers that are kept while nothing changes, and docs in them: some 40 MB
+MAX_KNOWN, MAX_KNOWN_DOCS = 64, 500_000
 
 Answer = TypeVar("Answer")
 
@@ -42,7 +45,8 @@ class Judgement:
     actor: str
     at: int
     successor: str  # what took its place, or ""
-    made: int = 0  # when the memory was, which tells it from another one that has its key by now; 0: whichever
+    # When the memory was, which tells it from another one that has its key by now; 0: whichever
+    made: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +84,9 @@ class MemoryRanking(NamedTuple):
 
 
 class Neighbour(NamedTuple):
-    """A doc that stands `step` places after another one in its session; before it where that is negative."""
+    """A doc that stands `step` places after another one in its session; before it where that is
+    negative.
+    """
 
     of: int
     step: int
@@ -108,7 +114,8 @@ class Mirror:
     seen: str = ""  # what its files looked like when all was copied
     begun: str = ""  # and when the comparison going down began
     high: int = 0  # every row above `cursor` and up to here is copied
-    cursor: int = -1  # where the comparison going down is; 0 is done, -1 is not begun, -2 has to wait
+    # Where the comparison going down is; 0 is done, -1 is not begun, -2 has to wait
+    cursor: int = -1
     total: int = 0  # rows that it has
     compared_at: int = 0
     wanted_at: int = 0  # when somebody last had it among theirs
@@ -147,7 +154,11 @@ class MemoryLookup:
             rows = connection.execute(
                 "SELECT id, kind, name, root FROM sources WHERE kind = ? ORDER BY id", (MEMORIES,)
             )
-            return [one for one in (Source(*row) for row in rows) if one.root in origins and one.name in names]
+            return [
+                one
+                for one in (Source(*row) for row in rows)
+                if one.root in origins and one.name in names
+            ]
 
     def by_key(self, key: str, origins: Collection[str] | None = None) -> list[Remembered]:
         """Every memory with this key, of whatever origin."""
@@ -180,7 +191,9 @@ class MemoryLookup:
         return found
 
     def standings(self, docs: Sequence[int]) -> dict[int, MemoryRanking]:
-        """How the memories that these docs are of stand, by doc: a twentieth of all that is known of them."""
+        """How the memories that these docs are of stand, by doc: a twentieth of all that is known
+        of them.
+        """
         found: dict[int, MemoryRanking] = {}
         with self._connections.read() as connection:
             for part in parts(docs, PARTS):
@@ -195,13 +208,19 @@ class MemoryLookup:
     def by_fingerprint(self, fingerprint: bytes) -> list[Remembered]:
         """Those that say the same, the oldest first."""
         with self._connections.read() as connection:
-            rows = connection.execute(f"SELECT {COLUMNS} WHERE fingerprint = ? ORDER BY memories.id", (fingerprint,))
+            rows = connection.execute(
+                f"SELECT {COLUMNS} WHERE fingerprint = ? ORDER BY memories.id", (fingerprint,)
+            )
             return [remembered(row) for row in rows]
 
     def has(self, origin: str) -> bool:
         """Whether an origin has any memory here."""
         with self._connections.read() as connection:
-            return bool(connection.execute("SELECT 1 FROM memories WHERE origin = ? LIMIT 1", (origin,)).fetchone())
+            return bool(
+                connection.execute(
+                    "SELECT 1 FROM memories WHERE origin = ? LIMIT 1", (origin,)
+                ).fetchone()
+            )
 
     def select(
         self,
@@ -211,9 +230,13 @@ class MemoryLookup:
         *,
         keep: Callable[[Remembered], bool] = lambda one: True,
     ) -> list[Remembered]:
-        """Those that are wanted, newest first; of these the ones to keep, so that the others are never held together."""
+        """Those that are wanted, newest first; of these the ones to keep, so that the others are
+        never held together.
+        """
         with self._connections.read() as connection:
-            ids, values = ids_of(wanted, _rare_tag(connection, wanted), limit + offset if limit >= 0 else -1)
+            ids, values = ids_of(
+                wanted, _rare_tag(connection, wanted), limit + offset if limit >= 0 else -1
+            )
             rows = connection.execute(
                 f"SELECT {COLUMNS} WHERE memories.id IN (SELECT id FROM ({ids}) ORDER BY {ORDER} LIMIT ? OFFSET ?) "
                 "ORDER BY created DESC, number DESC, memories.id DESC",
@@ -259,24 +282,33 @@ class MemoryLookup:
                     key = (one.scope.casefold(), one.origin)
                     known = found.get(key, one)
                     count = one.count + (known.count if key in found else 0)
-                    found[key] = ScopeCount(known.scope, one.origin, count, max(one.newest, known.newest))
+                    found[key] = ScopeCount(
+                        known.scope, one.origin, count, max(one.newest, known.newest)
+                    )
             return [found[key] for key in sorted(found)]
 
         return self._once("scopes", tuple(sources), ask)
 
-    def _once(self, what: str, asked: Hashable, ask: Callable[[sqlite3.Connection], Answer]) -> Answer:
+    def _once(
+        self, what: str, asked: Hashable, ask: Callable[[sqlite3.Connection], Answer]
+    ) -> Answer:
         """An answer that is worked out once for each state of the store."""
         with self._connections.read() as connection:
             state = connection.execute("SELECT value FROM meta WHERE key = 'seq'").fetchone()[0]
-            known = self._known  # of this state, whatever another thread puts in its place meanwhile
+            # Of this state, whatever another thread puts in its place meanwhile
+            known = self._known
             if known[0] != state or len(known[1]) >= MAX_KNOWN or _size(known[1]) > MAX_KNOWN_DOCS:
                 known = self._known = (state, {})
             if (what, asked) not in known[1]:
                 known[1][what, asked] = ask(connection)
             return cast("Answer", known[1][what, asked])
 
-    def neighbours(self, docs: Sequence[int], sources: Sequence[int], reach: int) -> list[Neighbour]:
-        """Who stands up to `reach` places before or after these docs in the same session of the same origin, among these sources."""
+    def neighbours(
+        self, docs: Sequence[int], sources: Sequence[int], reach: int
+    ) -> list[Neighbour]:
+        """Who stands up to `reach` places before or after these docs in the same session of the
+        same origin, among these sources.
+        """
         if not docs:
             return []
         nearby = " UNION ALL ".join(
@@ -284,7 +316,10 @@ class MemoryLookup:
             f"AND beside.session = asked.session AND (beside.number, beside.id) {sign} (asked.number, asked.id) "
             f"AND beside.source IN ({marks(sources)}) ORDER BY beside.number {order}, beside.id {order} LIMIT 1 OFFSET {abs(step) - 1}) AS other "
             "FROM asked"
-            for sign, order, steps in (("<", "DESC", range(-1, -reach - 1, -1)), (">", "ASC", range(1, reach + 1)))
+            for sign, order, steps in (
+                ("<", "DESC", range(-1, -reach - 1, -1)),
+                (">", "ASC", range(1, reach + 1)),
+            )
             for step in steps
         )
         ask = (
@@ -303,7 +338,8 @@ class MemoryLookup:
         with self._connections.read() as connection:
             return citations_of(connection, memory)
 
-    # -- judgements and copies -----------------------------------------------------------------------------------------
+    # -- judgements and copies
+    # -----------------------------------------------------------------------------------------
 
     def judgements(self, origin: str, keys: Sequence[str]) -> dict[str, Judgement]:
         """What was decided about these keys of an origin, also where it has no copy now."""
@@ -314,13 +350,19 @@ class MemoryLookup:
                     f"SELECT key, state, actor, at, successor, made FROM judgements WHERE origin = ? AND key IN ({marks(part)})",
                     (origin, *part),
                 )
-                found.update((key, Judgement(MemoryState(state), *rest)) for key, state, *rest in rows)
+                found.update(
+                    (key, Judgement(MemoryState(state), *rest)) for key, state, *rest in rows
+                )
         return found
 
     def forgotten(self, origin: str) -> Mapping[str, int]:
-        """The keys of an origin that are not to be copied again, with when each was made; 0: whichever."""
+        """The keys of an origin that are not to be copied again, with when each was made; 0:
+        whichever.
+        """
         with self._connections.read() as connection:
-            return dict(connection.execute("SELECT key, made FROM forgotten WHERE origin = ?", (origin,)))
+            return dict(
+                connection.execute("SELECT key, made FROM forgotten WHERE origin = ?", (origin,))
+            )
 
     def signatures(self, origin: str, above: int, up_to: int) -> dict[int, tuple[str, bytes]]:
         """The copied rows with a number in that range: number -> key and signature."""
@@ -334,11 +376,22 @@ class MemoryLookup:
     def mirrors(self) -> list[Mirror]:
         """How far each copy is."""
         with self._connections.read() as connection:
-            return [Mirror(*row) for row in connection.execute("SELECT * FROM mirrors ORDER BY origin")]
+            return [
+                Mirror(*row) for row in connection.execute("SELECT * FROM mirrors ORDER BY origin")
+            ]
 
     def decisions(self, limit: int, ref: Ref | None = None, batch: int = 0) -> list[Decision]:
-        """The log, newest first; all of it, or of one memory, or of one step. A limit of -1 is none."""
-        where, values = ("origin = ? AND key = ?", ref) if ref else ("batch = ?", (batch,)) if batch else ("1", ())
+        """The log, newest first; all of it, or of one memory, or of one step.
+
+        A limit of -1 is none.
+        """
+        where, values = (
+            ("origin = ? AND key = ?", ref)
+            if ref
+            else ("batch = ?", (batch,))
+            if batch
+            else ("1", ())
+        )
         with self._connections.read() as connection:
             rows = connection.execute(
                 "SELECT id, batch, at, origin, key, action, before, after, actor, reason, undone "
@@ -348,7 +401,9 @@ class MemoryLookup:
             return [_decision(*row) for row in rows]
 
     def last_batch(self, not_by: str) -> int:
-        """The last step that can be undone, 0 where there is none; the steps of one actor don't count."""
+        """The last step that can be undone, 0 where there is none; the steps of one actor don't
+        count.
+        """
         ask = "SELECT coalesce(max(batch), 0) FROM decisions WHERE NOT undone AND actor <> ?"
         with self._connections.read() as connection:
             return connection.execute(ask, (not_by,)).fetchone()[0]
@@ -361,22 +416,59 @@ def _size(known: Mapping[tuple[str, Hashable], object]) -> int:
 def _decision(*row: Any) -> Decision:
     number, batch, at, origin, key, action, before, after, actor, reason, undone = row
     was, became = (json.loads(text).get("state", "") for text in (before, after))
-    return Decision(number, batch, at, origin, key, action, was, became, actor, reason, bool(undone))
+    return Decision(
+        number, batch, at, origin, key, action, was, became, actor, reason, bool(undone)
+    )
 
 
 def remembered(row: Sequence[Any]) -> Remembered:
     """A memory from a row of COLUMNS."""
     number, origin, key, place, source, state, title, subtitle = row[:8]
     facts, concepts, files = (tuple(json.loads(one)) for one in row[8:11])
-    text, project, session, date, created, kind, provenance, other, scope, fingerprint, signature = row[11:22]
+    (
+        text,
+        project,
+        session,
+        date,
+        created,
+        kind,
+        provenance,
+        other,
+        scope,
+        fingerprint,
+        signature,
+    ) = row[11:22]
     judged, shared = row[22:26], bool(row[26])
     memory = Memory(
-        key, title, subtitle, facts, concepts, files, text, project, session, date, created, kind, provenance
+        key,
+        title,
+        subtitle,
+        facts,
+        concepts,
+        files,
+        text,
+        project,
+        session,
+        date,
+        created,
+        kind,
+        provenance,
     )
     judgement = None if judged[0] is None else Judgement(MemoryState(judged[0]), *judged[1:])
     known = MemoryState(state) if state else None
     return Remembered(
-        number, origin, place, source, known, memory, other, scope, fingerprint, signature, judgement, shared
+        number,
+        origin,
+        place,
+        source,
+        known,
+        memory,
+        other,
+        scope,
+        fingerprint,
+        signature,
+        judgement,
+        shared,
     )
 
 

@@ -1,7 +1,8 @@
 """One memory in the store: its row with tags and citations, and the doc that it is found by.
 
-A memory that may be found is a doc (its path is the memory's key) in one of two sources of its origin: those that are shown and those
-in staging; so a filter by state is a choice of sources, and what was rejected or superseded is in no index at all.
+A memory that may be found is a doc (its path is the memory's key) in one of two sources of its
+origin: those that are shown and those in staging; so a filter by state is a choice of sources, and
+what was rejected or superseded is in no index at all.
 """
 
 from __future__ import annotations
@@ -48,13 +49,17 @@ class NewMemory:
     successor: str = ""  # the key of what took its place
 
 
-def write_memory(connection: sqlite3.Connection, new: NewMemory, wording: MemoryTextExtractor, seq: int) -> None:
+def write_memory(
+    connection: sqlite3.Connection, new: NewMemory, wording: MemoryTextExtractor, seq: int
+) -> None:
     """Write a memory and its doc; one with the same key is replaced."""
     memory, origin = new.memory, new.origin
     known = connection.execute(
         "SELECT id, source FROM memories WHERE origin = ? AND key = ?", (origin, memory.key)
     ).fetchone()
-    source = _put_doc(connection, origin, memory, new.name, known[1] if known else None, wording, seq)
+    source = _put_doc(
+        connection, origin, memory, new.name, known[1] if known else None, wording, seq
+    )
     values = (
         new.number,
         source,
@@ -79,7 +84,8 @@ def write_memory(connection: sqlite3.Connection, new: NewMemory, wording: Memory
     if known is None:
         marks = ", ".join("?" * (len(values) + 2))
         number = connection.execute(
-            f"INSERT INTO memories (origin, key, {_WRITTEN}) VALUES ({marks})", (origin, memory.key, *values)
+            f"INSERT INTO memories (origin, key, {_WRITTEN}) VALUES ({marks})",
+            (origin, memory.key, *values),
         ).lastrowid
         assert number is not None
     else:
@@ -94,11 +100,15 @@ def write_memory(connection: sqlite3.Connection, new: NewMemory, wording: Memory
 def _put_parts(connection: sqlite3.Connection, number: int, new: NewMemory) -> None:
     """The tags of a memory, to be asked by, and what it cites."""
     connection.executemany(
-        "INSERT OR IGNORE INTO concepts VALUES (?, ?)", [(concept.strip(), number) for concept in new.memory.concepts]
+        "INSERT OR IGNORE INTO concepts VALUES (?, ?)",
+        [(concept.strip(), number) for concept in new.memory.concepts],
     )
     connection.executemany(
         "INSERT INTO citations VALUES (?, ?, ?, ?, ?, ?, ?)",
-        [(number, c.root, c.path, c.symbol, c.file_hash, c.body_hash, c.commit) for c in new.citations],
+        [
+            (number, c.root, c.path, c.symbol, c.file_hash, c.body_hash, c.commit)
+            for c in new.citations
+        ],
     )
 
 
@@ -118,7 +128,11 @@ def _put_doc(
     if source is not None:
         content_hash, cut = wording(memory)
         blob = put_blob(connection, content_hash, cut)
-        found = ScannedFile(memory.key, len(cut.text.encode("utf-8")), min(memory.created * 1_000_000, MAX_NANOSECONDS))
+        found = ScannedFile(
+            memory.key,
+            len(cut.text.encode("utf-8")),
+            min(memory.created * 1_000_000, MAX_NANOSECONDS),
+        )
         put_doc(connection, source, found, blob, "", seq, time.time_ns())
     return source
 
@@ -134,24 +148,35 @@ def _source(connection: sqlite3.Connection, origin: str, name: str) -> int:
 
 
 def reword_memory(
-    connection: sqlite3.Connection, number: int, memory: Memory, name: str | None, wording: MemoryTextExtractor
+    connection: sqlite3.Connection,
+    number: int,
+    memory: Memory,
+    name: str | None,
+    wording: MemoryTextExtractor,
 ) -> None:
-    """Have a memory of our own found by what it says, where nothing of it is indexed; `name` as in NewMemory."""
+    """Have a memory of our own found by what it says, where nothing of it is indexed; `name` as in
+    NewMemory.
+    """
     source = _put_doc(connection, OWN, memory, name, None, wording, next_seq(connection))
     connection.execute("UPDATE memories SET source = ? WHERE id = ?", (source, number))
     connection.executemany(
-        "INSERT OR IGNORE INTO concepts VALUES (?, ?)", [(concept.strip(), number) for concept in memory.concepts]
+        "INSERT OR IGNORE INTO concepts VALUES (?, ?)",
+        [(concept.strip(), number) for concept in memory.concepts],
     )
 
 
 def erase_memory(connection: sqlite3.Connection, ref: Ref, seq: int) -> int:
     """Remove a memory with its doc and text; 1 where there was one."""
-    row = connection.execute("SELECT id, source FROM memories WHERE origin = ? AND key = ?", ref).fetchone()
+    row = connection.execute(
+        "SELECT id, source FROM memories WHERE origin = ? AND key = ?", ref
+    ).fetchone()
     if row is None:
         return 0
     number, source = row
     if source is not None:
-        doc = connection.execute("SELECT blob FROM docs WHERE source = ? AND path = ?", (source, ref[1])).fetchone()
+        doc = connection.execute(
+            "SELECT blob FROM docs WHERE source = ? AND path = ?", (source, ref[1])
+        ).fetchone()
         remove_doc(connection, source, ref[1], seq)
         if doc is not None:
             forget_blob(connection, doc[0])
@@ -161,5 +186,7 @@ def erase_memory(connection: sqlite3.Connection, ref: Ref, seq: int) -> int:
 
 def is_said(connection: sqlite3.Connection, fingerprint: bytes, besides: Collection[str]) -> bool:
     """Whether a memory of our own says that, besides these."""
-    rows = connection.execute("SELECT key FROM memories WHERE fingerprint = ? AND origin = ?", (fingerprint, OWN))
+    rows = connection.execute(
+        "SELECT key FROM memories WHERE fingerprint = ? AND origin = ?", (fingerprint, OWN)
+    )
     return any(key not in besides for (key,) in rows)

@@ -1,7 +1,8 @@
-"""Memories, written: our own, the copies of other products' rows, and what a person decided about either.
+"""Memories, written: our own, the copies of other products' rows, and what a person decided about
+either.
 
-A memory, its doc, its judgement and the line in the log are one transaction. Its row and its doc are written in memoryrows.py, reading is
-in memorylookup.py; what a state means is not known here.
+A memory, its doc, its judgement and the line in the log are one transaction. Its row and its doc
+are written in memoryrows.py, reading is in memorylookup.py; what a state means is not known here.
 """
 
 from __future__ import annotations
@@ -17,7 +18,15 @@ from typing import Any
 from cortex.base.types import Citation, Memory, MemoryState
 from cortex.engine.store.connections import Connections
 from cortex.engine.store.content.writer import forget_rest, next_seq
-from cortex.engine.store.memories.queries import COLUMNS, Judgement, Mirror, Ref, Remembered, citations_of, remembered
+from cortex.engine.store.memories.queries import (
+    COLUMNS,
+    Judgement,
+    Mirror,
+    Ref,
+    Remembered,
+    citations_of,
+    remembered,
+)
 from cortex.engine.store.memories.rows import (
     OWN,
     MemoryTextExtractor,
@@ -31,7 +40,9 @@ from cortex.engine.store.memories.rows import (
 
 @dataclass(frozen=True, slots=True)
 class Added:
-    """What was written: the number of the step, to undo it by, and the keys of those that nobody else had written meanwhile."""
+    """What was written: the number of the step, to undo it by, and the keys of those that nobody
+    else had written meanwhile.
+    """
 
     batch: int
     keys: tuple[str, ...]
@@ -57,7 +68,8 @@ class Memories:
     def __init__(self, connections: Connections) -> None:
         self._connections = connections
 
-    # -- our own -------------------------------------------------------------------------------------------------------
+    # -- our own
+    # -------------------------------------------------------------------------------------------------------
 
     def add(
         self,
@@ -70,8 +82,9 @@ class Memories:
     ) -> Added:
         """Write memories, and in the same step what they take the place of.
 
-        What another process has written since the caller looked is not written again, nor is anything superseded by it. A step that
-        is too large for one transaction goes on with the number that it got: `batch`.
+        What another process has written since the caller looked is not written again, nor is
+        anything superseded by it. A step that is too large for one transaction goes on with the
+        number that it got: `batch`.
         """
         with self._write() as connection:
             old = {verdict.ref[1] for verdict in supersedes if verdict.ref[0] == OWN}
@@ -99,7 +112,9 @@ class Memories:
         reason: str,
         batch: int = 0,
     ) -> int:
-        """Change states and wordings, all or none, and log every one; returns the number of the step, `batch` as above."""
+        """Change states and wordings, all or none, and log every one; returns the number of the
+        step, `batch` as above.
+        """
         with self._write() as connection:
             seq, batch = next_seq(connection), batch or _next_batch(connection)
             for verdict in verdicts:
@@ -124,13 +139,29 @@ class Memories:
                     verdict, judged = _before((origin, key), before, name_of)
                 else:  # nothing that somebody wrote is lost by an undo
                     state = MemoryState.REJECTED
-                    verdict, judged = MemoryVerdict((origin, key), state, name_of(state)), _now(state, actor, "")
-                _decide(connection, verdict, judged, wording, seq, again, "undo", actor, f"undo of {action}")
-            connection.execute("UPDATE decisions SET undone = 1 WHERE batch IN (?, ?)", (batch, again))
+                    verdict, judged = (
+                        MemoryVerdict((origin, key), state, name_of(state)),
+                        _now(state, actor, ""),
+                    )
+                _decide(
+                    connection,
+                    verdict,
+                    judged,
+                    wording,
+                    seq,
+                    again,
+                    "undo",
+                    actor,
+                    f"undo of {action}",
+                )
+            connection.execute(
+                "UPDATE decisions SET undone = 1 WHERE batch IN (?, ?)", (batch, again)
+            )
             return len(rows)
 
     def delete(self, refs: Iterable[Ref], actor: str) -> int:
-        """Forget memories for good, with their texts, judgements and earlier wordings; returns how many there were.
+        """Forget memories for good, with their texts, judgements and earlier wordings; returns how
+        many there were.
 
         Of another product's rows the copies go, and are not made again.
         """
@@ -139,16 +170,23 @@ class Memories:
             for origin, key in refs:
                 made = _made(connection, (origin, key))
                 count += erase_memory(connection, (origin, key), seq)
-                connection.execute("DELETE FROM judgements WHERE origin = ? AND key = ?", (origin, key))
-                connection.execute("DELETE FROM decisions WHERE origin = ? AND key = ?", (origin, key))
+                connection.execute(
+                    "DELETE FROM judgements WHERE origin = ? AND key = ?", (origin, key)
+                )
+                connection.execute(
+                    "DELETE FROM decisions WHERE origin = ? AND key = ?", (origin, key)
+                )
                 if origin != OWN:
-                    connection.execute("INSERT OR REPLACE INTO forgotten VALUES (?, ?, ?)", (origin, key, made))
+                    connection.execute(
+                        "INSERT OR REPLACE INTO forgotten VALUES (?, ?, ?)", (origin, key, made)
+                    )
                 _log(connection, batch, (origin, key), "delete", {}, {}, actor, "")
             connection.execute("UPDATE decisions SET undone = 1 WHERE batch = ?", (batch,))
             forget_rest(connection)
             return count
 
-    # -- copies --------------------------------------------------------------------------------------------------------
+    # -- copies
+    # --------------------------------------------------------------------------------------------------------
 
     def copy(
         self,
@@ -158,9 +196,11 @@ class Memories:
         wording: MemoryTextExtractor,
         name_of: NameOf,
     ) -> None:
-        """Write these rows of another product's database, drop those keys, and remember how far it is: one step.
+        """Write these rows of another product's database, drop those keys, and remember how far it
+        is: one step.
 
-        What a person has decided about a row until this moment counts, and not what the row says itself.
+        What a person has decided about a row until this moment counts, and not what the row says
+        itself.
         """
         with self._connections.write(erase=True) as connection:
             if new or gone:
@@ -171,7 +211,9 @@ class Memories:
                     if (judged := _judged(connection, one, name_of)) is not None:
                         write_memory(connection, judged, wording, seq)
             values = astuple(mirror)
-            connection.execute(f"INSERT OR REPLACE INTO mirrors VALUES ({', '.join('?' * len(values))})", values)
+            connection.execute(
+                f"INSERT OR REPLACE INTO mirrors VALUES ({', '.join('?' * len(values))})", values
+            )
 
     def want(self, wanted: Sequence[tuple[str, str]]) -> None:
         """Say that these databases (origin and scope) are to be copied, by whoever holds the lease."""
@@ -185,10 +227,18 @@ class Memories:
                 )
 
     def drop_copy(self, origin: str) -> int:
-        """Forget the copy of a database; what a person decided about its rows stays. Returns how many rows that were."""
+        """Forget the copy of a database; what a person decided about its rows stays.
+
+        Returns how many rows that were.
+        """
         with self._connections.write(erase=True) as connection:
             seq = next_seq(connection)
-            keys = [row[0] for row in connection.execute("SELECT key FROM memories WHERE origin = ?", (origin,))]
+            keys = [
+                row[0]
+                for row in connection.execute(
+                    "SELECT key FROM memories WHERE origin = ?", (origin,)
+                )
+            ]
             for key in keys:
                 erase_memory(connection, (origin, key), seq)
             connection.execute("DELETE FROM mirrors WHERE origin = ?", (origin,))
@@ -200,7 +250,8 @@ class Memories:
             yield connection
 
 
-# -- judgements --------------------------------------------------------------------------------------------------------
+# -- judgements
+# --------------------------------------------------------------------------------------------------------
 
 
 def _decide(
@@ -214,7 +265,9 @@ def _decide(
     actor: str,
     reason: str,
 ) -> None:
-    row = connection.execute(f"SELECT {COLUMNS} WHERE memories.origin = ? AND memories.key = ?", verdict.ref).fetchone()
+    row = connection.execute(
+        f"SELECT {COLUMNS} WHERE memories.origin = ? AND memories.key = ?", verdict.ref
+    ).fetchone()
     if row is None and verdict.ref[0] == OWN:  # it was deleted meanwhile
         return
     if row is None:  # it isn't copied yet: the judgement waits for it
@@ -223,11 +276,24 @@ def _decide(
     else:
         before = _change(connection, remembered(row), verdict, wording, seq)
     _judge(connection, verdict.ref, judged)
-    _log(connection, batch, verdict.ref, action, before, _after(verdict.state, verdict.successor), actor, reason)
+    _log(
+        connection,
+        batch,
+        verdict.ref,
+        action,
+        before,
+        _after(verdict.state, verdict.successor),
+        actor,
+        reason,
+    )
 
 
 def _change(
-    connection: sqlite3.Connection, known: Remembered, verdict: MemoryVerdict, wording: MemoryTextExtractor, seq: int
+    connection: sqlite3.Connection,
+    known: Remembered,
+    verdict: MemoryVerdict,
+    wording: MemoryTextExtractor,
+    seq: int,
 ) -> dict[str, object]:
     """Write what was decided about a memory; gives all that it takes to take that back."""
     before: dict[str, object] = {**_after(known.state, ""), **_as_judged(known.judgement)}
@@ -237,14 +303,18 @@ def _change(
             "memory": asdict(known.memory),
             "fingerprint": known.fingerprint.hex(),
             "scope": known.scope,
-            "citations": [(*astuple(one)[:3], one.file_hash.hex(), one.body_hash.hex(), one.commit) for one in cited],
+            "citations": [
+                (*astuple(one)[:3], one.file_hash.hex(), one.body_hash.hex(), one.commit)
+                for one in cited
+            ],
         }
     memory = verdict.memory or known.memory
     new = NewMemory(
         memory,
         verdict.name,
         verdict.state,
-        scope=verdict.scope or (known.scope if known.scope != known.memory.project else memory.project),
+        scope=verdict.scope
+        or (known.scope if known.scope != known.memory.project else memory.project),
         fingerprint=verdict.fingerprint or known.fingerprint,
         origin=known.origin,
         number=known.number,
@@ -256,10 +326,16 @@ def _change(
     return before
 
 
-def _before(ref: Ref, before: Mapping[str, Any], name_of: NameOf) -> tuple[MemoryVerdict, Judgement | None]:
+def _before(
+    ref: Ref, before: Mapping[str, Any], name_of: NameOf
+) -> tuple[MemoryVerdict, Judgement | None]:
     """What takes a memory back to how it was, and how that had been judged."""
     state = _state(before["state"])
-    judged = Judgement(MemoryState(before["judged"][0]), *before["judged"][1:]) if "judged" in before else None
+    judged = (
+        Judgement(MemoryState(before["judged"][0]), *before["judged"][1:])
+        if "judged" in before
+        else None
+    )
     verdict = MemoryVerdict(ref, state, name_of(state), judged.successor if judged else "")
     if "memory" in before:
         cited = (
@@ -301,15 +377,26 @@ def _judge(connection: sqlite3.Connection, ref: Ref, judged: Judgement | None) -
     if judged is None:
         connection.execute("DELETE FROM judgements WHERE origin = ? AND key = ?", ref)
     else:
-        values = (*ref, judged.state.value, judged.actor, judged.at, judged.successor, _made(connection, ref))
+        values = (
+            *ref,
+            judged.state.value,
+            judged.actor,
+            judged.at,
+            judged.successor,
+            _made(connection, ref),
+        )
         connection.execute("INSERT OR REPLACE INTO judgements VALUES (?, ?, ?, ?, ?, ?, ?)", values)
 
 
 def _made(connection: sqlite3.Connection, ref: Ref) -> int:
-    """When a row of another product's was made; 0 where that isn't known, or it is our own, whose key nothing else gets."""
+    """When a row of another product's was made; 0 where that isn't known, or it is our own, whose
+    key nothing else gets.
+    """
     if ref[0] == OWN:
         return 0
-    row = connection.execute("SELECT created FROM memories WHERE origin = ? AND key = ?", ref).fetchone()
+    row = connection.execute(
+        "SELECT created FROM memories WHERE origin = ? AND key = ?", ref
+    ).fetchone()
     return row[0] if row else 0
 
 
@@ -318,11 +405,18 @@ def _now(state: MemoryState | None, actor: str, successor: str) -> Judgement | N
 
 
 def _after(state: MemoryState | None, successor: str) -> dict[str, object]:
-    return {"state": state.value if state else "", **({"successor": successor} if successor else {})}
+    return {
+        "state": state.value if state else "",
+        **({"successor": successor} if successor else {}),
+    }
 
 
 def _as_judged(judged: Judgement | None) -> dict[str, object]:
-    return {} if judged is None else {"judged": (judged.state.value, judged.actor, judged.at, judged.successor)}
+    return (
+        {}
+        if judged is None
+        else {"judged": (judged.state.value, judged.actor, judged.at, judged.successor)}
+    )
 
 
 def _log(

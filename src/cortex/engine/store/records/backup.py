@@ -1,9 +1,12 @@
-"""All of a ledger in one file and back: lines of JSON, gzipped; the same for both databases, so that one can become the other.
+"""All of a ledger in one file and back: lines of JSON, gzipped; the same for both databases, so
+that one can become the other.
 
-The first line says what follows (format, schema, epoch, how many rows of each table), then each line is a row, and the last one is a
-checksum of all before it: a file that was cut or damaged is noticed before anything is written. What can be made again is not in
-there: docs, words and vectors. A ledger that was loaded is another history than the one that was saved (what was written after the
-backup isn't there), so it gets an epoch of its own. The road not taken: the databases' own tools, which can't read each other's files.
+The first line says what follows (format, schema, epoch, how many rows of each table), then each
+line is a row, and the last one is a checksum of all before it: a file that was cut or damaged is
+noticed before anything is written. What can be made again is not in there: docs, words and vectors.
+A ledger that was loaded is another history than the one that was saved (what was written after the
+backup isn't there), so it gets an epoch of its own. The road not taken: the databases' own tools,
+which can't read each other's files.
 """
 
 from __future__ import annotations
@@ -32,7 +35,8 @@ COMPRESSION = 6
 
 @dataclass(frozen=True, slots=True)
 class _Table:
-    """A table as it lies in the file: its columns, by how many of them (the first) a row is known, and which hold bytes.
+    """A table as it lies in the file: its columns, by how many of them (the first) a row is known,
+    and which hold bytes.
 
     `order` is that of the rows, where an index has another one.
     """
@@ -64,9 +68,11 @@ _EMPTY = ("principals", "records", "versions", "keys", "audit")  # of a ledger t
 
 
 def dump(ledger: Ledger, file: Path) -> Mapping[str, int]:
-    """Save a ledger as it is at one moment, while others write to it; tells how many rows of each table there are.
+    """Save a ledger as it is at one moment, while others write to it; tells how many rows of each
+    table there are.
 
-    It is on the disk when this returns. Raises: StoreError; FileError, where the file can't be written.
+    It is on the disk when this returns. Raises: StoreError; FileError, where the file can't be
+    written.
     """
     told = hashlib.sha256()
     with ledger.connections.read() as connection, _writing(file) as out:
@@ -77,7 +83,8 @@ def dump(ledger: Ledger, file: Path) -> Mapping[str, int]:
             out.write(raw)
 
         counts = {
-            table.name: connection.execute(f"SELECT count(*) FROM {table.name}").fetchone()[0] for table in _TABLES
+            table.name: connection.execute(f"SELECT count(*) FROM {table.name}").fetchone()[0]
+            for table in _TABLES
         }
         epoch = connection.execute("SELECT value FROM facts WHERE key = 'epoch'").fetchone()[0]
         write({"format": FORMAT, "schema": SCHEMA, "epoch": epoch, "counts": counts})
@@ -89,10 +96,11 @@ def dump(ledger: Ledger, file: Path) -> Mapping[str, int]:
 
 
 def check(file: Path) -> Mapping[str, int]:
-    """Read a file from end to end before anything of it is believed, or made for it; tells how many rows of each table it has.
+    """Read a file from end to end before anything of it is believed, or made for it; tells how many
+    rows of each table it has.
 
-    Raises: FileError IMPORT_UNREADABLE for one that is damaged, cut or something else; StoreError STORE_NEWER for one of a newer
-    Cortex; OSError, where it can't be read.
+    Raises: FileError IMPORT_UNREADABLE for one that is damaged, cut or something else; StoreError
+    STORE_NEWER for one of a newer Cortex; OSError, where it can't be read.
     """
     told, last = hashlib.sha256(), b""
     header: dict[str, Any] | None = None
@@ -106,27 +114,46 @@ def check(file: Path) -> Mapping[str, int]:
                 header = _header(one, file)
             elif isinstance(one, list):
                 counts[one[0]] += len(one) == len(_BY_NAME[one[0]].columns) + 1
-        if header is None or json.loads(last or b"0") != {"sha256": told.hexdigest()} or counts != header["counts"]:
+        if (
+            header is None
+            or json.loads(last or b"0") != {"sha256": told.hexdigest()}
+            or counts != header["counts"]
+        ):
             raise ValueError("it isn't whole")
-    except (gzip.BadGzipFile, EOFError, zlib.error, ValueError, LookupError, TypeError, RecursionError) as error:
+    except (
+        gzip.BadGzipFile,
+        EOFError,
+        zlib.error,
+        ValueError,
+        LookupError,
+        TypeError,
+        RecursionError,
+    ) as error:
         raise _unreadable(file, error) from error
     return counts
 
 
 def load(
-    ledger: Ledger, file: Path, *, wording: RecordTextExtractor, counts: Mapping[str, int] | None = None
+    ledger: Ledger,
+    file: Path,
+    *,
+    wording: RecordTextExtractor,
+    counts: Mapping[str, int] | None = None,
 ) -> Mapping[str, int]:
-    """Make a ledger of a file, all of it or nothing; it gets a new epoch. Tells how many rows of each table there are.
+    """Make a ledger of a file, all of it or nothing; it gets a new epoch.
 
-    `counts` is what `check` told of the file. Raises: InputError ARGUMENT_INVALID, where the ledger isn't empty; as `check`, where
-    that wasn't done before.
+    Tells how many rows of each table there are.
+
+    `counts` is what `check` told of the file. Raises: InputError ARGUMENT_INVALID, where the ledger
+    isn't empty; as `check`, where that wasn't done before.
     """
     counts = counts or check(file)
     with ledger.connections.write(durable=True) as connection:
         for name in _EMPTY:
             if connection.execute(f"SELECT 1 FROM {name} LIMIT 1").fetchone() is not None:
                 raise InputError(
-                    "ARGUMENT_INVALID", "a backup is only loaded into an empty database, and this one is in use"
+                    "ARGUMENT_INVALID",
+                    "a backup is only loaded into an empty database, and this one is in use",
                 )
         for table, rows in _pages(file):
             connection.executemany(_insertion(table, ledger.kind), rows)
@@ -142,7 +169,10 @@ def load(
 
 @contextmanager
 def _writing(file: Path) -> Iterator[gzip.GzipFile]:
-    """Where the lines go. What fails there is told of the file: the database would take it for its own."""
+    """Where the lines go.
+
+    What fails there is told of the file: the database would take it for its own.
+    """
     try:
         with open(file, "wb") as raw:
             with gzip.GzipFile(fileobj=raw, mode="wb", compresslevel=COMPRESSION) as out:
@@ -150,8 +180,12 @@ def _writing(file: Path) -> Iterator[gzip.GzipFile]:
             raw.flush()
             os.fsync(raw.fileno())
     except OSError as error:
-        code = code_of(error, "FILE_NOT_FOUND" if isinstance(error, FileNotFoundError) else "PERMISSION_DENIED")
-        raise error_of(code, f"{file} can't be written: {error.strerror}", {"path": str(file)}) from error
+        code = code_of(
+            error, "FILE_NOT_FOUND" if isinstance(error, FileNotFoundError) else "PERMISSION_DENIED"
+        )
+        raise error_of(
+            code, f"{file} can't be written: {error.strerror}", {"path": str(file)}
+        ) from error
 
 
 def _rows(connection: Any, table: _Table) -> Iterator[Sequence[object]]:
@@ -176,11 +210,11 @@ def _rows(connection: Any, table: _Table) -> Iterator[Sequence[object]]:
 
 
 def _insertion(table: _Table, kind: str) -> str:
-    """How a row gets into a table; the counters are there already, and in PostgreSQL the audit log gives its numbers itself."""
+    """How a row gets into a table; the counters are there already, and in PostgreSQL the audit log
+    gives its numbers itself.
+    """
     if table.name == "counters":
-        return (
-            "INSERT INTO counters (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value"
-        )
+        return "INSERT INTO counters (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value"
     given = " OVERRIDING SYSTEM VALUE" if table.name == "audit" and kind == POSTGRESQL else ""
     marks = ", ".join("?" * len(table.columns))
     return f"INSERT INTO {table.name} ({', '.join(table.columns)}){given} VALUES ({marks})"
@@ -200,7 +234,9 @@ def _pages(file: Path) -> Iterator[tuple[_Table, list[tuple[object, ...]]]]:
         if table.name == "audit" and len(values) == len(table.columns) - 1:
             values.append("")  # of a file of schema 1, in which `via` isn't kept
         named = zip(table.columns, values, strict=True)
-        rows.append(tuple(base64.b64decode(one) if name == table.binary else one for name, one in named))
+        rows.append(
+            tuple(base64.b64decode(one) if name == table.binary else one for name, one in named)
+        )
     if rows:
         yield table, rows
 
@@ -209,7 +245,11 @@ def _header(one: Any, file: Path) -> dict[str, Any]:
     if not isinstance(one, dict) or one.get("format") != FORMAT:
         raise ValueError("it is something else")
     if one["schema"] > SCHEMA:
-        raise StoreError("STORE_NEWER", f"{file} was written by a newer Cortex", context={"schema": one["schema"]})
+        raise StoreError(
+            "STORE_NEWER",
+            f"{file} was written by a newer Cortex",
+            context={"schema": one["schema"]},
+        )
     return one
 
 

@@ -1,8 +1,10 @@
-"""Which records are wanted, as SQL that begins with the rarest condition, or walks an index in the order of time.
+"""Which records are wanted, as SQL that begins with the rarest condition, or walks an index in the
+order of time.
 
-Each kind is a way of its own: an index is in order only below a fixed beginning, and an id says its kind, so that what points to a topic
-lies by kind and by time already. Left to itself SQLite makes a list of all that point to the topic, and sorts: 200 ms for the newest
-ten of 100,000. Reads only counts.
+Each kind is a way of its own: an index is in order only below a fixed beginning, and an id says its
+kind, so that what points to a topic lies by kind and by time already. Left to itself SQLite makes a
+list of all that point to the topic, and sorts: 200 ms for the newest ten of 100,000. Reads only
+counts.
 """
 
 from __future__ import annotations
@@ -34,9 +36,13 @@ class Way:
 
     @property
     def ids(self) -> tuple[str, str]:
-        """Tables that give the ids, and the column; who points to something need not be looked at itself."""
+        """Tables that give the ids, and the column; who points to something need not be looked at
+        itself.
+        """
         refs_alone = self.tables == _REFS and "records." not in self.where
-        return ("refs" if refs_alone else self.tables), ("refs.record" if self.tables == _REFS else "records.id")
+        return ("refs" if refs_alone else self.tables), (
+            "refs.record" if self.tables == _REFS else "records.id"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,14 +98,18 @@ def _drivers(wanted: RecordFilter, kind: str) -> Iterator[_Driver]:
         in_order = not wanted.by_change and len(wanted.states) == 1
         yield _Driver("records", (ask, (kind, *wanted.states)), "states", in_order)
     if wanted.since or wanted.until or wanted.by_change:
-        ask = "records.kind = ? AND records.updated >= ?" + (" AND records.updated < ?" if wanted.until else "")
+        ask = "records.kind = ? AND records.updated >= ?" + (
+            " AND records.updated < ?" if wanted.until else ""
+        )
         values = (kind, wanted.since, *((wanted.until,) if wanted.until else ()))
         yield _Driver("records", (ask, values), "time", wanted.by_change)
     yield _Driver("records", ("records.kind = ?", (kind,)), "", not wanted.by_change)
 
 
 def _count(connection: sqlite3.Connection, driver: _Driver) -> int:
-    """How many rows a way leads along, up to FEW; those too that the viewer doesn't see, since it is as long."""
+    """How many rows a way leads along, up to FEW; those too that the viewer doesn't see, since it
+    is as long.
+    """
     whole = "main." if isinstance(connection, Confined) else ""
     return _up_to_few(connection, whole + _table(driver.tables), driver.part)
 
@@ -120,9 +130,13 @@ def _up_to_few(connection: sqlite3.Connection, table: str, part: Part) -> int:
 
 def conditions_of(wanted: RecordFilter) -> Part:
     """All that holds for who is wanted, with "AND" before it; "" where everything does."""
-    kinds: list[Part] = [(f"records.kind IN ({marks(wanted.kinds)})", wanted.kinds)] if wanted.kinds else []
+    kinds: list[Part] = (
+        [(f"records.kind IN ({marks(wanted.kinds)})", wanted.kinds)] if wanted.kinds else []
+    )
     parts = [*kinds, *_rest(wanted, _Driver("", ("", ()), "", False))]
-    return "".join(f" AND {ask}" for ask, _ in parts), tuple(value for _, many in parts for value in many)
+    return "".join(f" AND {ask}" for ask, _ in parts), tuple(
+        value for _, many in parts for value in many
+    )
 
 
 def _rest(wanted: RecordFilter, driver: _Driver) -> list[Part]:

@@ -33,9 +33,13 @@ def candidates(connection: sqlite3.Connection, epoch: str) -> list[UploadCandida
         "AND id NOT IN (SELECT record FROM elsewhere WHERE epoch = ?) ORDER BY made, id"
     )
     ids = [row[0] for row in connection.execute(ask, (epoch,))]
-    origins = dict(connection.execute("SELECT record, max(url) FROM elsewhere GROUP BY record").fetchall())
+    origins = dict(
+        connection.execute("SELECT record, max(url) FROM elsewhere GROUP BY record").fetchall()
+    )
     found = get_records(connection, ids)
-    return [UploadCandidate(found[number], origins.get(number, "")) for number in ids if number in found]
+    return [
+        UploadCandidate(found[number], origins.get(number, "")) for number in ids if number in found
+    ]
 
 
 def leave(connection: sqlite3.Connection, epoch: str, url: str) -> None:
@@ -53,7 +57,9 @@ def rejoin(connection: sqlite3.Connection, epoch: str) -> bool:
     return count > 0
 
 
-def changed_since(connection: sqlite3.Connection, epoch: str = "") -> list[tuple[Record[Any] | None, Record[Any]]]:
+def changed_since(
+    connection: sqlite3.Connection, epoch: str = ""
+) -> list[tuple[Record[Any] | None, Record[Any]]]:
     """Records that were written here since the Core was left: as it had them, and as they are.
 
     With an `epoch`, those of a Core that isn't joined again yet.
@@ -69,5 +75,9 @@ def changed_since(connection: sqlite3.Connection, epoch: str = "") -> list[tuple
         "SELECT versions.record, kind, body, author, created, at, versions.version FROM versions "
         f"JOIN {there} AS there ON there.record = versions.record AND there.version = versions.version {only}"
     )
-    before = {one.id: one for one in read_records(connection.execute(had, {"epoch": epoch}))} if ids else {}
+    before = (
+        {one.id: one for one in read_records(connection.execute(had, {"epoch": epoch}))}
+        if ids
+        else {}
+    )
     return [(before.get(record.id), record) for record in get_records(connection, ids).values()]

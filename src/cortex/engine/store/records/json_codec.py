@@ -1,4 +1,7 @@
-"""A record's body as JSON and back. What a body doesn't say stands nowhere, and what a newer Cortex says besides is left out."""
+"""A record's body as JSON and back.
+
+What a body doesn't say stands nowhere, and what a newer Cortex says besides is left out.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,11 @@ from cortex.base.record_model import KINDS, Body
 
 def told_of(body: Body) -> dict[str, object]:
     """A body as what JSON can tell, without what is as it is anyway."""
-    return {name: _plain(value) for name, usual in _usual(type(body)) if (value := getattr(body, name)) != usual}
+    return {
+        name: _plain(value)
+        for name, usual in _usual(type(body))
+        if (value := getattr(body, name)) != usual
+    }
 
 
 def to_json(body: Body) -> str:
@@ -66,12 +73,16 @@ def _readers(cls: type) -> dict[str, Callable[[Any], Any]]:
 
 
 def _reader(hint: Any) -> Callable[[Any], Any]:
-    """How to read a value of this type: texts and numbers are themselves, tuples are lists, nouns are objects."""
+    """How to read a value of this type: texts and numbers are themselves, tuples are lists, nouns
+    are objects.
+    """
     if get_origin(hint) is tuple:
         inner = get_args(hint)[0]
         if is_dataclass(inner):
             return lambda value: tuple(_make(inner, one) for one in value)  # type: ignore[arg-type]
-        return lambda value: tuple(tuple(map(_text, one)) if isinstance(one, list) else _text(one) for one in value)
+        return lambda value: tuple(
+            tuple(map(_text, one)) if isinstance(one, list) else _text(one) for one in value
+        )
     return _text if hint is str else _number
 
 

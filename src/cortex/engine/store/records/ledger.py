@@ -1,4 +1,6 @@
-"""Where records are: a directory with a store, or a PostgreSQL database; to its user both are one thing to write to and one to read."""
+"""Where records are: a directory with a store, or a PostgreSQL database; to its user both are one
+thing to write to and one to read.
+"""
 
 from __future__ import annotations
 
@@ -42,26 +44,37 @@ class Ledger:
             return connection.execute("SELECT value FROM facts WHERE key = 'epoch'").fetchone()[0]
 
     def mark(self) -> tuple[str, int, str]:
-        """The epoch, the number of the last write, and its witness; in one question, for it is asked at every request."""
+        """The epoch, the number of the last write, and its witness; in one question, for it is
+        asked at every request.
+        """
         with self.connections.read() as connection:
             epoch, change, *line = connection.execute(_MARK).fetchone()
             return epoch, change, _witness(line)
 
     def remembers(self, witness: str) -> bool:
-        """Whether this is still the history that a witness was told of: a database may be put back behind everybody's back."""
+        """Whether this is still the history that a witness was told of: a database may be put back
+        behind everybody's back.
+        """
         number = witness.partition(".")[0]
         if not (number.isascii() and number.isdecimal()) or len(number) > _DIGITS:
             return not witness
         with self.connections.read() as connection:
-            line = connection.execute(f"SELECT {_LINE} FROM audit WHERE id = ?", (int(number),)).fetchone()
+            line = connection.execute(
+                f"SELECT {_LINE} FROM audit WHERE id = ?", (int(number),)
+            ).fetchone()
             return line is not None and _witness(line) == witness
 
     def together(self) -> AbstractContextManager[None]:
-        """Have all that this thread writes inside the block on the disk, and seen by others, at once when it ends: it waits for the disk once."""
+        """Have all that this thread writes inside the block on the disk, and seen by others, at
+        once when it ends: it waits for the disk once.
+        """
         return self.connections.together()
 
     def renew_epoch(self, known: str = "") -> str:
-        """Begin another history: whoever follows compares everything anew. Where the epoch isn't the `known` one, that was done."""
+        """Begin another history: whoever follows compares everything anew.
+
+        Where the epoch isn't the `known` one, that was done.
+        """
         with self.connections.write(durable=True) as connection:
             now = connection.execute("SELECT value FROM facts WHERE key = 'epoch'").fetchone()[0]
             return now if known and now != known else new_epoch(connection)
@@ -75,20 +88,28 @@ class Ledger:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        where: TracebackType | None,
     ) -> None:
         self.close()
 
 
 def open_ledger(url: str, *, new: bool = True) -> Ledger:
-    """The records at sqlite:///DIRECTORY or postgresql://…, made where there are none and `new` ones may be.
+    """The records at sqlite:///DIRECTORY or postgresql://…, made where there are none and `new`
+    ones may be.
 
-    Raises: FileNotFoundError, where they may not; InputError ARGUMENT_INVALID for another address, or where packages are missing; StoreError.
+    Raises: FileNotFoundError, where they may not; InputError ARGUMENT_INVALID for another address,
+    or where packages are missing; StoreError.
     """
     if url.startswith(("postgresql://", "postgres://")):
         return _open_postgres(url, new)
     if (folder := folder_of(url)) is None:  # without the address: it may hold a password
-        raise InputError("ARGUMENT_INVALID", "that is no address of records: sqlite:///DIRECTORY or postgresql://…")
+        raise InputError(
+            "ARGUMENT_INVALID",
+            "that is no address of records: sqlite:///DIRECTORY or postgresql://…",
+        )
     from cortex.engine.store import STORE_NAME, Store
 
     if not new and not (folder / STORE_NAME).is_file():
@@ -112,16 +133,24 @@ def _open_postgres(url: str, new: bool) -> Ledger:
         ) from None
     connections = PostgresConnections(url, new=new)
     records = Records(connections, indexed=False)
-    return _ledger(connections, records, RecordLookup(connections), connections.close, url, POSTGRESQL)
+    return _ledger(
+        connections, records, RecordLookup(connections), connections.close, url, POSTGRESQL
+    )
 
 
 def _ledger(
-    connections: Connected, records: Records, recorded: RecordLookup, close: Callable[[], None], url: str, kind: str
+    connections: Connected,
+    records: Records,
+    recorded: RecordLookup,
+    close: Callable[[], None],
+    url: str,
+    kind: str,
 ) -> Ledger:
     return Ledger(records, recorded, Principals(connections), close, url, kind, connections)
 
 
-# The last line of the audit log stands for all before it: after a rollback it is missing, or says something else.
+# The last line of the audit log stands for all before it: after a rollback it is missing, or says
+# something else.
 _LINE = "id, at, actor, key, record, version"
 _MARK = (
     f"SELECT facts.value, counters.value, last.* FROM facts JOIN counters ON counters.name = 'change' "

@@ -1,9 +1,12 @@
-"""What a store that is connected to a Core still has to send there, and which of its records the Core has.
+"""What a store that is connected to a Core still has to send there, and which of its records the
+Core has.
 
-An entry is what one step wrote: each record as it was before and as it is then. It is written in that step's own transaction (`enqueue`)
-and settled in the one that keeps the Core's answer (`Records.apply`), so that nothing is lost or sent as something else, wherever a
-process dies. What the Core took stays for a while as sent: one that was put back from a backup gets it again, under the same keys, and
-takes what it has lost. How to send is not known here. Road not taken: finding out by versions what was lost; others write meanwhile.
+An entry is what one step wrote: each record as it was before and as it is then. It is written in
+that step's own transaction (`enqueue`) and settled in the one that keeps the Core's answer
+(`Records.apply`), so that nothing is lost or sent as something else, wherever a process dies. What
+the Core took stays for a while as sent: one that was put back from a backup gets it again, under
+the same keys, and takes what it has lost. How to send is not known here. Road not taken: finding
+out by versions what was lost; others write meanwhile.
 """
 
 from __future__ import annotations
@@ -52,7 +55,8 @@ UPLOAD = "upload"  # the action of an entry with what was there before
 MOST_UPLOADED = 100  # records of one such entry
 FIRST = -(2**62)  # less than the number of any entry
 
-Choose = Callable[[Sequence[UploadCandidate]], Sequence[Record[Any]]]  # the records to be sent, as they are sent
+# The records to be sent, as they are sent
+Choose = Callable[[Sequence[UploadCandidate]], Sequence[Record[Any]]]
 
 
 class Outbox:
@@ -70,19 +74,25 @@ class Outbox:
         return self._entries("state = ? ORDER BY id", (REFUSED,))
 
     def absent(self) -> dict[str, str]:
-        """Records that the Core doesn't have, and that don't wait: why it refused them, "" for those that stay here."""
+        """Records that the Core doesn't have, and that don't wait: why it refused them, "" for
+        those that stay here.
+        """
         with self._connections.read() as connection:
             return dict.fromkeys(only_here(connection), "") | unaccepted(connection)
 
     def withheld(self) -> frozenset[str]:
-        """Those of the absent records that no pack and no agent's search tells: refused, or they speak for the team."""
+        """Those of the absent records that no pack and no agent's search tells: refused, or they
+        speak for the team.
+        """
         with self._connections.read() as connection:
             return frozenset((*speaking_here(connection), *unaccepted(connection)))
 
     def count(self) -> tuple[int, int]:
         """How many wait, and how many were refused."""
         with self._connections.read() as connection:
-            found = dict(connection.execute("SELECT state, count(*) FROM outbox GROUP BY state").fetchall())
+            found = dict(
+                connection.execute("SELECT state, count(*) FROM outbox GROUP BY state").fetchall()
+            )
         return found.get(WAITING, 0), found.get(REFUSED, 0)
 
     def tried(self, number: int, error: str) -> None:
@@ -101,33 +111,47 @@ class Outbox:
             return sum(connection.execute(statement, some).rowcount for statement, some in several)
 
     def drop(self, number: int) -> bool:
-        """Give a refused entry up, and have what it made stay here; false where there is none, or it is to be sent once more."""
+        """Give a refused entry up, and have what it made stay here; false where there is none, or
+        it is to be sent once more.
+        """
         with self._connections.write(durable=True, erase=True) as connection:
             ask = "SELECT changes FROM outbox WHERE id = ? AND state = ?"
             row = connection.execute(ask, (number, REFUSED)).fetchone()
             if row is None:
                 return False
             connection.execute("DELETE FROM outbox WHERE id = ?", (number,))
-            keep_here(connection, [load["id"] for load in json.loads(row[0]) if load["before"] is None])
+            keep_here(
+                connection, [load["id"] for load in json.loads(row[0]) if load["before"] is None]
+            )
             return True
 
     def known(self, ids: Iterable[str] | None = None) -> dict[str, tuple[int, int]]:
-        """Those of these records (None: of all) that the Core has: version and change, as they last came from there."""
+        """Those of these records (None: of all) that the Core has: version and change, as they last
+        came from there.
+        """
         with self._connections.read() as connection:
             if ids is None:
-                rows = connection.execute("SELECT record, version, change FROM replica ORDER BY record").fetchall()
+                rows = connection.execute(
+                    "SELECT record, version, change FROM replica ORDER BY record"
+                ).fetchall()
                 return {record: (version, change) for record, version, change in rows}
             return marks_of(connection, list(ids))
 
-    def older(self, records: Sequence[VersionedRecord], but: int | None = None) -> list[tuple[VersionedRecord, int]]:
-        """Those of these, as the Core has them now, that once came from there in a later version, or that may be others of the same
-        number: it was put back. Each with the version that came. Without those that an entry waits for, another one than `but`, and
-        without notifications.
+    def older(
+        self, records: Sequence[VersionedRecord], but: int | None = None
+    ) -> list[tuple[VersionedRecord, int]]:
+        """Those of these, as the Core has them now, that once came from there in a later version,
+        or that may be others of the same number: it was put back. Each with the version that came.
+        Without those that an entry waits for, another one than `but`, and without notifications.
         """
         with self._connections.read() as connection:
             told = [record for record in records if record.record.kind != "notification"]
             known = marks_of(connection, [one.record.id for one in told])
-            found = [one for one in told if one.record.id in known and _is_older(one, *known[one.record.id])]
+            found = [
+                one
+                for one in told
+                if one.record.id in known and _is_older(one, *known[one.record.id])
+            ]
             waiting = waiting_for(connection, [one.record.id for one in found], but or 0)
         return [(one, known[one.record.id][0]) for one in found if one.record.id not in waiting]
 
@@ -139,7 +163,9 @@ class Outbox:
             return count, size
 
     def candidates(self, epoch: str) -> list[UploadCandidate]:
-        """All that the Core of this epoch doesn't have yet and that doesn't wait, the first made first."""
+        """All that the Core of this epoch doesn't have yet and that doesn't wait, the first made
+        first.
+        """
         with self._connections.read() as connection:
             return foreign_origins.candidates(connection, epoch)
 
@@ -149,12 +175,21 @@ class Outbox:
             return [now for _, now in foreign_origins.changed_since(connection, epoch)]
 
     def upload(
-        self, actor: Actor, mark: str, epoch: str, meta: Mapping[str, str], choose: Choose, *, changes: bool
+        self,
+        actor: Actor,
+        mark: str,
+        epoch: str,
+        meta: Mapping[str, str],
+        choose: Choose,
+        *,
+        changes: bool,
     ) -> int:
-        """Queue what `choose` gives of all that the Core doesn't have, and have the rest stay here; tells how many records are queued.
+        """Queue what `choose` gives of all that the Core doesn't have, and have the rest stay here;
+        tells how many records are queued.
 
-        With `changes` what the Core had when it was left is queued where it was changed since, as a change of that. The facts in `meta`
-        are set in the same transaction: whatever is written after it is queued behind.
+        With `changes` what the Core had when it was left is queued where it was changed since, as a
+        change of that. The facts in `meta` are set in the same transaction: whatever is written
+        after it is queued behind.
         """
         with self._connections.write(durable=True) as connection:
             set_facts(connection, {**meta, UPLOADED: mark})
@@ -164,28 +199,46 @@ class Outbox:
             chosen = {one.id: one for one in choose(found)}
             held = [(one.record.id,) for one in found if one.record.id not in chosen]
             connection.executemany("INSERT OR IGNORE INTO local_only VALUES (?)", held)
-            connection.executemany("DELETE FROM local_only WHERE record = ?", [(number,) for number in chosen])
-            # This Core counts its own versions: what another one had can't be told by its number any more.
             connection.executemany(
-                "UPDATE elsewhere SET version = 0 WHERE record = ?", [(number,) for number in chosen]
+                "DELETE FROM local_only WHERE record = ?", [(number,) for number in chosen]
+            )
+            # This Core counts its own versions: what another one had can't be told by its number
+            # any more.
+            connection.executemany(
+                "UPDATE elsewhere SET version = 0 WHERE record = ?",
+                [(number,) for number in chosen],
             )
             new = [(None, one) for one in sorted(chosen.values(), key=_due)]
             since = foreign_origins.changed_since(connection) if changes else []
             return _queue(connection, [*new, *since], actor, mark)
 
     def queue(self, ids: Sequence[str], actor: Actor, mark: str) -> int:
-        """Queue these records as new ones, before all that waits: a Core that once had them has them no more.
+        """Queue these records as new ones, before all that waits: a Core that once had them has
+        them no more.
 
-        What waits may build on them, so one that an entry waits for is queued as it was before that entry.
+        What waits may build on them, so one that an entry waits for is queued as it was before that
+        entry.
         """
         with self._connections.write(durable=True) as connection:
-            connection.executemany("DELETE FROM replica WHERE record = ?", [(number,) for number in ids])
+            connection.executemany(
+                "DELETE FROM replica WHERE record = ?", [(number,) for number in ids]
+            )
             found = _as_before(connection, get_records(connection, ids))
             wanted = [(None, one) for one in sorted(found.values(), key=_due)]
-            return _queue(connection, wanted, actor, mark, places_before(connection, len(wanted)), taken=moment())
+            return _queue(
+                connection,
+                wanted,
+                actor,
+                mark,
+                places_before(connection, len(wanted)),
+                taken=moment(),
+            )
 
-    def begin_again(self, facts: Mapping[str, str], expected: Mapping[str, str], *, resend: bool) -> int:
-        """Have everything compared with the Core; with `resend` all that it took waits again, in its order. Tells how many entries.
+    def begin_again(
+        self, facts: Mapping[str, str], expected: Mapping[str, str], *, resend: bool
+    ) -> int:
+        """Have everything compared with the Core; with `resend` all that it took waits again, in
+        its order. Tells how many entries.
 
         Raises: ConfigError CORE_MISSING, where the store isn't as expected.
         """
@@ -214,14 +267,20 @@ class Outbox:
     def split(self, number: int) -> None:
         """Have each record of an entry sent for itself, before all that waits."""
         with self._connections.write(durable=True) as connection:
-            row = connection.execute(f"SELECT {COLUMNS} FROM outbox WHERE id = ?", (number,)).fetchone()
+            row = connection.execute(
+                f"SELECT {COLUMNS} FROM outbox WHERE id = ?", (number,)
+            ).fetchone()
             if row is None:
                 return
             connection.execute("DELETE FROM outbox WHERE id = ?", (number,))
             _, key, actor, tier, action, at, told, *_, taken = row
             changes = json.loads(told)
-            for part, (place, one) in enumerate(zip(places_before(connection, len(changes)), changes, strict=True)):
-                put_entry(connection, Actor(actor, tier), f"{key}.{part}", action, at, [one], place, taken)
+            for part, (place, one) in enumerate(
+                zip(places_before(connection, len(changes)), changes, strict=True)
+            ):
+                put_entry(
+                    connection, Actor(actor, tier), f"{key}.{part}", action, at, [one], place, taken
+                )
 
     def part(self, number: int, fields: Collection[str]) -> OutboxEntry:
         """Leave an edit of one record only these fields, and queue the rest of it before all else.
@@ -229,7 +288,9 @@ class Outbox:
         Gives the edit as it is then.
         """
         with self._connections.write(durable=True) as connection:
-            row = connection.execute(f"SELECT {COLUMNS} FROM outbox WHERE id = ?", (number,)).fetchone()
+            row = connection.execute(
+                f"SELECT {COLUMNS} FROM outbox WHERE id = ?", (number,)
+            ).fetchone()
             _, key, actor, tier, action, at, told, *_, taken = row
             edit, others = _edit_of(json.loads(told))
             before, after = edit["before"], edit["after"]
@@ -238,9 +299,24 @@ class Outbox:
             put = "UPDATE outbox SET changes = ? WHERE id = ?"
             connection.execute(put, (json.dumps([left], ensure_ascii=False), number))
             (place,) = places_before(connection, 1)
-            put_entry(connection, Actor(actor, tier), f"{key}.rest", action, at, [rest, *others], place, taken)
-            connection.execute("DELETE FROM outbox_records WHERE entry = ? AND record <> ?", (number, edit["id"]))
-            return entry_of(connection.execute(f"SELECT {COLUMNS} FROM outbox WHERE id = ?", (number,)).fetchone())
+            put_entry(
+                connection,
+                Actor(actor, tier),
+                f"{key}.rest",
+                action,
+                at,
+                [rest, *others],
+                place,
+                taken,
+            )
+            connection.execute(
+                "DELETE FROM outbox_records WHERE entry = ? AND record <> ?", (number, edit["id"])
+            )
+            return entry_of(
+                connection.execute(
+                    f"SELECT {COLUMNS} FROM outbox WHERE id = ?", (number,)
+                ).fetchone()
+            )
 
     def rebase(self, number: int) -> bool:
         """Send a refused edit on top of what its records say here now.
@@ -258,7 +334,11 @@ class Outbox:
                 return False
             for edit in edits:
                 before, after = edit["before"], edit["after"]
-                fields = {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
+                fields = {
+                    name
+                    for name in before.keys() | after.keys()
+                    if before.get(name) != after.get(name)
+                }
                 edit["before"] = told_of(here[edit["id"]].body)
                 edit["after"] = _with(edit["before"], after, fields)
             put = f"UPDATE outbox SET changes = ?, state = '{WAITING}', key = key || '.again', code = '' WHERE id = ?"
@@ -266,33 +346,45 @@ class Outbox:
             return True
 
     def forget(self, epoch: str = "", url: str = "") -> None:
-        """Leave the Core of this epoch and address: what waits, and where it is; what it had is known as its own."""
+        """Leave the Core of this epoch and address: what waits, and where it is; what it had is
+        known as its own.
+        """
         with self._connections.write(durable=True, erase=True) as connection:
             connection.execute("DELETE FROM outbox")
             foreign_origins.leave(connection, epoch, url)
-            connection.execute("DELETE FROM local_only WHERE record < 'notif_' OR record >= 'notif`'")
+            connection.execute(
+                "DELETE FROM local_only WHERE record < 'notif_' OR record >= 'notif`'"
+            )
             connection.execute("DELETE FROM meta WHERE key >= 'core.' AND key < 'core/'")
 
     def _entries(self, where: str, values: Sequence[object]) -> list[OutboxEntry]:
         with self._connections.read() as connection:
-            rows = connection.execute(f"SELECT {COLUMNS} FROM outbox WHERE {where}", values).fetchall()
+            rows = connection.execute(
+                f"SELECT {COLUMNS} FROM outbox WHERE {where}", values
+            ).fetchall()
         return [entry_of(row) for row in rows]
 
 
-def _edit_of(changes: Sequence[Mapping[str, Any]]) -> tuple[Mapping[str, Any], list[Mapping[str, Any]]]:
+def _edit_of(
+    changes: Sequence[Mapping[str, Any]],
+) -> tuple[Mapping[str, Any], list[Mapping[str, Any]]]:
     """The one change that isn't a notification, and the others."""
     (edit,) = (change for change in changes if change["kind"] != "notification")
     return edit, [one for one in changes if one is not edit]
 
 
-def _with(body: Mapping[str, Any], other: Mapping[str, Any], fields: Collection[str]) -> dict[str, Any]:
+def _with(
+    body: Mapping[str, Any], other: Mapping[str, Any], fields: Collection[str]
+) -> dict[str, Any]:
     """A body with these fields of the other; what stands in neither is as it is anyway."""
     kept = {name: value for name, value in body.items() if name not in fields}
     return kept | {name: value for name, value in other.items() if name in fields}
 
 
 def _is_older(now: VersionedRecord, version: int, change: int) -> bool:
-    """Whether what the Core has now isn't, or may not be, what followed on what came from there; no change: all is compared anew."""
+    """Whether what the Core has now isn't, or may not be, what followed on what came from there; no
+    change: all is compared anew.
+    """
     if change == NEVER_HERE:
         return False
     later = now.record.version < version and change <= now.change
@@ -300,7 +392,9 @@ def _is_older(now: VersionedRecord, version: int, change: int) -> bool:
 
 
 def _due(record: Record[Any]) -> tuple[str, bool, str]:
-    """When something can be sent: when it was made, or else what it was attached to since; that comes before it."""
+    """When something can be sent: when it was made, or else what it was attached to since; that
+    comes before it.
+    """
     made = record.id[-26:]
     due = max(made, *(getattr(record.body, field, "")[-26:] for field in ("thread", "task")))
     return due, due != made, record.id
@@ -314,7 +408,8 @@ def _queue(
     places: Sequence[int] = (),
     taken: int = 0,
 ) -> int:
-    """Entries with these records, each as it was (None: as if it had just been made) and is, at these places or behind all others.
+    """Entries with these records, each as it was (None: as if it had just been made) and is, at
+    these places or behind all others.
 
     A key says which they are, so that twice is once.
     """
@@ -322,13 +417,19 @@ def _queue(
     for part, some in enumerate(parts(records, MOST_UPLOADED)):
         key = f"{UPLOAD}-{hash_bytes(mark.encode(), *(one.id.encode() for _, one in some)).hex()}"
         made = {one.id: (before, one) for before, one in some}
-        if enqueue(connection, actor, key, UPLOAD, now, made, places[part] if places else None, taken):
+        if enqueue(
+            connection, actor, key, UPLOAD, now, made, places[part] if places else None, taken
+        ):
             count += len(some)
     return count
 
 
-def _as_before(connection: sqlite3.Connection, records: Mapping[str, Record[Any]]) -> dict[str, Record[Any]]:
-    """Records as they were before the first entry that waits for each; without those that an entry makes."""
+def _as_before(
+    connection: sqlite3.Connection, records: Mapping[str, Record[Any]]
+) -> dict[str, Record[Any]]:
+    """Records as they were before the first entry that waits for each; without those that an entry
+    makes.
+    """
     found = dict(records)
     ask = (
         "SELECT changes FROM outbox JOIN outbox_records ON outbox.id = entry "

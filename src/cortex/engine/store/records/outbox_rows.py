@@ -1,6 +1,7 @@
 """How what is to be sent lies in the tables: an entry for each step, and which records it is about.
 
-Whoever writes a step (`enqueue`) or keeps the Core's answer (`settle_entry`) comes through here, inside a transaction of theirs.
+Whoever writes a step (`enqueue`) or keeps the Core's answer (`settle_entry`) comes through here,
+inside a transaction of theirs.
 """
 
 from __future__ import annotations
@@ -25,11 +26,25 @@ TIER = "core.tier"  # what the Core lets the person do, as it last said
 DEVICE = "core.device"  # which home that is among those of one person; part of each key
 KEPT_MS = 30 * 86_400_000  # that what was sent stays
 MOST_KEPT, MOST_KEPT_BYTES = 10_000, 50_000_000  # entries that were sent; the oldest go
-NEVER_HERE = -1  # in place of a change: the Core has it, but what is here goes on from something else
+# In place of a change: the Core has it, but what is here goes on from something else
+NEVER_HERE = -1
 TRIM_EVERY = 64  # entries
+# Fields that name something, and say nothing
 POINTING = frozenset(
-    ("slug", "subcortex", "thread", "task", "parent", "target", "about", "source", "relation", "type", "recipient")
-)  # fields that name something, and say nothing
+    (
+        "slug",
+        "subcortex",
+        "thread",
+        "task",
+        "parent",
+        "target",
+        "about",
+        "source",
+        "relation",
+        "type",
+        "recipient",
+    )
+)
 COLUMNS = "id, key, actor, tier, action, at, changes, state, attempts, code, reason, taken"
 
 
@@ -60,7 +75,8 @@ class OutboxEntry:
     attempts: int
     code: str  # why it was refused
     reason: str  # that, or what went wrong when it was last tried
-    taken: int  # when the Core last took it, 0 for never: what waits or was refused all the same is sent again
+    # When the Core last took it, 0 for never: what waits or was refused all the same is sent again
+    taken: int
 
 
 def is_connected(connection: sqlite3.Connection) -> bool:
@@ -79,10 +95,11 @@ def enqueue(
     place: int | None = None,
     taken: int = 0,
 ) -> bool:
-    """Have what a step wrote sent to the Core: each record as it was before the step and as it is after it.
+    """Have what a step wrote sent to the Core: each record as it was before the step and as it is
+    after it.
 
-    Records that stay here, and those that say the same as before, are left out; false where nothing is left. It comes behind all
-    others, unless a number says its place.
+    Records that stay here, and those that say the same as before, are left out; false where nothing
+    is left. It comes behind all others, unless a number says its place.
     """
     here = _local_only(connection, list(written))
     told = [
@@ -103,7 +120,9 @@ def enqueue(
     return True
 
 
-def settle_entry(connection: sqlite3.Connection, number: int, refuse: tuple[str, str] | None) -> None:
+def settle_entry(
+    connection: sqlite3.Connection, number: int, refuse: tuple[str, str] | None
+) -> None:
     """Be done with an entry: it was taken, or it stays with why it wasn't."""
     if refuse is not None:
         put = "UPDATE outbox SET state = ?, code = ?, reason = ?, attempts = attempts + 1 WHERE id = ?"
@@ -117,10 +136,11 @@ def settle_entry(connection: sqlite3.Connection, number: int, refuse: tuple[str,
 
 
 def forget_sent(connection: sqlite3.Connection, ids: Sequence[str], but: int | None) -> None:
-    """Keep nothing of what was sent, but for the entry `but`, that holds one of these records: they are erased. Of what was refused
-    only that stays which was written here.
+    """Keep nothing of what was sent, but for the entry `but`, that holds one of these records: they
+    are erased. Of what was refused only that stays which was written here.
 
-    A notification comes with what it tells of: where that is still here, a Core that was put back may need the entry.
+    A notification comes with what it tells of: where that is still here, a Core that was put back
+    may need the entry.
     """
     ask = "SELECT entry, state FROM outbox_records JOIN outbox ON outbox.id = entry WHERE record = ? AND entry <> ?"
     beside = "SELECT record FROM outbox_records JOIN records ON records.id = record WHERE entry = ?"
@@ -139,7 +159,9 @@ def forget_sent(connection: sqlite3.Connection, ids: Sequence[str], but: int | N
 
 
 def keep_here(connection: sqlite3.Connection, ids: Sequence[str]) -> None:
-    """Have these records stay here, unless the Core has them: what was written to them since isn't sent either."""
+    """Have these records stay here, unless the Core has them: what was written to them since isn't
+    sent either.
+    """
     known = marks_of(connection, ids)
     ask = f"SELECT entry, changes FROM outbox_records JOIN outbox ON outbox.id = entry WHERE record = ? AND state = '{WAITING}'"
     for number in (id_ for id_ in ids if id_ not in known):
@@ -148,13 +170,17 @@ def keep_here(connection: sqlite3.Connection, ids: Sequence[str]) -> None:
             left = [load for load in json.loads(told) if load["id"] != number]
             if left:
                 _put_changes(connection, entry, left)
-                connection.execute("DELETE FROM outbox_records WHERE entry = ? AND record = ?", (entry, number))
+                connection.execute(
+                    "DELETE FROM outbox_records WHERE entry = ? AND record = ?", (entry, number)
+                )
             else:
                 connection.execute("DELETE FROM outbox WHERE id = ?", (entry,))
 
 
 def unaccepted(connection: sqlite3.Connection) -> dict[str, str]:
-    """Why the Core didn't take each of the records that it doesn't have; those that nobody sent are not among them."""
+    """Why the Core didn't take each of the records that it doesn't have; those that nobody sent are
+    not among them.
+    """
     ask = (
         "SELECT record, code, reason FROM outbox JOIN outbox_records ON entry = outbox.id "
         "WHERE state = ? AND record NOT IN (SELECT record FROM replica) ORDER BY outbox.id DESC"
@@ -164,7 +190,9 @@ def unaccepted(connection: sqlite3.Connection) -> dict[str, str]:
 
 
 def only_here(connection: sqlite3.Connection) -> set[str]:
-    """Records that stay on this machine, but for alerts about it: the Core doesn't have them, and they don't wait."""
+    """Records that stay on this machine, but for alerts about it: the Core doesn't have them, and
+    they don't wait.
+    """
     alerts = "record >= 'notif_' AND record < 'notif`'"
     ask = f"SELECT record FROM local_only WHERE NOT ({alerts}) AND record NOT IN (SELECT record FROM replica)"
     return {row[0] for row in connection.execute(ask)}
@@ -180,16 +208,22 @@ def speaking_here(connection: sqlite3.Connection) -> set[str]:
 
 
 def check_facts(connection: sqlite3.Connection, expected: Mapping[str, str]) -> None:
-    """Raises: ConfigError CORE_MISSING, where the store is connected otherwise than is expected, or not any more."""
+    """Raises: ConfigError CORE_MISSING, where the store is connected otherwise than is expected, or
+    not any more.
+    """
     for key, value in expected.items():
         row = connection.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
         if (row[0] if row else "") != value:
-            raise ConfigError("CORE_MISSING", "this home is no longer connected to that Core; nothing was changed")
+            raise ConfigError(
+                "CORE_MISSING", "this home is no longer connected to that Core; nothing was changed"
+            )
 
 
 def set_facts(connection: sqlite3.Connection, facts: Mapping[str, str]) -> None:
     """Keep facts about the store."""
-    connection.executemany("INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)", list(facts.items()))
+    connection.executemany(
+        "INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)", list(facts.items())
+    )
 
 
 def waiting_for(connection: sqlite3.Connection, ids: Sequence[str], but: int = 0) -> set[str]:
@@ -198,7 +232,11 @@ def waiting_for(connection: sqlite3.Connection, ids: Sequence[str], but: int = 0
         "SELECT DISTINCT record FROM outbox_records JOIN outbox ON outbox.id = entry "
         "WHERE state = 'waiting' AND entry <> ? AND record IN "
     )
-    return {row[0] for part in parts(ids, BATCH) for row in connection.execute(f"{ask}({marks(part)})", (but, *part))}
+    return {
+        row[0]
+        for part in parts(ids, BATCH)
+        for row in connection.execute(f"{ask}({marks(part)})", (but, *part))
+    }
 
 
 def compare_anew(connection: sqlite3.Connection) -> None:
@@ -211,16 +249,27 @@ def marks_of(connection: sqlite3.Connection, ids: Sequence[str]) -> dict[str, tu
     found: dict[str, tuple[int, int]] = {}
     for part in parts(ids, BATCH):
         ask = f"SELECT record, version, change FROM replica WHERE record IN ({marks(part)})"
-        found.update({record: (version, change) for record, version, change in connection.execute(ask, part)})
+        found.update(
+            {record: (version, change) for record, version, change in connection.execute(ask, part)}
+        )
     return found
 
 
-def _forget_unseen(connection: sqlite3.Connection, number: int, erased: Collection[str] = ()) -> None:
-    """Keep of a refused entry, where a record isn't here any more or is erased now, only what was written here, with what stood in its
-    place. What still waits stays as it is: the Core may know its key."""
+def _forget_unseen(
+    connection: sqlite3.Connection, number: int, erased: Collection[str] = ()
+) -> None:
+    """Keep of a refused entry, where a record isn't here any more or is erased now, only what was
+    written here, with what stood in its place. What still waits stays as it is: the Core may know
+    its key.
+    """
     (told,) = connection.execute("SELECT changes FROM outbox WHERE id = ?", (number,)).fetchone()
     changes = json.loads(told)
-    named = [number for change in changes for number in (change["id"], change["after"].get("about")) if number]
+    named = [
+        number
+        for change in changes
+        for number in (change["id"], change["after"].get("about"))
+        if number
+    ]
     here = set(get_records(connection, named)).difference(erased)
     left = [_of_own(one, here) for one in changes]
     if left != changes:
@@ -228,7 +277,9 @@ def _forget_unseen(connection: sqlite3.Connection, number: int, erased: Collecti
 
 
 def _of_own(change: Mapping[str, Any], here: Collection[str]) -> Mapping[str, Any]:
-    """A change without what others wrote in records that aren't here; a notification is called by what it is about."""
+    """A change without what others wrote in records that aren't here; a notification is called by
+    what it is about.
+    """
     if change["before"] is not None:
         return change if change["id"] in here else _written(change)
     if change["kind"] != "notification" or change["after"]["about"] in here:
@@ -236,20 +287,31 @@ def _of_own(change: Mapping[str, Any], here: Collection[str]) -> Mapping[str, An
     return {**change, "after": {**change["after"], "title": UNSEEN}}
 
 
-def _put_changes(connection: sqlite3.Connection, number: int, told: Sequence[Mapping[str, Any]]) -> None:
-    connection.execute("UPDATE outbox SET changes = ? WHERE id = ?", (json.dumps(told, ensure_ascii=False), number))
+def _put_changes(
+    connection: sqlite3.Connection, number: int, told: Sequence[Mapping[str, Any]]
+) -> None:
+    connection.execute(
+        "UPDATE outbox SET changes = ? WHERE id = ?", (json.dumps(told, ensure_ascii=False), number)
+    )
 
 
 def _written(change: Mapping[str, Any]) -> dict[str, Any]:
-    """A change without what it leaves as it was, but for what it points to: merged at the Core, it comes to the same."""
+    """A change without what it leaves as it was, but for what it points to: merged at the Core, it
+    comes to the same.
+    """
     before, after = change["before"], change["after"]
     derived = SUMMARY if change["kind"] == "thread" and "summary_by" not in after else ()
     alike = {name for name in after if name not in POINTING and before.get(name) == after[name]}
     same = alike.union(derived)
     needed = {
-        field.name: UNSEEN for field in fields(KINDS[change["kind"]]) if field.name in same and field.default is MISSING
+        field.name: UNSEEN
+        for field in fields(KINDS[change["kind"]])
+        if field.name in same and field.default is MISSING
     }
-    bodies = ({name: one for name, one in body.items() if name not in same} | needed for body in (before, after))
+    bodies = (
+        {name: one for name, one in body.items() if name not in same} | needed
+        for body in (before, after)
+    )
     return {**change, **dict(zip(("before", "after"), bodies, strict=True))}
 
 
@@ -257,7 +319,9 @@ def _local_only(connection: sqlite3.Connection, ids: Sequence[str]) -> set[str]:
     """Those of these records that stay here; not what the Core has got after all."""
     ask = "SELECT record FROM local_only WHERE record NOT IN (SELECT record FROM replica)"
     return {
-        row[0] for part in parts(ids, BATCH) for row in connection.execute(f"{ask} AND record IN ({marks(part)})", part)
+        row[0]
+        for part in parts(ids, BATCH)
+        for row in connection.execute(f"{ask} AND record IN ({marks(part)})", part)
     }
 
 
@@ -292,9 +356,21 @@ def put_entry(
     number = connection.execute(
         "INSERT INTO outbox (id, key, actor, tier, action, at, changes, state, attempts, code, reason, taken) "
         "VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0, '', '', ?)",
-        (place, key, actor.name, actor.tier, action, at, json.dumps(told, ensure_ascii=False), WAITING, taken),
+        (
+            place,
+            key,
+            actor.name,
+            actor.tier,
+            action,
+            at,
+            json.dumps(told, ensure_ascii=False),
+            WAITING,
+            taken,
+        ),
     ).lastrowid
-    connection.executemany("INSERT INTO outbox_records VALUES (?, ?)", [(one["id"], number) for one in told])
+    connection.executemany(
+        "INSERT INTO outbox_records VALUES (?, ?)", [(one["id"], number) for one in told]
+    )
 
 
 def moment() -> int:
@@ -322,5 +398,7 @@ def entry_of(row: Sequence[Any]) -> OutboxEntry:
             for load in json.loads(told)
         )
     except (ValueError, KeyError, TypeError) as error:
-        raise StoreError("STORE_CORRUPT", f"the entry {number} of the outbox is damaged: {error}") from error
+        raise StoreError(
+            "STORE_CORRUPT", f"the entry {number} of the outbox is damaged: {error}"
+        ) from error
     return OutboxEntry(number, key, actor, tier, action, at, changes, *rest)

@@ -1,10 +1,12 @@
-"""Records in PostgreSQL: connections that speak the SQL of the records as they are in SQLite, so that one code, and one suite of tests,
-is for both.
+"""Records in PostgreSQL: connections that speak the SQL of the records as they are in SQLite, so
+that one code, and one suite of tests, is for both.
 
-What differs is spelled out in `translated_sql` and in the tables; nothing else of a store is kept there: no docs, no words, no vectors.
-Every write first locks the row of the counter that numbers changes: a sequence of PostgreSQL's isn't in the order of commits, so that
-somebody who had read change 12 would never see 11 that was committed later. So writes are one after the other, as in SQLite; a
-commit takes a millisecond or two, and reading never waits. Road not taken: an object-relational mapper, for thirty statements.
+What differs is spelled out in `translated_sql` and in the tables; nothing else of a store is kept
+there: no docs, no words, no vectors. Every write first locks the row of the counter that numbers
+changes: a sequence of PostgreSQL's isn't in the order of commits, so that somebody who had read
+change 12 would never see 11 that was committed later. So writes are one after the other, as in
+SQLite; a commit takes a millisecond or two, and reading never waits. Road not taken: an
+object-relational mapper, for thirty statements.
 """
 
 from __future__ import annotations
@@ -33,8 +35,10 @@ RECONNECT_SECONDS = 4.0  # that the pool tries by itself; then whoever needs one
 LOCK_MS = 4_000  # that a writer waits for another one
 JOT_MS = 200
 STATEMENT_MS = 60_000
-IDLE_MS = 60_000  # that a transaction may do nothing: whoever was cut off in it would keep all others from writing
-# A network that swallows what is sent is noticed after a quarter of a minute, whether an answer is waited for or something is sent.
+# That a transaction may do nothing: whoever was cut off in it would keep all others from writing
+IDLE_MS = 60_000
+# A network that swallows what is sent is noticed after a quarter of a minute, whether an answer is
+# waited for or something is sent.
 _PATIENCE: dict[str, Any] = {
     "connect_timeout": int(WAIT_SECONDS),
     "keepalives": 1,
@@ -93,7 +97,8 @@ CREATE TABLE facts (key TEXT PRIMARY KEY, value TEXT NOT NULL);
 INSERT INTO facts VALUES ('epoch', replace(gen_random_uuid()::text, '-', ''));
 INSERT INTO counters VALUES ('applied', 0);
 """,
-    # A row of an index has 2,700 bytes at most, and what is pointed to may be longer, as an address of 2,000 Chinese letters.
+    # A row of an index has 2,700 bytes at most, and what is pointed to may be longer, as an address
+    # of 2,000 Chinese letters.
     f"""
 ALTER TABLE refs DROP CONSTRAINT refs_pkey;
 DROP INDEX refs_record;
@@ -109,7 +114,8 @@ class PostgresConnections:
     """The connections of this process to one database."""
 
     def __init__(self, url: str, *, new: bool = True) -> None:
-        """Raises: InputError ARGUMENT_INVALID for what is no address of a database; StoreError, where it doesn't answer.
+        """Raises: InputError ARGUMENT_INVALID for what is no address of a database; StoreError,
+        where it doesn't answer.
 
         FileNotFoundError, where there are no tables and none shall be made.
         """
@@ -117,9 +123,12 @@ class PostgresConnections:
         try:
             told = conninfo_to_dict(url)
         except psycopg.ProgrammingError as error:  # without the address: it may hold a password
-            raise InputError("ARGUMENT_INVALID", f"that is no address of a database: {error}".strip()) from None
+            raise InputError(
+                "ARGUMENT_INVALID", f"that is no address of a database: {error}".strip()
+            ) from None
         settings = {name: value for name, value in _PATIENCE.items() if name not in told}
-        # Whatever is usual there: a writer waits for the one before it instead of failing because of it.
+        # Whatever is usual there: a writer waits for the one before it instead of failing because
+        # of it.
         settings["options"] = (
             f"{told.get('options') or ''} "  # as in which schema the tables are
             f"-c statement_timeout={STATEMENT_MS} -c lock_timeout={LOCK_MS} -c idle_in_transaction_session_timeout={IDLE_MS} "
@@ -128,7 +137,8 @@ class PostgresConnections:
         )
         settings["client_encoding"] = ENCODING
         with translated():
-            _prepare(url, settings, new)  # what a pool can't connect to, it only says that it takes too long
+            # What a pool can't connect to, it only says that it takes too long
+            _prepare(url, settings, new)
         self._pool: ConnectionPool[psycopg.Connection[tuple[Any, ...]]] = ConnectionPool(
             url,
             min_size=1,
@@ -159,18 +169,24 @@ class PostgresConnections:
             return
         with translated(), self._begun("BEGIN") as one:
             if (last := one.execute(_LOCK).fetchone()) is None:
-                raise StoreError("STORE_CORRUPT", "the database has lost the counter that numbers changes")
+                raise StoreError(
+                    "STORE_CORRUPT", "the database has lost the counter that numbers changes"
+                )
             batch = WriteBatch(_Spoken(one), *last)
             with self._speaking(batch):
                 yield batch
             batch.write()
             # A transaction that an error ended is rolled back by this, without another one.
             if one.execute("COMMIT").statusmessage != "COMMIT":
-                raise StoreError("STORE_IO", "what was written with something that failed could not be kept")
+                raise StoreError(
+                    "STORE_IO", "what was written with something that failed could not be kept"
+                )
 
     @contextmanager
     def together(self) -> Iterator[None]:
-        """All that this thread writes inside the block as one transaction: others see it when the block ends, this thread at once."""
+        """All that this thread writes inside the block as one transaction: others see it when the
+        block ends, this thread at once.
+        """
         with self.write() as batch:
             self._local.batch = batch
             try:
@@ -192,7 +208,9 @@ class PostgresConnections:
 
     @contextmanager
     def _speaking(self, spoken: Any) -> Iterator[Any]:
-        """Have what this thread asks inside the block asked there: another connection might be waited for."""
+        """Have what this thread asks inside the block asked there: another connection might be
+        waited for.
+        """
         outer = getattr(self._local, "spoken", None)
         self._local.spoken = spoken
         try:
@@ -208,26 +226,35 @@ class PostgresConnections:
 
     @contextmanager
     def _begun(self, *statements: str) -> Iterator[psycopg.Connection[tuple[Any, ...]]]:
-        """A connection that has begun a transaction, which is rolled back where the block doesn't commit it.
+        """A connection that has begun a transaction, which is rolled back where the block doesn't
+        commit it.
 
-        Where the connection breaks before that, nothing was written; where it breaks meanwhile, nobody knows, but whoever does the
-        same again waits for the row of the counter until the database does, and sees it. Raises: WritersMet for both.
+        Where the connection breaks before that, nothing was written; where it breaks meanwhile,
+        nobody knows, but whoever does the same again waits for the row of the counter until the
+        database does, and sees it. Raises: WritersMet for both.
         """
         connection = self._borrow(statements)
         try:
             yield connection
         except psycopg.Error as error:
             if connection.closed:
-                raise WriteConflict("STORE_IO", f"the connection to the database broke: {error}".strip()) from error
+                raise WriteConflict(
+                    "STORE_IO", f"the connection to the database broke: {error}".strip()
+                ) from error
             raise
         finally:
-            if not connection.closed and connection.info.transaction_status != TransactionStatus.IDLE:
+            if (
+                not connection.closed
+                and connection.info.transaction_status != TransactionStatus.IDLE
+            ):
                 with suppress(psycopg.Error):  # then it is closed, and another one takes its place
                     connection.execute("ROLLBACK")
             self._pool.putconn(connection)
 
     def _borrow(self, statements: Sequence[str]) -> psycopg.Connection[tuple[Any, ...]]:
-        """A connection on which these were done; one that was cut while it rested is found by that, and another one is taken."""
+        """A connection on which these were done; one that was cut while it rested is found by that,
+        and another one is taken.
+        """
         for left in reversed(range(MOST_CONNECTIONS + 1)):
             connection = self._pool.getconn()
             try:
@@ -250,7 +277,9 @@ class PostgresConnections:
 
 
 def _prepare(url: str, settings: Mapping[str, Any], new: bool) -> None:
-    """Have the tables there and up to date; begun again where the server ends the connection meanwhile, as one does that is restarted."""
+    """Have the tables there and up to date; begun again where the server ends the connection
+    meanwhile, as one does that is restarted.
+    """
     for tries_left in reversed(range(BEGINNINGS)):
         with psycopg.connect(url, **settings) as connection:
             try:
@@ -265,17 +294,22 @@ def _prepare(url: str, settings: Mapping[str, Any], new: bool) -> None:
 def _migrate(connection: psycopg.Connection[tuple[Any, ...]], new: bool) -> None:
     """Bring the tables up to date in a transaction of the caller's, one process at a time.
 
-    Raises: InputError ARGUMENT_INVALID for a database that can't hold every letter; StoreError STORE_NEWER.
+    Raises: InputError ARGUMENT_INVALID for a database that can't hold every letter; StoreError
+    STORE_NEWER.
     """
     if (encoding := connection.info.parameter_status("server_encoding")) != ENCODING:
         raise InputError(
             "ARGUMENT_INVALID",
             f"the database keeps text as {encoding}, which doesn't have every letter; nothing was made there",
-            instead=(f"Make another one: createdb --encoding {ENCODING} --template template0 NAME.",),
+            instead=(
+                f"Make another one: createdb --encoding {ENCODING} --template template0 NAME.",
+            ),
         )
-    connection.execute("SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0")  # a table may be large
+    # A table may be large
+    connection.execute("SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0")
     connection.execute("SELECT pg_advisory_xact_lock(hashtext('cortex schema'))")
-    if connection.execute("SELECT to_regclass('schema_version')").fetchone() == (None,):  # not everybody may make any
+    # Not everybody may make any
+    if connection.execute("SELECT to_regclass('schema_version')").fetchone() == (None,):
         if not new:
             raise FileNotFoundError("there are no tables")
         connection.execute("CREATE TABLE schema_version (version INTEGER NOT NULL)")
@@ -298,7 +332,9 @@ class _Spoken:
     def __init__(self, connection: psycopg.Connection[tuple[Any, ...]]) -> None:
         self.connection = connection
 
-    def execute(self, statement: str, values: Sequence[object] = ()) -> psycopg.Cursor[tuple[Any, ...]]:
+    def execute(
+        self, statement: str, values: Sequence[object] = ()
+    ) -> psycopg.Cursor[tuple[Any, ...]]:
         return self.connection.execute(translated_sql(statement), tuple(values))  # type: ignore[arg-type]
 
     def executemany(self, statement: str, rows: Sequence[Sequence[object]]) -> None:
@@ -308,15 +344,17 @@ class _Spoken:
 
 @lru_cache(maxsize=1_000)
 def translated_sql(statement: str) -> str:
-    """A statement as PostgreSQL takes it: marks by its own sign, joins in an order of its own, no plus before a column, and what is
-    pointed to by its beginning, too, which an index has.
+    """A statement as PostgreSQL takes it: marks by its own sign, joins in an order of its own, no
+    plus before a column, and what is pointed to by its beginning, too, which an index has.
     """
     text = statement.replace("CROSS JOIN records ON", "JOIN records ON")
     text = text.replace("substr(record, -26)", "right(record, 26)")
     text = text.replace("records.id = refs.target", f"records.id = left(refs.target, {BEGINNING})")
     text = re.sub(r"\+(records|refs)\.", r"\1.", text)
     first, *rest = text.split("?")
-    return _TARGET.sub(_by_beginning, first + "".join(f"${number}{part}" for number, part in enumerate(rest, 1)))
+    return _TARGET.sub(
+        _by_beginning, first + "".join(f"${number}{part}" for number, part in enumerate(rest, 1))
+    )
 
 
 _TARGET = re.compile(r"((?:\w+\.)?\btarget) (=|<) (\$\d+)")
@@ -328,7 +366,8 @@ def _by_beginning(found: re.Match[str]) -> str:
     return f"(left({column}, {BEGINNING}) {either} left({value}, {BEGINNING}) AND {found[0]})"
 
 
-# What is wrong with what was given, and not with the database; some of it is said as if it couldn't be reached.
+# What is wrong with what was given, and not with the database; some of it is said as if it couldn't
+# be reached.
 _GIVEN = (
     psycopg.DataError,
     psycopg.errors.ProgramLimitExceeded,
@@ -356,20 +395,29 @@ def translated() -> Iterator[None]:
     except (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected) as error:
         raise WriteConflict("STORE_LOCKED", f"two writers met: {error}") from error
     except (*_GIVEN, UnicodeEncodeError) as error:
-        raise InputError("RECORD_INVALID", f"the database can't hold that: {error}".strip()) from error
+        raise InputError(
+            "RECORD_INVALID", f"the database can't hold that: {error}".strip()
+        ) from error
     except psycopg.errors.IdleInTransactionSessionTimeout as error:
-        raise WriteConflict("STORE_IO", f"the database waited too long for what was written: {error}") from error
+        raise WriteConflict(
+            "STORE_IO", f"the database waited too long for what was written: {error}"
+        ) from error
     except psycopg.OperationalError as error:
         hint = "Check the database's address and that it runs, then try again; nothing that was stored is lost."
-        raise StoreError("STORE_IO", f"the database can't be reached: {error}".strip(), instead=(hint,)) from error
+        raise StoreError(
+            "STORE_IO", f"the database can't be reached: {error}".strip(), instead=(hint,)
+        ) from error
     except psycopg.errors.ReadOnlySqlTransaction as error:
         hint = "Name the database that is written to, and not a copy of it; or wait until it takes writes again."
-        raise StoreError("STORE_READ_ONLY", "the database only reads now", instead=(hint,)) from error
+        raise StoreError(
+            "STORE_READ_ONLY", "the database only reads now", instead=(hint,)
+        ) from error
     except (
         psycopg.IntegrityError,
         psycopg.errors.InFailedSqlTransaction,
     ) as error:  # of what was given, or done before
         raise CortexError("INTERNAL_ERROR", f"the database: {error}".strip()) from error
-    except psycopg.Error as error:  # a table that isn't there, a right that was taken away: no fault of what was given
+    # A table that isn't there, a right that was taken away: no fault of what was given
+    except psycopg.Error as error:
         hint = "Check what its user may do there, and that no tables of another program have these names: a Core wants a database of its own."
         raise StoreError("STORE_IO", f"the database: {error}".strip(), instead=(hint,)) from error

@@ -1,4 +1,5 @@
-"""Who may use a server that a team shares: people and programs by name, what each may see and do, and their tokens.
+"""Who may use a server that a team shares: people and programs by name, what each may see and do,
+and their tokens.
 
 A token is told once, when it is made; here is its hash. What a tier allows is not known here.
 """
@@ -28,7 +29,9 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Somebody whom the server knows; `grants` are the subcortexes that they see, and whether they write there."""
+    """Somebody whom the server knows; `grants` are the subcortexes that they see, and whether they
+    write there.
+    """
 
     id: str
     name: str
@@ -59,15 +62,27 @@ class Principals:
         self._connections = connections
 
     def add(
-        self, number: str, name: str, tier: int, sensitive: bool, grants: Mapping[str, bool], *, by: Actor = CONSOLE
+        self,
+        number: str,
+        name: str,
+        tier: int,
+        sensitive: bool,
+        grants: Mapping[str, bool],
+        *,
+        by: Actor = CONSOLE,
     ) -> Principal:
         """Make somebody known. Raises: InputError RECORD_INVALID, where the name is taken."""
         now = _now()
         with self._connections.write(durable=True) as connection:
             if connection.execute("SELECT 1 FROM principals WHERE name = ?", (name,)).fetchone():
-                raise InputError("RECORD_INVALID", f"there is a principal {name!r} already", context={"field": "name"})
+                raise InputError(
+                    "RECORD_INVALID",
+                    f"there is a principal {name!r} already",
+                    context={"field": "name"},
+                )
             connection.execute(
-                "INSERT INTO principals VALUES (?, ?, ?, ?, ?, ?)", (number, name, tier, int(sensitive), "active", now)
+                "INSERT INTO principals VALUES (?, ?, ?, ?, ?, ?)",
+                (number, name, tier, int(sensitive), "active", now),
             )
             _put_grants(connection, number, grants)
             _note(connection, by, "add_principal", number)
@@ -89,17 +104,23 @@ class Principals:
             for column, value in (("tier", tier), ("sensitive", sensitive), ("state", state)):
                 if value is not None:
                     told = int(value) if isinstance(value, bool) else value
-                    connection.execute(f"UPDATE principals SET {column} = ? WHERE id = ?", (told, number))
+                    connection.execute(
+                        f"UPDATE principals SET {column} = ? WHERE id = ?", (told, number)
+                    )
             if grants is not None:
                 connection.execute("DELETE FROM grants WHERE principal = ?", (number,))
                 _put_grants(connection, number, grants)
             _note(connection, by, "change_principal", number)
 
     def grant(self, number: str, scope: str, writes: bool | None, *, by: Actor = CONSOLE) -> None:
-        """Let somebody read, or also write, in a scope; None: not even read. Raises: InputError RECORD_UNKNOWN."""
+        """Let somebody read, or also write, in a scope; None: not even read. Raises: InputError
+        RECORD_UNKNOWN.
+        """
         with self._connections.write(durable=True) as connection:
             _need(connection, number)
-            connection.execute("DELETE FROM grants WHERE principal = ? AND subcortex = ?", (number, scope))
+            connection.execute(
+                "DELETE FROM grants WHERE principal = ? AND subcortex = ?", (number, scope)
+            )
             if writes is not None:
                 _put_grants(connection, number, {scope: writes})
             _note(connection, by, "change_principal", number)
@@ -121,12 +142,16 @@ class Principals:
             row = connection.execute(f"{_PRINCIPAL} WHERE name = ?", (name,)).fetchone()
             return None if row is None else _principal(connection, row)
 
-    # -- tokens --------------------------------------------------------------------------------------------------------
+    # -- tokens
+    # --------------------------------------------------------------------------------------------------------
 
     def make_token(
         self, principal: str, label: str = "", expires: int = 0, *, by: Actor = CONSOLE
     ) -> tuple[Token, str]:
-        """A new token, and what to send to the server: that is never told again. Raises: InputError RECORD_UNKNOWN."""
+        """A new token, and what to send to the server: that is never told again.
+
+        Raises: InputError RECORD_UNKNOWN.
+        """
         number, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
         one = Token(number, principal, label, _now(), expires, 0, 0)
         with self._connections.write(durable=True) as connection:
@@ -152,7 +177,9 @@ class Principals:
     def tokens(self) -> list[Token]:
         """All tokens, the newest first."""
         with self._connections.read() as connection:
-            return [Token(*row) for row in connection.execute(f"{_TOKEN} ORDER BY created DESC, id")]
+            return [
+                Token(*row) for row in connection.execute(f"{_TOKEN} ORDER BY created DESC, id")
+            ]
 
     def good(self) -> frozenset[bytes]:
         """The hashes of all tokens that count, as `hash_of` makes them."""
@@ -171,7 +198,9 @@ class Principals:
             if found is None:
                 return None
             number, owner, expires, used, revoked = found
-            row = connection.execute(f"{_PRINCIPAL} WHERE id = ? AND state = 'active'", (owner,)).fetchone()
+            row = connection.execute(
+                f"{_PRINCIPAL} WHERE id = ? AND state = 'active'", (owner,)
+            ).fetchone()
             if row is None or revoked or (expires and expires <= now):
                 return None
             principal = _principal(connection, row)
@@ -185,7 +214,9 @@ class Principals:
             return _token(connection, told) is not None
 
     def put_out(self, told: str) -> str:
-        """The name of the token's owner where they may not come in any more, whichever token they take; else ""."""
+        """The name of the token's owner where they may not come in any more, whichever token they
+        take; else "".
+        """
         with self._connections.read() as connection:
             found = _token(connection, told)
             ask = "SELECT name FROM principals WHERE id = ? AND state <> 'active'"
@@ -223,7 +254,8 @@ def _token(connection: Any, told: str) -> tuple[str, str, int, int, int] | None:
     ask = "SELECT hash, principal, expires, used, revoked FROM tokens WHERE id = ?"
     found = connection.execute(ask, (number,)).fetchone()
     kept, owner, expires, used, revoked = found or (NOBODY, "", 0, 0, 0)
-    if not hmac.compare_digest(bytes(kept), _hash(secret)):  # it takes as long for a token that there isn't
+    # It takes as long for a token that there isn't
+    if not hmac.compare_digest(bytes(kept), _hash(secret)):
         return None
     return number, owner, expires, used, revoked
 
@@ -253,7 +285,9 @@ def _note(connection: Any, by: Actor, action: str, principal: str) -> None:
 
 def _need(connection: Any, number: str) -> None:
     if connection.execute("SELECT 1 FROM principals WHERE id = ?", (number,)).fetchone() is None:
-        raise InputError("RECORD_UNKNOWN", f"there is no principal {number!r}", context={"id": number})
+        raise InputError(
+            "RECORD_UNKNOWN", f"there is no principal {number!r}", context={"id": number}
+        )
 
 
 def _hash(secret: str) -> bytes:

@@ -1,4 +1,5 @@
-"""Records, read: by id, by what they point to, the newest first, as they were before, and who did what. Nothing here writes.
+"""Records, read: by id, by what they point to, the newest first, as they were before, and who did
+what. Nothing here writes.
 
 Here are the questions that others ask; how rows become records is `recordreading`'s.
 """
@@ -71,12 +72,17 @@ class RecordHeader(NamedTuple):
 class RecordLookup:
     """The records of a store, for reading."""
 
-    def __init__(self, connections: Connected, viewer: Callable[[], Viewer | None] = lambda: None) -> None:
+    def __init__(
+        self, connections: Connected, viewer: Callable[[], Viewer | None] = lambda: None
+    ) -> None:
         """`viewer` is who looks now, where that makes a difference."""
         self._connections = connections
         self._viewer = viewer
         self._shelves: tuple[int | None, dict[Hashable, tuple[Source, ...]]] = (None, {})
-        self._narrowed: tuple[str, dict[Hashable, tuple[list[Source], frozenset[int] | None]]] = ("", {})
+        self._narrowed: tuple[str, dict[Hashable, tuple[list[Source], frozenset[int] | None]]] = (
+            "",
+            {},
+        )
 
     def get(self, ids: Iterable[str]) -> dict[str, Record[Any]]:
         """Those of these records that there are."""
@@ -101,13 +107,19 @@ class RecordLookup:
         """How many are wanted."""
         with self._connections.read() as connection:
             counts = [
-                connection.execute(f"SELECT count(*) FROM {way.tables} WHERE {way.where}", way.values).fetchone()[0]
+                connection.execute(
+                    f"SELECT count(*) FROM {way.tables} WHERE {way.where}", way.values
+                ).fetchone()[0]
                 for way in ways_to(connection, wanted, ordered=False)
             ]
             return sum(counts)
 
-    def pointing(self, targets: Sequence[str], roles: Sequence[str] = (), limit: int = 200) -> list[Record[Any]]:
-        """The records that point to any of these, in any of these roles (none: in whatever role), the last made first."""
+    def pointing(
+        self, targets: Sequence[str], roles: Sequence[str] = (), limit: int = 200
+    ) -> list[Record[Any]]:
+        """The records that point to any of these, in any of these roles (none: in whatever role),
+        the last made first.
+        """
         if not targets:
             return []
         ask = f"target IN ({marks(targets)})" + (f" AND role IN ({marks(roles)})" if roles else "")
@@ -115,13 +127,16 @@ class RecordLookup:
 
     def by_path(self, path: str, limit: int = 200) -> list[Record[Any]]:
         """The records that speak of code at or below a path, the last made first."""
-        ask = "role = 'path' AND target >= ? AND target < ? AND (target = ? OR target >= ?)"  # one range of the index
+        # One range of the index
+        ask = "role = 'path' AND target >= ? AND target < ? AND (target = ? OR target >= ?)"
         return self._newest(ask, (path, f"{path}0", path, f"{path}/"), limit)
 
     def _newest(self, ask: str, values: tuple[str, ...], limit: int) -> list[Record[Any]]:
         """The records whose refs are these, the last made first."""
         with self._connections.read() as connection:
-            return list(get_records(connection, newest_ids(connection, ask, values, limit)).values())
+            return list(
+                get_records(connection, newest_ids(connection, ask, values, limit)).values()
+            )
 
     def versions(self, number: str) -> dict[int, Record[Any]]:
         """All versions of a record, the first one first."""
@@ -140,16 +155,18 @@ class RecordLookup:
             return docs_of(connection, ways_to(connection, wanted, ordered=False), sources)
 
     def narrow(self, wanted: RecordFilter, most: int) -> tuple[list[Source], frozenset[int] | None]:
-        """The sources in which some may be that are wanted, and their docs: None where more than `most` would have to be looked at.
+        """The sources in which some may be that are wanted, and their docs: None where more than
+        `most` would have to be looked at.
 
-        Remembered until some record is written: who narrows a search does so again. The counters tell, since a record may change its
-        state and be found by the same words.
+        Remembered until some record is written: who narrows a search does so again. The counters
+        tell, since a record may change its state and be found by the same words.
         """
         with self._connections.read() as connection:
             state = connection.execute(
                 "SELECT value || ' ' || (SELECT group_concat(value, ' ') FROM counters) FROM meta WHERE key = 'seq'"
             ).fetchone()[0]
-            known = self._narrowed  # of this state, whatever another thread puts in its place meanwhile
+            # Of this state, whatever another thread puts in its place meanwhile
+            known = self._narrowed
             key = (wanted, most, self._viewer())
             if known[0] != state or (len(known[1]) >= MAX_NARROWED and key not in known[1]):
                 known = self._narrowed = (state, {})
@@ -185,12 +202,17 @@ class RecordLookup:
     def targets(self, role: str) -> frozenset[str]:
         """All that some record points to in this role."""
         with self._connections.read() as connection:
-            return frozenset(row[0] for row in connection.execute("SELECT target FROM refs WHERE role = ?", (role,)))
+            return frozenset(
+                row[0]
+                for row in connection.execute("SELECT target FROM refs WHERE role = ?", (role,))
+            )
 
     def authors(self) -> frozenset[str]:
         """Whoever wrote some record."""
         with self._connections.read() as connection:
-            return frozenset(row[0] for row in connection.execute("SELECT DISTINCT author FROM records"))
+            return frozenset(
+                row[0] for row in connection.execute("SELECT DISTINCT author FROM records")
+            )
 
     def links(self, ids: Sequence[str], limit: int = 500) -> list[Record[Any]]:
         """The links from or to any of these records, the last made first."""
@@ -217,7 +239,9 @@ class RecordLookup:
                     f"WHERE docs.id IN ({marks(part)})",
                     part,
                 )
-                found.update({row[0]: one for row in rows if (one := record_of(row[1:])) is not None})
+                found.update(
+                    {row[0]: one for row in rows if (one := record_of(row[1:])) is not None}
+                )
         return found
 
     def sources(self, kinds: Iterable[str]) -> list[Source]:
@@ -226,14 +250,18 @@ class RecordLookup:
         rights = None if viewer is None else (viewer.reads, viewer.hidden, viewer.sensitive)
         key = (rights, wanted)
         with self._connections.read() as connection:
-            last = connection.execute("SELECT max(seq) FROM sqlite_sequence WHERE name = 'sources'").fetchone()[0]
+            last = connection.execute(
+                "SELECT max(seq) FROM sqlite_sequence WHERE name = 'sources'"
+            ).fetchone()[0]
             known = self._shelves  # those that are there are never renamed
             if known[0] != last or (len(known[1]) >= MAX_CHOICES and key not in known[1]):
                 known = self._shelves = (last, {})
             if key not in known[1]:
                 ask = "SELECT id, kind, name, root FROM sources WHERE kind = ? AND root = '' ORDER BY id"
                 rows = connection.execute(ask, (RECORDS,))
-                known[1][key] = tuple(_source(*row) for row in rows if shelf_of(row[2]).kind in wanted)
+                known[1][key] = tuple(
+                    _source(*row) for row in rows if shelf_of(row[2]).kind in wanted
+                )
             return list(known[1][key])
 
     def has(self) -> bool:
@@ -242,20 +270,28 @@ class RecordLookup:
             return connection.execute("SELECT 1 FROM records LIMIT 1").fetchone() is not None
 
     def changes(self, since: int, limit: int) -> list[VersionedRecord]:
-        """The records that were written after the change `since`, in the order of their last change; each once, as it is now."""
+        """The records that were written after the change `since`, in the order of their last
+        change; each once, as it is now.
+        """
         found: list[VersionedRecord] = []
         ask = f"SELECT {COLUMNS}, records.change FROM records WHERE change > ? ORDER BY change LIMIT ?"
         with self._connections.read() as connection:
             while left := limit - len(found):
                 rows = connection.execute(ask, (since, left)).fetchall()
-                found += [VersionedRecord(one, row[-1]) for row in rows if (one := record_of(row[:-1])) is not None]
+                found += [
+                    VersionedRecord(one, row[-1])
+                    for row in rows
+                    if (one := record_of(row[:-1])) is not None
+                ]
                 if len(rows) < left:
                     break
                 since = rows[-1][-1]
         return found
 
     def kept(self, ids: Iterable[str]) -> list[VersionedRecord]:
-        """Those of these records that there are, in this order, with the number of their last write."""
+        """Those of these records that there are, in this order, with the number of their last
+        write.
+        """
         wanted = list(dict.fromkeys(ids))
         found: dict[str, VersionedRecord] = {}
         with self._connections.read() as connection:
@@ -269,16 +305,22 @@ class RecordLookup:
     def last_change(self) -> int:
         """The number of the last write."""
         with self._connections.read() as connection:
-            return connection.execute("SELECT value FROM counters WHERE name = 'change'").fetchone()[0]
+            return connection.execute(
+                "SELECT value FROM counters WHERE name = 'change'"
+            ).fetchone()[0]
 
     def last_of(self, kind: str) -> tuple[int, int]:
-        """How many records of a kind there are, and the number of the last write of one: another answer is another state of them."""
+        """How many records of a kind there are, and the number of the last write of one: another
+        answer is another state of them.
+        """
         ask = "SELECT count(*), coalesce(max(change), 0) FROM records WHERE kind = ?"
         with self._connections.read() as connection:
             return tuple(connection.execute(ask, (kind,)).fetchone())
 
     def deeds(self, record: str = "", limit: int = 100, before: int = 0) -> list[AuditEntry]:
-        """The last lines of the audit log, of all or of one record, or those below an id; the newest first."""
+        """The last lines of the audit log, of all or of one record, or those below an id; the
+        newest first.
+        """
         parts = [("record = ?", record)] if record else []
         parts += [("id < ?", before)] if before else []
         where = f"WHERE {' AND '.join(ask for ask, _ in parts)} " if parts else ""

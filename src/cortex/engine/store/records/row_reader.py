@@ -1,7 +1,8 @@
-"""Records, read in a transaction of the caller's: by id, by what is wanted of them, by what they point to, the newest first.
+"""Records, read in a transaction of the caller's: by id, by what is wanted of them, by what they
+point to, the newest first.
 
-What a step reads and what others read is read by the same. A row that a damaged store can't tell any more is left out and named in
-the log: the others are found as ever.
+What a step reads and what others read is read by the same. A row that a damaged store can't tell
+any more is left out and named in the log: the others are found as ever.
 """
 
 from __future__ import annotations
@@ -43,7 +44,9 @@ def get_records(connection: sqlite3.Connection, ids: Sequence[str]) -> dict[str,
     """Those of these records that there are, in the order that they were asked for."""
     found: dict[str, Record[Any]] = {}
     for part in parts(ids, BATCH):
-        rows = connection.execute(f"SELECT {COLUMNS} FROM records WHERE id IN ({marks(part)})", part)
+        rows = connection.execute(
+            f"SELECT {COLUMNS} FROM records WHERE id IN ({marks(part)})", part
+        )
         found.update({record.id: record for record in read_records(rows)})
     return {number: found[number] for number in ids if number in found}
 
@@ -51,7 +54,9 @@ def get_records(connection: sqlite3.Connection, ids: Sequence[str]) -> dict[str,
 def select_records(
     connection: sqlite3.Connection, wanted: RecordFilter, limit: int, offset: int = 0
 ) -> list[Record[Any]]:
-    """The records that are wanted, the last made first, or the last changed; in place of damaged ones those that come next."""
+    """The records that are wanted, the last made first, or the last changed; in place of damaged
+    ones those that come next.
+    """
     found: dict[str, Record[Any]] = {}
     while (left := limit - len(found)) > 0:
         ids = _select_ids(connection, wanted, left, offset)
@@ -63,7 +68,9 @@ def select_records(
     return list(found.values())
 
 
-def _select_ids(connection: sqlite3.Connection, wanted: RecordFilter, limit: int, offset: int) -> list[str]:
+def _select_ids(
+    connection: sqlite3.Connection, wanted: RecordFilter, limit: int, offset: int
+) -> list[str]:
     ways = ways_to(connection, wanted, ordered=True)
     parts = [
         f"SELECT * FROM (SELECT records.id AS id, records.made AS made, records.updated AS updated FROM {way.tables} "
@@ -76,7 +83,9 @@ def _select_ids(connection: sqlite3.Connection, wanted: RecordFilter, limit: int
     return [row[0] for row in connection.execute(ask, (*values, limit, offset))]
 
 
-def starting_with(connection: sqlite3.Connection, prefix: str, limit: int, offset: int = 0) -> list[Record[Any]]:
+def starting_with(
+    connection: sqlite3.Connection, prefix: str, limit: int, offset: int = 0
+) -> list[Record[Any]]:
     """The records whose id begins like this, the first made first."""
     rows = connection.execute(
         f"SELECT {COLUMNS} FROM records WHERE id >= ? AND id < ? ORDER BY id LIMIT ? OFFSET ?",
@@ -85,25 +94,38 @@ def starting_with(connection: sqlite3.Connection, prefix: str, limit: int, offse
     return read_records(rows)
 
 
-def newest_ids(connection: sqlite3.Connection, ask: str, values: tuple[str, ...], limit: int) -> list[str]:
-    """The records whose refs are these, the last made first: few are sorted, of many each target's are walked in the order of time.
+def newest_ids(
+    connection: sqlite3.Connection, ask: str, values: tuple[str, ...], limit: int
+) -> list[str]:
+    """The records whose refs are these, the last made first: few are sorted, of many each target's
+    are walked in the order of time.
 
-    What points to one target in one role lies by kind and by time already. Sorting all took 70 ms where 20,000 speak of one file.
+    What points to one target in one role lies by kind and by time already. Sorting all took 70 ms
+    where 20,000 speak of one file.
     """
     rows = connection.execute(f"SELECT record FROM refs WHERE {ask} LIMIT {FEW}", values).fetchall()
     found = {row[0] for row in rows}
     if len(rows) == FEW:
-        pairs = connection.execute(f"SELECT DISTINCT role, target FROM refs WHERE {ask}", values).fetchall()
+        pairs = connection.execute(
+            f"SELECT DISTINCT role, target FROM refs WHERE {ask}", values
+        ).fetchall()
         if len(pairs) > MOST_WALKED:
             sort = f"SELECT record FROM refs WHERE {ask} GROUP BY record ORDER BY substr(record, -26) DESC LIMIT ?"
             return [row[0] for row in connection.execute(sort, (*values, limit))]
         walk = "SELECT record FROM refs WHERE role = ? AND target = ? AND record > ? AND record < ? ORDER BY record DESC LIMIT ?"
         bounds = [(prefix, f"{prefix}\x7f", limit) for prefix in PREFIXES.values()]
-        found = {row[0] for pair in pairs for more in bounds for row in connection.execute(walk, (*pair, *more))}
+        found = {
+            row[0]
+            for pair in pairs
+            for more in bounds
+            for row in connection.execute(walk, (*pair, *more))
+        }
     return sorted(found, key=lambda number: number[-26:], reverse=True)[:limit]
 
 
-def docs_of(connection: sqlite3.Connection, ways: Sequence[Way], sources: Sequence[int]) -> frozenset[int]:
+def docs_of(
+    connection: sqlite3.Connection, ways: Sequence[Way], sources: Sequence[int]
+) -> frozenset[int]:
     """The docs, in these sources, of the records on these ways."""
     ask = f"SELECT name, id FROM sources WHERE id IN ({marks(sources)})"
     places = [(shelf_of(name).kind, number) for name, number in connection.execute(ask, sources)]
@@ -117,14 +139,18 @@ def docs_of(connection: sqlite3.Connection, ways: Sequence[Way], sources: Sequen
             tables = way.tables
             place = f"docs.source = records.source AND docs.path = records.id AND +docs.source IN ({marks(numbers)})"
         rows = connection.execute(
-            f"SELECT docs.id FROM {tables} CROSS JOIN docs ON {place} WHERE {way.where}", (*numbers, *way.values)
+            f"SELECT docs.id FROM {tables} CROSS JOIN docs ON {place} WHERE {way.where}",
+            (*numbers, *way.values),
         )
         found.update(row[0] for row in rows)
     return frozenset(found)
 
 
 _KIND_OF: Mapping[str, str] = {
-    prefix: name for name, cls in KINDS.items() for known, prefix in PREFIXES.items() if known is cls
+    prefix: name
+    for name, cls in KINDS.items()
+    for known, prefix in PREFIXES.items()
+    if known is cls
 }
 
 

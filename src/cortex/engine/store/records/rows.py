@@ -1,7 +1,8 @@
-"""How a record lies in the tables: its row, what it points to, the scope that it belongs to, and the doc that it is found by.
+"""How a record lies in the tables: its row, what it points to, the scope that it belongs to, and
+the doc that it is found by.
 
-Both who writes a step and who copies what another store has come through here, inside a transaction of theirs. What stands here is never
-confined: a doc says the same, whoever wrote it.
+Both who writes a step and who copies what another store has come through here, inside a transaction
+of theirs. What stands here is never confined: a doc says the same, whoever wrote it.
 """
 
 from __future__ import annotations
@@ -12,19 +13,35 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from cortex.base.record_model import FOUND_KINDS, SENSITIVE, Link, Record, Subcortex, Thread, refs_of
+from cortex.base.record_model import (
+    FOUND_KINDS,
+    SENSITIVE,
+    Link,
+    Record,
+    Subcortex,
+    Thread,
+    refs_of,
+)
 from cortex.base.types import Cut, ScannedFile
 from cortex.base.visibility import scope_of
 from cortex.engine.store.content.writer import forget_rest, next_seq, put_blob, put_doc, remove_doc
 from cortex.engine.store.partitions import RECORDS, RecordPartition
 from cortex.engine.store.records.json_codec import to_json
-from cortex.engine.store.records.row_reader import COLUMNS, get_records, kind_of_id, read_records, record_of
+from cortex.engine.store.records.row_reader import (
+    COLUMNS,
+    get_records,
+    kind_of_id,
+    read_records,
+    record_of,
+)
 from cortex.engine.store.records.write_batch import INTO_RECORDS, INTO_REFS, WriteBatch, insert
 
 
 @dataclass(frozen=True, slots=True)
 class IndexedText:
-    """What of a record is indexed: a hash, and the text with its chunks; `meaning` says whether vectors are made of it."""
+    """What of a record is indexed: a hash, and the text with its chunks; `meaning` says whether
+    vectors are made of it.
+    """
 
     hash: bytes
     cut: Cut
@@ -34,9 +51,12 @@ class IndexedText:
 UNSEEN = "(no longer to be seen)"  # in place of a text that has to be there
 
 # How a record is found, None: not at all. What else there is may be looked up by id.
-RecordTextExtractor = Callable[[Record[Any], Callable[[str], Record[Any] | None]], IndexedText | None]
+RecordTextExtractor = Callable[
+    [Record[Any], Callable[[str], Record[Any] | None]], IndexedText | None
+]
 
-# Where it is another record that decides who may see one: the role in which it points there, and how its id begins.
+# Where it is another record that decides who may see one: the role in which it points there, and
+# how its id begins.
 _HANGING = (
     ("target", "draft_"),
     ("about", "notif_"),
@@ -55,7 +75,9 @@ _HANGS = " OR ".join(
 class RecordRows:
     """The rows of records, in one transaction."""
 
-    def __init__(self, connection: sqlite3.Connection, wording: RecordTextExtractor, *, shelved: bool = False) -> None:
+    def __init__(
+        self, connection: sqlite3.Connection, wording: RecordTextExtractor, *, shelved: bool = False
+    ) -> None:
         self._connection = connection
         self._wording = wording
         self._shelved = shelved
@@ -83,7 +105,10 @@ class RecordRows:
         return known[number]
 
     def write(self, before: Record[Any] | None, kept: Record[Any]) -> int:
-        """Write a record as the next change, whose number it gives. What others may see or not see because of it becomes news as well."""
+        """Write a record as the next change, whose number it gives.
+
+        What others may see or not see because of it becomes news as well.
+        """
         change = self.next_change()
         moved = self._put(kept, before is None, change)
         if isinstance(self._connection, WriteBatch):
@@ -98,21 +123,27 @@ class RecordRows:
 
     def copy(self, kept: Record[Any], change: int) -> None:
         """Write a record as another store has it; `settle` has to follow."""
-        row = self._connection.execute(f"SELECT {COLUMNS} FROM records WHERE id = ?", (kept.id,)).fetchone()
+        row = self._connection.execute(
+            f"SELECT {COLUMNS} FROM records WHERE id = ?", (kept.id,)
+        ).fetchone()
         known = None if row is None else record_of(row)  # none where it is damaged
         if row is not None:
             if row[-1] < kept.version:
                 self.keep_version(kept.id)
-            self._connection.execute("DELETE FROM versions WHERE record = ? AND version >= ?", (kept.id, kept.version))
+            self._connection.execute(
+                "DELETE FROM versions WHERE record = ? AND version >= ?", (kept.id, kept.version)
+            )
         if self._put(kept, row is None, change):
             self._moved.append(kept)
         if isinstance(kept.body, Thread) and (known is None or known.body.title != kept.body.title):
             self._retitled.append(kept.id)
 
     def settle(self) -> None:
-        """Have what hangs on what was copied belong where that does, and comments be found by the titles of their threads.
+        """Have what hangs on what was copied belong where that does, and comments be found by the
+        titles of their threads.
 
-        Another store tells records in the order of their last change: a comment comes before its thread, which tells of it.
+        Another store tells records in the order of their last change: a comment comes before its
+        thread, which tells of it.
         """
         self._rescope(self._moved, numbered=False)  # numbers are the other store's
         for thread in self._retitled:
@@ -134,9 +165,11 @@ class RecordRows:
         self._connection.execute("UPDATE records SET source = ? WHERE id = ?", (source, record.id))
 
     def erase(self, ids: Iterable[str]) -> int:
-        """Remove records for good, with their versions and whatever they were found by; tells how many there were.
+        """Remove records for good, with their versions and whatever they were found by; tells how
+        many there were.
 
-        What stays and has to do with them no longer says how they were called: comments, and notifications.
+        What stays and has to do with them no longer says how they were called: comments, and
+        notifications.
         """
         count, found = 0, False
         for number in ids:
@@ -149,25 +182,42 @@ class RecordRows:
                 self.reword(one)
             for one in self._pointing("about", "notif_", number):
                 self._untitle(one)
-        if found:  # drafts, notifications and links are in no index: it need not be built anew for them
+        # Drafts, notifications and links are in no index: it need not be built anew for them
+        if found:
             self._next_seq()
             forget_rest(self._connection)
         return count
 
     def next_change(self) -> int:
-        """The number of a write. The counter's row is locked until the step ends: whoever reads 12 has seen 11 committed."""
+        """The number of a write.
+
+        The counter's row is locked until the step ends: whoever reads 12 has seen 11 committed.
+        """
         if isinstance(self._connection, WriteBatch):
             return self._connection.next_change()
         self._connection.execute("UPDATE counters SET value = value + 1 WHERE name = 'change'")
-        return self._connection.execute("SELECT value FROM counters WHERE name = 'change'").fetchone()[0]
+        return self._connection.execute(
+            "SELECT value FROM counters WHERE name = 'change'"
+        ).fetchone()[0]
 
     def _put(self, kept: Record[Any], new: bool, change: int) -> bool:
-        """Write the row and what it points to; tells whether the record is new or belongs elsewhere than before."""
+        """Write the row and what it points to; tells whether the record is new or belongs elsewhere
+        than before.
+        """
         body = kept.body
         before, scope_before = (None, "") if new else self._where(kept.id)
         scope = scope_of(kept, self.get)
         source = self._put_doc(kept, before, scope)
-        values = (kept.version, body.state, body.sensitivity, to_json(body), kept.updated, source, change, scope)
+        values = (
+            kept.version,
+            body.state,
+            body.sensitivity,
+            to_json(body),
+            kept.updated,
+            source,
+            change,
+            scope,
+        )
         header = (kept.id, kept.kind, kept.author, kept.created, kept.id[-26:])
         if new:
             insert(self._connection, INTO_RECORDS, [(*values, *header)])
@@ -178,21 +228,26 @@ class RecordRows:
                 (*values, kept.author, kept.created, kept.id),
             )
             self._connection.execute("DELETE FROM refs WHERE record = ?", (kept.id,))
-        insert(self._connection, INTO_REFS, [(role, target, kept.id) for role, target in refs_of(body)])
+        insert(
+            self._connection, INTO_REFS, [(role, target, kept.id) for role, target in refs_of(body)]
+        )
         return new or scope != scope_before
 
     def _rescope(self, moved: list[Record[Any]], *, numbered: bool) -> None:
-        """Have what hangs on these belong where they do, and so on; a number makes it news for those who follow."""
+        """Have what hangs on these belong where they do, and so on; a number makes it news for
+        those who follow.
+        """
         while moved:
             for one in self._hanging_on(moved.pop()):
                 before, known = self._where(one.id)
                 if (scope := scope_of(one, self.get)) != known:
                     put = "UPDATE records SET scope = ?, source = ? WHERE id = ?"
-                    self._connection.execute(put, (scope, self._put_doc(one, before, scope), one.id))
+                    self._connection.execute(
+                        put, (scope, self._put_doc(one, before, scope), one.id)
+                    )
                     moved.append(one)
-                if numbered and (
-                    scope != known or isinstance(one.body, Link)
-                ):  # a link is seen by who sees both its ends
+                # A link is seen by who sees both its ends
+                if numbered and (scope != known or isinstance(one.body, Link)):
                     self._renumber([one.id])
 
     def _renumber_scope(self, scope: str) -> None:
@@ -211,7 +266,9 @@ class RecordRows:
     def _untitle(self, notification: Record[Any]) -> None:
         """Have a notification, in all versions, not say how what it is about is called."""
         body = to_json(replace(notification.body, title=UNSEEN))
-        self._connection.execute("UPDATE records SET body = ? WHERE id = ?", (body, notification.id))
+        self._connection.execute(
+            "UPDATE records SET body = ? WHERE id = ?", (body, notification.id)
+        )
         self._connection.execute("DELETE FROM versions WHERE record = ?", (notification.id,))
 
     def _pointing(self, role: str, prefix: str, target: str) -> list[Record[Any]]:
@@ -223,25 +280,42 @@ class RecordRows:
     def _hanging_on(self, record: Record[Any]) -> list[Record[Any]]:
         names = (record.id, *((record.body.slug,) if isinstance(record.body, Subcortex) else ()))
         ask = f"SELECT record FROM refs WHERE {_HANGS}"
-        ids = [row[0] for name in names for row in self._connection.execute(ask, (name,) * len(_HANGING))]
+        ids = [
+            row[0]
+            for name in names
+            for row in self._connection.execute(ask, (name,) * len(_HANGING))
+        ]
         return list(get_records(self._connection, ids).values())
 
     def _where(self, number: str) -> tuple[int | None, str]:
         """The source in which a record is found, and the scope that it belongs to."""
-        row = self._connection.execute("SELECT source, scope FROM records WHERE id = ?", (number,)).fetchone()
+        row = self._connection.execute(
+            "SELECT source, scope FROM records WHERE id = ?", (number,)
+        ).fetchone()
         return (row[0], row[1]) if row else (None, "")
 
     def _put_doc(self, kept: Record[Any], before: int | None, scope: str) -> int | None:
-        """Have a record found in the source of its kind, or on its shelf, and nowhere else; gives the source."""
+        """Have a record found in the source of its kind, or on its shelf, and nowhere else; gives
+        the source.
+        """
         worded = self._wording(kept, self.get)
-        source = None if worded is None else self._source(self._shelf(kept, worded.meaning, scope).name)
-        if worded is not None and source is not None and source == before and self._says(source, kept.id, worded.hash):
+        source = (
+            None if worded is None else self._source(self._shelf(kept, worded.meaning, scope).name)
+        )
+        if (
+            worded is not None
+            and source is not None
+            and source == before
+            and self._says(source, kept.id, worded.hash)
+        ):
             return source
         if before is not None and before != source:
             remove_doc(self._connection, before, kept.id, self._next_seq())
         if worded is not None and source is not None:
             blob = put_blob(self._connection, worded.hash, worded.cut, meaning=worded.meaning)
-            found = ScannedFile(kept.id, len(worded.cut.text.encode("utf-8")), kept.updated * 1_000_000)
+            found = ScannedFile(
+                kept.id, len(worded.cut.text.encode("utf-8")), kept.updated * 1_000_000
+            )
             put_doc(self._connection, source, found, blob, "", self._next_seq(), time.time_ns())
         return source
 
@@ -257,7 +331,9 @@ class RecordRows:
         return self._seq
 
     def _says(self, source: int, number: str, text: bytes) -> bool:
-        """Whether a record is found by this text already: a thread is written anew with each comment, and rarely says something else."""
+        """Whether a record is found by this text already: a thread is written anew with each
+        comment, and rarely says something else.
+        """
         ask = "SELECT 1 FROM docs JOIN blobs ON blobs.id = docs.blob WHERE docs.source = ? AND docs.path = ? AND blobs.hash = ?"
         return self._connection.execute(ask, (source, number, text)).fetchone() is not None
 

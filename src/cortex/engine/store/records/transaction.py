@@ -1,7 +1,9 @@
-"""One step of writing records, under way: what it reads, as far as whoever writes may see it, and what it writes.
+"""One step of writing records, under way: what it reads, as far as whoever writes may see it, and
+what it writes.
 
-All of it happens inside the transaction of `records.py`: a record is only replaced by who has seen its last version, so that no update
-is lost. What a record means, and who may write it, is not known here.
+All of it happens inside the transaction of `records.py`: a record is only replaced by who has seen
+its last version, so that no update is lost. What a record means, and who may write it, is not known
+here.
 """
 
 from __future__ import annotations
@@ -27,10 +29,10 @@ FEWEST_LOOKED_AT = 20  # of those that are wanted, where not all may be seen
 _NEWEST = f"SELECT max(made) FROM ({' UNION ALL '.join(['SELECT max(made) AS made FROM records WHERE kind = ?'] * len(KINDS))}) AS each_kind"
 
 Sees = Callable[[Record[Any], Get], bool]  # whether the one who writes may know of a record
-Guard = Callable[[Record[Any] | None, Record[Any], Get], None]  # raises, where a write isn't allowed
-Screened = Callable[
-    [Record[Any] | None, Record[Any]], Record[Any]
-]  # a record as it may be written, after the one before
+# Raises, where a write isn't allowed
+Guard = Callable[[Record[Any] | None, Record[Any], Get], None]
+# A record as it may be written, after the one before
+Screened = Callable[[Record[Any] | None, Record[Any]], Record[Any]]
 
 
 class RecordTransaction:
@@ -52,15 +54,19 @@ class RecordTransaction:
         """`synced` says that the store may have a Core, and an outbox."""
         self.now = int(time.time() * 1000)
         self.actor = actor
-        self.author = actor.name  # of what is new: whoever does it, unless it is done for somebody else
-        self.written: dict[str, tuple[Record[Any] | None, Record[Any]]] = {}  # before the step, and after it
-        self.changes: dict[str, int] = {}  # the numbers of what was written, as long as nothing moved with it
+        # Of what is new: whoever does it, unless it is done for somebody else
+        self.author = actor.name
+        # Before the step, and after it
+        self.written: dict[str, tuple[Record[Any] | None, Record[Any]]] = {}
+        # The numbers of what was written, as long as nothing moved with it
+        self.changes: dict[str, int] = {}
         self._connection = connection
         self._rows = rows
         self._key, self._action = key, action
         self._sees, self._guard, self._screen = sees, guard, screen
         self._synced = synced
-        self._read: dict[str, Record[Any] | None] = {}  # nobody else writes while a step is under way
+        # Nobody else writes while a step is under way
+        self._read: dict[str, Record[Any] | None] = {}
 
     def get(self, number: str) -> Record[Any] | None:
         """The record of this id, as it is now."""
@@ -69,11 +75,15 @@ class RecordTransaction:
 
     def select(self, wanted: RecordFilter, limit: int = 100) -> list[Record[Any]]:
         """The records that are wanted, as they are now."""
-        return self._shown(lambda count, offset: select_records(self._connection, wanted, count, offset), limit)
+        return self._shown(
+            lambda count, offset: select_records(self._connection, wanted, count, offset), limit
+        )
 
     def starting(self, prefix: str, limit: int = 10) -> list[Record[Any]]:
         """The records whose id begins like this, as they are now."""
-        return self._shown(lambda count, offset: starting_with(self._connection, prefix, count, offset), limit)
+        return self._shown(
+            lambda count, offset: starting_with(self._connection, prefix, count, offset), limit
+        )
 
     def newest(self) -> str:
         """The end of the id of what was made last, "" where there is nothing."""
@@ -85,10 +95,11 @@ class RecordTransaction:
         return known
 
     def put(self, record: Record[Any], action: str = "") -> Record[Any]:
-        """Write a record: a new one, or the next version of the one that was read; returns it as it is kept.
+        """Write a record: a new one, or the next version of the one that was read; returns it as it
+        is kept.
 
-        Raises: InputError RECORD_CHANGED, where somebody has written another version since; RECORD_INVALID for a slug that is taken;
-        whatever the guard raises.
+        Raises: InputError RECORD_CHANGED, where somebody has written another version since;
+        RECORD_INVALID for a slug that is taken; whatever the guard raises.
         """
         known = self._get(record.id)
         before = known.version if known else 0
@@ -115,7 +126,10 @@ class RecordTransaction:
             self._rows.keep_version(record.id)
         self.changes[kept.id] = self._rows.write(known, kept)
         actor = self.actor
-        who, what = (actor.name, actor.tier, self._key), (action or self._action, kept.id, kept.version)
+        who, what = (
+            (actor.name, actor.tier, self._key),
+            (action or self._action, kept.id, kept.version),
+        )
         insert(self._connection, INTO_AUDIT, [(self.now, *who, *what, actor.via)])
         first = self.written.get(kept.id)
         self.written[kept.id] = (known if first is None else first[0], kept)
@@ -131,12 +145,16 @@ class RecordTransaction:
         return unaccepted(self._connection) if self._synced else {}
 
     def reword(self, record: Record[Any]) -> None:
-        """Have a record found by what it says now, where only something that it tells besides was changed."""
+        """Have a record found by what it says now, where only something that it tells besides was
+        changed.
+        """
         self._rows.reword(record)
 
     @contextmanager
     def unconfined(self) -> Iterator[None]:
-        """Show everything inside the block and ask no guard: what follows from a write that was allowed concerns all, seen or not."""
+        """Show everything inside the block and ask no guard: what follows from a write that was
+        allowed concerns all, seen or not.
+        """
         sees, guard = self._sees, self._guard
         self._sees = self._guard = None
         try:
@@ -166,10 +184,14 @@ class RecordTransaction:
         return list(found.values())
 
     def _check_slug(self, number: str, slug: str) -> None:
-        """Raises: InputError RECORD_INVALID, where another subcortex has the slug, be it one that nobody here may know of."""
+        """Raises: InputError RECORD_INVALID, where another subcortex has the slug, be it one that
+        nobody here may know of.
+        """
         ask = "SELECT 1 FROM refs WHERE role = 'slug' AND target = ? AND record <> ?"
         if self._connection.execute(ask, (slug, number)).fetchone() is not None:
-            raise InputError("RECORD_INVALID", f"the slug {slug} is taken", context={"field": "slug"})
+            raise InputError(
+                "RECORD_INVALID", f"the slug {slug} is taken", context={"field": "slug"}
+            )
 
 
 def _paged(ask: Callable[[int, int], list[Record[Any]]], size: int) -> Iterator[Record[Any]]:

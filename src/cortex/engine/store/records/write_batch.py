@@ -1,8 +1,11 @@
-"""A transaction of several steps in which new rows wait, and are written together: a database across a network is asked ten times less.
+"""A transaction of several steps in which new rows wait, and are written together: a database
+across a network is asked ten times less.
 
-Whatever is asked or changed by a statement of its own is asked behind all rows that wait, so that nobody can tell the difference. What
-was read stays true while the transaction lasts, for nobody else writes meanwhile; the records that wait are among it. A step that fails
-takes back its own rows, which mostly nobody has seen yet: only where some were written there is a savepoint. Knows no driver.
+Whatever is asked or changed by a statement of its own is asked behind all rows that wait, so that
+nobody can tell the difference. What was read stays true while the transaction lasts, for nobody
+else writes meanwhile; the records that wait are among it. A step that fails takes back its own
+rows, which mostly nobody has seen yet: only where some were written there is a savepoint. Knows no
+driver.
 """
 
 from __future__ import annotations
@@ -34,14 +37,16 @@ class WriteBatch:
         self._connection = connection
         self._waiting: dict[str, list[Row]] = {into: [] for into in _ORDER}
         self._change = self._counted = change  # now, and as it is written
-        self._before: tuple[dict[str, int], int] | None = None  # what waited when the step began, and the counter
+        # What waited when the step began, and the counter
+        self._before: tuple[dict[str, int], int] | None = None
         self._saved = False  # whether the step has a savepoint
         self._doubted = False  # whether what is known may be something that was taken back
         self.records: dict[str, Record[Any] | None] = {}
         self.keys: dict[tuple[str, str], Answer | None] = {}
         self.newest: str | None = None  # the end of the id of what was made last
 
-    # -- a step --------------------------------------------------------------------------------------------------------
+    # -- a step
+    # --------------------------------------------------------------------------------------------------------
 
     @contextmanager
     def part(self) -> Iterator[None]:
@@ -49,7 +54,10 @@ class WriteBatch:
         if self._before is not None:
             raise CortexError("INTERNAL_ERROR", "a step can't be part of another one")
         self._settle_doubts()
-        self._before, self._saved = ({into: len(rows) for into, rows in self._waiting.items()}, self._change), False
+        self._before, self._saved = (
+            ({into: len(rows) for into, rows in self._waiting.items()}, self._change),
+            False,
+        )
         try:
             yield
             if self._saved:
@@ -62,7 +70,8 @@ class WriteBatch:
 
     def _take_back(self, waited: dict[str, int], change: int) -> None:
         if self._saved:
-            with suppress(Exception):  # then the transaction can't be committed either, which is told at its end
+            # Then the transaction can't be committed either, which is told at its end
+            with suppress(Exception):
                 self._connection.execute("ROLLBACK TO SAVEPOINT part")
                 self._connection.execute("RELEASE SAVEPOINT part")
             self._counted = change
@@ -71,7 +80,8 @@ class WriteBatch:
         self._change = change
         self._doubted = True
 
-    # -- statements ----------------------------------------------------------------------------------------------------
+    # -- statements
+    # ----------------------------------------------------------------------------------------------------
 
     def execute(self, statement: str, values: Sequence[object] = ()) -> Any:
         """Ask or change something, behind all rows that wait."""
@@ -104,7 +114,9 @@ class WriteBatch:
 
     @property
     def aside(self) -> Any:
-        """The connection itself, for questions to which no row that waits is an answer that isn't known."""
+        """The connection itself, for questions to which no row that waits is an answer that isn't
+        known.
+        """
         self._settle_doubts()
         return self._connection
 
@@ -119,11 +131,15 @@ class WriteBatch:
         if self._before is not None:
             self._before = (dict.fromkeys(_ORDER, 0), self._before[1])
         if self._counted != self._change:
-            self._connection.execute("UPDATE counters SET value = ? WHERE name = 'change'", (self._change,))
+            self._connection.execute(
+                "UPDATE counters SET value = ? WHERE name = 'change'", (self._change,)
+            )
             self._counted = self._change
 
     def _write_before(self, *, save: bool) -> None:
-        """Write all that waits; a step whose rows are among it, or that will `save` more, gets a savepoint behind those of others."""
+        """Write all that waits; a step whose rows are among it, or that will `save` more, gets a
+        savepoint behind those of others.
+        """
         self._settle_doubts()
         if self._before is None or self._saved:
             self.write()

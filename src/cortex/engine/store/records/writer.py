@@ -1,7 +1,9 @@
-"""Records, written: each step is one durable transaction with its idempotency key, its history, its docs and its line in the audit log.
+"""Records, written: each step is one durable transaction with its idempotency key, its history, its
+docs and its line in the audit log.
 
-What a step reads and writes is in `recordstep.py`; here is what it is surrounded by, and records that are taken over as another store has them. A
-step is a function and not a block, because another database may have to run it again.
+What a step reads and writes is in `recordstep.py`; here is what it is surrounded by, and records
+that are taken over as another store has them. A step is a function and not a block, because another
+database may have to run it again.
 """
 
 from __future__ import annotations
@@ -44,7 +46,9 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class TransactionResult:
-    """What a step gave; `replayed` where it had been done before under the same key, and nothing was written now."""
+    """What a step gave; `replayed` where it had been done before under the same key, and nothing
+    was written now.
+    """
 
     result: str
     replayed: bool
@@ -53,8 +57,11 @@ class TransactionResult:
 class Records:
     """The records of a store, for writing."""
 
-    def __init__(self, connections: Connected, *, indexed: bool = True, shelved: bool = False) -> None:
-        """Without `indexed` the records have no store beside them: they are found elsewhere, and sent nowhere.
+    def __init__(
+        self, connections: Connected, *, indexed: bool = True, shelved: bool = False
+    ) -> None:
+        """Without `indexed` the records have no store beside them: they are found elsewhere, and
+        sent nowhere.
 
         `shelved`, each scope has sources of its own.
         """
@@ -76,11 +83,14 @@ class Records:
         quiet: bool = False,
         screen: Screened | None = None,
     ) -> TransactionResult:
-        """Do `work` as one step, once for each key of an actor: all of it or nothing, and on the disk when this returns.
+        """Do `work` as one step, once for each key of an actor: all of it or nothing, and on the
+        disk when this returns.
 
-        The text that `work` gives is kept with the key. `sees` confines what the step shows, `guard` is asked before each write, `screen` gives each record as it may be written. What
-        a step writes is queued for the Core where there is one; not so a `quiet` one, and what that makes is never sent. Raises:
-        InputError IDEMPOTENCY_REPLAY for a key that was used for something else, RECORD_CHANGED; whatever `work` raises.
+        The text that `work` gives is kept with the key. `sees` confines what the step shows,
+        `guard` is asked before each write, `screen` gives each record as it may be written. What a
+        step writes is queued for the Core where there is one; not so a `quiet` one, and what that
+        makes is never sent. Raises: InputError IDEMPOTENCY_REPLAY for a key that was used for
+        something else, RECORD_CHANGED; whatever `work` raises.
         """
         asked = _hash(action, payload)
 
@@ -89,7 +99,15 @@ class Records:
                 return before
             rows = self.rows(connection, wording)
             step = RecordTransaction(
-                connection, rows, actor, key, action, sees, guard, screen=screen, synced=self._indexed
+                connection,
+                rows,
+                actor,
+                key,
+                action,
+                sees,
+                guard,
+                screen=screen,
+                synced=self._indexed,
             )
             result = work(step)
             insert(connection, INTO_KEYS, [(actor.name, key, asked, result, step.now)])
@@ -116,13 +134,15 @@ class Records:
         skip_waiting: bool = False,
         expected: Mapping[str, str] | None = None,
     ) -> int:
-        """Take records over as another store has them, exactly, and remove others for good: all in one transaction, with the facts in
-        `meta`; tells how many were written. What is lost with the power is lost with its facts and its entry, and comes again.
+        """Take records over as another store has them, exactly, and remove others for good: all in
+        one transaction, with the facts in `meta`; tells how many were written. What is lost with
+        the power is lost with its facts and its entry, and comes again.
 
-        `settle` is an entry of the outbox that this answers: it was sent, or stays as refused with the code and reason in `refuse`. With
-        `skip_waiting` records that other entries wait for are left alone. What is newer here than what is given stays, unless the facts
-        tell of another epoch, or of a resync: then numbers begin anew. Twice is once. Raises: ConfigError CORE_MISSING, where facts
-        of the store aren't as `expected`: nothing is changed.
+        `settle` is an entry of the outbox that this answers: it was sent, or stays as refused with
+        the code and reason in `refuse`. With `skip_waiting` records that other entries wait for are
+        left alone. What is newer here than what is given stays, unless the facts tell of another
+        epoch, or of a resync: then numbers begin anew. Twice is once. Raises: ConfigError
+        CORE_MISSING, where facts of the store aren't as `expected`: nothing is changed.
         """
 
         def attempt(connection: sqlite3.Connection) -> int:
@@ -135,7 +155,9 @@ class Records:
             rows = self.rows(connection, wording)
             count = _copy(connection, rows, records, skip_waiting)
             for table in ("replica", "local_only", "elsewhere"):
-                connection.executemany(f"DELETE FROM {table} WHERE record = ?", [(number,) for number in erased])
+                connection.executemany(
+                    f"DELETE FROM {table} WHERE record = ?", [(number,) for number in erased]
+                )
             if self._indexed:
                 forget_sent(connection, erased, settle)
             rows.erase(erased)
@@ -160,7 +182,9 @@ class Records:
             return attempt(connection)
 
     def look_ahead(self, ids: Iterable[str], actors: Sequence[str], keys: Sequence[str]) -> None:
-        """Have what steps of one transaction will ask for looked up at once, where that is cheaper than one after the other."""
+        """Have what steps of one transaction will ask for looked up at once, where that is cheaper
+        than one after the other.
+        """
         with self._connections.read() as connection:
             if not isinstance(connection, WriteBatch):
                 return
@@ -172,8 +196,13 @@ class Records:
             connection.records.update({number: found.get(number) for number in wanted})
             for part in parts(keys, BATCH):
                 ask = f"SELECT actor, key, payload, result FROM keys WHERE actor IN ({marks(actors)}) AND key IN ({marks(part)})"
-                used = {(row[0], row[1]): (row[2], row[3]) for row in aside.execute(ask, (*actors, *part)).fetchall()}
-                connection.keys.update({(actor, key): used.get((actor, key)) for actor in actors for key in part})
+                used = {
+                    (row[0], row[1]): (row[2], row[3])
+                    for row in aside.execute(ask, (*actors, *part)).fetchall()
+                }
+                connection.keys.update(
+                    {(actor, key): used.get((actor, key)) for actor in actors for key in part}
+                )
 
     def known(self, actor: Actor, key: str, action: str, payload: str) -> TransactionResult | None:
         """What a key gave before, None where it is new. Raises: InputError IDEMPOTENCY_REPLAY."""
@@ -182,16 +211,20 @@ class Records:
 
 
 def _copy(
-    connection: sqlite3.Connection, rows: RecordRows, records: Sequence[VersionedRecord], skip_waiting: bool
+    connection: sqlite3.Connection,
+    rows: RecordRows,
+    records: Sequence[VersionedRecord],
+    skip_waiting: bool,
 ) -> int:
-    """Write records as they are elsewhere, but for those that wait to be sent and those that are newer here; tells how many."""
+    """Write records as they are elsewhere, but for those that wait to be sent and those that are
+    newer here; tells how many.
+    """
     ids = [record.record.id for record in records]
     left = waiting_for(connection, ids) if skip_waiting else set[str]()
     known = marks_of(connection, ids)
     count = 0
-    for one in sorted(
-        records, key=lambda one: one.record.kind == "comment"
-    ):  # behind the threads that they are found by
+    # Behind the threads that they are found by
+    for one in sorted(records, key=lambda one: one.record.kind == "comment"):
         number, mark = one.record.id, (one.record.version, one.change)
         if number in left:  # it is there, but what is here goes on from something else
             unlike = (number, one.record.version, NEVER_HERE)
@@ -233,7 +266,9 @@ def _hash(action: str, payload: str) -> bytes:
     return hash_bytes(b"payload", action.encode(), payload.encode("utf-8", "surrogatepass"))
 
 
-def _replay(connection: sqlite3.Connection, actor: Actor, key: str, asked: bytes) -> TransactionResult | None:
+def _replay(
+    connection: sqlite3.Connection, actor: Actor, key: str, asked: bytes
+) -> TransactionResult | None:
     row = _answer(connection, actor.name, key)
     if row is None:
         return None

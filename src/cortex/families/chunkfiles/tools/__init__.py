@@ -30,8 +30,8 @@ def has_chunks(workspace: Workspace) -> bool:
 def open_family(found: Sequence[Workspace], shelves: ChunkIndexPool) -> Family:
     """The family over the chunk files of these workspaces, whose shelves are lent by `shelves`.
 
-    Several may have none, as long as one has. Raises: FileError and ConfigError, where there is nothing to serve; NetworkError, where an
-    embedder is required and can't be asked.
+    Several may have none, as long as one has. Raises: FileError and ConfigError, where there is
+    nothing to serve; NetworkError, where an embedder is required and can't be asked.
     """
     opened = ChunkSession(shelves)
     failures: list[CortexError] = []
@@ -46,7 +46,10 @@ def open_family(found: Sequence[Workspace], shelves: ChunkIndexPool) -> Family:
             failures.append(error)
     if failures and not opened.shelves:
         raise failures[0]
-    warnings = [*(shelf.warning for shelf in opened.shelves), *(error.message for error in failures)]
+    warnings = [
+        *(shelf.warning for shelf in opened.shelves),
+        *(error.message for error in failures),
+    ]
     return Family(
         name="chunks",
         instructions=instructions.text("chunks"),

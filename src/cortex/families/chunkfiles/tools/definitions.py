@@ -1,7 +1,7 @@
 """The chunk search as a tool: its request, its answer to the letter, and its errors.
 
-The answer's JSON holds what its contract has and nothing else: whoever reads it may be another program. What else there is to say goes
-beside it, into `meta` and notes.
+The answer's JSON holds what its contract has and nothing else: whoever reads it may be another
+program. What else there is to say goes beside it, into `meta` and notes.
 """
 
 from __future__ import annotations
@@ -51,7 +51,9 @@ class ChunkSearchArguments(Arguments):
         examples=[["documentation"], ["symbols", "definitions"]],
     )
     tags: list[str] | None = Field(
-        default=None, description="Only chunks that have all of these tags", examples=[["code", "go"]]
+        default=None,
+        description="Only chunks that have all of these tags",
+        examples=[["code", "go"]],
     )
     budget: Whole | None = Field(
         default=None,
@@ -90,11 +92,16 @@ def search(context: ChunkSession, arguments: ChunkSearchArguments, call: Call) -
         chunk_types=tuple(dict.fromkeys(arguments.chunk_types or ())),
     )
     found = search_all(context.shelves, wanted, call.cancel)
-    results, notes = [result_text(entry, score) for entry, score in found.results], list(found.notes)
+    results, notes = (
+        [result_text(entry, score) for entry, score in found.results],
+        list(found.notes),
+    )
     if arguments.budget is not None:
         results, left_off = _fit(results, arguments.budget)
         if left_off:
-            notes.append(f"{left_off} more chunks were left off: they don't fit into {arguments.budget} tokens")
+            notes.append(
+                f"{left_off} more chunks were left off: they don't fit into {arguments.budget} tokens"
+            )
     meta = {META: notes, MODE: found.mode.value} if notes else None
     return Answer(answer_text(results), notes=tuple(notes), meta=meta, hits=len(results))
 
@@ -116,7 +123,9 @@ def fault_of(error: CortexError) -> Fault:
 
 def result_text(entry: Entry, score: float) -> str:
     """One result as JSON: the chunk's keys in their order, with the values that its file has."""
-    return json.dumps({"chunk": asdict(entry), "combined_score": score}, ensure_ascii=False, separators=(",", ":"))
+    return json.dumps(
+        {"chunk": asdict(entry), "combined_score": score}, ensure_ascii=False, separators=(",", ":")
+    )
 
 
 def answer_text(results: Sequence[str]) -> str:

@@ -17,12 +17,19 @@ def place_of(context: ChunkSession) -> SearchTarget:
 
     def ask(query: Query, cancel: Cancel) -> Page:
         if query.mode in (Mode.EXACT, Mode.FULL):
-            raise InputError("ARGUMENT_INVALID", f"chunk files can't be searched in mode {query.mode.value}")
+            raise InputError(
+                "ARGUMENT_INVALID", f"chunk files can't be searched in mode {query.mode.value}"
+            )
         depth = query.offset + query.limit
         found = search_all(context.shelves, ChunkQuery(query.text, depth, query.threshold), cancel)
-        files.update((entry.id, str((entry.metadata or {}).get("file_path") or "")) for entry, _ in found.results)
+        files.update(
+            (entry.id, str((entry.metadata or {}).get("file_path") or ""))
+            for entry, _ in found.results
+        )
         size = query.snippets[0] if query.snippets else 0
-        hits = tuple(_hit(number, entry, score, size) for number, (entry, score) in enumerate(found.results))
+        hits = tuple(
+            _hit(number, entry, score, size) for number, (entry, score) in enumerate(found.results)
+        )
         return Page(hits[query.offset :], len(hits), found.mode, found.notes)
 
     def read(name: str) -> tuple[str, str]:
@@ -43,7 +50,10 @@ def place_of(context: ChunkSession) -> SearchTarget:
 
 def _hit(number: int, entry: Entry, score: float, size: int) -> Hit:
     metadata = entry.metadata or {}
-    lines = [value if isinstance(value := metadata.get(name), int) else 0 for name in ("start_line", "end_line")]
+    lines = [
+        value if isinstance(value := metadata.get(name), int) else 0
+        for name in ("start_line", "end_line")
+    ]
     return Hit(
         source=0,
         doc=number,

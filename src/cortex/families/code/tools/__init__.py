@@ -15,7 +15,9 @@ from cortex.toolkit.tool import Family
 __all__ = ["PROMPTS", "RESOURCES", "TOOLS", "Workspaces", "open_family"]
 
 
-def open_family(found: Sequence[Workspace], engines: EnginePool, *, read_only: bool = False) -> Family:
+def open_family(
+    found: Sequence[Workspace], engines: EnginePool, *, read_only: bool = False
+) -> Family:
     """The family over these workspaces, whose engines are lent by `engines`."""
     workspaces = Workspaces(found, engines)
     return Family(

@@ -1,5 +1,6 @@
-"""The arguments of the code tools, field by field as their contract has them; `workspace`, `budget` and `cursor` are ours and
-optional."""
+"""The arguments of the code tools, field by field as their contract has them; `workspace`, `budget`
+and `cursor` are ours and optional.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +11,16 @@ from pydantic import Field
 from cortex.toolkit.tool import Arguments, Whole
 
 Workspace = Annotated[
-    str | None, Field(description="Name or path of one workspace; without it all are used", default=None)
+    str | None,
+    Field(description="Name or path of one workspace; without it all are used", default=None),
 ]
 Budget = Annotated[
-    Whole | None, Field(description="Most tokens that the answer may cost (characters / 4)", ge=1, le=100_000)
+    Whole | None,
+    Field(description="Most tokens that the answer may cost (characters / 4)", ge=1, le=100_000),
 ]
-Cursor = Annotated[str | None, Field(description="Where to go on, from the metadata of an earlier answer")]
+Cursor = Annotated[
+    str | None, Field(description="Where to go on, from the metadata of an earlier answer")
+]
 
 
 class SearchCode(Arguments):
@@ -27,9 +32,13 @@ class SearchCode(Arguments):
     strategy: Literal["auto", "embeddings", "tfidf", "fullworkspace"] = Field(
         default="auto", description="Search strategy preference"
     )
-    threshold: float = Field(default=0.65, description="Relevance threshold (0.0-1.0)", ge=0.0, le=1.0)
+    threshold: float = Field(
+        default=0.65, description="Relevance threshold (0.0-1.0)", ge=0.0, le=1.0
+    )
     fileTypes: list[str] | None = Field(
-        default=None, description="Filter by file extensions", examples=[["ts", "js"], ["py"], ["*"]]
+        default=None,
+        description="Filter by file extensions",
+        examples=[["ts", "js"], ["py"], ["*"]],
     )
     workspace: Workspace = None
     budget: Budget = None
@@ -37,7 +46,9 @@ class SearchCode(Arguments):
 
 
 class ReindexWorkspace(Arguments):
-    force: bool = Field(default=False, description="Force full reindex even if files haven't changed")
+    force: bool = Field(
+        default=False, description="Force full reindex even if files haven't changed"
+    )
     path: str | None = Field(
         default=None,
         description="Specific path to reindex (relative to workspace root)",
@@ -58,7 +69,9 @@ class ConfigChanges(Arguments):
 
 class UpdateConfig(Arguments):
     settings: ConfigChanges = Field(description="Configuration settings to update")
-    restart: bool = Field(default=False, description="Whether to restart indexing after config change")
+    restart: bool = Field(
+        default=False, description="Whether to restart indexing after config change"
+    )
     workspace: Workspace = None
 
 
@@ -70,7 +83,9 @@ class LineRange(Arguments):
 class GetFileContext(Arguments):
     path: str = Field(description="File path relative to workspace root")
     lineRange: LineRange | None = Field(default=None, description="Specific line range to focus on")
-    contextLines: Whole = Field(default=10, description="Number of lines to include before/after range", ge=0, le=100)
+    contextLines: Whole = Field(
+        default=10, description="Number of lines to include before/after range", ge=0, le=100
+    )
     workspace: Workspace = None
     budget: Budget = None
 
@@ -82,7 +97,9 @@ class FindSimilarCode(Arguments):
         description="Programming language of the snippet",
         examples=["typescript", "python", "javascript", "go"],
     )
-    maxResults: Whole = Field(default=20, description="Maximum number of similar code snippets to return", ge=1, le=100)
+    maxResults: Whole = Field(
+        default=20, description="Maximum number of similar code snippets to return", ge=1, le=100
+    )
     workspace: Workspace = None
     budget: Budget = None
     cursor: Cursor = None

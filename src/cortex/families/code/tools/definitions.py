@@ -1,4 +1,7 @@
-"""The five code tools: what each does with the workspaces. Shapes are in answers.py, arguments in arguments.py."""
+"""The five code tools: what each does with the workspaces.
+
+Shapes are in answers.py, arguments in arguments.py.
+"""
 
 from __future__ import annotations
 
@@ -39,8 +42,8 @@ MODES: Mapping[str, Mode] = {
 }
 LEAST_TELLING: Mapping[str, int] = {"FILE_NOT_FOUND": 1, "PATH_OUTSIDE": 2}
 MAX_FILE_TYPES = 100
-# Characters of text for the first hits of an answer; the rest are named only. The first is right four times of five, and what
-# is worth reading is then read whole with get_file_context.
+# Characters of text for the first hits of an answer; the rest are named only. The first is right
+# four times of five, and what is worth reading is then read whole with get_file_context.
 SNIPPETS = (480, 320, 240, 160, 160, 160, 0)
 FORCE_ANSWER_SECONDS = 2.0  # a forced run that takes longer goes on as a job
 FORCE_GOES_ON = (
@@ -48,7 +51,9 @@ FORCE_GOES_ON = (
     "it is, and reindex_workspace without `force` waits for the end"
 )
 STRATEGY_IS_BOTH = "counts as `both`: words and vectors are always brought up to date together"
-WORDS_ARE_KEPT = "indexing.strategies leaves out tfidf: words are indexed all the same, every search needs them"
+WORDS_ARE_KEPT = (
+    "indexing.strategies leaves out tfidf: words are indexed all the same, every search needs them"
+)
 NEEDS_INDEXING = ("indexing.chunkSize", "indexing.embeddingProvider", "workspace.maxFiles")
 
 
@@ -58,8 +63,12 @@ def search_code(context: Workspaces, arguments: SearchCode, call: Call) -> Answe
     query = make_query(
         arguments.query,
         strategy=arguments.strategy,
-        limit=arguments.maxResults if "maxResults" in given else context.settings.search.default_max_results,
-        threshold=arguments.threshold if "threshold" in given else context.settings.search.relevance_threshold,
+        limit=arguments.maxResults
+        if "maxResults" in given
+        else context.settings.search.default_max_results,
+        threshold=arguments.threshold
+        if "threshold" in given
+        else context.settings.search.relevance_threshold,
         file_types=arguments.fileTypes or [],
     )
     return _search(context, query, arguments.workspace, arguments.budget, arguments.cursor, call)
@@ -72,23 +81,34 @@ def find_similar_code(context: Workspaces, arguments: FindSimilarCode, call: Cal
     return _search(context, query, arguments.workspace, arguments.budget, arguments.cursor, call)
 
 
-def make_query(text: str, *, strategy: str, limit: int, threshold: float, file_types: list[str]) -> Query:
-    """A query as a tool call spells it: "text" in quotes and /text/ between slashes are exact with every strategy."""
+def make_query(
+    text: str, *, strategy: str, limit: int, threshold: float, file_types: list[str]
+) -> Query:
+    """A query as a tool call spells it: "text" in quotes and /text/ between slashes are exact with
+    every strategy.
+    """
     mode, regex = MODES[strategy], False
     if (exact := exact_text(text)) is not None:
         mode, (text, regex) = Mode.EXACT, exact
-    extensions = tuple(dict.fromkeys(type_.strip().lstrip("*").lstrip(".").lower() for type_ in file_types))
+    extensions = tuple(
+        dict.fromkeys(type_.strip().lstrip("*").lstrip(".").lower() for type_ in file_types)
+    )
     if "" in extensions:  # "*" is every type
         extensions = ()
     if len(extensions) > MAX_FILE_TYPES:
         raise InputError(
-            "ARGUMENT_INVALID", f"{len(extensions)} file types are too many, the most are {MAX_FILE_TYPES}"
+            "ARGUMENT_INVALID",
+            f"{len(extensions)} file types are too many, the most are {MAX_FILE_TYPES}",
         )
-    return Query(text=text, mode=mode, limit=limit, threshold=threshold, extensions=extensions, regex=regex)
+    return Query(
+        text=text, mode=mode, limit=limit, threshold=threshold, extensions=extensions, regex=regex
+    )
 
 
 def exact_text(text: str) -> tuple[str, bool] | None:
-    """What a query in quotes or between slashes looks for exactly, and whether it is an expression; None for any other."""
+    """What a query in quotes or between slashes looks for exactly, and whether it is an expression;
+    None for any other.
+    """
     stripped = text.strip()
     if len(stripped) < 3 or stripped[0] != stripped[-1]:
         return None
@@ -100,7 +120,12 @@ def exact_text(text: str) -> tuple[str, bool] | None:
 
 
 def _search(
-    context: Workspaces, query: Query, workspace: str | None, budget: int | None, cursor: str | None, call: Call
+    context: Workspaces,
+    query: Query,
+    workspace: str | None,
+    budget: int | None,
+    cursor: str | None,
+    call: Call,
 ) -> Answer:
     tokens = check_budget(budget, context.settings.search.budget)
     key = repr((query, workspace))
@@ -115,10 +140,16 @@ def _search(
         is_full = any(engine.state.over_limit for _, engine in engines)
     left_out = context.left_out if workspace is None else ()
     page = replace(page, notes=(*page.notes, *left_out, *context.unheeded))
-    if not page.total and not page.is_partial and not any("threshold" in note for note in page.notes):
+    if (
+        not page.total
+        and not page.is_partial
+        and not any("threshold" in note for note in page.notes)
+    ):
         page = replace(page, notes=(*page.notes, "nothing matches"))
     metadata = render.search_metadata(page, milliseconds, states)
-    body = render.search_answer(located, metadata, tokens, several=len(context.names) > 1, offset=offset, key=key)
+    body = render.search_answer(
+        located, metadata, tokens, several=len(context.names) > 1, offset=offset, key=key
+    )
     if page.is_partial or is_full:
         body = render.partial_first(body)
     return Answer(dump(body), structured=body, hits=len(located))
@@ -137,19 +168,24 @@ def language_called(name: str) -> str:
         raise InputError(
             "ARGUMENT_INVALID",
             f"unknown language {name!r}",
-            suggestions=(f"Leave `language` out, or use one of: {', '.join(sorted(chunkers.LANGUAGES))}.",),
+            suggestions=(
+                f"Leave `language` out, or use one of: {', '.join(sorted(chunkers.LANGUAGES))}.",
+            ),
         )
     return by_extension
 
 
 def reindex_workspace(context: Workspaces, arguments: ReindexWorkspace, call: Call) -> Answer:
-    """Compare the workspace with its index, or build it anew: that goes on after the answer where it takes long."""
+    """Compare the workspace with its index, or build it anew: that goes on after the answer where
+    it takes long.
+    """
     work = partial(_index, context, arguments)
     notes: list[str] = []
     if arguments.force:
         job, started = context.jobs.start(arguments.workspace, arguments.path, work)
         is_done = job.wait(FORCE_ANSWER_SECONDS, call, owned=started)
-        context.jobs.last = job  # a request that was refused is answered by its error and leaves no job
+        # A request that was refused is answered by its error and leaves no job
+        context.jobs.last = job
         if is_done:
             body = _sum(job.reports)
         else:
@@ -163,11 +199,15 @@ def reindex_workspace(context: Workspaces, arguments: ReindexWorkspace, call: Ca
         notes.append(f"strategy `{arguments.strategy}` {STRATEGY_IS_BOTH}")
         with context.open(arguments.workspace) as engines:
             if not any(engine.meaning for _, engine in engines):
-                notes.append("no embedder is configured: there are no vectors, words alone were brought up to date")
+                notes.append(
+                    "no embedder is configured: there are no vectors, words alone were brought up to date"
+                )
     return Answer(dump({**body, "notes": notes} if notes else body))
 
 
-def _index(context: Workspaces, arguments: ReindexWorkspace, progress: ProgressCallback, cancel: Cancel) -> list[Json]:
+def _index(
+    context: Workspaces, arguments: ReindexWorkspace, progress: ProgressCallback, cancel: Cancel
+) -> list[Json]:
     """Index the workspaces of a call one after the other; their reports."""
     with context.open(arguments.workspace) as every:
         engines = every if arguments.path is None else _with_path(every, arguments.path)
@@ -202,7 +242,9 @@ def _with_path(engines: Sequence[tuple[str, Engine]], path: str) -> list[tuple[s
     if found:
         return found
     names = ", ".join(name for name, _ in engines)
-    raise outside or FileError("FILE_NOT_FOUND", f"there is no {path!r} in {names}", context={"path": path})
+    raise outside or FileError(
+        "FILE_NOT_FOUND", f"there is no {path!r} in {names}", context={"path": path}
+    )
 
 
 def _sum(reports: list[Json]) -> Json:
@@ -231,9 +273,15 @@ def status(context: Workspaces, workspace: str | None, start: int | None = None)
             if "tfidf" not in engine.settings.indexing.strategies:
                 warnings = (*warnings, WORDS_ARE_KEPT)
             states.append((name, vitals))
-            about = render.About(str(engine.root), warnings, engine.state.shortcomings(), engine.state.describe())
+            about = render.About(
+                str(engine.root), warnings, engine.state.shortcomings(), engine.state.describe()
+            )
             parts.append(render.status_answer(name, vitals, about, start=own))
-    body = parts[0] if len(parts) == 1 else {**render.sum_status(parts, states, start), "workspaces": parts}
+    body = (
+        parts[0]
+        if len(parts) == 1
+        else {**render.sum_status(parts, states, start), "workspaces": parts}
+    )
     job = context.jobs.last
     return body if job is None else {**body, "job": job.as_json()}
 
@@ -245,7 +293,9 @@ def stats(context: Workspaces, workspace: str | None) -> Json:
 
 
 def update_config(context: Workspaces, arguments: UpdateConfig, call: Call) -> Answer:
-    """Change settings for all who use the index, until a person ends that; nothing is written to a file."""
+    """Change settings for all who use the index, until a person ends that; nothing is written to a
+    file.
+    """
     wanted = {
         key: value
         for key, value in (
@@ -267,12 +317,23 @@ def update_config(context: Workspaces, arguments: UpdateConfig, call: Call) -> A
             engine.follow_settings()
             new = engine.settings
             different = [key for key in wanted if old.value(key) != new.value(key)]
-            changed |= {key.rpartition(".")[2]: {"old": _shown(old, key), "new": _shown(new, key)} for key in different}
+            changed |= {
+                key.rpartition(".")[2]: {"old": _shown(old, key), "new": _shown(new, key)}
+                for key in different
+            }
             if any(key in NEEDS_INDEXING for key in (wanted if arguments.restart else different)):
                 # Whoever keeps the index follows the change by itself.
                 reindexing = context.look_again(engine) or not engine.holds() or reindexing
     stale = any(key.rpartition(".")[2] in changed for key in NEEDS_INDEXING)
-    return Answer(dump({"changed": changed, "restartNeeded": stale and not reindexing, "reindexing": reindexing}))
+    return Answer(
+        dump(
+            {
+                "changed": changed,
+                "restartNeeded": stale and not reindexing,
+                "reindexing": reindexing,
+            }
+        )
+    )
 
 
 def _shown(settings: Settings, name: str) -> object:
@@ -283,7 +344,11 @@ def _shown(settings: Settings, name: str) -> object:
 
 def _check_may_change(engine: Engine, name: str, wanted: Mapping[str, object]) -> None:
     provider = wanted.get("indexing.embeddingProvider")
-    if engine.settings.server.local_only and provider is not None and leaves(str(provider), engine.settings):
+    if (
+        engine.settings.server.local_only
+        and provider is not None
+        and leaves(str(provider), engine.settings)
+    ):
         raise ConfigError(
             "CONFIG_INVALID",
             f"server.localOnly is on for {name}: {provider!r} is beyond this machine",
@@ -302,12 +367,18 @@ def get_file_context(context: Workspaces, arguments: GetFileContext, call: Call)
     start = (wanted.start if wanted else None) or 1
     end = (wanted.end if wanted else None) or (start if wanted and wanted.start else max(1, total))
     if start > end:
-        raise InputError("ARGUMENT_INVALID", f"lineRange starts at {start} and ends before it, at {end}")
+        raise InputError(
+            "ARGUMENT_INVALID", f"lineRange starts at {start} and ends before it, at {end}"
+        )
     if start > max(1, total):
-        raise InputError("ARGUMENT_INVALID", f"{view.path} has {total} lines, lineRange starts at {start}")
+        raise InputError(
+            "ARGUMENT_INVALID", f"{view.path} has {total} lines, lineRange starts at {start}"
+        )
     around = arguments.contextLines if wanted else 0
     workspace = seen.workspace if len(context.names) > 1 else ""
-    body = render.file_answer(view, max(1, start - around), max(1, min(total, end + around)), budget, workspace)
+    body = render.file_answer(
+        view, max(1, start - around), max(1, min(total, end + around)), budget, workspace
+    )
     return Answer(dump(body))
 
 
@@ -323,7 +394,8 @@ class Seen:
 def view_file(context: Workspaces, workspace: str | None, path: str) -> Seen:
     """The file at this path in the named workspace, or in the one that has it.
 
-    Raises: InputError WORKSPACE_AMBIGUOUS, where several have a file there; FileError, the one that says most.
+    Raises: InputError WORKSPACE_AMBIGUOUS, where several have a file there; FileError, the one that
+    says most.
     """
     failures: list[FileError] = []
     # By the file itself: a workspace inside another has the same one.
@@ -332,7 +404,9 @@ def view_file(context: Workspaces, workspace: str | None, path: str) -> Seen:
         for name, engine in engines:
             try:
                 view = engine.view(path)
-                found.setdefault(engine.root / view.path, Seen(name, view, engine.embedding_of_index()))
+                found.setdefault(
+                    engine.root / view.path, Seen(name, view, engine.embedding_of_index())
+                )
             except FileError as error:
                 failures.append(error)
     if len(found) > 1:

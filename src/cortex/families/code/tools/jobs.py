@@ -1,4 +1,6 @@
-"""Forced index runs as jobs: each goes on in the background when the call that began it has its answer."""
+"""Forced index runs as jobs: each goes on in the background when the call that began it has its
+answer.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,8 @@ class Job:
         return self._done.is_set()
 
     def wait(self, seconds: float, call: Call, *, owned: bool) -> bool:
-        """Wait for the end and pass progress on; the call that owns the job takes it along when cancelled.
+        """Wait for the end and pass progress on; the call that owns the job takes it along when
+        cancelled.
 
         Raises: the error that the run ended with; Cancelled.
         """
@@ -61,7 +64,12 @@ class Job:
         """The job for an answer: its state, how far it is, and how it ended."""
         out: Json = {"id": self.id, "status": self._status, "started": rfc3339(self._started)}
         if not self.done:
-            return {**out, "stage": self._step.stage, "done": self._step.done, "total": self._step.total}
+            return {
+                **out,
+                "stage": self._step.stage,
+                "done": self._step.done,
+                "total": self._step.total,
+            }
         if self.error is not None:
             return {**out, "error": {"code": self.error.code, "message": self.error.message}}
         return {**out, "reports": self.reports}

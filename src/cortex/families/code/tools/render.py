@@ -1,4 +1,5 @@
-"""What the code tools and resources say: the shapes of their contract, made from hits and vitals, within a token budget.
+"""What the code tools and resources say: the shapes of their contract, made from hits and vitals,
+within a token budget.
 
 Pure functions: nothing here opens, searches or waits.
 """
@@ -11,7 +12,17 @@ from dataclasses import dataclass, field
 
 from cortex.base.redaction import note_of
 from cortex.base.text import TOKEN_CHARACTERS, cut_to_tokens, estimate_tokens
-from cortex.base.types import Chunk, FileView, Freshness, Hit, Mode, Page, Skipped, StoreStats, Symbol
+from cortex.base.types import (
+    Chunk,
+    FileView,
+    Freshness,
+    Hit,
+    Mode,
+    Page,
+    Skipped,
+    StoreStats,
+    Symbol,
+)
 from cortex.engine.search.federated import FederatedHit
 from cortex.toolkit.pagination import make_cursor, too_small
 
@@ -39,13 +50,23 @@ def dump(body: object) -> str:
 
 
 def search_answer(
-    located: Sequence[FederatedHit], metadata: Json, budget: int, *, several: bool, offset: int, key: str
+    located: Sequence[FederatedHit],
+    metadata: Json,
+    budget: int,
+    *,
+    several: bool,
+    offset: int,
+    key: str,
 ) -> Json:
-    """Results and metadata: the best hits with text, the rest as file, lines and relevance only, never above the budget."""
+    """Results and metadata: the best hits with text, the rest as file, lines and relevance only,
+    never above the budget.
+    """
     total = int(str(metadata["totalResults"]))
     characters = budget * TOKEN_CHARACTERS
     metadata = _shorten_notes(metadata, characters // 4)
-    room = characters - len(dump({"results": [], "metadata": {**metadata, "truncated": True, "cursor": "x" * 60}}))
+    room = characters - len(
+        dump({"results": [], "metadata": {**metadata, "truncated": True, "cursor": "x" * 60}})
+    )
     results, cut = _choose(located, room, several)
     if located and not results:
         raise too_small(characters - room + len(dump(_result(located[0], None, several))) + 1)
@@ -57,14 +78,18 @@ def search_answer(
 
 
 def _choose(located: Sequence[FederatedHit], room: int, several: bool) -> tuple[list[Json], bool]:
-    """As many hits as fit into `room` characters, the first ones with text; and whether a text was left out or cut."""
+    """As many hits as fit into `room` characters, the first ones with text; and whether a text was
+    left out or cut.
+    """
     skeletons = [_result(one, None, several) for one in located]
     costs = [len(dump(one)) + 1 for one in skeletons]
     for_text = room - min(sum(costs), int(room * SKELETON_SHARE))
     results: list[Json] = []
     cut = False
     for one, skeleton, cost in zip(located, skeletons, costs, strict=True):
-        chosen: Json | None = None if cut or not one.hit.text else _result(one, one.hit.text, several)
+        chosen: Json | None = (
+            None if cut or not one.hit.text else _result(one, one.hit.text, several)
+        )
         if chosen is not None and len(dump(chosen)) >= for_text:
             cut, chosen = True, _fit(one, for_text, several)
         size = len(dump(chosen)) + 1 if chosen else cost
@@ -105,7 +130,9 @@ def _fit(one: FederatedHit, characters: int, several: bool) -> Json | None:
 
 
 def _result(one: FederatedHit, text: str | None, several: bool, *, partial: bool = False) -> Json:
-    """A hit without text, with it, or with a part of it: then the lines are still those of the whole."""
+    """A hit without text, with it, or with a part of it: then the lines are still those of the
+    whole.
+    """
     hit = one.hit
     chunk: Json = {} if text is None else {"text": text}
     chunk |= {"startLine": hit.start_line, "endLine": hit.end_line}
@@ -152,10 +179,15 @@ def search_metadata(page: Page, milliseconds: float, states: Sequence[Freshness]
 
 
 def partial_first(body: Json) -> Json:
-    """The same answer, beginning with its notes: an agent reads from the top that files are missing."""
+    """The same answer, beginning with its notes: an agent reads from the top that files are
+    missing.
+    """
     metadata = body["metadata"]
     assert isinstance(metadata, dict)
-    return {"metadata": {"notes": [], **metadata}, **{key: body[key] for key in body if key != "metadata"}}
+    return {
+        "metadata": {"notes": [], **metadata},
+        **{key: body[key] for key in body if key != "metadata"},
+    }
 
 
 def freshness(states: Sequence[Freshness]) -> Json:
@@ -172,7 +204,9 @@ def freshness(states: Sequence[Freshness]) -> Json:
     return out
 
 
-def resource_answer(query: str, located: Sequence[FederatedHit], page: Page, metadata: Json, *, several: bool) -> Json:
+def resource_answer(
+    query: str, located: Sequence[FederatedHit], page: Page, metadata: Json, *, several: bool
+) -> Json:
     """The search resource's form of an answer."""
     results: list[Json] = []
     for one in located:
@@ -198,7 +232,8 @@ def resource_answer(query: str, located: Sequence[FederatedHit], page: Page, met
 
 
 def file_answer(view: FileView, start: int, end: int, budget: int, workspace: str) -> Json:
-    """Lines of a file with what is defined in them, within the budget; `workspace` is named where there are several.
+    """Lines of a file with what is defined in them, within the budget; `workspace` is named where
+    there are several.
 
     Raises: InputError BUDGET_TOO_SMALL, where not even the name fits.
     """
@@ -239,8 +274,15 @@ def chunks_answer(
     budget: int,
     notes: Sequence[str] = (),
 ) -> Json:
-    """A file's chunks from the number `start` on, within the budget; `cursor` is the number of the next."""
-    out: Json = {"file": view.path, "language": view.language, "size": view.size, "lastModified": view.modified}
+    """A file's chunks from the number `start` on, within the budget; `cursor` is the number of the
+    next.
+    """
+    out: Json = {
+        "file": view.path,
+        "language": view.language,
+        "size": view.size,
+        "lastModified": view.modified,
+    }
     if notes:
         out["notes"] = list(notes)
     room = budget * TOKEN_CHARACTERS - len(dump(out))
@@ -260,7 +302,10 @@ def chunks_answer(
             break
         if size > room:
             # A first chunk always comes, or there would be no way past it.
-            body |= {"text": _part(text, max(room - size + len(dump(text)), TOKEN_CHARACTERS)), "truncated": True}
+            body |= {
+                "text": _part(text, max(room - size + len(dump(text)), TOKEN_CHARACTERS)),
+                "truncated": True,
+            }
         chunks.append(body)
         room -= size
     out["chunks"] = chunks
@@ -272,13 +317,25 @@ def chunks_answer(
 
 def _defined_in(view: FileView, start: int, end: int, characters: int) -> Json:
     """The symbols and chunks of these lines, each list within its part of the budget."""
-    symbols = [_symbol(symbol) for symbol in view.symbols if symbol.start_line <= end and symbol.end_line >= start]
-    chunks = [_chunk(chunk) for chunk in view.chunks if chunk.start_line <= end and chunk.end_line >= start]
+    symbols = [
+        _symbol(symbol)
+        for symbol in view.symbols
+        if symbol.start_line <= end and symbol.end_line >= start
+    ]
+    chunks = [
+        _chunk(chunk)
+        for chunk in view.chunks
+        if chunk.start_line <= end and chunk.end_line >= start
+    ]
     return {"symbols": _within(symbols, characters), "chunks": _within(chunks, characters)}
 
 
-def _lines_within(lines: Sequence[str], start: int, end: int, characters: int) -> tuple[str, int, bool]:
-    """As many of the lines as fit, the last one of them, and whether it was cut: a first line always comes, if only in part."""
+def _lines_within(
+    lines: Sequence[str], start: int, end: int, characters: int
+) -> tuple[str, int, bool]:
+    """As many of the lines as fit, the last one of them, and whether it was cut: a first line
+    always comes, if only in part.
+    """
     taken: list[str] = []
     for line in lines[start - 1 : end]:
         characters -= len(dump(line))  # its quotes stand for the line end, which costs two in JSON
@@ -299,7 +356,12 @@ def _part(line: str, characters: int) -> str:
 
 
 def _symbol(one: Symbol) -> Json:
-    return {"name": one.qualified, "kind": one.kind, "startLine": one.start_line, "endLine": one.end_line}
+    return {
+        "name": one.qualified,
+        "kind": one.kind,
+        "startLine": one.start_line,
+        "endLine": one.end_line,
+    }
 
 
 def _chunk(one: Chunk) -> Json:
@@ -337,7 +399,11 @@ def status_answer(name: str, vitals: StoreStats, about: About, *, start: int | N
     meaning = vitals.embedding is not None
     skipped = _skipped([({}, skip) for skip in vitals.skipped], start)
     out: Json = {
-        "workspace": {"path": about.path, "name": name, "lastIndexed": vitals.freshness.last_indexed or None},
+        "workspace": {
+            "path": about.path,
+            "name": name,
+            "lastIndexed": vitals.freshness.last_indexed or None,
+        },
         "indexing": {
             "status": vitals.freshness.state,
             "totalFiles": vitals.total_files,
@@ -348,8 +414,12 @@ def status_answer(name: str, vitals: StoreStats, about: About, *, start: int | N
             "progress": vitals.freshness.progress,
         },
         "strategies": {
-            "available": ["embeddings", "tfidf", "fullworkspace"] if meaning else ["tfidf", "fullworkspace"],
-            "preferred": "embeddings" if vitals.embedding and vitals.embedding.answering else "tfidf",
+            "available": ["embeddings", "tfidf", "fullworkspace"]
+            if meaning
+            else ["tfidf", "fullworkspace"],
+            "preferred": "embeddings"
+            if vitals.embedding and vitals.embedding.answering
+            else "tfidf",
             "fallback": ["tfidf"] if meaning else ["fullworkspace"],
         },
         "embedding": vitals.embedding.as_json() if vitals.embedding else None,
@@ -379,7 +449,8 @@ def _cache(states: Sequence[StoreStats]) -> Json:
 
 
 def _skipped(skips: Sequence[tuple[Json, Skipped]], start: int | None) -> Json:
-    """How many files are left out and why, and names, those over a limit first, each with what else is to be said of it.
+    """How many files are left out and why, and names, those over a limit first, each with what else
+    is to be said of it.
 
     Without `start` a few of each reason; from 0 on all, in pages.
     """
@@ -417,8 +488,12 @@ def _mean(numbers: Sequence[float]) -> float:
     return sum(numbers) / max(1, len(numbers))
 
 
-def sum_status(parts: Sequence[Json], states: Sequence[tuple[str, StoreStats]], start: int | None = None) -> Json:
-    """Several statuses as one: counts added up, the worst state, the embedder that is least far, everything else from the first."""
+def sum_status(
+    parts: Sequence[Json], states: Sequence[tuple[str, StoreStats]], start: int | None = None
+) -> Json:
+    """Several statuses as one: counts added up, the worst state, the embedder that is least far,
+    everything else from the first.
+    """
     indexing = [part["indexing"] for part in parts]
     total: Json = {}
     for one in indexing:
@@ -427,14 +502,22 @@ def sum_status(parts: Sequence[Json], states: Sequence[tuple[str, StoreStats]], 
             if isinstance(value, int):
                 total[key] = int(str(total.get(key, 0))) + value
     conditions = [str(one["status"]) for one in indexing if isinstance(one, dict)]
-    total["status"] = next((condition for condition in ("error", "indexing") if condition in conditions), "ready")
-    total["progress"] = min((float(str(one["progress"])) for one in indexing if isinstance(one, dict)), default=0.0)
+    total["status"] = next(
+        (condition for condition in ("error", "indexing") if condition in conditions), "ready"
+    )
+    total["progress"] = min(
+        (float(str(one["progress"])) for one in indexing if isinstance(one, dict)), default=0.0
+    )
     skips: list[tuple[Json, Skipped]] = [
         ({"workspace": name}, skip) for name, state in states for skip in state.skipped
     ]
     cache = _cache([state for _, state in states])
     skipped = _skipped(skips, start)
-    behind = min((state.embedding for _, state in states if state.embedding), key=lambda one: one.share, default=None)
+    behind = min(
+        (state.embedding for _, state in states if state.embedding),
+        key=lambda one: one.share,
+        default=None,
+    )
     out: Json = {**parts[0], "indexing": total, "embedding": behind.as_json() if behind else None}
     out |= {"cache": cache, "skipped": skipped, "notes": _notes(skipped)}
     return out if out["notes"] else {key: value for key, value in out.items() if key != "notes"}
@@ -464,7 +547,9 @@ def stats_answer(states: Sequence[StoreStats], memory_bytes: int) -> Json:
             "tfidfIndexed": chunks,
         },
         "performance": {
-            "averageSearchTime": round(_mean([state.average_search_ms for state in _searched(states)]), 2),
+            "averageSearchTime": round(
+                _mean([state.average_search_ms for state in _searched(states)]), 2
+            ),
             "indexingTime": round(1000 * sum(state.indexing_seconds for state in states)),
             "cacheHitRate": round(_mean([state.cache_hit_rate for state in _searched(states)]), 4),
             "memoryUsage": size_text(memory_bytes),

@@ -1,4 +1,6 @@
-"""The code family's resources and prompts: the same answers under an address, and two texts to start from."""
+"""The code family's resources and prompts: the same answers under an address, and two texts to
+start from.
+"""
 
 from __future__ import annotations
 
@@ -41,26 +43,50 @@ def read_search(context: Workspaces, variables: Mapping[str, str], call: Call) -
     """A search by address."""
     strategy = variables.get("strategy", "auto")
     if strategy not in MODES:
-        raise InputError("ARGUMENT_INVALID", f"unknown strategy {strategy!r}; known: {', '.join(MODES)}")
+        raise InputError(
+            "ARGUMENT_INVALID", f"unknown strategy {strategy!r}; known: {', '.join(MODES)}"
+        )
     query = make_query(
         variables["query"],
         strategy=strategy,
-        limit=int(_number(variables, "maxResults", context.settings.search.default_max_results, 1, 200, whole=True)),
-        threshold=_number(variables, "threshold", context.settings.search.relevance_threshold, 0, 1),
+        limit=int(
+            _number(
+                variables,
+                "maxResults",
+                context.settings.search.default_max_results,
+                1,
+                200,
+                whole=True,
+            )
+        ),
+        threshold=_number(
+            variables, "threshold", context.settings.search.relevance_threshold, 0, 1
+        ),
         file_types=[],
     )
     started = time.perf_counter()
-    asked = replace(query, characters=context.settings.search.budget * TOKEN_CHARACTERS)  # the rest comes without text
+    # The rest comes without text
+    asked = replace(query, characters=context.settings.search.budget * TOKEN_CHARACTERS)
     with context.open(variables.get("workspace")) as engines:
         located, page = federated_search(places_of(engines), asked, call.cancel)
         milliseconds = 1000 * (time.perf_counter() - started)
-        metadata = render.search_metadata(page, milliseconds, [engine.freshness() for _, engine in engines])
+        metadata = render.search_metadata(
+            page, milliseconds, [engine.freshness() for _, engine in engines]
+        )
     several = len(context.names) > 1
-    return dump(render.resource_answer(variables["query"], located, page, metadata, several=several))
+    return dump(
+        render.resource_answer(variables["query"], located, page, metadata, several=several)
+    )
 
 
 def _number(
-    variables: Mapping[str, str], name: str, default: float, least: float, most: float, *, whole: bool = False
+    variables: Mapping[str, str],
+    name: str,
+    default: float,
+    least: float,
+    most: float,
+    *,
+    whole: bool = False,
 ) -> float:
     given = variables.get(name)
     if given is None:
@@ -71,12 +97,17 @@ def _number(
         value = most + 1
     if not least <= value <= most or (whole and not value.is_integer()):
         kind = "whole number" if whole else "number"
-        raise InputError("ARGUMENT_INVALID", f"{name} must be a {kind} from {least:g} to {most:g}, not {given[:80]!r}")
+        raise InputError(
+            "ARGUMENT_INVALID",
+            f"{name} must be a {kind} from {least:g} to {most:g}, not {given[:80]!r}",
+        )
     return value
 
 
 def read_chunks(context: Workspaces, variables: Mapping[str, str], call: Call) -> str:
-    """A file's chunks with their text, as many as the budget allows; from a cursor on those that follow."""
+    """A file's chunks with their text, as many as the budget allows; from a cursor on those that
+    follow.
+    """
     start = _cursor(variables, "file's chunks") or 0
     seen = view_file(context, variables.get("workspace"), variables["path"])
     budget = context.settings.search.budget

@@ -1,4 +1,5 @@
-"""The workspaces that a connection or command has; their engines are open for as long as a call uses them.
+"""The workspaces that a connection or command has; their engines are open for as long as a call
+uses them.
 
 Knows which engine a tool's `workspace` argument means; what a tool says is in the other modules.
 """
@@ -54,15 +55,23 @@ class Workspaces:
 
     @property
     def unheeded(self) -> tuple[str, ...]:
-        """Which variables of this client don't count for an index, and what does, in a sentence each."""
+        """Which variables of this client don't count for an index, and what does, in a sentence
+        each.
+        """
         pairs = zip(self._asked, self._lent, strict=True)
-        notes = [asked.unheeded(one.engine.settings if one.engine else one.settings) for asked, one in pairs]
+        notes = [
+            asked.unheeded(one.engine.settings if one.engine else one.settings)
+            for asked, one in pairs
+        ]
         return tuple(dict.fromkeys(note for texts in notes for note in texts))
 
     @property
     def left_out(self) -> tuple[str, ...]:
         """Which workspaces could not be opened when they were last asked for, and why."""
-        return tuple(f"{self._names[root]} is left out: {error.message}" for root, error in self._failures.items())
+        return tuple(
+            f"{self._names[root]} is left out: {error.message}"
+            for root, error in self._failures.items()
+        )
 
     def start(self) -> None:
         """Open everything in the background, so that indexing starts before the first question."""
@@ -79,7 +88,8 @@ class Workspaces:
     def open(self, name: str | None = None) -> Iterator[list[tuple[str, Engine]]]:
         """The named workspace, or all that can be opened, as (name, engine), for one call.
 
-        Raises: ConfigError WORKSPACE_UNKNOWN; InputError WORKSPACE_AMBIGUOUS; StoreError and FileError, if none of them can be opened.
+        Raises: ConfigError WORKSPACE_UNKNOWN; InputError WORKSPACE_AMBIGUOUS; StoreError and
+        FileError, if none of them can be opened.
         """
         chosen = [one for one in self._lent if name is None or self._is_called(one.root, name)]
         if not chosen:
@@ -152,7 +162,10 @@ def places_of(engines: Sequence[tuple[str, Engine]]) -> list[SearchTarget]:
     several = len(engines) > 1
     return [
         SearchTarget(
-            FAMILY, name, partial(_ask, engine), opener="get_file_context path" + (" workspace" if several else "")
+            FAMILY,
+            name,
+            partial(_ask, engine),
+            opener="get_file_context path" + (" workspace" if several else ""),
         )
         for name, engine in engines
     ]
@@ -166,4 +179,6 @@ def _unique_names(roots: Sequence[Path]) -> dict[Path, str]:
     counts: dict[str, int] = {}
     for root in roots:
         counts[root.name] = counts.get(root.name, 0) + 1
-    return {root: root.name if root.name and counts[root.name] == 1 else str(root) for root in roots}
+    return {
+        root: root.name if root.name and counts[root.name] == 1 else str(root) for root in roots
+    }

@@ -25,11 +25,16 @@ def _imports() -> None:
 def import_conduit(
     path: Annotated[
         Path | None,
-        typer.Argument(metavar="PATH", help="conduit.db, or its folder; default: CONDUIT_HOME, else ~/.conduit."),
+        typer.Argument(
+            metavar="PATH",
+            help="conduit.db, or its folder; default: CONDUIT_HOME, else ~/.conduit.",
+        ),
     ] = None,
     as_json: JsonFlag = False,
 ) -> int:
-    """Take over the sources of a Conduit knowledge base, version 1 or 2, with their ids and names; it is only read."""
+    """Take over the sources of a Conduit knowledge base, version 1 or 2, with their ids and names;
+    it is only read.
+    """
     from cortex.families.documents import conduit_import
 
     with open_library() as library, progress_bar(not as_json) as progress:

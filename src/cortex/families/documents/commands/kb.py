@@ -1,8 +1,8 @@
 """`cortex kb add|remove|list|sync|search|stats|import`: a person's folders of documents.
 
-They are the person's, not a project's: no project's file counts here. Who holds the library's lease, cortexd or a server, indexes for
-these commands; without one they do it themselves. Exit codes: 0 done, 1 an error, 2 done in part, because files could not be read or
-there are words only.
+They are the person's, not a project's: no project's file counts here. Who holds the library's
+lease, cortexd or a server, indexes for these commands; without one they do it themselves. Exit
+codes: 0 done, 1 an error, 2 done in part, because files could not be read or there are words only.
 """
 
 from __future__ import annotations
@@ -36,7 +36,11 @@ NAMED_FILES = 20  # that could not be read; --json names all
 FOLLOW_SECONDS = 10.0  # for the process that holds the library to let its indexes forget, too
 POLL_SECONDS = 0.05
 
-app = typer.Typer(name="kb", help="Search your own documents: add folders, sync them, ask them.", no_args_is_help=True)
+app = typer.Typer(
+    name="kb",
+    help="Search your own documents: add folders, sync them, ask them.",
+    no_args_is_help=True,
+)
 app.add_typer(conduit_import.app, name="import")
 
 
@@ -67,22 +71,34 @@ class Synced:
 def add(
     path: Annotated[Path, typer.Argument(metavar="PATH", help="A folder of documents.")],
     name: Annotated[
-        str, typer.Option("--name", metavar="NAME", help="What to call it; default: the folder's name.")
+        str,
+        typer.Option("--name", metavar="NAME", help="What to call it; default: the folder's name."),
     ] = "",
     include: Annotated[
         list[str] | None,
-        typer.Option("--include", metavar="PATTERN", help="Only such files, as in .gitignore; may be repeated."),
+        typer.Option(
+            "--include",
+            metavar="PATTERN",
+            help="Only such files, as in .gitignore; may be repeated.",
+        ),
     ] = None,
     exclude: Annotated[
-        list[str] | None, typer.Option("--exclude", metavar="PATTERN", help="No such files; may be repeated.")
+        list[str] | None,
+        typer.Option("--exclude", metavar="PATTERN", help="No such files; may be repeated."),
     ] = None,
-    no_watch: Annotated[bool, typer.Option("--no-watch", help="Don't follow changes; sync it yourself.")] = False,
-    no_sync: Annotated[bool, typer.Option("--no-sync", help="Only remember it; nothing is read yet.")] = False,
+    no_watch: Annotated[
+        bool, typer.Option("--no-watch", help="Don't follow changes; sync it yourself.")
+    ] = False,
+    no_sync: Annotated[
+        bool, typer.Option("--no-sync", help="Only remember it; nothing is read yet.")
+    ] = False,
     as_json: JsonFlag = False,
 ) -> int:
     """Add a folder of documents, and index it."""
     with open_library() as library:
-        folder = library.add_folder(path, name=name, include=include or (), exclude=exclude or (), watch=not no_watch)
+        folder = library.add_folder(
+            path, name=name, include=include or (), exclude=exclude or (), watch=not no_watch
+        )
         if not as_json:
             say(f"✓ Added source: {folder.name}")
             say(f"  ID: {folder.key}")
@@ -109,18 +125,29 @@ def remove(
     source: Annotated[str, typer.Argument(metavar="SOURCE", help="Its ID or name.")],
     as_json: JsonFlag = False,
 ) -> int:
-    """Remove a source: its documents and vectors are forgotten at once and for good. The files stay as they are."""
+    """Remove a source: its documents and vectors are forgotten at once and for good.
+
+    The files stay as they are.
+    """
     with open_library() as library:
         folder = library.folder(source)
         count = library.remove_folder(folder)
         followed = _await_indexes(library)
     if as_json:
-        print_json({"removed": {"id": folder.key, "name": folder.name, "path": folder.source.root}, "documents": count})
+        print_json(
+            {
+                "removed": {"id": folder.key, "name": folder.name, "path": folder.source.root},
+                "documents": count,
+            }
+        )
         return 0
     say(f"✓ Removed source: {folder.name}")
     say(f"  {count:,} documents forgotten; the files in {folder.source.root} are untouched")
     if not followed:
-        say("note: nothing finds them any more; another process still drops them from its index", error=True)
+        say(
+            "note: nothing finds them any more; another process still drops them from its index",
+            error=True,
+        )
     return 0
 
 
@@ -148,7 +175,9 @@ def list_sources(as_json: JsonFlag = False) -> int:
 
 @app.command("sync")
 def sync(
-    source: Annotated[str | None, typer.Argument(metavar="SOURCE", help="Its ID or name; default: all.")] = None,
+    source: Annotated[
+        str | None, typer.Argument(metavar="SOURCE", help="Its ID or name; default: all.")
+    ] = None,
     as_json: JsonFlag = False,
 ) -> int:
     """Bring the sources up to date with their folders."""
@@ -159,7 +188,9 @@ def sync(
     code = _exit_code(done, overview)
     if as_json:
         status = {0: "completed", PARTIAL: "partial"}.get(code, "error")
-        print_json({"status": status, "semantic": overview.meaning, "sources": [_row(one) for one in done]})
+        print_json(
+            {"status": status, "semantic": overview.meaning, "sources": [_row(one) for one in done]}
+        )
     elif not done:
         say("There are no sources yet. Add one with: cortex kb add PATH")
     else:
@@ -171,18 +202,27 @@ def sync(
 def search(
     query: Annotated[str, typer.Argument(metavar="QUERY", help="A question or a few words.")],
     source: Annotated[
-        str | None, typer.Option("--source", metavar="NAME", help="Only this source, by its name or ID.")
+        str | None,
+        typer.Option("--source", metavar="NAME", help="Only this source, by its name or ID."),
     ] = None,
     limit: Annotated[
         int | None,
         typer.Option(
-            "--limit", "-n", min=1, max=200, metavar="N", help="How many results; default: as the settings say."
+            "--limit",
+            "-n",
+            min=1,
+            max=200,
+            metavar="N",
+            help="How many results; default: as the settings say.",
         ),
     ] = None,
     mode: Annotated[
-        DocumentModeName | None, typer.Option("--mode", help="How to search; default: as the settings say.")
+        DocumentModeName | None,
+        typer.Option("--mode", help="How to search; default: as the settings say."),
     ] = None,
-    fts5: Annotated[bool, typer.Option("--fts5", help="By words only; the same as --mode fts5.")] = False,
+    fts5: Annotated[
+        bool, typer.Option("--fts5", help="By words only; the same as --mode fts5.")
+    ] = False,
     as_json: JsonFlag = False,
 ) -> int:
     """Search the documents, as the tool kb_search does."""
@@ -207,19 +247,30 @@ def search(
 
 @app.command("stats")
 def stats(
-    source: Annotated[str | None, typer.Argument(metavar="SOURCE", help="Its ID or name; default: all.")] = None,
+    source: Annotated[
+        str | None, typer.Argument(metavar="SOURCE", help="Its ID or name; default: all.")
+    ] = None,
     as_json: JsonFlag = False,
 ) -> int:
     """Show how much there is, whether search by meaning works, and which files could not be read."""
     with open_library() as library:
-        states = states_of(library, [library.folder(source)] if source is not None else library.folders())
+        states = states_of(
+            library, [library.folder(source)] if source is not None else library.folders()
+        )
         overview = overview_of(library, single=source is not None, ask=True)
     if as_json:
         print_json(_stats_json(states, overview))
         return 0
-    say("Knowledge Base Statistics" + (f": {states[0].name} (ID: {states[0].key})" if overview.single else ""))
+    say(
+        "Knowledge Base Statistics"
+        + (f": {states[0].name} (ID: {states[0].key})" if overview.single else "")
+    )
     say("")
-    rows = [("Sources", str(len(states)))] if not overview.single else [("Last sync", ago(states[0].last_sync))]
+    rows = (
+        [("Sources", str(len(states)))]
+        if not overview.single
+        else [("Last sync", ago(states[0].last_sync))]
+    )
     rows += [
         ("Documents", f"{sum(one.documents for one in states):,}"),
         ("Chunks", f"{sum(one.chunks for one in states):,}"),
@@ -234,7 +285,8 @@ def stats(
     return 0
 
 
-# -- the library -------------------------------------------------------------------------------------------------------
+# -- the library
+# -------------------------------------------------------------------------------------------------------
 
 
 def _sync(library: Library, folder: Folder, as_json: bool) -> Synced:
@@ -247,7 +299,10 @@ def _sync(library: Library, folder: Folder, as_json: bool) -> Synced:
             if library.holds():  # else the holder embeds, in the background
                 library.embedding.embed(progress=progress, cancel=Cancel())
         except KeyboardInterrupt:
-            say(f"stopped: `cortex kb sync {shlex.quote(folder.name)}` goes on from here", error=True)
+            say(
+                f"stopped: `cortex kb sync {shlex.quote(folder.name)}` goes on from here",
+                error=True,
+            )
             raise
         except Cancelled:
             if library.store.folders.of(folder.source.id) is None:
@@ -261,7 +316,9 @@ def _sync(library: Library, folder: Folder, as_json: bool) -> Synced:
 
 
 def _await_indexes(library: Library) -> bool:
-    """Whether the words have forgotten what was removed; where another process does that, it gets a moment."""
+    """Whether the words have forgotten what was removed; where another process does that, it gets a
+    moment.
+    """
     deadline, truth = time.monotonic() + FOLLOW_SECONDS, library.store.truth
     while library.store.indexes.state()[1] < truth.seq() or truth.words_linger:
         if time.monotonic() > deadline or not library.store.lease.holder():
@@ -270,11 +327,14 @@ def _await_indexes(library: Library) -> bool:
     return True
 
 
-# -- what is said ------------------------------------------------------------------------------------------------------
+# -- what is said
+# ------------------------------------------------------------------------------------------------------
 
 
 def _exit_code(done: Sequence[Synced], overview: Overview, *, unread_counts: bool = True) -> int:
-    """1 where a source could not be synced, 2 where not all of it was; that nobody wants vectors is no lack."""
+    """1 where a source could not be synced, 2 where not all of it was; that nobody wants vectors is
+    no lack.
+    """
     if any(one.error is not None and not one.words_are_done for one in done):
         return 1
     words_only = bool(done) and overview.embedding is not None and not overview.meaning
@@ -284,25 +344,38 @@ def _exit_code(done: Sequence[Synced], overview: Overview, *, unread_counts: boo
 
 
 def _show(done: Sequence[Synced], overview: Overview, *, new: bool = False) -> None:
-    """What was done; of a source that is `new` only what there is now: a server may have read it first."""
+    """What was done; of a source that is `new` only what there is now: a server may have read it
+    first.
+    """
     for one in done:
         if one.report is not None and new:
             say(f"Indexed {one.state.documents:,} documents, {one.state.chunks:,} chunks")
         elif one.report is not None:
             report = one.report
-            parts = [f"{getattr(report, name)} {name}" for name in ("added", "changed", "deleted", "unchanged")]
+            parts = [
+                f"{getattr(report, name)} {name}"
+                for name in ("added", "changed", "deleted", "unchanged")
+            ]
             say(f"{one.folder.name}: {', '.join(parts)} in {report.seconds:.1f} s")
             say(f"  {one.state.documents:,} documents, {one.state.chunks:,} chunks")
         if one.error is not None:
             say(f"error: {one.folder.name}: {one.error.message} [{one.error.code}]", error=True)
         for line in unread_lines([one.state], NAMED_FILES, printable):
             say(f"  {line}")
-    if overview.embedding is not None and not overview.meaning and any(one.state.chunks for one in done):
+    if (
+        overview.embedding is not None
+        and not overview.meaning
+        and any(one.state.chunks for one in done)
+    ):
         say(f"warning: words only: semantic search is {overview.semantic}", error=True)
 
 
 def _row(one: Synced) -> dict[str, object]:
-    row: dict[str, object] = {"id": one.folder.key, "name": one.folder.name, "path": one.folder.source.root}
+    row: dict[str, object] = {
+        "id": one.folder.key,
+        "name": one.folder.name,
+        "path": one.folder.source.root,
+    }
     if one.report is not None:
         row |= asdict(one.report)
     row |= {"documents": one.state.documents, "chunks": one.state.chunks}
@@ -327,7 +400,12 @@ def _stats_json(states: Sequence[SourceState], overview: Overview) -> dict[str, 
 def found_json(found: DocumentResults) -> dict[str, object]:
     """An answer for programs."""
     results = [_result_json(result) for result in found.results]
-    return {"results": results, "total": found.total, "mode": found.mode, "degraded": found.degraded}
+    return {
+        "results": results,
+        "total": found.total,
+        "mode": found.mode,
+        "degraded": found.degraded,
+    }
 
 
 def _result_json(result: DocumentResult) -> dict[str, object]:

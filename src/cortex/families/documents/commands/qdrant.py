@@ -1,4 +1,7 @@
-"""`cortex qdrant`: what a Qdrant server keeps for the library, and taking it out again. The key is never shown."""
+"""`cortex qdrant`: what a Qdrant server keeps for the library, and taking it out again.
+
+The key is never shown.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +19,15 @@ from cortex.toolkit.terminal.library import confirm
 from cortex.toolkit.terminal.options import JsonFlag
 from cortex.toolkit.terminal.output import print_json, say
 
-app = typer.Typer(name="qdrant", help="A Qdrant server that keeps the vectors of your documents.", no_args_is_help=True)
+app = typer.Typer(
+    name="qdrant",
+    help="A Qdrant server that keeps the vectors of your documents.",
+    no_args_is_help=True,
+)
 
 UrlOption = Annotated[
-    str | None, typer.Option("--url", metavar="URL", help="Address of the server; default: kb.qdrant.url.")
+    str | None,
+    typer.Option("--url", metavar="URL", help="Address of the server; default: kb.qdrant.url."),
 ]
 
 
@@ -66,7 +74,9 @@ def status(url: UrlOption = None, as_json: JsonFlag = False) -> int:
         say(f"  Points:    {row['points']:,}")
         say(f"  Embedder:  {row['provider']} {row['model']}, {row['dimensions']} dimensions")
         whose = "this library" if row["own"] else "another library"
-        say(f"  Of:        {whose}{'' if row['upToDate'] or not row['own'] else ', not up to date yet'}")
+        say(
+            f"  Of:        {whose}{'' if row['upToDate'] or not row['own'] else ', not up to date yet'}"
+        )
     return 0
 
 
@@ -74,7 +84,8 @@ def status(url: UrlOption = None, as_json: JsonFlag = False) -> int:
 def purge(
     url: UrlOption = None,
     everything: Annotated[
-        bool, typer.Option("--all", help="Those of other libraries, too, say of one that is deleted.")
+        bool,
+        typer.Option("--all", help="Those of other libraries, too, say of one that is deleted."),
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Don't ask.")] = False,
     as_json: JsonFlag = False,
@@ -86,24 +97,37 @@ def purge(
         raise ConfigError(
             "CONFIG_INVALID",
             "no Qdrant is configured",
-            instead=("Give its address with --url, or for good: cortex config set kb.qdrant.url URL.",),
+            instead=(
+                "Give its address with --url, or for good: cortex config set kb.qdrant.url URL.",
+            ),
         )
     with closing(qdrant):
-        found = [collection for collection in qdrant.collections() if everything or library.owns(collection, qdrant)]
+        found = [
+            collection
+            for collection in qdrant.collections()
+            if everything or library.owns(collection, qdrant)
+        ]
         if found and not yes:
             for one in found:
                 say(f"{one.name}: {one.points:,} points", error=True)
             confirm(f"Delete these from {qdrant.url}?", "this deletes collections")
         qdrant.drop(one.name for one in found)
     if as_json:
-        print_json({"url": qdrant.url, "dropped": [{"name": one.name, "points": one.points} for one in found]})
+        print_json(
+            {
+                "url": qdrant.url,
+                "dropped": [{"name": one.name, "points": one.points} for one in found],
+            }
+        )
         return 0
     for one in found:
         say(f"✓ Dropped {one.name} ({one.points:,} points)")
     if not found:
         say("There is nothing to drop.")
     elif settings.kb.qdrant.url == load(None, environment=environment()).kb.qdrant.url:
-        say("`cortex kb sync`, or a running server, makes them anew; without kb.qdrant.url vectors are kept in files.")
+        say(
+            "`cortex kb sync`, or a running server, makes them anew; without kb.qdrant.url vectors are kept in files."
+        )
     return 0
 
 
@@ -131,7 +155,9 @@ def _row(one: QdrantCollection, library: _Library, qdrant: Qdrant) -> dict[str, 
     }
 
 
-def _answer(settings: Settings, problem: str, rows: list[dict[str, object]], *, reachable: bool) -> dict[str, object]:
+def _answer(
+    settings: Settings, problem: str, rows: list[dict[str, object]], *, reachable: bool
+) -> dict[str, object]:
     return {
         "url": settings.kb.qdrant.url,
         "key": bool(settings.kb.qdrant.api_key),

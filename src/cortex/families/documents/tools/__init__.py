@@ -1,4 +1,7 @@
-"""The kb family: the person's documents, searched and read, as tools, a resource and a prompt. Nothing in it can write."""
+"""The kb family: the person's documents, searched and read, as tools, a resource and a prompt.
+
+Nothing in it can write.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,9 @@ __all__ = ["PROMPTS", "RESOURCES", "TOOLS", "LibrarySession", "open_family"]
 
 
 def open_family(settings: Settings, engines: EnginePool) -> Family:
-    """The family over the documents of the person whose settings these are, opened in the background."""
+    """The family over the documents of the person whose settings these are, opened in the
+    background.
+    """
     context = LibrarySession(settings, engines)
     context.start()
     return Family(

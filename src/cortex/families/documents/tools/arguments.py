@@ -1,4 +1,6 @@
-"""The arguments of the document tools, field by field as their contract has them; `budget` and `cursor` are ours and optional."""
+"""The arguments of the document tools, field by field as their contract has them; `budget` and
+`cursor` are ours and optional.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +18,15 @@ ModeName = Literal["hybrid", "semantic", "fts5"]
 Budget = Annotated[
     Whole | None,
     Field(
-        description="Most tokens that the answer may cost (characters / 4)", ge=1, le=100_000, json_schema_extra=INTEGER
+        description="Most tokens that the answer may cost (characters / 4)",
+        ge=1,
+        le=100_000,
+        json_schema_extra=INTEGER,
     ),
 ]
-Cursor = Annotated[str | None, Field(description="Where to go on, from the end of an earlier answer")]
+Cursor = Annotated[
+    str | None, Field(description="Where to go on, from the end of an earlier answer")
+]
 
 DOCUMENTS = 5  # that an answer with passages has, where nobody says how many
 
@@ -52,7 +59,9 @@ class KbSearchArguments(Arguments):
 
 class SearchWithContext(Arguments):
     query: str = Field(description="The search query for finding relevant context.")
-    source_id: str | None = Field(default=None, description="Filter to a specific source ID; its name will do, too.")
+    source_id: str | None = Field(
+        default=None, description="Filter to a specific source ID; its name will do, too."
+    )
     limit: Whole = Field(
         default=DOCUMENTS,
         description=f"Maximum documents to return (default: {DOCUMENTS})",
@@ -76,7 +85,8 @@ class GetDocument(Arguments):
 
 class Stats(Arguments):
     source_id: str | None = Field(
-        default=None, description="Get stats for a specific source. If omitted, returns aggregate stats."
+        default=None,
+        description="Get stats for a specific source. If omitted, returns aggregate stats.",
     )
 
 
@@ -96,7 +106,8 @@ def searching(settings: Settings) -> tuple[type[KbSearchArguments], type[SearchW
             json_schema_extra=INTEGER,
         )
         mode: ModeName = Field(
-            default=search.default_mode, description=str(KbSearchArguments.model_fields["mode"].description)
+            default=search.default_mode,
+            description=str(KbSearchArguments.model_fields["mode"].description),
         )
 
     class ConfiguredWithContext(SearchWithContext):

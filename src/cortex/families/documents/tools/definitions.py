@@ -1,4 +1,7 @@
-"""The five document tools: what each asks of the library. Texts are in answers.py, arguments in arguments.py. None of them writes."""
+"""The five document tools: what each asks of the library.
+
+Texts are in answers.py, arguments in arguments.py. None of them writes.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,14 @@ from cortex.base.settings import Settings
 from cortex.engine.library import id_of
 from cortex.engine.library_session import LibrarySession
 from cortex.families.documents.passages import excerpts_of
-from cortex.families.documents.search import DocumentResults, find, folders_of, mime_type, query_of, title_of
+from cortex.families.documents.search import (
+    DocumentResults,
+    find,
+    folders_of,
+    mime_type,
+    query_of,
+    title_of,
+)
 from cortex.families.documents.status import overview_of, states_of
 from cortex.families.documents.tools import render
 from cortex.families.documents.tools.arguments import (
@@ -51,7 +61,9 @@ def _says_that_it_failed(
         except Cancelled:
             raise
         except Exception as failure:  # whatever it is, the caller is told that the search failed
-            error = failure if isinstance(failure, CortexError) else unforeseen(failure, run.__name__)
+            error = (
+                failure if isinstance(failure, CortexError) else unforeseen(failure, run.__name__)
+            )
             told = error_of(error.code, FAILED + error.message, error.context)
             told.suggestions = error.suggestions
             raise told from failure
@@ -74,7 +86,9 @@ def kb_search(context: LibrarySession, arguments: KbSearchArguments, call: Call)
 
 
 @_says_that_it_failed
-def kb_search_with_context(context: LibrarySession, arguments: SearchWithContext, call: Call) -> Answer:
+def kb_search_with_context(
+    context: LibrarySession, arguments: SearchWithContext, call: Call
+) -> Answer:
     """Find documents, with whole passages to answer from."""
     settings = context.settings
     budget = check_budget(arguments.budget, settings.search.budget)
@@ -84,7 +98,10 @@ def kb_search_with_context(context: LibrarySession, arguments: SearchWithContext
         found = find(library, replace(query, snippets=(0,)), arguments.source_id, call.cancel)
         excerpts = excerpts_of(library.store.lookup, found.results, arguments.limit)
     redacted = [
-        (excerpt.result.path, one) for excerpt in excerpts for passage in excerpt.passages for one in passage.redacted
+        (excerpt.result.path, one)
+        for excerpt in excerpts
+        for passage in excerpt.passages
+        for one in passage.redacted
     ]
     found = replace(found, notes=(*found.notes, *note_of(redacted)))
     text = render.context_text(arguments.query, found, excerpts, budget)
@@ -93,7 +110,11 @@ def kb_search_with_context(context: LibrarySession, arguments: SearchWithContext
 
 def _meta(found: DocumentResults) -> dict[str, object]:
     """For programs, beside the text."""
-    return {"cortex/mode": found.mode, "cortex/degraded": found.degraded, "cortex/total": found.total}
+    return {
+        "cortex/mode": found.mode,
+        "cortex/degraded": found.degraded,
+        "cortex/total": found.total,
+    }
 
 
 def kb_list_sources(context: LibrarySession, arguments: ListSources, call: Call) -> Answer:
@@ -111,7 +132,8 @@ def kb_get_document(context: LibrarySession, arguments: GetDocument, call: Call)
         lookup = library.store.lookup
         text, title = lookup.text(doc.blob), title_of(lookup, doc)
         notes = note_of((doc.path, one) for one in lookup.redacted(doc.blob))
-    key = f"{arguments.document_id}:{doc.blob}"  # the place in another version of it would be another
+    # The place in another version of it would be another
+    key = f"{arguments.document_id}:{doc.blob}"
     try:
         start = read_cursor(key, arguments.cursor)
     except InputError:
@@ -141,7 +163,9 @@ def kb_stats(context: LibrarySession, arguments: Stats, call: Call) -> Answer:
 
 def tools_for(settings: Settings | None = None) -> tuple[Tool, ...]:
     """The tools, with the limits and defaults of these settings."""
-    search, with_context = (KbSearchArguments, SearchWithContext) if settings is None else searching(settings)
+    search, with_context = (
+        (KbSearchArguments, SearchWithContext) if settings is None else searching(settings)
+    )
     return (
         _tool(
             "kb_search",
@@ -184,7 +208,9 @@ def tools_for(settings: Settings | None = None) -> tuple[Tool, ...]:
     )
 
 
-def _tool(name: str, title: str, description: str, arguments: type, run: Callable[..., Answer]) -> Tool:
+def _tool(
+    name: str, title: str, description: str, arguments: type, run: Callable[..., Answer]
+) -> Tool:
     return Tool("kb", name, title, description, arguments, run, writes=False, idempotent=True)
 
 

@@ -1,7 +1,8 @@
-"""What the document tools say: text for an agent, with whatever comes from a document fenced, within a token budget.
+"""What the document tools say: text for an agent, with whatever comes from a document fenced,
+within a token budget.
 
-Pure functions: nothing here opens, searches or waits. A name or a heading is one line, so that it can't pass for a line of ours; a
-text stands between fences that it doesn't contain.
+Pure functions: nothing here opens, searches or waits. A name or a heading is one line, so that it
+can't pass for a line of ours; a text stands between fences that it doesn't contain.
 """
 
 from __future__ import annotations
@@ -21,13 +22,19 @@ MIN_TEXT_TOKENS = 30  # less text than this isn't worth its fences
 _UNITS = ((86_400, "day"), (3_600, "hour"), (60, "minute"))
 
 
-# -- search ------------------------------------------------------------------------------------------------------------
+# -- search
+# ------------------------------------------------------------------------------------------------------------
 
 
 def search_text(query: str, found: DocumentResults, budget: int, offset: int, key: str) -> str:
     """Results with snippets, the last ones without where the budget ends, and how to go on."""
     notes = _notes(found)
-    room = budget * TOKEN_CHARACTERS - len(_found_line(len(found.results), query)) - len(notes) - CURSOR_ROOM
+    room = (
+        budget * TOKEN_CHARACTERS
+        - len(_found_line(len(found.results), query))
+        - len(notes)
+        - CURSOR_ROOM
+    )
     blocks: list[str] = []
     for result in found.results:
         block = _result_text(result, with_text=True)
@@ -59,7 +66,10 @@ def _notes(found: DocumentResults) -> str:
 
 
 def _result_text(result: DocumentResult, *, with_text: bool) -> str:
-    lines = [f"**{one_line(result.title)}** (score: {result.score:.2f})", f"Path: {one_line(result.path, 500)}"]
+    lines = [
+        f"**{one_line(result.title)}** (score: {result.score:.2f})",
+        f"Path: {one_line(result.path, 500)}",
+    ]
     lines.append(f"Lines: {result.start_line}-{result.end_line}")
     if result.section:
         lines.append(f"Section: {one_line(result.section)}")
@@ -72,15 +82,20 @@ def _result_text(result: DocumentResult, *, with_text: bool) -> str:
     return "\n".join(lines)
 
 
-def context_text(query: str, found: DocumentResults, excerpts: Sequence[Excerpt], budget: int) -> str:
-    """Documents with their passages and where these are from; the better a document, the larger its share of the budget."""
+def context_text(
+    query: str, found: DocumentResults, excerpts: Sequence[Excerpt], budget: int
+) -> str:
+    """Documents with their passages and where these are from; the better a document, the larger its
+    share of the budget.
+    """
     counted = "1 document" if len(excerpts) == 1 else f"{len(excerpts)} documents"
     lead = f'## Relevant Context\n\n*Found {counted} for: "{one_line(query)}"*{_notes(found)}'
     room = budget * TOKEN_CHARACTERS - len(lead)
     parts: list[str] = []
     for number, excerpt in enumerate(excerpts):
         left = len(excerpts) - number
-        share = room * 2 // (left + 1)  # so that shares go down evenly, the last one to what is left
+        # So that shares go down evenly, the last one to what is left
+        share = room * 2 // (left + 1)
         part = _excerpt_text(number + 1, excerpt, share)
         if part is None:
             continue
@@ -97,7 +112,9 @@ def _head(number: int, result: DocumentResult) -> str:
 
 
 def _excerpt_text(number: int, excerpt: Excerpt, room: int) -> str | None:
-    """A document with as many of its passages as there is room for, in reading order; None where not one fits."""
+    """A document with as many of its passages as there is room for, in reading order; None where
+    not one fits.
+    """
     head, end = _head(number, excerpt.result), "\n\n---"
     room -= len(head) + len(end)
     chosen: list[tuple[Passage, str]] = []
@@ -126,12 +143,19 @@ def _passage_text(result: DocumentResult, passage: Passage, room: int) -> str | 
     return head + fenced(cut_to_tokens(text, tokens) + "\n…") if tokens >= MIN_TEXT_TOKENS else None
 
 
-# -- documents ---------------------------------------------------------------------------------------------------------
+# -- documents
+# ---------------------------------------------------------------------------------------------------------
 
 
-def document_text(facts: Sequence[tuple[str, str]], title: str, text: str, start: int, budget: int, key: str) -> str:
-    """A document from `start` on: what it is, and as much of its text as the budget allows, up to the end of a line."""
-    head = f"**{one_line(title)}**\n" + "\n".join(f"{name}: {one_line(value, 500)}" for name, value in facts)
+def document_text(
+    facts: Sequence[tuple[str, str]], title: str, text: str, start: int, budget: int, key: str
+) -> str:
+    """A document from `start` on: what it is, and as much of its text as the budget allows, up to
+    the end of a line.
+    """
+    head = f"**{one_line(title)}**\n" + "\n".join(
+        f"{name}: {one_line(value, 500)}" for name, value in facts
+    )
     room = budget * TOKEN_CHARACTERS - len(head) - CURSOR_ROOM - 2 * len("\n````text\n")
     if room < MIN_TEXT_TOKENS * TOKEN_CHARACTERS:
         raise too_small(len(head) + CURSOR_ROOM + 2 * MIN_TEXT_TOKENS * TOKEN_CHARACTERS)
@@ -144,15 +168,25 @@ def document_text(facts: Sequence[tuple[str, str]], title: str, text: str, start
     if start or end < len(text):
         head += f"\nCharacters: {start + 1:,}-{end:,} of {len(text):,}"
     if pages := text.count(PAGE_END):
-        first, last = 1 + text.count(PAGE_END, 0, start), min(pages, 1 + text.count(PAGE_END, 0, max(start, end - 1)))
-        head += f"\nPages: {first}-{last} of {pages}" if (first, last) != (1, pages) else f"\nPages: {pages}"
+        first, last = (
+            1 + text.count(PAGE_END, 0, start),
+            min(pages, 1 + text.count(PAGE_END, 0, max(start, end - 1))),
+        )
+        head += (
+            f"\nPages: {first}-{last} of {pages}"
+            if (first, last) != (1, pages)
+            else f"\nPages: {pages}"
+        )
     body = f"{head}\n\n{fenced(part.replace(PAGE_END, '').strip(chr(10)))}"
     if end < len(text):
-        body += f'\n\n{len(text) - end:,} characters more: go on with cursor "{make_cursor(key, end)}"'
+        body += (
+            f'\n\n{len(text) - end:,} characters more: go on with cursor "{make_cursor(key, end)}"'
+        )
     return body
 
 
-# -- sources -----------------------------------------------------------------------------------------------------------
+# -- sources
+# -----------------------------------------------------------------------------------------------------------
 
 
 def sources_text(states: Sequence[SourceState], now: datetime | None = None) -> str:
@@ -174,7 +208,9 @@ def source_text(state: SourceState, now: datetime | None = None) -> str:
     return "\n".join(lines)
 
 
-def stats_text(overview: Overview, states: Sequence[SourceState], now: datetime | None = None) -> str:
+def stats_text(
+    overview: Overview, states: Sequence[SourceState], now: datetime | None = None
+) -> str:
     """Counts, capabilities, and the files that could not be read."""
     of = f": {one_line(states[0].name)} (ID: {states[0].key})" if overview.single else ""
     lines = [f"Knowledge Base Statistics{of}", ""]
@@ -195,8 +231,12 @@ def stats_text(overview: Overview, states: Sequence[SourceState], now: datetime 
     return "\n".join(lines)
 
 
-def unread_lines(states: Sequence[SourceState], most: int, name: Callable[[str], str] = one_line) -> list[str]:
-    """The files that could not be read, with the reasons, and how many others were left out because they are no documents."""
+def unread_lines(
+    states: Sequence[SourceState], most: int, name: Callable[[str], str] = one_line
+) -> list[str]:
+    """The files that could not be read, with the reasons, and how many others were left out because
+    they are no documents.
+    """
     unread = [(state, file) for state in states for file in state.unread]
     lines: list[str] = []
     if unread:

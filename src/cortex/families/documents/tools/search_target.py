@@ -20,12 +20,16 @@ def place_of(library: Library) -> SearchTarget:
     def ask(query: Query, cancel: Cancel) -> Page:
         if query.mode in (Mode.EXACT, Mode.FULL):
             raise InputError(
-                "ARGUMENT_INVALID", f"documents can't be searched in mode {query.mode.value}: ask code alone"
+                "ARGUMENT_INVALID",
+                f"documents can't be searched in mode {query.mode.value}: ask code alone",
             )
         if not folders:
-            return Page((), 0, query.mode, ("there are no sources yet: add one with `cortex kb add PATH`",))
+            return Page(
+                (), 0, query.mode, ("there are no sources yet: add one with `cortex kb add PATH`",)
+            )
         asked = replace(
-            tuned(library.settings, query), threshold=max(query.threshold, library.settings.kb.rag.min_score)
+            tuned(library.settings, query),
+            threshold=max(query.threshold, library.settings.kb.rag.min_score),
         )
         return library.search(asked, cancel=cancel, sources=[folder.source for folder in folders])
 
@@ -49,4 +53,6 @@ def place_of(library: Library) -> SearchTarget:
         return library.document(document_id)[1].mtime_ns / 1e9
 
     names = {number: folder.name for number, folder in known.items()}
-    return SearchTarget(FAMILY, "documents", ask, names, cite, "kb_get_document document_id", read, written)
+    return SearchTarget(
+        FAMILY, "documents", ask, names, cite, "kb_get_document document_id", read, written
+    )

@@ -1,8 +1,9 @@
 """The vectors of a Chroma store on disk, and those of another product's memories in it.
 
-Chroma keeps the last some hundred changes in SQLite and everything older in files beside it, one folder per collection: rows of links,
-vector and label (`chromafiles`). Both are read as plain bytes: no chromadb, no process. A row, a file or a folder that is damaged is
-left out. Knows no model and no text.
+Chroma keeps the last some hundred changes in SQLite and everything older in files beside it, one
+folder per collection: rows of links, vector and label (`chromafiles`). Both are read as plain
+bytes: no chromadb, no process. A row, a file or a folder that is damaged is left out. Knows no
+model and no text.
 """
 
 from __future__ import annotations
@@ -68,9 +69,11 @@ def collections(folder: Path) -> list[ChromaCollection]:
 
 
 def vectors(folder: Path, collection: str) -> Iterator[tuple[str, np.ndarray]]:
-    """The ids of a collection, each once, and their vectors as float32 of length 1; none where there is no such collection.
+    """The ids of a collection, each once, and their vectors as float32 of length 1; none where
+    there is no such collection.
 
-    Raises: FileError FILE_NOT_FOUND or IMPORT_UNREADABLE, also while it is read, and at the end where Chroma wrote meanwhile.
+    Raises: FileError FILE_NOT_FOUND or IMPORT_UNREADABLE, also while it is read, and at the end
+    where Chroma wrote meanwhile.
     """
     with reading(folder / FILE, PRODUCT) as connection:
         _check(connection, folder)
@@ -78,10 +81,12 @@ def vectors(folder: Path, collection: str) -> Iterator[tuple[str, np.ndarray]]:
 
 
 def memory_vectors(folder: Path) -> dict[str, np.ndarray]:
-    """The memories of a store by key, each with the centre of the vectors of its parts; summaries and prompts are none.
+    """The memories of a store by key, each with the centre of the vectors of its parts; summaries
+    and prompts are none.
 
-    What is told counts as much as all facts together: on 200 commit messages as memories, that centre's cosine with the vector of the
-    whole text was 0.92, and 0.89 where every fact counted as much as the story.
+    What is told counts as much as all facts together: on 200 commit messages as memories, that
+    centre's cosine with the vector of the whole text was 0.92, and 0.89 where every fact counted as
+    much as the story.
 
     Raises: FileError FILE_NOT_FOUND or IMPORT_UNREADABLE.
     """
@@ -118,7 +123,8 @@ def _key(part: str, collection: str) -> tuple[str, bool]:
     return (found[1], "_fact_" in part) if found else ("", False)
 
 
-# -- SQLite ------------------------------------------------------------------------------------------------------------
+# -- SQLite
+# ------------------------------------------------------------------------------------------------------------
 
 
 def _check(connection: sqlite3.Connection, folder: Path) -> None:
@@ -131,9 +137,7 @@ def _check(connection: sqlite3.Connection, folder: Path) -> None:
     }
     lacking = [table for table, names in wanted.items() if not names <= columns(connection, table)]
     if lacking:
-        message = (
-            f"{folder / FILE} is no {PRODUCT} store that can be read: its table {lacking[0]} is missing or another one"
-        )
+        message = f"{folder / FILE} is no {PRODUCT} store that can be read: its table {lacking[0]} is missing or another one"
         raise FileError("IMPORT_UNREADABLE", message, context={"path": str(folder / FILE)})
 
 
@@ -146,7 +150,9 @@ def _collections(connection: sqlite3.Connection, folder: Path) -> list[ChromaCol
     return [ChromaCollection(str(name), _dimensions(size), count) for name, size, count in rows]
 
 
-def _vectors(connection: sqlite3.Connection, folder: Path, collection: str) -> Iterator[tuple[str, np.ndarray]]:
+def _vectors(
+    connection: sqlite3.Connection, folder: Path, collection: str
+) -> Iterator[tuple[str, np.ndarray]]:
     for segment in _segments(connection, folder, collection):
         labels = labels_of(segment.folder)
         latest = _latest(connection, segment, frozenset(labels.values()))
@@ -167,18 +173,25 @@ def _segments(connection: sqlite3.Connection, folder: Path, collection: str) -> 
     return [
         _Segment(key, _dimensions(size), folder / segment, _sequence(flushed))
         for key, size, segment, flushed in rows
-        if isinstance(key, str) and isinstance(segment, str) and _SEGMENT.fullmatch(segment) and _dimensions(size)
+        if isinstance(key, str)
+        and isinstance(segment, str)
+        and _SEGMENT.fullmatch(segment)
+        and _dimensions(size)
     ]
 
 
-def _latest(connection: sqlite3.Connection, segment: _Segment, known: frozenset[str]) -> dict[str, int | None]:
+def _latest(
+    connection: sqlite3.Connection, segment: _Segment, known: frozenset[str]
+) -> dict[str, int | None]:
     """Which change in the queue gives an id its vector; None where it was deleted."""
     latest: dict[str, int | None] = {}
     for number, operation, name, has_vector in _queue(connection, segment, "vector IS NOT NULL"):
         exists = latest[name] is not None if name in latest else name in known
         if operation == DELETE:
             latest[name] = None
-        elif has_vector and (operation == UPSERT or (operation in (ADD, UPDATE) and (operation == UPDATE) == exists)):
+        elif has_vector and (
+            operation == UPSERT or (operation in (ADD, UPDATE) and (operation == UPDATE) == exists)
+        ):
             latest[name] = number
         if len(latest) > MAX_VECTORS:
             break

@@ -1,7 +1,9 @@
-"""The files that Chroma keeps flushed vectors in: rows of links, vector and label, their layout, and whose label is whose.
+"""The files that Chroma keeps flushed vectors in: rows of links, vector and label, their layout,
+and whose label is whose.
 
-That last one is a pickle, of which only texts, numbers and dicts are taken, so that nothing of it is ever run. Whatever is damaged is
-left out. Not taken: mapping a file into memory, since one that shrinks meanwhile would end this process.
+That last one is a pickle, of which only texts, numbers and dicts are taken, so that nothing of it
+is ever run. Whatever is damaged is left out. Not taken: mapping a file into memory, since one that
+shrinks meanwhile would end this process.
 """
 
 from __future__ import annotations
@@ -30,7 +32,8 @@ BLOCK_BYTES = 4_000_000  # of a file that are read at once
 
 log = logging.getLogger(__name__)
 
-_HEADER = struct.Struct("<iQQQQQQ")  # version, offset, room, rows, bytes of a row, where its label is, its vector
+# Version, offset, room, rows, bytes of a row, where its label is, its vector
+_HEADER = struct.Struct("<iQQQQQQ")
 _PUTS = frozenset({"PUT", "BINPUT", "LONG_BINPUT"})
 _PLAIN = _PUTS | frozenset({
     "PROTO", "FRAME", "STOP", "MARK", "NONE", "NEWTRUE", "NEWFALSE", "INT", "LONG", "BININT", "BININT1", "BININT2", "LONG1", "LONG4",
@@ -92,7 +95,11 @@ def _shape(folder: Path) -> _Shape | None:
         return None
     version, start, _, rows, stride, label, vector = _HEADER.unpack(raw)
     dimensions = (label - vector) // 4
-    fits = vector + 4 * dimensions == label and label + 8 == stride <= MAX_STRIDE and 0 < dimensions <= MAX_DIMENSIONS
+    fits = (
+        vector + 4 * dimensions == label
+        and label + 8 == stride <= MAX_STRIDE
+        and 0 < dimensions <= MAX_DIMENSIONS
+    )
     if version != 1 or start != 0 or not fits:
         log.warning("vectors in %s are left out: their layout isn't known", folder)
         return None
@@ -144,9 +151,11 @@ class _Plain(pickle.Unpickler):
 
 
 def _is_plain(raw: bytes) -> bool:
-    """Whether a pickle makes nothing but texts, numbers and dicts, and asks for no more memory than its own size deserves.
+    """Whether a pickle makes nothing but texts, numbers and dicts, and asks for no more memory than
+    its own size deserves.
 
-    `find_class` alone would let a number of four bytes claim 32 GB for what is remembered on the way.
+    `find_class` alone would let a number of four bytes claim 32 GB for what is remembered on the
+    way.
     """
     return all(
         opcode.name in _PLAIN and (opcode.name not in _PUTS or int(argument or 0) <= len(raw))

@@ -1,9 +1,11 @@
 """A claude-mem database of any generation, its rows as memories.
 
-The generations are told apart by their columns, and a column that one doesn't have is empty: a newer database than is known is read as
-far as it is alike. The first kept `memories`; from the fourth on an observation is one. A database that was carried along from the one
-to the other gives both; observations beside `memories` that say nothing but a raw text are no memories. What people typed and what
-tools answered is never read. Only reads; what counts, and for whom, is not decided here.
+The generations are told apart by their columns, and a column that one doesn't have is empty: a
+newer database than is known is read as far as it is alike. The first kept `memories`; from the
+fourth on an observation is one. A database that was carried along from the one to the other gives
+both; observations beside `memories` that say nothing but a raw text are no memories. What people
+typed and what tools answered is never read. Only reads; what counts, and for whom, is not decided
+here.
 """
 
 from __future__ import annotations
@@ -28,16 +30,45 @@ from cortex.families.memory.adapters.claude_mem_sessions import (
     records,
     starts,
 )
-from cortex.families.memory.adapters.coerce import MAX_NAME, day, entries, first_line, line, milliseconds, text, unique
+from cortex.families.memory.adapters.coerce import (
+    MAX_NAME,
+    day,
+    entries,
+    first_line,
+    line,
+    milliseconds,
+    text,
+    unique,
+)
 
 __all__ = ["PRODUCT", "ClaudeMemDatabase", "ClaudeMemRow", "Session", "open_database"]
 
 PRODUCT = "claude-mem"
-SECOND_TABLE = 1 << 40  # what the numbers of observations begin at in a database that has `memories` too
+# What the numbers of observations begin at in a database that has `memories` too
+SECOND_TABLE = 1 << 40
 
 _WANTED = (
-    *("id", "document_id", "project", "merged_into_project", "title", "subtitle", "facts", "concepts", "keywords"),
-    *("files", "files_touched", "files_read", "files_modified", "narrative", "text", "type", "date"),
+    *(
+        "id",
+        "document_id",
+        "project",
+        "merged_into_project",
+        "title",
+        "subtitle",
+        "facts",
+        "concepts",
+        "keywords",
+    ),
+    *(
+        "files",
+        "files_touched",
+        "files_read",
+        "files_modified",
+        "narrative",
+        "text",
+        "type",
+        "date",
+    ),
     *("session", *INNER, "session_id", "created_at_epoch", "created_at", "status"),
 )
 _KEY = re.compile(r"[^\s\x00-\x1f\x7f](?:[^\x00-\x1f\x7f]{0,298}[^\s\x00-\x1f\x7f])?")
@@ -68,7 +99,10 @@ class _Table:
 
 
 class ClaudeMemDatabase:
-    """An open database. Each answer is consistent in itself; rows that are written meanwhile are in the next one."""
+    """An open database.
+
+    Each answer is consistent in itself; rows that are written meanwhile are in the next one.
+    """
 
     def __init__(self, file: File) -> None:
         self._file = file
@@ -78,7 +112,10 @@ class ClaudeMemDatabase:
         """How many memories there are."""
 
         def work(connection: sqlite3.Connection) -> int:
-            return sum(connection.execute(f"SELECT count(*) FROM {table.name}").fetchone()[0] for table in self._tables)
+            return sum(
+                connection.execute(f"SELECT count(*) FROM {table.name}").fetchone()[0]
+                for table in self._tables
+            )
 
         return self._file.read(work)
 
@@ -88,15 +125,25 @@ class ClaudeMemDatabase:
         return newest[0].number if newest else 0
 
     def rows(
-        self, *, above: int | None = None, below: int | None = None, limit: int, ascending: bool = False
+        self,
+        *,
+        above: int | None = None,
+        below: int | None = None,
+        limit: int,
+        ascending: bool = False,
     ) -> list[ClaudeMemRow]:
         """The memories with numbers between these two, newest first unless asked otherwise."""
 
         def work(connection: sqlite3.Connection) -> list[ClaudeMemRow]:
             found: list[ClaudeMemRow] = []
             for table in self._tables if ascending else reversed(self._tables):
-                values = (_local(above, table, _LOWEST), _local(below, table, _HIGHEST), max(0, limit - len(found)))
-                # Both ends are meant to be left out; where none was given, the very first and the very last number are too.
+                values = (
+                    _local(above, table, _LOWEST),
+                    _local(below, table, _HIGHEST),
+                    max(0, limit - len(found)),
+                )
+                # Both ends are meant to be left out; where none was given, the very first and the
+                # very last number are too.
                 order = f"WHERE rowid > ? AND rowid < ? ORDER BY rowid {'ASC' if ascending else 'DESC'} LIMIT ?"
                 found += _rows(connection, table, order, values)
             return found
@@ -123,7 +170,9 @@ class ClaudeMemDatabase:
 
     def sessions(self, projects: Sequence[str] | None, limit: int) -> list[Session]:
         """The sessions that something was summed up of, newest first: of these projects, or of all."""
-        return self._file.read(lambda connection: claude_mem_sessions.recent(connection, projects, limit))
+        return self._file.read(
+            lambda connection: claude_mem_sessions.recent(connection, projects, limit)
+        )
 
     def session(self, session_id: str) -> Session | None:
         """What is known of a session."""
@@ -140,7 +189,8 @@ def open_database(path: Path, *, seconds: float = READ_SECONDS) -> Iterator[Clau
         yield ClaudeMemDatabase(file)
 
 
-# -- what it is --------------------------------------------------------------------------------------------------------
+# -- what it is
+# --------------------------------------------------------------------------------------------------------
 
 
 def _tables(connection: sqlite3.Connection) -> tuple[_Table, ...]:
@@ -150,7 +200,10 @@ def _tables(connection: sqlite3.Connection) -> tuple[_Table, ...]:
     structured = {"title", "facts"} <= new and new & set(INNER)
     new = new if structured or (not old and new & {"title", "text", "narrative"}) else frozenset()
     if not old and not new:
-        found, version = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0], _version(connection)
+        found, version = (
+            connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0],
+            _version(connection),
+        )
         what = (
             f"its tables are others (migration {version})"
             if version
@@ -173,26 +226,35 @@ def _version(connection: sqlite3.Connection) -> int:
     """The newest migration, 0 where none is told."""
     if "version" not in columns(connection, "schema_versions"):
         return 0
-    found = connection.execute("SELECT max(version) FROM schema_versions WHERE typeof(version) = 'integer'").fetchone()[
-        0
-    ]
+    found = connection.execute(
+        "SELECT max(version) FROM schema_versions WHERE typeof(version) = 'integer'"
+    ).fetchone()[0]
     return found if isinstance(found, int) else 0
 
 
-def _table(connection: sqlite3.Connection, name: str, present: frozenset[str], base: int, prefix: str) -> _Table:
-    kinds = connection.execute("SELECT type FROM pragma_table_info(?) WHERE name = 'id'", (name,)).fetchone()
+def _table(
+    connection: sqlite3.Connection, name: str, present: frozenset[str], base: int, prefix: str
+) -> _Table:
+    kinds = connection.execute(
+        "SELECT type FROM pragma_table_info(?) WHERE name = 'id'", (name,)
+    ).fetchone()
     own = "id" if kinds and "INT" not in str(kinds[0]).upper() else ""
     keys = tuple(column for column in ("document_id", own) if column in present)
     return _Table(name, base, prefix, keys)
 
 
-# -- rows --------------------------------------------------------------------------------------------------------------
+# -- rows
+# --------------------------------------------------------------------------------------------------------------
 
 
-def _rows(connection: sqlite3.Connection, table: _Table, rest: str, values: Sequence[object]) -> list[ClaudeMemRow]:
+def _rows(
+    connection: sqlite3.Connection, table: _Table, rest: str, values: Sequence[object]
+) -> list[ClaudeMemRow]:
     found = list(records(connection, table.name, _WANTED, rest, values))
     known = starts(connection, (filled(record, *INNER, "session_id") for record in found))
-    return [_row(record, table, known.get(filled(record, *INNER, "session_id"))) for record in found]
+    return [
+        _row(record, table, known.get(filled(record, *INNER, "session_id"))) for record in found
+    ]
 
 
 def _row(record: Record, table: _Table, start: Start | None) -> ClaudeMemRow:
@@ -212,17 +274,25 @@ def _memory(record: Record, key: str, project: str, start: Start | None) -> Memo
     subtitle = line(record["subtitle"])
     created = milliseconds(record["created_at_epoch"], record["created_at"], record["date"])
     date = _DATE.match(text(record["date"]))
-    files = (entries(record[name], ",") for name in ("files", "files_touched", "files_read", "files_modified"))
+    files = (
+        entries(record[name], ",")
+        for name in ("files", "files_touched", "files_read", "files_modified")
+    )
     return Memory(
         key=key,
-        title=line(record["title"]) or first_line(told) or subtitle or first_line(facts[0] if facts else ""),
+        title=line(record["title"])
+        or first_line(told)
+        or subtitle
+        or first_line(facts[0] if facts else ""),
         subtitle=subtitle,
         facts=facts,
         concepts=entries(record["concepts"], ",") or entries(record["keywords"], ","),
         files=unique(name for some in files for name in some),
         text=told,
         project=project,
-        session=text(record["session"]) or (start.client if start else "") or filled(record, *INNER, "session_id"),
+        session=text(record["session"])
+        or (start.client if start else "")
+        or filled(record, *INNER, "session_id"),
         date=date[0] if date else day(start.moment if start and start.moment else created),
         created=created,
         kind=line(record["type"])[:MAX_NAME],

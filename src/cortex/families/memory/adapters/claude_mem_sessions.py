@@ -1,7 +1,9 @@
-"""The sessions of a claude-mem database: who they are to the client, when they began, and what was summed up of them.
+"""The sessions of a claude-mem database: who they are to the client, when they began, and what was
+summed up of them.
 
-Three kinds of tables tell of them, as the generations went: `sessions` and `streaming_sessions` with `overviews`, then `sdk_sessions`
-with `session_summaries`; a database that was carried along has several. What people typed and what tools answered is never read.
+Three kinds of tables tell of them, as the generations went: `sessions` and `streaming_sessions`
+with `overviews`, then `sdk_sessions` with `session_summaries`; a database that was carried along
+has several. What people typed and what tools answered is never read.
 """
 
 from __future__ import annotations
@@ -25,7 +27,8 @@ from cortex.families.memory.adapters.coerce import (
 )
 
 BATCH = 500  # values in one question
-INNER = ("memory_session_id", "sdk_session_id")  # the product's own id of a session, as it is called now and was before
+# The product's own id of a session, as it is called now and was before
+INNER = ("memory_session_id", "sdk_session_id")
 CLIENT = ("content_session_id", "claude_session_id")  # the client's
 LISTS = frozenset("facts concepts keywords files files_touched files_read files_modified".split())
 
@@ -66,9 +69,15 @@ class Start:
 
 
 def records(
-    connection: sqlite3.Connection, table: str, wanted: Sequence[str], rest: str, values: Sequence[object] = ()
+    connection: sqlite3.Connection,
+    table: str,
+    wanted: Sequence[str],
+    rest: str,
+    values: Sequence[object] = (),
 ) -> Iterator[Record]:
-    """Rows of a table by the names of these columns, each cut to what is kept; a column that it doesn't have is None."""
+    """Rows of a table by the names of these columns, each cut to what is kept; a column that it
+    doesn't have is None.
+    """
     present = columns(connection, table)
     if not present:
         return
@@ -76,8 +85,11 @@ def records(
     cuts = ["rowid"]
     for name in names:
         limit = MAX_LIST_CHARACTERS if name in LISTS else MAX_CHARACTERS
-        # The length in bytes: that of a text ends at its first NUL, and so would what `substr` gives of a short one.
-        cuts.append(f"CASE WHEN length(CAST({name} AS BLOB)) > {limit} THEN substr({name}, 1, {limit}) ELSE {name} END")
+        # The length in bytes: that of a text ends at its first NUL, and so would what `substr`
+        # gives of a short one.
+        cuts.append(
+            f"CASE WHEN length(CAST({name} AS BLOB)) > {limit} THEN substr({name}, 1, {limit}) ELSE {name} END"
+        )
     for number, *row in connection.execute(f"SELECT {', '.join(cuts)} FROM {table} {rest}", values):
         said = dict(zip(names, row, strict=True))
         yield {"rowid": number, **{name: said.get(name) for name in wanted}}
@@ -96,7 +108,15 @@ def project_of(record: Record) -> str:
 def starts(connection: sqlite3.Connection, names: Iterable[str]) -> dict[str, Start]:
     """The sessions that are called so, by the product or by the client."""
     found: dict[str, Start] = {}
-    wanted = (*CLIENT, *INNER, "session_id", "started_at_epoch", "started_at", "created_at_epoch", "created_at")
+    wanted = (
+        *CLIENT,
+        *INNER,
+        "session_id",
+        "started_at_epoch",
+        "started_at",
+        "created_at_epoch",
+        "created_at",
+    )
     wanted += ("custom_title", "title", "project", "merged_into_project")
     asked = sorted({name for name in names if name})
     for table in _STARTS:
@@ -121,8 +141,12 @@ def _start(record: Record) -> Start:
     )  # fmt: skip
 
 
-def recent(connection: sqlite3.Connection, projects: Sequence[str] | None, limit: int) -> list[Session]:
-    """The sessions that something was summed up of, newest first; only those of these projects where some are given."""
+def recent(
+    connection: sqlite3.Connection, projects: Sequence[str] | None, limit: int
+) -> list[Session]:
+    """The sessions that something was summed up of, newest first; only those of these projects
+    where some are given.
+    """
     found: dict[str, Session] = {}
     for table in ("session_summaries", "overviews", "streaming_sessions"):
         for one in _summed(connection, table, _newest(connection, table, projects, limit)):
@@ -139,14 +163,28 @@ def one(connection: sqlite3.Connection, name: str) -> Session | None:
         keys = [key for key in (*INNER, *CLIENT, "session_id", "session") if key in present]
         if keys:
             rest = " OR ".join(f"{key} IN ({_marks(names)})" for key in keys)
-            found = records(connection, table, (), f"WHERE {rest} ORDER BY rowid DESC LIMIT 1", names * len(keys))
+            found = records(
+                connection,
+                table,
+                (),
+                f"WHERE {rest} ORDER BY rowid DESC LIMIT 1",
+                names * len(keys),
+            )
             for session in _summed(connection, table, [_number(record) for record in found]):
                 return session
-    return Session(start.client, start.project, start.title, "", start.moment, day(start.moment)) if start else None
+    return (
+        Session(start.client, start.project, start.title, "", start.moment, day(start.moment))
+        if start
+        else None
+    )
 
 
-def _newest(connection: sqlite3.Connection, table: str, projects: Sequence[str] | None, limit: int) -> list[int]:
-    """The newest row of each of the newest sessions; rows are looked at one by one, so that no more than needed are."""
+def _newest(
+    connection: sqlite3.Connection, table: str, projects: Sequence[str] | None, limit: int
+) -> list[int]:
+    """The newest row of each of the newest sessions; rows are looked at one by one, so that no more
+    than needed are.
+    """
     wanted = ("project", "merged_into_project", *INNER, *CLIENT, "session_id", "session")
     newest: dict[str, int] = {}
     for record in _backwards(connection, table, wanted, projects):
@@ -159,10 +197,17 @@ def _newest(connection: sqlite3.Connection, table: str, projects: Sequence[str] 
 
 
 def _backwards(
-    connection: sqlite3.Connection, table: str, wanted: Sequence[str], projects: Sequence[str] | None
+    connection: sqlite3.Connection,
+    table: str,
+    wanted: Sequence[str],
+    projects: Sequence[str] | None,
 ) -> Iterator[Record]:
-    """The rows of a table, newest first, without those that can't be of these projects; some of them twice."""
-    named = [name for name in ("project", "merged_into_project") if name in columns(connection, table)]
+    """The rows of a table, newest first, without those that can't be of these projects; some of
+    them twice.
+    """
+    named = [
+        name for name in ("project", "merged_into_project") if name in columns(connection, table)
+    ]
     if projects is None or len(projects) > BATCH or not named:
         return records(connection, table, wanted, "ORDER BY rowid DESC")
     # One walk along an index for each: SQLite would sort all rows of all of them.
@@ -174,15 +219,35 @@ def _backwards(
     return heapq.merge(*walks, key=_number, reverse=True)
 
 
-def _summed(connection: sqlite3.Connection, table: str, numbers: Sequence[int]) -> Iterator[Session]:
+def _summed(
+    connection: sqlite3.Connection, table: str, numbers: Sequence[int]
+) -> Iterator[Session]:
     """These rows as sessions."""
-    wanted = ("project", "merged_into_project", *INNER, *CLIENT, "session_id", "session", "date", "title", "subtitle")
+    wanted = (
+        "project",
+        "merged_into_project",
+        *INNER,
+        *CLIENT,
+        "session_id",
+        "session",
+        "date",
+        "title",
+        "subtitle",
+    )
     wanted += ("request", "content", *(name for _, name in _PARTS))
-    wanted += ("created_at_epoch", "created_at", "updated_at_epoch", "started_at_epoch", "started_at")
+    wanted += (
+        "created_at_epoch",
+        "created_at",
+        "updated_at_epoch",
+        "started_at_epoch",
+        "started_at",
+    )
     found = [
         record
         for some in _batches(numbers)
-        for record in records(connection, table, wanted, f"WHERE rowid IN ({_marks(some)}) ORDER BY rowid DESC", some)
+        for record in records(
+            connection, table, wanted, f"WHERE rowid IN ({_marks(some)}) ORDER BY rowid DESC", some
+        )
     ]
     known = starts(connection, (filled(record, *INNER, *CLIENT, "session_id") for record in found))
     for record in found:
@@ -196,7 +261,13 @@ def _session(record: Record, start: Start | None) -> Session:
     parts = [f"{label}: {said}" for label, name in _PARTS if (said := line(record[name]))]
     overview = text(record["content"]) or "\n".join(parts) or text(record["subtitle"])
     title = (start.title if start else "") or line(record["title"]) or line(record["request"])
-    moments = ("created_at_epoch", "created_at", "updated_at_epoch", "started_at_epoch", "started_at")
+    moments = (
+        "created_at_epoch",
+        "created_at",
+        "updated_at_epoch",
+        "started_at_epoch",
+        "started_at",
+    )
     created = milliseconds(*(record[name] for name in moments))
     return Session(
         id=text(record["session"]) or (start.client if start else "") or _name(record),

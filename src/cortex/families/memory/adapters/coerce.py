@@ -1,4 +1,5 @@
-"""What stands in another product's columns, taken for what it was meant to be: texts, lists, moments.
+"""What stands in another product's columns, taken for what it was meant to be: texts, lists,
+moments.
 
 Forgiving: whatever can't be understood is empty, whatever is too long is cut. Knows no table.
 """
@@ -15,7 +16,8 @@ MAX_NAME = 200  # of the name of a project, a kind or a session
 MAX_ENTRIES = 200  # of a list
 MAX_LIST_CHARACTERS = 400_000  # of a whole list, as it is stored
 
-_SECONDS_BELOW = 10**11  # a moment below is meant in seconds: in milliseconds it would lie before 1974
+# A moment below is meant in seconds: in milliseconds it would lie before 1974
+_SECONDS_BELOW = 10**11
 _MILLISECONDS_BELOW = 10**14
 _DECODER = json.JSONDecoder()
 
@@ -43,7 +45,9 @@ def first_line(value: str, limit: int = 200) -> str:
 
 
 def entries(value: object, separator: str) -> tuple[str, ...]:
-    """A list as it is stored, without repeats: a JSON array, also one that breaks off, or a text with separators."""
+    """A list as it is stored, without repeats: a JSON array, also one that breaks off, or a text
+    with separators.
+    """
     if isinstance(value, bytes):
         value = value.decode("utf-8", "replace")
     if not isinstance(value, str):
@@ -64,7 +68,11 @@ def unique(parts: Iterable[object]) -> tuple[str, ...]:
     """The texts among these, each once, in their order."""
     found: dict[str, None] = {}
     for part in parts:
-        if isinstance(part, str | int | float) and not isinstance(part, bool) and (said := text(part)):
+        if (
+            isinstance(part, str | int | float)
+            and not isinstance(part, bool)
+            and (said := text(part))
+        ):
             found[said] = None
             if len(found) == MAX_ENTRIES:
                 break
@@ -72,13 +80,19 @@ def unique(parts: Iterable[object]) -> tuple[str, ...]:
 
 
 def milliseconds(*values: object) -> int:
-    """The first of these that is a moment, as milliseconds since 1970: of seconds, milliseconds or finer, or ISO 8601; 0 where none is."""
+    """The first of these that is a moment, as milliseconds since 1970: of seconds, milliseconds or
+    finer, or ISO 8601; 0 where none is.
+    """
     return next((moment for value in values if (moment := _moment(value)) > 0), 0)
 
 
 def day(moment: int) -> str:
     """The day of a moment as YYYY-MM-DD, "" of none."""
-    return datetime.fromtimestamp(moment / 1000, UTC).date().isoformat() if 0 < moment < _MILLISECONDS_BELOW else ""
+    return (
+        datetime.fromtimestamp(moment / 1000, UTC).date().isoformat()
+        if 0 < moment < _MILLISECONDS_BELOW
+        else ""
+    )
 
 
 def _array(whole: str) -> list[object]:
@@ -109,7 +123,12 @@ def _moment(value: object) -> int:
             value = float(said)
         except ValueError:
             return _iso(said)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value <= 0:
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int | float)
+        or not math.isfinite(value)
+        or value <= 0
+    ):
         return 0
     number = int(value * 1000) if value < _SECONDS_BELOW else int(value)
     while number >= _MILLISECONDS_BELOW:

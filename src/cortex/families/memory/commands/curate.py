@@ -72,19 +72,25 @@ def judging(action: str, meaning: str) -> Callable[..., int]:
             matching=matching,
             older_than=older_than,
         )
-        return _judge(action, ids, wanted, reason, everything=everything, dry=dry_run, as_json=as_json)
+        return _judge(
+            action, ids, wanted, reason, everything=everything, dry=dry_run, as_json=as_json
+        )
 
     command.__doc__ = meaning
     return command
 
 
 approve = judging(
-    "approve", "Approve memories: they count. With --all those that nobody has judged, unless --state says otherwise."
+    "approve",
+    "Approve memories: they count. With --all those that nobody has judged, unless --state says otherwise.",
 )
 reject = judging(
-    "reject", "Reject memories: nothing finds them, they open by their ids only. With --all as for approve."
+    "reject",
+    "Reject memories: nothing finds them, they open by their ids only. With --all as for approve.",
 )
-promote = judging("promote", "Promote memories: they count in every project. With --all as for approve.")
+promote = judging(
+    "promote", "Promote memories: they count in every project. With --all as for approve."
+)
 
 
 def _judge(
@@ -103,12 +109,20 @@ def _judge(
         changing = [one for one in chosen if one.state is not ACTIONS[action]]
         if changing and not dry:
             question = f"{action.capitalize()} {counted(len(changing))}?"
-            decide(library.settings, "judge_memory", "\n".join([*_lines(changing, present), question]))
+            decide(
+                library.settings, "judge_memory", "\n".join([*_lines(changing, present), question])
+            )
         changed = len(changing) if dry else judge(library, changing, action, reason=reason)
     if as_json:
         ids_changed = [told_id(one, present) for one in changing]
         print_json(
-            {"action": action, "chosen": len(chosen), "changed": changed, "dry_run": dry, "memories": ids_changed}
+            {
+                "action": action,
+                "chosen": len(chosen),
+                "changed": changed,
+                "dry_run": dry,
+                "memories": ids_changed,
+            }
         )
         return 0
     if not chosen:
@@ -119,7 +133,9 @@ def _judge(
         say(f"{done} {told_id(changing[0], present)}: {' '.join(changing[0].memory.title.split())}")
     elif changing:
         say(f"{done} {counted(changed)}:")
-        _say_some(changing if dry else [replace(one, state=ACTIONS[action]) for one in changing], present)
+        _say_some(
+            changing if dry else [replace(one, state=ACTIONS[action]) for one in changing], present
+        )
     if len(chosen) > len(changing):
         say(f"{counted(len(chosen) - len(changing))} had that state already")
     return 0
@@ -177,25 +193,49 @@ def delete_some(
         if dry_run or not chosen:
             return _tell_deletion(chosen, present, as_json=as_json)
         question = f"Forget {counted(len(chosen))} for good?"
-        decide(library.settings, "delete_memory", "\n".join([*_lines(chosen, present), *_staying(chosen), question]))
+        decide(
+            library.settings,
+            "delete_memory",
+            "\n".join([*_lines(chosen, present), *_staying(chosen), question]),
+        )
         done = delete(library, chosen)
     if as_json:
         ids_deleted = [told_id(one, present) for one in chosen]
-        print_json({"deleted": done.own, "copies": done.copies, "stay_in": _files_of(chosen), "memories": ids_deleted})
+        print_json(
+            {
+                "deleted": done.own,
+                "copies": done.copies,
+                "stay_in": _files_of(chosen),
+                "memories": ids_deleted,
+            }
+        )
         return 0
     say(f"✓ Forgot {counted(len(chosen))} for good")
     for note in _staying(chosen):
         say(note, error=True)
     if not done.complete:
-        say("note: nothing finds them any more; another process still drops them from its index", error=True)
+        say(
+            "note: nothing finds them any more; another process still drops them from its index",
+            error=True,
+        )
     return 0
 
 
-def _tell_deletion(chosen: Sequence[Remembered], present: Sequence[MemoryDatabase], *, as_json: bool) -> int:
+def _tell_deletion(
+    chosen: Sequence[Remembered], present: Sequence[MemoryDatabase], *, as_json: bool
+) -> int:
     """What would be deleted."""
     if as_json:
         ids = [told_id(one, present) for one in chosen]
-        print_json({"deleted": 0, "copies": 0, "stay_in": _files_of(chosen), "memories": ids, "dry_run": True})
+        print_json(
+            {
+                "deleted": 0,
+                "copies": 0,
+                "stay_in": _files_of(chosen),
+                "memories": ids,
+                "dry_run": True,
+            }
+        )
     elif not chosen:
         say("nothing found", error=True)
     else:
@@ -207,15 +247,24 @@ def _tell_deletion(chosen: Sequence[Remembered], present: Sequence[MemoryDatabas
 
 
 def undo_last(as_json: JsonFlag = False) -> int:
-    """Take the last step back: every memory of it is as it was. What was added is rejected, not forgotten; a deletion stays."""
+    """Take the last step back: every memory of it is as it was.
+
+    What was added is rejected, not forgotten; a deletion stays.
+    """
     with memories() as library:
         step = last_step(library)
         if step:
             question = f"Take the last step ({step[-1].action}, {counted(len(step))}) back?"
-            decide(library.settings, "judge_memory", "\n".join([*_lines_of(library, step), question]))
+            decide(
+                library.settings, "judge_memory", "\n".join([*_lines_of(library, step), question])
+            )
         count = undo(library, batch=step[0].batch) if step else 0
         steps = (
-            [decision for decision in library.store.remembered.decisions(count) if decision.action == "undo"]
+            [
+                decision
+                for decision in library.store.remembered.decisions(count)
+                if decision.action == "undo"
+            ]
             if count
             else []
         )
@@ -230,7 +279,11 @@ def undo_last(as_json: JsonFlag = False) -> int:
     say(f"✓ {steps[0].reason.capitalize()}, {counted(count)}:")
     for row, step in list(zip(rows, steps, strict=True))[:SHOWN]:
         state = step.after or "unjudged"
-        told = "is as it was before" if step.before == step.after else f"is {state} {'now' if added else 'again'}"
+        told = (
+            "is as it was before"
+            if step.before == step.after
+            else f"is {state} {'now' if added else 'again'}"
+        )
         say(f"  {row['id']} {told}: {row['title']}")
     _say_more(len(steps))
     if added:
@@ -239,8 +292,12 @@ def undo_last(as_json: JsonFlag = False) -> int:
 
 
 def show_log(
-    told: Annotated[str | None, typer.Argument(metavar="ID", help="Only about this memory.")] = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, metavar="N", help="How many decisions.")] = 30,
+    told: Annotated[
+        str | None, typer.Argument(metavar="ID", help="Only about this memory.")
+    ] = None,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", min=1, metavar="N", help="How many decisions.")
+    ] = 30,
     as_json: JsonFlag = False,
 ) -> int:
     """Show what was decided about memories, newest first."""
@@ -259,7 +316,8 @@ def show_log(
     return 0
 
 
-# -- what is said ------------------------------------------------------------------------------------------------------
+# -- what is said
+# ------------------------------------------------------------------------------------------------------
 
 
 def _about(library: Library, decision: Decision) -> dict[str, object]:
@@ -267,7 +325,12 @@ def _about(library: Library, decision: Decision) -> dict[str, object]:
     found = library.store.remembered.by_key(decision.key, (decision.origin,))
     told = told_id(found[0], databases(library.settings)) if found else decision.key
     title = found[0].memory.title if found else ""
-    return {"id": told, "title": title, "origin": decision.origin or "own", **decision_json(decision)}
+    return {
+        "id": told,
+        "title": title,
+        "origin": decision.origin or "own",
+        **decision_json(decision),
+    }
 
 
 def _lines_of(library: Library, step: Sequence[Decision]) -> list[str]:

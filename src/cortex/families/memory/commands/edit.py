@@ -1,4 +1,7 @@
-"""`cortex memory edit`: another wording for a memory, by options or in the person's editor. What was typed is never lost."""
+"""`cortex memory edit`: another wording for a memory, by options or in the person's editor.
+
+What was typed is never lost.
+"""
 
 from __future__ import annotations
 
@@ -31,30 +34,52 @@ MAX_SHOWN = 300  # characters of each value in the question
 
 def edit_one(
     told: IdArgument,
-    title: Annotated[str | None, typer.Option("--title", metavar="TEXT", help="Another title.")] = None,
-    subtitle: Annotated[str | None, typer.Option("--subtitle", metavar="TEXT", help="Another second line.")] = None,
+    title: Annotated[
+        str | None, typer.Option("--title", metavar="TEXT", help="Another title.")
+    ] = None,
+    subtitle: Annotated[
+        str | None, typer.Option("--subtitle", metavar="TEXT", help="Another second line.")
+    ] = None,
     add_fact: Annotated[
-        list[str] | None, typer.Option("--add-fact", metavar="TEXT", help="One more fact; may be repeated.")
+        list[str] | None,
+        typer.Option("--add-fact", metavar="TEXT", help="One more fact; may be repeated."),
     ] = None,
     remove_fact: Annotated[
         list[str] | None,
-        typer.Option("--remove-fact", metavar="TEXT", help="A fact to leave out, or its number; may be repeated."),
+        typer.Option(
+            "--remove-fact",
+            metavar="TEXT",
+            help="A fact to leave out, or its number; may be repeated.",
+        ),
     ] = None,
     tag: Annotated[
-        list[str] | None, typer.Option("--tag", metavar="TAG", help="One more tag; may be repeated.")
+        list[str] | None,
+        typer.Option("--tag", metavar="TAG", help="One more tag; may be repeated."),
     ] = None,
     untag: Annotated[
-        list[str] | None, typer.Option("--untag", metavar="TAG", help="A tag to leave out; may be repeated.")
+        list[str] | None,
+        typer.Option("--untag", metavar="TAG", help="A tag to leave out; may be repeated."),
     ] = None,
-    text: Annotated[str | None, typer.Option("--text", metavar="TEXT", help="Another story; -: from stdin.")] = None,
-    kind: Annotated[str | None, typer.Option("--kind", metavar="KIND", help="Another kind.")] = None,
-    project: Annotated[str | None, typer.Option("--project", metavar="NAME", help="Another project.")] = None,
+    text: Annotated[
+        str | None, typer.Option("--text", metavar="TEXT", help="Another story; -: from stdin.")
+    ] = None,
+    kind: Annotated[
+        str | None, typer.Option("--kind", metavar="KIND", help="Another kind.")
+    ] = None,
+    project: Annotated[
+        str | None, typer.Option("--project", metavar="NAME", help="Another project.")
+    ] = None,
     citation: Annotated[
         list[str] | None,
-        typer.Option("--cite", metavar="PATH[#SYMBOL]", help="Code that it speaks of, instead of what it cites."),
+        typer.Option(
+            "--cite",
+            metavar="PATH[#SYMBOL]",
+            help="Code that it speaks of, instead of what it cites.",
+        ),
     ] = None,
     form: Annotated[
-        Path | None, typer.Option("--form", metavar="FILE", help="A form that was filled in before.")
+        Path | None,
+        typer.Option("--form", metavar="FILE", help="A form that was filled in before."),
     ] = None,
     as_json: JsonFlag = False,
 ) -> int:
@@ -67,7 +92,14 @@ def edit_one(
             done = _from_form(library, one, read_file(form))
         elif any(option is not None for option in options):
             told_text = read_text(text) if text is not None else None
-            memory = _reworded(one.memory, title=title, subtitle=subtitle, text=told_text, kind=kind, project=project)
+            memory = _reworded(
+                one.memory,
+                title=title,
+                subtitle=subtitle,
+                text=told_text,
+                kind=kind,
+                project=project,
+            )
             memory = replace(
                 memory,
                 facts=_facts(memory.facts, add_fact or (), remove_fact or ()),
@@ -96,7 +128,9 @@ def edit_one(
     return 0
 
 
-def _keep(library: Library, one: Remembered, memory: Memory, cited: Sequence[Citation] | None) -> WriteResult | None:
+def _keep(
+    library: Library, one: Remembered, memory: Memory, cited: Sequence[Citation] | None
+) -> WriteResult | None:
     if memory == one.memory and cited is None:
         return None
     decide(
@@ -115,14 +149,19 @@ def _changes(before: Memory, after: Memory, cited: Sequence[Citation] | None) ->
             told = "; ".join(value) if isinstance(value, tuple) else str(value)
             yield f"  {name}: {cut_to(told, MAX_SHOWN)}"
     if cited is not None:
-        yield "  cites: " + ", ".join(f"{one.path}#{one.symbol}" if one.symbol else one.path for one in cited)
+        yield "  cites: " + ", ".join(
+            f"{one.path}#{one.symbol}" if one.symbol else one.path for one in cited
+        )
 
 
-# -- by options --------------------------------------------------------------------------------------------------------
+# -- by options
+# --------------------------------------------------------------------------------------------------------
 
 
 def _reworded(memory: Memory, **told: str | None) -> Memory:
-    return replace(memory, **{name: value.strip() for name, value in told.items() if value is not None})
+    return replace(
+        memory, **{name: value.strip() for name, value in told.items() if value is not None}
+    )
 
 
 def _facts(facts: tuple[str, ...], more: Sequence[str], fewer: Sequence[str]) -> tuple[str, ...]:
@@ -132,7 +171,9 @@ def _facts(facts: tuple[str, ...], more: Sequence[str], fewer: Sequence[str]) ->
         if not places and told.strip().isdecimal() and 1 <= int(told) <= len(facts):
             places = [int(told) - 1]
         if not places:
-            raise InputError("ARGUMENT_INVALID", f"there is no fact {told!r}; name it by its text or its number")
+            raise InputError(
+                "ARGUMENT_INVALID", f"there is no fact {told!r}; name it by its text or its number"
+            )
         gone.update(places)
     kept = [fact for place, fact in enumerate(facts) if place not in gone]
     return tuple(dict.fromkeys((*kept, *(fact.strip() for fact in more if fact.strip()))))
@@ -142,7 +183,10 @@ def _tags(tags: tuple[str, ...], more: Sequence[str], fewer: Sequence[str]) -> t
     gone = {told.strip().casefold() for told in fewer}
     unknown = gone - {tag.casefold() for tag in tags}
     if unknown:
-        raise InputError("ARGUMENT_INVALID", f"there is no tag {min(unknown)!r}; its tags: {', '.join(tags) or 'none'}")
+        raise InputError(
+            "ARGUMENT_INVALID",
+            f"there is no tag {min(unknown)!r}; its tags: {', '.join(tags) or 'none'}",
+        )
     kept = {tag.casefold(): tag for tag in tags if tag.casefold() not in gone}
     for tag in more:
         if tag.strip():
@@ -150,7 +194,8 @@ def _tags(tags: tuple[str, ...], more: Sequence[str], fewer: Sequence[str]) -> t
     return tuple(kept.values())
 
 
-# -- in an editor ------------------------------------------------------------------------------------------------------
+# -- in an editor
+# ------------------------------------------------------------------------------------------------------
 
 
 def _in_editor(library: Library, one: Remembered) -> WriteResult | None:

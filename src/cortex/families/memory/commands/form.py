@@ -1,6 +1,7 @@
 """A memory as a Markdown form that a person fills in with an editor, and back. Pure.
 
-What wasn't changed in the form is not changed in the memory, even where a form can't say it all: a tag with a comma in it stays one.
+What wasn't changed in the form is not changed in the memory, even where a form can't say it all: a
+tag with a comma in it stays one.
 """
 
 from __future__ import annotations
@@ -46,11 +47,16 @@ def form_of(memory: Memory) -> str:
     ]
     for name, entries in (("Facts", memory.facts), ("Files", memory.files)):
         lines += ["", f"## {name}", "", *(f"- {_indented(entry)}" for entry in entries)]
-    return "\n".join([*(line.rstrip() for line in lines), "", "## Text", "", memory.text.strip("\n"), ""])
+    return "\n".join(
+        [*(line.rstrip() for line in lines), "", "## Text", "", memory.text.strip("\n"), ""]
+    )
 
 
 def filled(memory: Memory, text: str) -> Memory:
-    """The memory as a form says it. Raises: InputError ARGUMENT_INVALID, where it is no form any more."""
+    """The memory as a form says it.
+
+    Raises: InputError ARGUMENT_INVALID, where it is no form any more.
+    """
     before, now = _parse(form_of(memory)), _parse(text)
     changed = {
         field.name: getattr(now, field.name)
@@ -64,19 +70,32 @@ def _parse(text: str) -> Form:
     head, sections = _sections(text.removeprefix("\ufeff").replace("\r\n", "\n"))
     titles = [line[2:].strip() for line in head if line.startswith("# ")]
     if len(titles) != 1 or not titles[0]:
-        raise InputError("ARGUMENT_INVALID", "the form has no title: a line that begins with `# `, and only one")
-    told = {found[1].lower(): found[2].strip() for line in head if (found := _FIELD.fullmatch(line.strip()))}
-    odd = [line for line in head if line.strip() and not line.startswith("# ") and not _FIELD.fullmatch(line.strip())]
+        raise InputError(
+            "ARGUMENT_INVALID", "the form has no title: a line that begins with `# `, and only one"
+        )
+    told = {
+        found[1].lower(): found[2].strip()
+        for line in head
+        if (found := _FIELD.fullmatch(line.strip()))
+    }
+    odd = [
+        line
+        for line in head
+        if line.strip() and not line.startswith("# ") and not _FIELD.fullmatch(line.strip())
+    ]
     if odd:
         raise InputError(
-            "ARGUMENT_INVALID", f"{odd[0].strip()[:100]!r} in the form belongs to nothing: put it below ## Text"
+            "ARGUMENT_INVALID",
+            f"{odd[0].strip()[:100]!r} in the form belongs to nothing: put it below ## Text",
         )
     return Form(
         titles[0],
         told.get("subtitle", ""),
         told.get("kind", ""),
         told.get("project", ""),
-        tuple(dict.fromkeys(tag for part in told.get("tags", "").split(",") if (tag := part.strip()))),
+        tuple(
+            dict.fromkeys(tag for part in told.get("tags", "").split(",") if (tag := part.strip()))
+        ),
         _entries("Facts", sections),
         _entries("Files", sections),
         "\n".join(sections.get("Text", [])).strip("\n"),
@@ -84,7 +103,9 @@ def _parse(text: str) -> Form:
 
 
 def _sections(text: str) -> tuple[list[str], dict[str, list[str]]]:
-    """The lines before the first section, without comments, and those of each; below Text everything is text."""
+    """The lines before the first section, without comments, and those of each; below Text
+    everything is text.
+    """
     head: list[str] = []
     sections: dict[str, list[str]] = {}
     into = head

@@ -65,24 +65,46 @@ class TakenState(StrEnum):
 
 
 def import_path(
-    path: Annotated[Path, typer.Argument(metavar="PATH", help="An export, a Markdown file, or a folder of them.")],
-    form: Annotated[FormName, typer.Option("--from", help="What it is; auto: as its name says.")] = FormName.AUTO,
+    path: Annotated[
+        Path,
+        typer.Argument(metavar="PATH", help="An export, a Markdown file, or a folder of them."),
+    ],
+    form: Annotated[
+        FormName, typer.Option("--from", help="What it is; auto: as its name says.")
+    ] = FormName.AUTO,
     project: Annotated[
-        str, typer.Option("--project", metavar="NAME", help="Whose they are; default: as the file says, or its folder.")
+        str,
+        typer.Option(
+            "--project",
+            metavar="NAME",
+            help="Whose they are; default: as the file says, or its folder.",
+        ),
     ] = "",
-    scope: Annotated[str, typer.Option("--scope", metavar="NAME", help="Their scope; default: their project.")] = "",
+    scope: Annotated[
+        str, typer.Option("--scope", metavar="NAME", help="Their scope; default: their project.")
+    ] = "",
     state: Annotated[
-        TakenState, typer.Option("--state", help="What they count as; exported: as the file says, else staging.")
+        TakenState,
+        typer.Option(
+            "--state", help="What they count as; exported: as the file says, else staging."
+        ),
     ] = TakenState.STAGING,
     dry_run: DryFlag = False,
     as_json: JsonFlag = False,
 ) -> int:
-    """Take memories from a file: an export of claude-mem or of ours, CLAUDE.md, MEMORY.md, a folder of notes."""
+    """Take memories from a file: an export of claude-mem or of ours, CLAUDE.md, MEMORY.md, a folder
+    of notes.
+    """
     if path.suffix.lower() in (".db", ".sqlite", ".sqlite3"):
         hint = f"A claude-mem database needs no import: it is read where it is, with ACK_MEM_DB={path}."
-        raise InputError("ARGUMENT_INVALID", f"{path} is a database, no export", suggestions=(hint,))
+        raise InputError(
+            "ARGUMENT_INVALID", f"{path} is a database, no export", suggestions=(hint,)
+        )
     skipped: list[Skipped] = []
-    readers = {FormName.EXPORT: file_import.read_export, FormName.MARKDOWN: file_import.read_markdown}
+    readers = {
+        FormName.EXPORT: file_import.read_export,
+        FormName.MARKDOWN: file_import.read_markdown,
+    }
     brought = readers.get(form, file_import.read)(path, project=project, tell=skipped.append)
     with memories() as library, progress_bar(not as_json) as progress:
         taken = _take(library, _told(brought, progress), state, scope, dry=dry_run)
@@ -103,7 +125,9 @@ def import_path(
     return PARTIAL if refused else 0
 
 
-def _take(library: Library, brought: Iterable[Brought], state: TakenState, scope: str, *, dry: bool) -> Taken:
+def _take(
+    library: Library, brought: Iterable[Brought], state: TakenState, scope: str, *, dry: bool
+) -> Taken:
     if state is TakenState.EXPORTED:
         return add_all(library, brought, scope=scope, dry=dry)
     chosen = (replace(one, state=None, scope=scope or one.scope) for one in brought)
@@ -118,15 +142,21 @@ def _told(brought: Iterable[Brought], progress: ProgressCallback) -> Iterator[Br
         yield one
 
 
-def _tell_import(taken: Taken, refused: list[tuple[str, str]], state: TakenState, *, dry: bool) -> None:
-    counts = f"{len(taken.added):,} added, {taken.duplicates:,} known already, {len(refused):,} refused"
+def _tell_import(
+    taken: Taken, refused: list[tuple[str, str]], state: TakenState, *, dry: bool
+) -> None:
+    counts = (
+        f"{len(taken.added):,} added, {taken.duplicates:,} known already, {len(refused):,} refused"
+    )
     say(f"Would be: {counts}" if dry else f"✓ {counts}")
     for reason, count in Counter(reason for _, reason in refused[NAMED:]).items():
         say(f"  {count:,} more: {reason}", error=True)
     for title, reason in refused[:NAMED]:
         say(f"  {title or 'without a title'}: {reason}", error=True)
     if taken.added and not dry and state is TakenState.STAGING:
-        say("  Look at those in staging with `cortex memory list --state staging`, then approve or reject them")
+        say(
+            "  Look at those in staging with `cortex memory list --state staging`, then approve or reject them"
+        )
 
 
 def export_some(
@@ -139,12 +169,15 @@ def export_some(
     matching: MatchingOption = "",
     older_than: OlderOption = "",
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Where to; default: stdout.")
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Where to; default: stdout."),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite the file.")] = False,
     as_json: JsonFlag = False,
 ) -> int:
-    """Write memories as JSON that `cortex memory import` and claude-mem read; your own and those of other products."""
+    """Write memories as JSON that `cortex memory import` and claude-mem read; your own and those of
+    other products.
+    """
     states = state or [StateName.ALL]
     wanted = filter_of(
         states,
@@ -187,15 +220,21 @@ def _kept(library: Library, one: Remembered) -> ExportedMemory:
 def _write(path: Path, text: str, *, force: bool) -> None:
     """A file that only its owner may read; one that is there is replaced as a whole, or not at all."""
     if not force and os.path.lexists(path):
-        raise InputError("ARGUMENT_INVALID", f"{path} is there already; add --force to overwrite it")
+        raise InputError(
+            "ARGUMENT_INVALID", f"{path} is there already; add --force to overwrite it"
+        )
     beside = path.with_name(f".{path.name}.{os.getpid()}.tmp") if force else path
     try:
-        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0), 0o600)
+        descriptor = os.open(
+            beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0), 0o600
+        )
         with open(descriptor, "w", encoding="utf-8", newline="\n") as file:
             file.write(text)
         if force:
             os.replace(beside, path)
     except FileExistsError:
-        raise InputError("ARGUMENT_INVALID", f"{path} is there already; add --force to overwrite it") from None
+        raise InputError(
+            "ARGUMENT_INVALID", f"{path} is there already; add --force to overwrite it"
+        ) from None
     except OSError as error:
         raise FileError("PERMISSION_DENIED", f"{path} can't be written: {error.strerror}") from None

@@ -1,7 +1,9 @@
-"""`cortex memory`: what was learnt, kept by a person: written, listed, looked at, searched. Judging is in memory_curate.py, editing in
-memory_edit.py, files in memory_import.py.
+"""`cortex memory`: what was learnt, kept by a person: written, listed, looked at, searched.
 
-They are the person's, not a project's: no project's file counts here. Exit codes: 0 done, 1 an error, 2 wrong usage.
+Judging is in memory_curate.py, editing in memory_edit.py, files in memory_import.py.
+
+They are the person's, not a project's: no project's file counts here. Exit codes: 0 done, 1 an
+error, 2 wrong usage.
 """
 
 from __future__ import annotations
@@ -39,7 +41,14 @@ from cortex.families.memory.commands.options import (
     filter_of,
     memories,
 )
-from cortex.families.memory.commands.render import Whole, row_json, say_marks, say_rows, say_whole, whole_json
+from cortex.families.memory.commands.render import (
+    Whole,
+    row_json,
+    say_marks,
+    say_rows,
+    say_whole,
+    whole_json,
+)
 from cortex.families.memory.databases import (
     MemoryDatabase,
     current_scope,
@@ -62,7 +71,11 @@ from cortex.toolkit.terminal.workspace import here
 
 HISTORY = 50  # decisions that are shown of one memory
 
-app = typer.Typer(name="memory", help="What was learnt: write it down, judge it, find it again.", no_args_is_help=True)
+app = typer.Typer(
+    name="memory",
+    help="What was learnt: write it down, judge it, find it again.",
+    no_args_is_help=True,
+)
 
 
 class StatusName(StrEnum):
@@ -84,34 +97,54 @@ class MemoryModeName(StrEnum):
 @app.command("add")
 def add_one(
     title: Annotated[str, typer.Argument(metavar="TITLE", help="What was learnt, in one line.")],
-    subtitle: Annotated[str, typer.Option("--subtitle", metavar="TEXT", help="A second line.")] = "",
+    subtitle: Annotated[
+        str, typer.Option("--subtitle", metavar="TEXT", help="A second line.")
+    ] = "",
     fact: Annotated[
-        list[str] | None, typer.Option("--fact", metavar="TEXT", help="Something that is so; may be repeated.")
+        list[str] | None,
+        typer.Option("--fact", metavar="TEXT", help="Something that is so; may be repeated."),
     ] = None,
     tag: Annotated[
-        list[str] | None, typer.Option("--tag", metavar="TAG", help="What it is about; may be repeated.")
+        list[str] | None,
+        typer.Option("--tag", metavar="TAG", help="What it is about; may be repeated."),
     ] = None,
     file: Annotated[
-        list[str] | None, typer.Option("--file", metavar="PATH", help="A file that it is about; may be repeated.")
+        list[str] | None,
+        typer.Option("--file", metavar="PATH", help="A file that it is about; may be repeated."),
     ] = None,
     citation: Annotated[
         list[str] | None,
         typer.Option(
-            "--cite", metavar="PATH[#SYMBOL]", help="Code that it speaks of: answers say when it has changed."
+            "--cite",
+            metavar="PATH[#SYMBOL]",
+            help="Code that it speaks of: answers say when it has changed.",
         ),
     ] = None,
-    text: Annotated[str, typer.Option("--text", metavar="TEXT", help="The whole story; -: from stdin.")] = "",
+    text: Annotated[
+        str, typer.Option("--text", metavar="TEXT", help="The whole story; -: from stdin.")
+    ] = "",
     project: Annotated[
-        str | None, typer.Option("--project", metavar="NAME", help="Whose it is; default: the project here.")
+        str | None,
+        typer.Option("--project", metavar="NAME", help="Whose it is; default: the project here."),
     ] = None,
-    scope: Annotated[str, typer.Option("--scope", metavar="NAME", help="Its scope; default: its project.")] = "",
-    kind: Annotated[str, typer.Option("--kind", metavar="KIND", help="Such as decision, gotcha, bugfix.")] = "",
-    session: Annotated[str, typer.Option("--session", metavar="ID", help="The session that it comes from.")] = "",
+    scope: Annotated[
+        str, typer.Option("--scope", metavar="NAME", help="Its scope; default: its project.")
+    ] = "",
+    kind: Annotated[
+        str, typer.Option("--kind", metavar="KIND", help="Such as decision, gotcha, bugfix.")
+    ] = "",
+    session: Annotated[
+        str, typer.Option("--session", metavar="ID", help="The session that it comes from.")
+    ] = "",
     supersedes: Annotated[
         list[str] | None,
-        typer.Option("--supersedes", metavar="ID", help="What it takes the place of; may be repeated."),
+        typer.Option(
+            "--supersedes", metavar="ID", help="What it takes the place of; may be repeated."
+        ),
     ] = None,
-    state: Annotated[NewState, typer.Option("--state", help="What it counts as.")] = NewState.APPROVED,
+    state: Annotated[
+        NewState, typer.Option("--state", help="What it counts as.")
+    ] = NewState.APPROVED,
     as_json: JsonFlag = False,
 ) -> int:
     """Write down what was learnt; it is found at once."""
@@ -120,7 +153,9 @@ def add_one(
     told = read_text(text)
     with memories() as library:
         cited = citations_of(library, folder, citation or ())
-        files = dict.fromkeys((*(_file_told(place, folder, one) for one in file or ()), *(one.path for one in cited)))
+        files = dict.fromkeys(
+            (*(_file_told(place, folder, one) for one in file or ()), *(one.path for one in cited))
+        )
         memory = Memory(
             "",
             title,
@@ -137,15 +172,24 @@ def add_one(
         gone = named(library, supersedes or ())
         if gone or MemoryState(state) is MemoryState.PROMOTED:
             replaced = [f"in place of “{one.memory.title}”" for one in gone]
-            decide(library.settings, "judge_memory", "\n".join([memory.title, *replaced, "Add it?"]))
-        done = add(library, memory, state=MemoryState(state), scope=scope, supersedes=gone, citations=cited)
+            decide(
+                library.settings, "judge_memory", "\n".join([memory.title, *replaced, "Add it?"])
+            )
+        done = add(
+            library, memory, state=MemoryState(state), scope=scope, supersedes=gone, citations=cited
+        )
         present = databases(library.settings)
     _tell_added(done, memory, gone, present, as_json=as_json)
     return 0
 
 
 def _tell_added(
-    done: WriteResult, memory: Memory, gone: Sequence[Remembered], present: Sequence[MemoryDatabase], *, as_json: bool
+    done: WriteResult,
+    memory: Memory,
+    gone: Sequence[Remembered],
+    present: Sequence[MemoryDatabase],
+    *,
+    as_json: bool,
 ) -> None:
     known = done.duplicate_of
     if as_json:
@@ -155,7 +199,10 @@ def _tell_added(
                 "created": done.created,
                 "state": done.state.value if done.state else "",
                 "duplicate_of": told_id(known, present) if known else None,
-                "similar_to": [{"id": told_id(one, present), "title": one.memory.title} for one in done.similar_to],
+                "similar_to": [
+                    {"id": told_id(one, present), "title": one.memory.title}
+                    for one in done.similar_to
+                ],
                 "superseded": [told_id(one, present) for one in gone],
             }
         )
@@ -209,10 +256,17 @@ def list_memories(
         rows, total = choose(library, wanted, limit)
         present, uncurated = databases(library.settings), library.settings.memory.uncurated
     if as_json:
-        print_json({"memories": [row_json(row, present, uncurated) for row in rows], "total": total})
+        print_json(
+            {"memories": [row_json(row, present, uncurated) for row in rows], "total": total}
+        )
         return 0
     if not rows:
-        say("nothing found" if state or wanted != filter_of([StateName.ALL]) else _nothing_yet(library), error=True)
+        say(
+            "nothing found"
+            if state or wanted != filter_of([StateName.ALL])
+            else _nothing_yet(library),
+            error=True,
+        )
     say_rows(rows, present)
     say_marks(rows, uncurated)
     if total > len(rows):
@@ -227,7 +281,9 @@ def _nothing_yet(library: Library) -> str:
 
 @app.command("show")
 def show(told: IdArgument, as_json: JsonFlag = False) -> int:
-    """Show all of a memory: what it says, where it comes from, what was decided about it, whether the code that it cites has changed."""
+    """Show all of a memory: what it says, where it comes from, what was decided about it, whether
+    the code that it cites has changed.
+    """
     with memories() as library:
         one = find_told(library, told)
         present = databases(library.settings)
@@ -236,7 +292,10 @@ def show(told: IdArgument, as_json: JsonFlag = False) -> int:
             present,
             library.settings.memory.uncurated,
             session_of(present, one.memory.session),
-            tuple((cited, _changed(library, cited)) for cited in library.store.remembered.citations(one.id)),
+            tuple(
+                (cited, _changed(library, cited))
+                for cited in library.store.remembered.citations(one.id)
+            ),
             tuple(library.store.remembered.decisions(HISTORY, one.ref)),
         )
     if as_json:
@@ -260,10 +319,15 @@ def search(
     project: ProjectOption = "",
     scope: ScopeOption = "",
     status: Annotated[
-        StatusName, typer.Option("--status", help="What may answer; all: approved ones and those in staging.")
+        StatusName,
+        typer.Option("--status", help="What may answer; all: approved ones and those in staging."),
     ] = StatusName.APPROVED,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=200, metavar="N", help="How many results.")] = 10,
-    mode: Annotated[MemoryModeName, typer.Option("--mode", help="How to search.")] = MemoryModeName.HYBRID,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", min=1, max=200, metavar="N", help="How many results.")
+    ] = 10,
+    mode: Annotated[
+        MemoryModeName, typer.Option("--mode", help="How to search.")
+    ] = MemoryModeName.HYBRID,
     as_json: JsonFlag = False,
 ) -> int:
     """Search the memories, as the tool query_memories does."""
@@ -271,7 +335,9 @@ def search(
     with memories(tell=False) as library:
         if mode is not MemoryModeName.WORDS:
             library.embedding.try_out()
-        asked = MemoryQuery(query, tuple(tag or ()), project, scope, status, limit, mode=Mode(mode), near=names)
+        asked = MemoryQuery(
+            query, tuple(tag or ()), project, scope, status, limit, mode=Mode(mode), near=names
+        )
         found = find(library, asked)
         present, uncurated = found.present, library.settings.memory.uncurated
         changes_of = changes_in(library)
@@ -281,7 +347,11 @@ def search(
         say(f"note: {note}", error=True)
     if as_json:
         rows = [
-            {**row_json(hit.one, present, uncurated), "relevance": hit.relevance, "maybe_stale": list(changes)}
+            {
+                **row_json(hit.one, present, uncurated),
+                "relevance": hit.relevance,
+                "maybe_stale": list(changes),
+            }
             for hit, changes in zip(found.hits, stale, strict=True)
         ]
         print_json({"results": rows, "total": found.total, "mode": found.mode or Mode.WORDS})
@@ -311,7 +381,9 @@ def scopes(as_json: JsonFlag = False) -> int:
     width = max((len(str(row["name"])) for row in rows), default=0)
     for row in rows:
         mark = "*" if str(row["name"]).casefold() == current.casefold() else " "
-        say(f"{mark} {row['name']!s:<{width}}  {row['memory_count']:>6}  {row['last_updated']}  {row['path']}")
+        say(
+            f"{mark} {row['name']!s:<{width}}  {row['memory_count']:>6}  {row['last_updated']}  {row['path']}"
+        )
     if not rows:
         say(_nothing_yet(library), error=True)
     say(f"current scope: {current}", error=True)

@@ -1,4 +1,6 @@
-"""What the commands about memories have in common: their options, the memories that these mean, and the library opened for them."""
+"""What the commands about memories have in common: their options, the memories that these mean, and
+the library opened for them.
+"""
 
 from __future__ import annotations
 
@@ -51,8 +53,12 @@ class NewState(StrEnum):
     PROMOTED = "promoted"
 
 
-IdsArgument = Annotated[list[str] | None, typer.Argument(metavar="ID", help="Which memories, by their ids.")]
-IdArgument = Annotated[str, typer.Argument(metavar="ID", help="Its id, or the beginning of one of your own.")]
+IdsArgument = Annotated[
+    list[str] | None, typer.Argument(metavar="ID", help="Which memories, by their ids.")
+]
+IdArgument = Annotated[
+    str, typer.Argument(metavar="ID", help="Its id, or the beginning of one of your own.")
+]
 StateOption = Annotated[
     list[StateName] | None,
     typer.Option(
@@ -60,20 +66,34 @@ StateOption = Annotated[
         help="Only in this state; all: those that are found, any: rejected and superseded ones, too; may be repeated.",
     ),
 ]
-ProjectOption = Annotated[str, typer.Option("--project", metavar="NAME", help="Only of this project.")]
+ProjectOption = Annotated[
+    str, typer.Option("--project", metavar="NAME", help="Only of this project.")
+]
 ScopeOption = Annotated[str, typer.Option("--scope", metavar="NAME", help="Only of this scope.")]
 TagOption = Annotated[
-    list[str] | None, typer.Option("--tag", metavar="TAG", help="Only with this tag; of several all must be there.")
+    list[str] | None,
+    typer.Option("--tag", metavar="TAG", help="Only with this tag; of several all must be there."),
 ]
-KindOption = Annotated[str, typer.Option("--kind", metavar="KIND", help="Only of this kind, such as decision.")]
+KindOption = Annotated[
+    str, typer.Option("--kind", metavar="KIND", help="Only of this kind, such as decision.")
+]
 OriginOption = Annotated[
-    str, typer.Option("--origin", metavar="FILE", help="Only those of this database; own: those written here.")
+    str,
+    typer.Option(
+        "--origin", metavar="FILE", help="Only those of this database; own: those written here."
+    ),
 ]
 MatchingOption = Annotated[
-    str, typer.Option("--matching", metavar="WORDS", help="Only those that hold every one of these words.")
+    str,
+    typer.Option(
+        "--matching", metavar="WORDS", help="Only those that hold every one of these words."
+    ),
 ]
 OlderOption = Annotated[
-    str, typer.Option("--older-than", metavar="AGE", help="Only those older than, for example, 30d, 8w or 1y.")
+    str,
+    typer.Option(
+        "--older-than", metavar="AGE", help="Only those older than, for example, 30d, 8w or 1y."
+    ),
 ]
 AllFlag = Annotated[bool, typer.Option("--all", help="Every memory that the other options leave.")]
 DryFlag = Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")]
@@ -82,9 +102,11 @@ ReasonOption = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why
 
 @contextmanager
 def memories(*, tell: bool = True, whole: bool = False, quiet: bool = False) -> Iterator[Library]:
-    """The library, with what hooks brought and other products wrote since; what could not be read is told.
+    """The library, with what hooks brought and other products wrote since; what could not be read
+    is told.
 
-    With `whole` all of it is waited for, with a bar unless it is to be quiet: for a decision about every memory.
+    With `whole` all of it is waited for, with a bar unless it is to be quiet: for a decision about
+    every memory.
     """
     with open_library() as library:
         if library.holds():
@@ -98,14 +120,19 @@ def memories(*, tell: bool = True, whole: bool = False, quiet: bool = False) -> 
             for problem in state.problems:
                 say(f"warning: {problem}", error=True)
             if state.left and state.rows:
-                say(f"note: up to {state.left:,} of {state.rows:,} rows of other products are not read yet", error=True)
+                say(
+                    f"note: up to {state.left:,} of {state.rows:,} rows of other products are not read yet",
+                    error=True,
+                )
             elif state.left or (not state.problems and is_due(library)):
                 say("note: what other products wrote last is not read yet", error=True)
         yield library
 
 
 def _await_whole(library: Library, *, quiet: bool) -> None:
-    """Read other products' databases to the end; not for ever where whoever does it gets no further."""
+    """Read other products' databases to the end; not for ever where whoever does it gets no
+    further.
+    """
     left, since = -1, time.monotonic()
     with progress_bar(not quiet) as progress:
         while is_due(library) and time.monotonic() - since < STANDSTILL_SECONDS:
@@ -134,14 +161,22 @@ def filter_of(
 
 
 def chosen_by(
-    library: Library, ids: Sequence[str] | None, wanted: Filter, default: Filter, *, everything: bool
+    library: Library,
+    ids: Sequence[str] | None,
+    wanted: Filter,
+    default: Filter,
+    *,
+    everything: bool,
 ) -> list[Remembered]:
-    """The memories that ids or filters mean; `default` is what `wanted` is where no filter was given.
+    """The memories that ids or filters mean; `default` is what `wanted` is where no filter was
+    given.
 
     Raises: InputError ARGUMENT_INVALID, MEMORY_UNKNOWN or MEMORY_AMBIGUOUS.
     """
     if ids and (everything or wanted != default):
-        raise InputError("ARGUMENT_INVALID", "name memories by their ids, or choose them by options, not both")
+        raise InputError(
+            "ARGUMENT_INVALID", "name memories by their ids, or choose them by options, not both"
+        )
     if ids:
         return named(library, ids)
     if not everything:
@@ -163,10 +198,15 @@ def seconds_of(age: str) -> float:
             raise ValueError
         return min(parse_duration(text), time.time())
     except ValueError:
-        raise InputError("ARGUMENT_INVALID", f"{age!r} is no age; one is written as 12h, 30d, 8w or 1y") from None
+        raise InputError(
+            "ARGUMENT_INVALID", f"{age!r} is no age; one is written as 12h, 30d, 8w or 1y"
+        ) from None
 
 
 def citations_of(library: Library, folder: Path, targets: Sequence[str]) -> tuple[Citation, ...]:
     """What is cited, as it is now. Raises: FileError, InputError."""
     place = project_at(folder)
-    return tuple(cite(place.path, from_root(place, folder, target), library.view_in(place.path)) for target in targets)
+    return tuple(
+        cite(place.path, from_root(place, folder, target), library.view_in(place.path))
+        for target in targets
+    )

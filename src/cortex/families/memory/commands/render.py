@@ -41,10 +41,13 @@ class Whole:
     history: tuple[Decision, ...]
 
 
-# -- for programs ------------------------------------------------------------------------------------------------------
+# -- for programs
+# ------------------------------------------------------------------------------------------------------
 
 
-def row_json(one: Remembered, present: Sequence[MemoryDatabase], uncurated: str) -> dict[str, object]:
+def row_json(
+    one: Remembered, present: Sequence[MemoryDatabase], uncurated: str
+) -> dict[str, object]:
     """A memory for programs."""
     memory, judgement = one.memory, one.judgement
     return {
@@ -77,11 +80,19 @@ def whole_json(whole: Whole) -> dict[str, object]:
     return {
         **row_json(whole.one, whole.present, whole.uncurated),
         "citations": [
-            {"path": one.path, "symbol": one.symbol, "root": one.root, "commit": one.commit, "changed": changed}
+            {
+                "path": one.path,
+                "symbol": one.symbol,
+                "root": one.root,
+                "commit": one.commit,
+                "changed": changed,
+            }
             for one, changed in whole.citations
         ],
         "maybe_stale": [changed for _, changed in whole.citations if changed],
-        "session_context": {"title": session.title, "overview": session.overview} if session else None,
+        "session_context": {"title": session.title, "overview": session.overview}
+        if session
+        else None,
         "history": [decision_json(one) for one in whole.history],
     }
 
@@ -99,7 +110,8 @@ def decision_json(one: Decision) -> dict[str, object]:
     }
 
 
-# -- for people --------------------------------------------------------------------------------------------------------
+# -- for people
+# --------------------------------------------------------------------------------------------------------
 
 
 def say_rows(
@@ -109,23 +121,34 @@ def say_rows(
     stale: Sequence[Sequence[str]] = (),
     error: bool = False,
 ) -> None:
-    """A line for each memory, as wide as the terminal, and below it what changed in the code that it cites."""
+    """A line for each memory, as wide as the terminal, and below it what changed in the code that
+    it cites.
+    """
     ids = [cut_to(told_id(row, present), MAX_ID) for row in rows]
     kinds = [cut_to(one.memory.kind, MAX_KIND) for one in rows]
     projects = [cut_to(one.memory.project, MAX_PROJECT) for one in rows]
     widths = [max(map(width_of, column), default=0) for column in (ids, kinds, projects)]
     stream = sys.stderr if error else sys.stdout
     room = shutil.get_terminal_size().columns if stream.isatty() else 0
-    for number, (one, id_, kind, project) in enumerate(zip(rows, ids, kinds, projects, strict=True)):
+    for number, (one, id_, kind, project) in enumerate(
+        zip(rows, ids, kinds, projects, strict=True)
+    ):
         cells = [
             padded(id_, widths[0]),
             padded((moment(one.memory.created) or one.memory.date)[:10], 10),
             MARKS[standing(one)],
         ]
-        cells += [padded(cell, width) for cell, width in ((kind, widths[1]), (project, widths[2])) if width]
+        cells += [
+            padded(cell, width)
+            for cell, width in ((kind, widths[1]), (project, widths[2]))
+            if width
+        ]
         begin = " ".join(cells)
         title = " ".join(one.memory.title.split())
-        say(f"{begin} {cut_to(title, max(MIN_TITLE, room - width_of(begin) - 1)) if room else title}", error=error)
+        say(
+            f"{begin} {cut_to(title, max(MIN_TITLE, room - width_of(begin) - 1)) if room else title}",
+            error=error,
+        )
         for change in stale[number] if stale else ():
             say(f"  maybe stale: {change}", error=error)
 
@@ -173,13 +196,21 @@ def say_whole(whole: Whole) -> None:
             say(f"  {decision_line(decision)}")
     if one.origin != OWN:
         say("")
-        say("It is a row of another product's database, which is only read: what you decide here lies over it.")
+        say(
+            "It is a row of another product's database, which is only read: what you decide here lies over it."
+        )
 
 
 def _labelled(whole: Whole) -> list[tuple[str, str]]:
     one, memory, judgement = whole.one, whole.one.memory, whole.one.judgement
-    state = one.state.value if one.state else f"nobody has judged it, it counts as {whole.uncurated}"
-    reviewed = f", by {judgement.actor} at {rfc3339(judgement.at)}" if judgement and is_curated(one) else ""
+    state = (
+        one.state.value if one.state else f"nobody has judged it, it counts as {whole.uncurated}"
+    )
+    reviewed = (
+        f", by {judgement.actor} at {rfc3339(judgement.at)}"
+        if judgement and is_curated(one)
+        else ""
+    )
     session = whole.session.title if whole.session else ""
     return [
         ("ID", told_id(one, whole.present)),
@@ -190,7 +221,10 @@ def _labelled(whole: Whole) -> list[tuple[str, str]]:
         ("Scope", one.scope if one.scope != memory.project else ""),
         ("Tags", ", ".join(memory.concepts)),
         ("Files", ", ".join(memory.files)),
-        ("Session", f"{memory.session}{f': {session}' if session else ''}" if memory.session else ""),
+        (
+            "Session",
+            f"{memory.session}{f': {session}' if session else ''}" if memory.session else "",
+        ),
         ("Made", moment(memory.created)),
         ("From", " · ".join(part for part in (memory.provenance, one.origin) if part)),
     ]
@@ -198,7 +232,9 @@ def _labelled(whole: Whole) -> list[tuple[str, str]]:
 
 def decision_line(one: Decision, about: str = "") -> str:
     """A line of the log: what was done with what, who did it where that wasn't the person, and why."""
-    states = "" if one.before == one.after else f"{one.before or 'unjudged'} → {one.after or 'unjudged'}"
+    states = (
+        "" if one.before == one.after else f"{one.before or 'unjudged'} → {one.after or 'unjudged'}"
+    )
     states = one.after if one.action == "add" else states
     by = "" if one.actor == PERSON else f"by {one.actor}"
     undone = "undone" if one.undone and one.action not in ("undo", "delete") else ""

@@ -1,4 +1,7 @@
-"""The memory family: what was learnt before, here and elsewhere, as four tools. Nothing in it can write."""
+"""The memory family: what was learnt before, here and elsewhere, as four tools.
+
+Nothing in it can write.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,9 @@ __all__ = ["TOOLS", "Recall", "open_family"]
 
 
 def open_family(settings: Settings, engines: EnginePool, folder: Path, scope: str) -> Family:
-    """The family over the memories of the person whose settings these are, for somebody who works in that folder."""
+    """The family over the memories of the person whose settings these are, for somebody who works
+    in that folder.
+    """
     context = Recall(settings, engines, folder, scope)
     context.start()
     return Family(

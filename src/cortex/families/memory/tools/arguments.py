@@ -1,4 +1,6 @@
-"""The arguments of the memory tools, field by field as their contract has them; `budget` and `cursor` are ours and optional."""
+"""The arguments of the memory tools, field by field as their contract has them; `budget` and
+`cursor` are ours and optional.
+"""
 
 from __future__ import annotations
 
@@ -9,23 +11,34 @@ from pydantic import Field
 from cortex.toolkit.tool import Arguments, Whole
 
 Budget = Annotated[
-    Whole | None, Field(description="Most tokens that the answer may cost (characters / 4)", ge=1, le=100_000)
+    Whole | None,
+    Field(description="Most tokens that the answer may cost (characters / 4)", ge=1, le=100_000),
 ]
 
 
 class QueryMemories(Arguments):
-    query: str | None = Field(default=None, description="Free text search across title, subtitle, facts")
-    tags: tuple[str, ...] | None = Field(
-        default=None, description="Filter by concept tags (e.g., ['deployment', 'railway'])", max_length=50
+    query: str | None = Field(
+        default=None, description="Free text search across title, subtitle, facts"
     )
-    project: str | None = Field(default=None, description="Filter by project name. Omit to search all projects.")
-    scope: str | None = Field(default=None, description="Memory scope: 'dev', 'personal', or project name")
+    tags: tuple[str, ...] | None = Field(
+        default=None,
+        description="Filter by concept tags (e.g., ['deployment', 'railway'])",
+        max_length=50,
+    )
+    project: str | None = Field(
+        default=None, description="Filter by project name. Omit to search all projects."
+    )
+    scope: str | None = Field(
+        default=None, description="Memory scope: 'dev', 'personal', or project name"
+    )
     status: Literal["staging", "approved", "all"] = Field(
         default="approved", description="Filter by curation status (default: approved)"
     )
     limit: Whole = Field(default=10, description="Max results (default: 10, max: 50)", ge=1, le=50)
     budget: Budget = None
-    cursor: Annotated[str | None, Field(description="Where to go on, from the end of an earlier answer")] = None
+    cursor: Annotated[
+        str | None, Field(description="Where to go on, from the end of an earlier answer")
+    ] = None
 
 
 class GetMemory(Arguments):
@@ -40,8 +53,14 @@ class ListScopes(Arguments):
 
 class GetContext(Arguments):
     project_path: str | None = Field(
-        default=None, description="Repository path. Defaults to current working directory.", max_length=4_096
+        default=None,
+        description="Repository path. Defaults to current working directory.",
+        max_length=4_096,
     )
-    include_cross_project: bool = Field(default=True, description="Include cross-project learnings (default: true)")
-    max_memories: Whole = Field(default=5, description="Max memories to include (default: 5)", ge=0, le=50)
+    include_cross_project: bool = Field(
+        default=True, description="Include cross-project learnings (default: true)"
+    )
+    max_memories: Whole = Field(
+        default=5, description="Max memories to include (default: 5)", ge=0, le=50
+    )
     budget: Budget = None

@@ -1,4 +1,7 @@
-"""The four memory tools: what each asks of the memories. Texts are in answers.py, arguments in arguments.py. None of them writes."""
+"""The four memory tools: what each asks of the memories.
+
+Texts are in answers.py, arguments in arguments.py. None of them writes.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,12 @@ from pathlib import Path
 from cortex.base.errors import InputError
 from cortex.engine.library import Library
 from cortex.engine.store import OWN, SHOWN
-from cortex.families.memory.databases import current_scope, databases, scope_folders, searched_places
+from cortex.families.memory.databases import (
+    current_scope,
+    databases,
+    scope_folders,
+    searched_places,
+)
 from cortex.families.memory.ids import find_memory
 from cortex.families.memory.mirror import copied
 from cortex.families.memory.search import MemoryQuery, await_fresh, find, sources_of
@@ -33,7 +41,9 @@ COUNT_SECONDS = 2.0  # that a list of scopes waits for rows that were not counte
 def query_memories(context: Recall, arguments: QueryMemories, call: Call) -> Answer:
     """Find memories."""
     budget = check_budget(arguments.budget, QUERY_BUDGET)
-    key = repr((arguments.query, arguments.tags, arguments.project, arguments.scope, arguments.status))
+    key = repr(
+        (arguments.query, arguments.tags, arguments.project, arguments.scope, arguments.status)
+    )
     offset = read_cursor(key, arguments.cursor)
     asked = MemoryQuery(
         query=arguments.query or "",
@@ -49,8 +59,13 @@ def query_memories(context: Recall, arguments: QueryMemories, call: Call) -> Ans
         if _has_none(library):
             return _missing(library)
         found = find(library, asked, call.cancel)
-        text = render.found_text(found, budget, partial(make_cursor, key), offset, changes_in(library))
-    meta = {"cortex/total": found.total, **({"cortex/mode": found.mode.value} if found.mode else {})}
+        text = render.found_text(
+            found, budget, partial(make_cursor, key), offset, changes_in(library)
+        )
+    meta = {
+        "cortex/total": found.total,
+        **({"cortex/mode": found.mode.value} if found.mode else {}),
+    }
     return Answer(text, meta=meta, hits=found.total)
 
 
@@ -64,7 +79,9 @@ def get_memory(context: Recall, arguments: GetMemory, call: Call) -> Answer:
         present = databases(library.settings)
         shown = name_of(one.state, library.settings.memory.uncurated) == SHOWN
         session = session_of(present, one.memory.session)
-        return Answer(render.memory_text(one, present, session, changes_in(library)(one), shown, budget))
+        return Answer(
+            render.memory_text(one, present, session, changes_in(library)(one), shown, budget)
+        )
 
 
 def list_scopes(context: Recall, arguments: ListScopes, call: Call) -> Answer:
@@ -79,18 +96,31 @@ def list_scopes(context: Recall, arguments: ListScopes, call: Call) -> Answer:
         counts = library.store.remembered.scopes([source.id for source in sources])
         state = copied(library)
     current = current_scope(context.scope, context.project, [count.scope for count in counts])
-    notes = [*state.problems, *([f"at most {state.left:,} more are being indexed"] if state.left else [])]
-    return Answer(render.scopes_text(counts, (*present, *folders), render.Paths(context.settings.home), current, notes))
+    notes = [
+        *state.problems,
+        *([f"at most {state.left:,} more are being indexed"] if state.left else []),
+    ]
+    return Answer(
+        render.scopes_text(
+            counts, (*present, *folders), render.Paths(context.settings.home), current, notes
+        )
+    )
 
 
 def get_context(context: Recall, arguments: GetContext, call: Call) -> Answer:
     """What is worth knowing in a project."""
     budget = check_budget(arguments.budget, CONTEXT_BUDGET)
-    folder = _folder(context.folder, arguments.project_path) if arguments.project_path else context.folder
+    folder = (
+        _folder(context.folder, arguments.project_path)
+        if arguments.project_path
+        else context.folder
+    )
     with context.open() as library:
         if _has_none(library):
             return _missing(library)
-        found = context_of(library, folder, most=arguments.max_memories, others=arguments.include_cross_project)
+        found = context_of(
+            library, folder, most=arguments.max_memories, others=arguments.include_cross_project
+        )
     if not os.path.isdir(folder):
         note = f"project_path is not a folder here; these are memories of a project called {found.project.name}"
         found = replace(found, notes=(note, *found.notes))
@@ -114,7 +144,9 @@ def _missing(library: Library) -> Answer:
     return Answer(render.missing_text(searched_places(library.settings)), failed=True, error=error)
 
 
-def _tool(name: str, title: str, description: str, arguments: type, run: Callable[..., Answer]) -> Tool:
+def _tool(
+    name: str, title: str, description: str, arguments: type, run: Callable[..., Answer]
+) -> Tool:
     return Tool("memory", name, title, description, arguments, run, writes=False, idempotent=True)
 
 

@@ -1,6 +1,7 @@
 """What the memory tools say: JSON as their contract has it, within a budget. Knows no store.
 
-The first results come whole; what doesn't fit the budget comes as a short row, to be opened by its id.
+The first results come whole; what doesn't fit the budget comes as a short row, to be opened by its
+id.
 """
 
 from __future__ import annotations
@@ -51,7 +52,11 @@ def dumped_part(part: object) -> str:
 
 def error_text(error: CortexError) -> str:
     """An error as this family tells it."""
-    told: Row = {"error": error.code, "message": error.message, "suggestions": list(dict.fromkeys(error.suggestions))}
+    told: Row = {
+        "error": error.code,
+        "message": error.message,
+        "suggestions": list(dict.fromkeys(error.suggestions)),
+    }
     return dumped({**told, **({"context": error.context} if error.context else {})})
 
 
@@ -68,7 +73,9 @@ def missing_text(places: Sequence[Path]) -> str:
     )
 
 
-def found_text(found: MemoryResults, budget: int, cursor: Callable[[int], str], offset: int, stale: Stale) -> str:
+def found_text(
+    found: MemoryResults, budget: int, cursor: Callable[[int], str], offset: int, stale: Stale
+) -> str:
     """The answer to a question."""
     notes = _notes(found.notes, budget)
     if not found.hits:
@@ -84,7 +91,11 @@ def found_text(found: MemoryResults, budget: int, cursor: Callable[[int], str], 
             row = short_row(hit.one, found.present, shown=hit.shown)
             row["more"] = "get_memory"
         if len(dumped(row)) + 1 > room and not rows:  # the first one is always told
-            row = {"id": row["id"], "title": _cut(hit.one.memory.title, MIN_TITLE), "more": "get_memory"}
+            row = {
+                "id": row["id"],
+                "title": _cut(hit.one.memory.title, MIN_TITLE),
+                "more": "get_memory",
+            }
         size = len(dumped(row)) + 1
         if size > room:
             if rows:
@@ -105,7 +116,10 @@ def result_row(hit: MemoryHit, present: Sequence[MemoryDatabase], changes: Seque
         "id": told_id(hit.one, present),
         "title": memory.title,
         "subtitle": memory.subtitle,
-        "facts": [_cut(fact, MAX_FACT) for fact in (memory.facts or _story(memory.text, memory.title))[:MAX_FACTS]],
+        "facts": [
+            _cut(fact, MAX_FACT)
+            for fact in (memory.facts or _story(memory.text, memory.title))[:MAX_FACTS]
+        ],
         "concepts": list(memory.concepts),
         "project": memory.project,
         "created_at": rfc3339(memory.created / 1000),
@@ -119,7 +133,12 @@ def short_row(one: Remembered, present: Sequence[MemoryDatabase], *, shown: bool
     memory = one.memory
     standing = {key: value for key, value in _standing(one, shown).items() if key != "curated"}
     concepts = [_cut(concept, MAX_CONCEPT) for concept in memory.concepts[:CONCEPTS]]
-    return {"id": told_id(one, present), "title": _cut(memory.title, MAX_TITLE), "concepts": concepts, **standing}
+    return {
+        "id": told_id(one, present),
+        "title": _cut(memory.title, MAX_TITLE),
+        "concepts": concepts,
+        **standing,
+    }
 
 
 def memory_text(
@@ -160,11 +179,22 @@ def memory_text(
 
 
 def _fitted(row: Row, room: int) -> Row:
-    """A row cut to so many characters: its story, then lists from their ends, what is told of its session, and names at last."""
+    """A row cut to so many characters: its story, then lists from their ends, what is told of its
+    session, and names at last.
+    """
     if len(dumped(row)) <= room:
         return row
     row = {**row, "truncated": True}
-    long = ("text", "facts", "files", "concepts", "session_context", "subtitle", "maybe_stale", "title")
+    long = (
+        "text",
+        "facts",
+        "files",
+        "concepts",
+        "session_context",
+        "subtitle",
+        "maybe_stale",
+        "title",
+    )
     for name in (*long, "session", "kind", "scope", "project"):
         over = len(dumped(row)) - room
         whole = row.get(name)
@@ -191,10 +221,15 @@ def scopes_text(
     current: str,
     notes: Sequence[str],
 ) -> str:
-    """The scopes with what is in them, and the current one; of very many those with the newest memories."""
+    """The scopes with what is in them, and the current one; of very many those with the newest
+    memories.
+    """
     rows = scope_rows(counts, present, path_of)
     if len(rows) > MAX_SCOPES:
-        notes = (f"{len(rows) - MAX_SCOPES:,} more scopes have older memories: name one as `scope` to ask it", *notes)
+        notes = (
+            f"{len(rows) - MAX_SCOPES:,} more scopes have older memories: name one as `scope` to ask it",
+            *notes,
+        )
         rows = sorted(rows, key=lambda row: str(row["last_updated"]), reverse=True)[:MAX_SCOPES]
     return dumped({"scopes": rows, "current_scope": current, **_notes(notes, SCOPES_BUDGET)})
 
@@ -202,12 +237,16 @@ def scopes_text(
 def scope_rows(
     counts: Sequence[ScopeCount], present: Sequence[MemoryDatabase], path_of: Callable[[str], str]
 ) -> list[Row]:
-    """The scopes with what is in them, by name; one that several databases have is one scope, where it has most.
+    """The scopes with what is in them, by name; one that several databases have is one scope, where
+    it has most.
 
     A folder for a scope is one, though nothing is in it yet.
     """
     scopes: dict[str, list[ScopeCount]] = {}
-    for one in (*counts, *(ScopeCount(one.scope, one.origin, 0, 0) for one in present if one.scope)):
+    for one in (
+        *counts,
+        *(ScopeCount(one.scope, one.origin, 0, 0) for one in present if one.scope),
+    ):
         scopes.setdefault((one.scope or UNNAMED).casefold(), []).append(one)
     rows: list[Row] = []
     for _, parts in sorted(scopes.items()):
@@ -273,7 +312,11 @@ def _listed(one: Remembered, context: SessionContext) -> Row:
 
 
 def _with_project(one: Remembered, context: SessionContext) -> Row:
-    return {**short_row(one, context.present), "project": one.memory.project, **_stale(one, context)}
+    return {
+        **short_row(one, context.present),
+        "project": one.memory.project,
+        **_stale(one, context),
+    }
 
 
 def _stale(one: Remembered, context: SessionContext) -> Row:

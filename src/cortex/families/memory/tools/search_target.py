@@ -24,24 +24,45 @@ def place_of(library: Library) -> SearchTarget:
     def ask(query: Query, cancel: Cancel) -> Page:
         if query.mode in (Mode.EXACT, Mode.FULL):
             raise InputError(
-                "ARGUMENT_INVALID", f"memories can't be searched in mode {query.mode.value}: ask code alone"
+                "ARGUMENT_INVALID",
+                f"memories can't be searched in mode {query.mode.value}: ask code alone",
             )
         state = copied(library)
-        notes = (*state.problems, *((f"at most {state.left:,} more are not indexed yet",) if state.left else ()))
+        notes = (
+            *state.problems,
+            *((f"at most {state.left:,} more are not indexed yet",) if state.left else ()),
+        )
         if not sources:
-            return Page((), 0, query.mode, notes or ("there are no memories yet: write one with `cortex memory add`",))
+            return Page(
+                (),
+                0,
+                query.mode,
+                notes or ("there are no memories yet: write one with `cortex memory add`",),
+            )
         states = states_of(library, "approved")
         wanted = MemoryFilter(sources=tuple(source.id for source in sources), states=states)
         docs = library.store.remembered.docs(wanted) if states else None
         page = library.search(query, cancel=cancel, sources=sources, docs=docs)
-        return Page(page.hits, page.total, page.mode, (*page.notes, *notes), page.docs, page.chunks, page.cached)
+        return Page(
+            page.hits,
+            page.total,
+            page.mode,
+            (*page.notes, *notes),
+            page.docs,
+            page.chunks,
+            page.cached,
+        )
 
     def cite(hit: Hit) -> dict[str, object]:
         one = library.store.remembered.by_docs([hit.doc]).get(hit.doc)
         return (
             {}
             if one is None
-            else {"id": told_id(one, present), "title": one.memory.title, "project": one.memory.project}
+            else {
+                "id": told_id(one, present),
+                "title": one.memory.title,
+                "project": one.memory.project,
+            }
         )
 
     def read(told: str) -> tuple[str, str]:
@@ -51,4 +72,6 @@ def place_of(library: Library) -> SearchTarget:
     def written(told: str) -> float:
         return find_memory(library, told, "").memory.created / 1000
 
-    return SearchTarget(FAMILY, "memories", ask, cite=cite, opener="get_memory id", read=read, written=written)
+    return SearchTarget(
+        FAMILY, "memories", ask, cite=cite, opener="get_memory id", read=read, written=written
+    )

@@ -1,4 +1,6 @@
-"""The memories of one connection, as tools get them: the person's library for reading, and where the client works."""
+"""The memories of one connection, as tools get them: the person's library for reading, and where
+the client works.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""`cortex artifact`: knowledge that somebody stands for: written, changed with its history, accepted, replaced by a person."""
+"""`cortex artifact`: knowledge that somebody stands for: written, changed with its history,
+accepted, replaced by a person.
+"""
 
 from __future__ import annotations
 
@@ -88,21 +90,32 @@ HISTORY = 100  # changes that are shown
 INSTEAD = "give the text with --body or --body-file, or say what else to change"
 
 ReviewByOption = Annotated[
-    str | None, typer.Option("--review-by", metavar="DATE", help="When to look at it again, as 2027-01-31.")
+    str | None,
+    typer.Option("--review-by", metavar="DATE", help="When to look at it again, as 2027-01-31."),
 ]
-OwnerOption = Annotated[str | None, typer.Option("--owner", metavar="NAME", help="Who stands for it; me: you.")]
-SummaryOption = Annotated[str | None, typer.Option("--summary", metavar="TEXT", help="What it says, in short.")]
+OwnerOption = Annotated[
+    str | None, typer.Option("--owner", metavar="NAME", help="Who stands for it; me: you.")
+]
+SummaryOption = Annotated[
+    str | None, typer.Option("--summary", metavar="TEXT", help="What it says, in short.")
+]
 
 app = typer.Typer(
-    name=KIND, help="Knowledge that somebody stands for: decisions, runbooks, specifications.", no_args_is_help=True
+    name=KIND,
+    help="Knowledge that somebody stands for: decisions, runbooks, specifications.",
+    no_args_is_help=True,
 )
 
 
 @app.command("list")
 def list_artifacts(
     state: StateOption = None,
-    everything: Annotated[bool, typer.Option("--all", help="Superseded and deprecated ones, too.")] = False,
-    type: Annotated[str, typer.Option("--type", metavar="TYPE", help=f"Only of this type: {TYPES_HELP}.")] = "",
+    everything: Annotated[
+        bool, typer.Option("--all", help="Superseded and deprecated ones, too.")
+    ] = False,
+    type: Annotated[
+        str, typer.Option("--type", metavar="TYPE", help=f"Only of this type: {TYPES_HELP}.")
+    ] = "",
     overdue: Annotated[
         bool, typer.Option("--overdue", help="Only those that should have been looked at again.")
     ] = False,
@@ -141,7 +154,9 @@ def show(
     version: Annotated[
         int | None, typer.Option("--version", min=1, metavar="N", help="As it was in this version.")
     ] = None,
-    history: Annotated[bool, typer.Option("--history", help="Who changed it when, instead of what it says.")] = False,
+    history: Annotated[
+        bool, typer.Option("--history", help="Who changed it when, instead of what it says.")
+    ] = False,
     as_json: JsonFlag = False,
 ) -> int:
     """Show an artifact: what it says, what it rests on, what contradicts it; as it is or as it was."""
@@ -156,7 +171,12 @@ def show(
         print_json({**whole_json(record, around), "history": [_deed_json(deed) for deed in deeds]})
     elif history:
         say(record.body.title)
-        say_rows([(f"{one.version:>3} {moment(one.at)}", one.actor, one.action.replace("_", " ")) for one in deeds])
+        say_rows(
+            [
+                (f"{one.version:>3} {moment(one.at)}", one.actor, one.action.replace("_", " "))
+                for one in deeds
+            ]
+        )
     else:
         _say(record, around)
     return 0
@@ -165,7 +185,10 @@ def show(
 def _version(library: Library, record: Record[Any], version: int) -> Record[Any]:
     known = library.store.recorded.versions(record.id)
     if version not in known:
-        raise InputError("ARGUMENT_INVALID", f"there is no version {version}: {record.id} has 1 to {record.version}")
+        raise InputError(
+            "ARGUMENT_INVALID",
+            f"there is no version {version}: {record.id} has 1 to {record.version}",
+        )
     return known[version]
 
 
@@ -186,7 +209,10 @@ def _say(record: Record[Artifact], around: Around) -> None:
     say_head(record, [*labels_of(record, around), *labels], around.warnings)
     say_text(body.summary, "In short")
     say_text(body.body)
-    evidence = [f"{told_title(one.ref, known)}{f' ({one.note})' if one.note else ''}" for one in body.evidence]
+    evidence = [
+        f"{told_title(one.ref, known)}{f' ({one.note})' if one.note else ''}"
+        for one in body.evidence
+    ]
     say_list("Rests on", evidence)
     say_around(record, around)
 
@@ -198,15 +224,23 @@ def create_one(
     body_file: BodyFileOption = None,
     edit: EditFlag = False,
     summary: SummaryOption = None,
-    type: Annotated[str, typer.Option("--type", metavar="TYPE", help=f"One of {TYPES_HELP}.")] = "other",
+    type: Annotated[
+        str, typer.Option("--type", metavar="TYPE", help=f"One of {TYPES_HELP}.")
+    ] = "other",
     state: Annotated[
-        str, typer.Option("--state", metavar="STATE", help="draft, proposed, or accepted, which needs evidence.")
+        str,
+        typer.Option(
+            "--state", metavar="STATE", help="draft, proposed, or accepted, which needs evidence."
+        ),
     ] = "draft",
     owner: OwnerOption = None,
     review_by: ReviewByOption = None,
     evidence: EvidenceOption = None,
     supersedes: Annotated[
-        str, typer.Option("--supersedes", metavar="ID", help="What it takes the place of once it is accepted.")
+        str,
+        typer.Option(
+            "--supersedes", metavar="ID", help="What it takes the place of once it is accepted."
+        ),
     ] = "",
     subcortex: SubcortexOption = "",
     tag: TagOption = None,
@@ -247,7 +281,9 @@ def create_one(
         say_cautions(library, record)
         say_strangers(library, record)
         say_same_title(library, record)
-    return tell_record(record, f"✓ Made {record.id}: {record.body.title} ({record.body.state})", as_json=as_json)
+    return tell_record(
+        record, f"✓ Made {record.id}: {record.body.title} ({record.body.state})", as_json=as_json
+    )
 
 
 @app.command("edit")
@@ -257,20 +293,28 @@ def edit_one(
     body: BodyOption = None,
     body_file: BodyFileOption = None,
     summary: SummaryOption = None,
-    type: Annotated[str | None, typer.Option("--type", metavar="TYPE", help=f"One of {TYPES_HELP}.")] = None,
+    type: Annotated[
+        str | None, typer.Option("--type", metavar="TYPE", help=f"One of {TYPES_HELP}.")
+    ] = None,
     state: Annotated[
         str | None,
-        typer.Option("--state", metavar="STATE", help="draft, proposed or deprecated; see accept, supersede."),
+        typer.Option(
+            "--state", metavar="STATE", help="draft, proposed or deprecated; see accept, supersede."
+        ),
     ] = None,
     owner: OwnerOption = None,
     review_by: ReviewByOption = None,
-    reviewed: Annotated[bool, typer.Option("--reviewed", help="It was looked at again now.")] = False,
+    reviewed: Annotated[
+        bool, typer.Option("--reviewed", help="It was looked at again now.")
+    ] = False,
     verification: Annotated[
-        str | None, typer.Option("--verification", metavar="WORD", help=f"One of {', '.join(VERIFICATIONS)}.")
+        str | None,
+        typer.Option("--verification", metavar="WORD", help=f"One of {', '.join(VERIFICATIONS)}."),
     ] = None,
     evidence: EvidenceOption = None,
     remove_evidence: Annotated[
-        list[str] | None, typer.Option("--remove-evidence", metavar="REF", help="Evidence to leave out, by its id.")
+        list[str] | None,
+        typer.Option("--remove-evidence", metavar="REF", help="Evidence to leave out, by its id."),
     ] = None,
     subcortex: OtherSubcortexOption = None,
     tag: TagOption = None,
@@ -280,16 +324,30 @@ def edit_one(
     key: KeyOption = "",
     as_json: JsonFlag = False,
 ) -> int:
-    """Change an artifact; without options its text, in your editor ($VISUAL or $EDITOR). Every version stays."""
+    """Change an artifact; without options its text, in your editor ($VISUAL or $EDITOR).
+
+    Every version stays.
+    """
     text, links = text_told(body, body_file), code_told(code)
     plain = dict(
-        given(title=title, body=text, summary=summary, type=type, state=_edited_state(state), review_by=review_by)
+        given(
+            title=title,
+            body=text,
+            summary=summary,
+            type=type,
+            state=_edited_state(state),
+            review_by=review_by,
+        )
     )
-    plain |= given(verification=verification, subcortex=subcortex, sensitivity=SENSITIVE if sensitive else None)
+    plain |= given(
+        verification=verification, subcortex=subcortex, sensitivity=SENSITIVE if sensitive else None
+    )
     lists = (evidence, remove_evidence, tag, untag, code)
     with team() as library:
         before = resolve_ref(library.store.recorded, told, KIND)
-        if not (plain or owner is not None or reviewed or any(list_ is not None for list_ in lists)):
+        if not (
+            plain or owner is not None or reviewed or any(list_ is not None for list_ in lists)
+        ):
             again = f"cortex artifact edit {before.id} --body-file"
             after = edited(
                 library,
@@ -321,7 +379,9 @@ def edit_one(
                 )
 
             actor = _editor(library, before, change(before.body))
-            after = revise(library, before.id, change, actor=actor, action="edit", key=key, payload=payload)
+            after = revise(
+                library, before.id, change, actor=actor, action="edit", key=key, payload=payload
+            )
         say_cautions(library, after)
     same = after.version == before.version
     text = "Nothing was changed." if same else f"✓ Changed {after.id}: version {after.version}"
@@ -329,11 +389,15 @@ def edit_one(
 
 
 def _editor(library: Library, before: Record[Artifact], after: Artifact) -> Actor:
-    """Who makes a change: of what is accepted, and of what is put out of use, a person who was asked."""
+    """Who makes a change: of what is accepted, and of what is put out of use, a person who was
+    asked.
+    """
     if after.state == "deprecated" != before.body.state:
         return _decide(library, "deprecate_artifact", after, f"Deprecate {before.id}?")
     if before.body.state == "accepted" and after != before.body:
-        return _decide(library, "edit_accepted", after, f"It is accepted. Have {before.id} say this?")
+        return _decide(
+            library, "edit_accepted", after, f"It is accepted. Have {before.id} say this?"
+        )
     return writer()
 
 
@@ -387,8 +451,12 @@ def accept(
 
 @app.command("supersede")
 def supersede(
-    old: Annotated[str, typer.Argument(metavar="OLD", help="The id of the one that doesn't count any more.")],
-    new: Annotated[str, typer.Argument(metavar="NEW", help="The id of the one that takes its place.")],
+    old: Annotated[
+        str, typer.Argument(metavar="OLD", help="The id of the one that doesn't count any more.")
+    ],
+    new: Annotated[
+        str, typer.Argument(metavar="NEW", help="The id of the one that takes its place.")
+    ],
     note: Annotated[str, typer.Option("--note", metavar="TEXT", help="Why.")] = "",
     key: KeyOption = "",
     as_json: JsonFlag = False,
@@ -397,16 +465,22 @@ def supersede(
     with team() as library:
         ends = [number_of(library, one, KIND) for one in (old, new)]
         titles = library.store.recorded.get(ends)
-        question = f"Have {told_title(ends[1], titles)} take the place of {told_title(ends[0], titles)}?"
+        question = (
+            f"Have {told_title(ends[1], titles)} take the place of {told_title(ends[0], titles)}?"
+        )
         actor = decide(library, "supersede_artifact", question)
         record = actions.supersede_artifact(library, *ends, actor=actor, key=key, note=note)
-    return tell_record(record, f"✓ {ends[1]} takes the place of {record.id}: {record.body.title}", as_json=as_json)
+    return tell_record(
+        record, f"✓ {ends[1]} takes the place of {record.id}: {record.body.title}", as_json=as_json
+    )
 
 
 @app.command("deprecate")
 def deprecate(
     told: IdArgument,
-    note: Annotated[str, typer.Option("--note", metavar="TEXT", help="Why; it stands above its text then.")] = "",
+    note: Annotated[
+        str, typer.Option("--note", metavar="TEXT", help="Why; it stands above its text then.")
+    ] = "",
     key: KeyOption = "",
     as_json: JsonFlag = False,
 ) -> int:

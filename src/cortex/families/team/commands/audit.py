@@ -1,4 +1,6 @@
-"""`cortex audit`: who changed what of a team's records, and when: the log that nobody can change, the newest line first."""
+"""`cortex audit`: who changed what of a team's records, and when: the log that nobody can change,
+the newest line first.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +19,17 @@ NOTHING = "Nothing was written yet."
 
 def audit(
     about: Annotated[
-        str, typer.Argument(metavar="ID", help="Only of this record, by its id, a beginning of it, or a slug.")
+        str,
+        typer.Argument(
+            metavar="ID", help="Only of this record, by its id, a beginning of it, or a slug."
+        ),
     ] = "",
     limit: LimitOption = 30,
     as_json: JsonFlag = False,
 ) -> int:
-    """Show who changed which record when, how (agent, terminal, command, server) and under which key, the newest first."""
+    """Show who changed which record when, how (agent, terminal, command, server) and under which
+    key, the newest first.
+    """
     with team() as library:
         deeds = library.store.recorded.deeds(number_of(library, about, ""), limit + 1)
     more, deeds = len(deeds) > limit, deeds[:limit]

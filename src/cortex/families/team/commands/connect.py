@@ -1,4 +1,5 @@
-"""`cortex connect` and `cortex disconnect`: join a team's Core with what the person chooses to send, and leave it with all that is here.
+"""`cortex connect` and `cortex disconnect`: join a team's Core with what the person chooses to
+send, and leave it with all that is here.
 
 A token is never an argument: command lines are seen by everybody on a machine, and kept by shells.
 """
@@ -18,11 +19,26 @@ from cortex.base.actors import AGENT, PERSON
 from cortex.base.errors import FileError, InputError, explained
 from cortex.base.settings import environment
 from cortex.families.team.commands.options import one_of
-from cortex.families.team.commands.sync import as_rows, exit_code, given_up_row, run_sync, tell, tell_given_up
+from cortex.families.team.commands.sync import (
+    as_rows,
+    exit_code,
+    given_up_row,
+    run_sync,
+    tell,
+    tell_given_up,
+)
 from cortex.families.team.permissions import said
 from cortex.families.team.sync import connection, discard, state
 from cortex.families.team.sync.connection import MAX_TOKEN, TOKEN_VARIABLE, Preview
-from cortex.families.team.sync.upload import ALL, CHOICES, KEEPS_AUTHORS, MINE, NONE, Plan, UploadPart
+from cortex.families.team.sync.upload import (
+    ALL,
+    CHOICES,
+    KEEPS_AUTHORS,
+    MINE,
+    NONE,
+    Plan,
+    UploadPart,
+)
 from cortex.toolkit.terminal.library import open_library
 from cortex.toolkit.terminal.options import JsonFlag, ProfileOption
 from cortex.toolkit.terminal.output import many, print_json, say
@@ -33,7 +49,8 @@ _YOURS = {PERSON: "you", AGENT: "your agents"}
 
 def connect(
     url: Annotated[
-        str, typer.Argument(metavar="URL", help="The Core's address; default: the setting team.server.")
+        str,
+        typer.Argument(metavar="URL", help="The Core's address; default: the setting team.server."),
     ] = "",
     token_file: Annotated[
         str,
@@ -44,10 +61,17 @@ def connect(
         ),
     ] = "",
     plain_http: Annotated[
-        bool, typer.Option("--plain-http", help="Allow http:// beyond this machine: everybody in between can read all.")
+        bool,
+        typer.Option(
+            "--plain-http",
+            help="Allow http:// beyond this machine: everybody in between can read all.",
+        ),
     ] = False,
     moved: Annotated[
-        bool, typer.Option("--moved", help="It is the same team's Core, restored or renewed at another address.")
+        bool,
+        typer.Option(
+            "--moved", help="It is the same team's Core, restored or renewed at another address."
+        ),
     ] = False,
     upload: Annotated[
         str | None,
@@ -59,17 +83,22 @@ def connect(
         ),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only show what would be sent; nothing is joined or sent.")
+        bool,
+        typer.Option("--dry-run", help="Only show what would be sent; nothing is joined or sent."),
     ] = False,
     profile: ProfileOption = None,
     as_json: JsonFlag = False,
 ) -> int:
-    """Join a team's Core: what you choose of this home is sent there, what you may see of it comes here; then sync for a first time."""
+    """Join a team's Core: what you choose of this home is sent there, what you may see of it comes
+    here; then sync for a first time.
+    """
     choice = None if upload is None else one_of(upload, CHOICES, "--upload")
     with open_library(profile) as library:
         address = url or library.settings.team.server or library.store.truth.get(state.URL)
         if not address:
-            raise InputError("ARGUMENT_INVALID", "which Core? Name its address, such as https://core.example.org")
+            raise InputError(
+                "ARGUMENT_INVALID", "which Core? Name its address, such as https://core.example.org"
+            )
         before = library.store.truth.get(state.URL)
         is_joined = bool(before) and address.rstrip("/") == before and not token_file
         token = connection.token_of(library.settings.home) if is_joined else _token(token_file)
@@ -80,21 +109,48 @@ def connect(
                 _show_plan(found)
             if dry_run:
                 if as_json:
-                    print_json({"server": found.url, "dryRun": True, "upload": _plan_rows(found.plan, choice)})
+                    print_json(
+                        {
+                            "server": found.url,
+                            "dryRun": True,
+                            "upload": _plan_rows(found.plan, choice),
+                        }
+                    )
                 return 0
             choice = choice or _asked(found)
-        joined = connection.connect(library, address, token, plain=plain_http, moved=moved, choice=choice)
+        joined = connection.connect(
+            library, address, token, plain=plain_http, moved=moved, choice=choice
+        )
         elsewhere = joined.again and joined.url != before
         if not as_json:
-            begin = f"Moved from {before}" if elsewhere else "Still connected" if joined.again else "Connected"
+            begin = (
+                f"Moved from {before}"
+                if elsewhere
+                else "Still connected"
+                if joined.again
+                else "Connected"
+            )
             say(f"✓ {begin} to {joined.url} as {joined.name} (tier {joined.tier})")
         _say_held(found, choice, joined.kept_aside)
         done = run_sync(library)
     if as_json:
-        about = {"server": joined.url, "name": joined.name, "tier": joined.tier, "again": joined.again}
+        about = {
+            "server": joined.url,
+            "name": joined.name,
+            "tier": joined.tier,
+            "again": joined.again,
+        }
         moved_from = before if elsewhere else None
         sent = _plan_rows(found.plan, choice) if found else None
-        print_json({**about, "movedFrom": moved_from, "queued": joined.queued, "upload": sent, "sync": as_rows(done)})
+        print_json(
+            {
+                **about,
+                "movedFrom": moved_from,
+                "queued": joined.queued,
+                "upload": sent,
+                "sync": as_rows(done),
+            }
+        )
     else:
         tell(done)
     return exit_code(done)
@@ -107,17 +163,23 @@ def _show_plan(found: Preview) -> None:
     if total:
         say(f"{found.url} doesn't have {many(total, 'record')} of this home:")
     if mine.records:
-        say(f"  mine: {_described(mine)}, written here, never sent elsewhere{_foretold(mine, found.tier)}")
+        say(
+            f"  mine: {_described(mine)}, written here, never sent elsewhere{_foretold(mine, found.tier)}"
+        )
     if others.records:
         authors = {_YOURS.get(name, name): count for name, count in others.authors.items()}
         origins = f", once at {_names(others.origins)}" if others.origins else ""
-        say(f"  all adds: {_described(others)}, by {_names(authors)}{origins}{_foretold(others, found.tier)}")
+        say(
+            f"  all adds: {_described(others)}, by {_names(authors)}{origins}{_foretold(others, found.tier)}"
+        )
     if found.plan.kept:
         say(
             f"  {many(found.plan.kept, 'record')} stay here: a Core takes what others wrote from tier {KEEPS_AUTHORS} on"
         )
     if found.plan.changes:
-        say(f"  and changes of {many(found.plan.changes, 'record')} that it has, made here since you left it")
+        say(
+            f"  and changes of {many(found.plan.changes, 'record')} that it has, made here since you left it"
+        )
 
 
 def _asked(found: Preview) -> str:
@@ -144,7 +206,10 @@ def _say_held(found: Preview | None, choice: str | None, file: Path | None) -> N
         way = "`cortex connect --upload mine` or `--upload all` sends them"
         say(f"note: not sent, only kept here: {many(held, 'record')}; {way}", error=True)
     if file:
-        say(f"note: your changes of what the Core has are not sent; they are kept in {file}", error=True)
+        say(
+            f"note: your changes of what the Core has are not sent; they are kept in {file}",
+            error=True,
+        )
 
 
 def _described(part: UploadPart) -> str:
@@ -156,7 +221,11 @@ def _described(part: UploadPart) -> str:
 def _foretold(part: UploadPart, tier: int) -> str:
     """How many of the records the Core would refuse at this tier, and why."""
     reasons = _names({said(right): count for right, count in part.refused.items()})
-    return f"; {sum(part.refused.values()):,} would be refused at tier {tier}: {reasons}" if part.refused else ""
+    return (
+        f"; {sum(part.refused.values()):,} would be refused at tier {tier}: {reasons}"
+        if part.refused
+        else ""
+    )
 
 
 def _names(counts: Mapping[str, int]) -> str:
@@ -174,12 +243,17 @@ def _plan_rows(plan: Plan, choice: str | None) -> dict[str, object]:
 def disconnect(
     force: Annotated[
         bool,
-        typer.Option("--force", help="Also where writes wait or were refused: they are never sent, but stay here."),
+        typer.Option(
+            "--force",
+            help="Also where writes wait or were refused: they are never sent, but stay here.",
+        ),
     ] = False,
     profile: ProfileOption = None,
     as_json: JsonFlag = False,
 ) -> int:
-    """Leave the Core: all records stay here, the token goes, and nothing is sent or fetched any more."""
+    """Leave the Core: all records stay here, the token goes, and nothing is sent or fetched any
+    more.
+    """
     with open_library(profile) as library:
         count, file = discard.give_up(library, erase=False) if force else (0, None)
         url = connection.disconnect(library, force=force)
@@ -201,7 +275,9 @@ def _token(told: str) -> str:
                 return file.readline(MAX_TOKEN + 1)
         except FileNotFoundError:
             message = f"there is no file {told} to read the token from"
-            raise FileError("FILE_NOT_FOUND", message, instead=("Check the name after --token-file.",)) from None
+            raise FileError(
+                "FILE_NOT_FOUND", message, instead=("Check the name after --token-file.",)
+            ) from None
         except OSError as error:
             raise explained(error, f"reading {told}") from error
     if token := environment().get(TOKEN_VARIABLE):
@@ -210,6 +286,8 @@ def _token(told: str) -> str:
         raise InputError(
             "ARGUMENT_INVALID",
             "there is no terminal to ask for the token on",
-            suggestions=(f"Take --token-file FILE, --token-file - for stdin, or {TOKEN_VARIABLE}.",),
+            suggestions=(
+                f"Take --token-file FILE, --token-file - for stdin, or {TOKEN_VARIABLE}.",
+            ),
         )
     return getpass.getpass("Token: ", stream=sys.stderr)

@@ -1,4 +1,6 @@
-"""`cortex context`: where the contributions that come from a project belong, in the project's `.cortex/config.json`."""
+"""`cortex context`: where the contributions that come from a project belong, in the project's
+`.cortex/config.json`.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,8 @@ NOTHING = "This project says nothing: what agents write here waits as drafts wit
 START = "Say where it belongs: `cortex context set --subcortex SLUG`, or --thread or --task."
 
 PathOption = Annotated[
-    Path | None, typer.Option("--path", metavar="PATH", help="The project; default: the one around here.")
+    Path | None,
+    typer.Option("--path", metavar="PATH", help="The project; default: the one around here."),
 ]
 
 app = typer.Typer(
@@ -45,11 +48,15 @@ app = typer.Typer(
 @app.command("set")
 def set_context(
     subcortex: Annotated[
-        str | None, typer.Option("--subcortex", metavar="SLUG", help="The subcortex of this project.")
+        str | None,
+        typer.Option("--subcortex", metavar="SLUG", help="The subcortex of this project."),
     ] = None,
-    thread: Annotated[str | None, typer.Option("--thread", metavar="ID", help="The thread of this project.")] = None,
+    thread: Annotated[
+        str | None, typer.Option("--thread", metavar="ID", help="The thread of this project.")
+    ] = None,
     task: Annotated[
-        str | None, typer.Option("--task", metavar="ID", help="The task of this project: its thread counts.")
+        str | None,
+        typer.Option("--task", metavar="ID", help="The task of this project: its thread counts."),
     ] = None,
     path: PathOption = None,
     as_json: JsonFlag = False,
@@ -64,7 +71,9 @@ def set_context(
             for kind, told in (("subcortex", subcortex), ("thread", thread), ("task", task))
             if told is not None
         }
-        named = {kind: one.body.slug if kind == "subcortex" else one.id for kind, one in found.items()}
+        named = {
+            kind: one.body.slug if kind == "subcortex" else one.id for kind, one in found.items()
+        }
         write_context(root, **named)
         return _tell(library, root, as_json=as_json)
 
@@ -84,7 +93,9 @@ def clear(
     path: PathOption = None,
     as_json: JsonFlag = False,
 ) -> int:
-    """Have this project say nothing any more, or with options nothing of these; everything else in its file stays."""
+    """Have this project say nothing any more, or with options nothing of these; everything else in
+    its file stays.
+    """
     root = _root(path)
     whole = not (subcortex or thread or task)
     clear_context(root, thread=thread or whole, task=task or whole, subcortex=subcortex or whole)
@@ -103,7 +114,10 @@ def _found(path: Path | None) -> tuple[Workspace, list[str]]:
 
 
 def _open_one(library: Library, told: str, kind: str) -> Record[Any]:
-    """The record that was named, where it counts as a project's. Raises: InputError RECORD_UNKNOWN, TARGET_NOT_FOUND."""
+    """The record that was named, where it counts as a project's.
+
+    Raises: InputError RECORD_UNKNOWN, TARGET_NOT_FOUND.
+    """
     lookup = library.store.recorded
     record = resolve_ref(lookup, told, kind)
     where = route(lookup, {NAMES[kind]: record.id})
@@ -119,7 +133,8 @@ def _tell(library: Library, root: Path, *, as_json: bool) -> int:
     told = read_context(root)
     here, warnings = _found(root)
     for warning in warnings:
-        if warning not in library.settings.warnings:  # those of the person were said when the library was opened
+        # Those of the person were said when the library was opened
+        if warning not in library.settings.warnings:
             say(f"warning: {warning}", error=True)
     where = route(lookup, here.settings.families)
     known = lookup.get((where.thread, where.task, where.subcortex))
@@ -135,7 +150,12 @@ def _json(root: Path, told: ProjectContext, where: Placement) -> dict[str, objec
         "root": str(root),
         "file": str(context_file(root)),
         "context": {"subcortex": told.subcortex, "thread": told.thread, "task": told.task},
-        "route": {"thread": where.thread, "task": where.task, "subcortex": where.subcortex, "why": where.why},
+        "route": {
+            "thread": where.thread,
+            "task": where.task,
+            "subcortex": where.subcortex,
+            "why": where.why,
+        },
         "missing": list(where.missing),
     }
 

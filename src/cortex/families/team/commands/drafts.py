@@ -1,4 +1,6 @@
-"""`cortex drafts`: contributions of agents that wait for a person, who looks at them and has them published or not."""
+"""`cortex drafts`: contributions of agents that wait for a person, who looks at them and has them
+published or not.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,9 @@ from cortex.toolkit.terminal.output import moment, print_json, say
 KIND = "draft"
 PART = 2  # what a command ends with that did some of what it was told
 
-app = typer.Typer(name="drafts", help="What agents wrote and a person decides about.", no_args_is_help=True)
+app = typer.Typer(
+    name="drafts", help="What agents wrote and a person decides about.", no_args_is_help=True
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +70,9 @@ Act = Callable[[Library, str, Actor], _Decided]
 @app.command("list")
 def list_drafts(
     state: StateOption = None,
-    everything: Annotated[bool, typer.Option("--all", help="Those that were decided about, too.")] = False,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Those that were decided about, too.")
+    ] = False,
     limit: LimitOption = 30,
     as_json: JsonFlag = False,
 ) -> int:
@@ -81,7 +87,10 @@ def list_drafts(
     if as_json:
         print_json(
             {
-                "drafts": [{**marked_json(one, absent), "state": drafts.state_of(one.body, now)} for one in shown],
+                "drafts": [
+                    {**marked_json(one, absent), "state": drafts.state_of(one.body, now)}
+                    for one in shown
+                ],
                 "more": len(rows) > limit,
             }
         )
@@ -130,7 +139,9 @@ def _say(record: Record[Draft], now: int, after: str) -> None:
     say_text(body.summary, "In short")
     say_text(body.body)
     say_list("Changes", [f"{name}: {value}" for name, value in body.patch])
-    say_list("Rests on", [f"{one.ref}{f' ({one.note})' if one.note else ''}" for one in body.evidence])
+    say_list(
+        "Rests on", [f"{one.ref}{f' ({one.note})' if one.note else ''}" for one in body.evidence]
+    )
     say_list("Cites", body.citations)
     say_list("Code", [told_code(link) for link in body.code_links])
     say_text(after)
@@ -143,7 +154,12 @@ def approve(
     ids: IdsArgument,
     target: Annotated[
         str,
-        typer.Option("--to", "--target", metavar="ID", help="Where to post it, instead of where it was meant for."),
+        typer.Option(
+            "--to",
+            "--target",
+            metavar="ID",
+            help="Where to post it, instead of where it was meant for.",
+        ),
     ] = "",
     notes: NotesOption = "",
     key: KeyOption = "",
@@ -159,7 +175,9 @@ def approve(
 
 
 @app.command("reject")
-def reject(ids: IdsArgument, notes: NotesOption = "", key: KeyOption = "", as_json: JsonFlag = False) -> int:
+def reject(
+    ids: IdsArgument, notes: NotesOption = "", key: KeyOption = "", as_json: JsonFlag = False
+) -> int:
     """Reject drafts: they stay as they are, and who wrote them hears why."""
 
     def act(library: Library, number: str, actor: Actor) -> _Decided:
@@ -168,7 +186,9 @@ def reject(ids: IdsArgument, notes: NotesOption = "", key: KeyOption = "", as_js
     return _decide("reject_draft", ids, key, act, as_json=as_json)
 
 
-def _decide(action: str, ids: Sequence[str], key: str, act: Act, *, target: str = "", as_json: bool) -> int:
+def _decide(
+    action: str, ids: Sequence[str], key: str, act: Act, *, target: str = "", as_json: bool
+) -> int:
     """Decide about each of these; where one can't be, the others are, and the exit code says so."""
     if key and len(ids) > 1:
         raise InputError("ARGUMENT_INVALID", "a key is for one write: name one draft with --key")
@@ -191,7 +211,9 @@ def _decide(action: str, ids: Sequence[str], key: str, act: Act, *, target: str 
 
 
 def _question(library: Library, action: str, numbers: Sequence[str], target: str) -> str:
-    """What a person decides about: every draft with where it goes, what to look at and how it begins."""
+    """What a person decides about: every draft with where it goes, what to look at and how it
+    begins.
+    """
     lines = []
     for record in library.store.recorded.get(numbers).values():
         body = record.body

@@ -1,4 +1,6 @@
-"""`cortex inbox`: what waits for the person: what happened, what to do, what to judge; and being done with it."""
+"""`cortex inbox`: what waits for the person: what happened, what to do, what to judge; and being
+done with it.
+"""
 
 from __future__ import annotations
 
@@ -36,15 +38,23 @@ DONE_BY = {
 
 
 def inbox(
-    everything: Annotated[bool, typer.Option("--all", help="What waits for others and for agents, too.")] = False,
+    everything: Annotated[
+        bool, typer.Option("--all", help="What waits for others and for agents, too.")
+    ] = False,
     kinds: Annotated[
         list[str] | None,
-        typer.Option("--include", metavar="WHAT", help=f"Only {', '.join(EVERYTHING)}; may be repeated."),
+        typer.Option(
+            "--include", metavar="WHAT", help=f"Only {', '.join(EVERYTHING)}; may be repeated."
+        ),
     ] = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, metavar="N", help="How many.")] = LIMIT,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", min=1, max=1000, metavar="N", help="How many.")
+    ] = LIMIT,
     as_json: JsonFlag = False,
 ) -> int:
-    """Show what waits for you: notifications, your tasks and what is blocked, drafts and contradictions to judge."""
+    """Show what waits for you: notifications, your tasks and what is blocked, drafts and
+    contradictions to judge.
+    """
     wanted = tuple(one_of(kind, EVERYTHING, "--include") for kind in kinds or EVERYTHING)
     with team() as library:
         found = inbox_of(library, None if everything else PERSON, wanted, limit)
@@ -65,15 +75,20 @@ def inbox(
 
 def done(
     ids: Annotated[
-        list[str] | None, typer.Argument(metavar="ID...", help="Notifications, by their ids or beginnings of them.")
+        list[str] | None,
+        typer.Argument(metavar="ID...", help="Notifications, by their ids or beginnings of them."),
     ] = None,
-    everything: Annotated[bool, typer.Option("--all", help="Every notification that is for you.")] = False,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Every notification that is for you.")
+    ] = False,
     key: KeyOption = "",
     as_json: JsonFlag = False,
 ) -> int:
     """Be done with notifications: they don't come again."""
     if bool(ids) == everything:
-        raise InputError("ARGUMENT_INVALID", "name notifications by their ids, or take --all, one of both")
+        raise InputError(
+            "ARGUMENT_INVALID", "name notifications by their ids, or take --all, one of both"
+        )
     for told in ids or ():
         _check_notification(told)
     with team() as library:
@@ -94,7 +109,9 @@ def _check_notification(told: str) -> None:
     """Say how to be done with what is no notification. Raises: InputError ARGUMENT_INVALID."""
     kind = kind_of_id(told.strip())
     if kind in DONE_BY:
-        raise InputError("ARGUMENT_INVALID", f"{told} is no notification but a {kind}: {DONE_BY[kind]} does that")
+        raise InputError(
+            "ARGUMENT_INVALID", f"{told} is no notification but a {kind}: {DONE_BY[kind]} does that"
+        )
 
 
 def next_command(one: InboxEntry) -> str:

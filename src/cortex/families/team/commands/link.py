@@ -1,4 +1,6 @@
-"""`cortex link`: how one record stands to another, and judging what only looks like a contradiction."""
+"""`cortex link`: how one record stands to another, and judging what only looks like a
+contradiction.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,14 @@ from cortex.families.team.commands.options import (
     team,
 )
 from cortex.families.team.commands.record_context import list_records
-from cortex.families.team.commands.render import Titles, brief_json, day, record_json, say_more, told_title
+from cortex.families.team.commands.render import (
+    Titles,
+    brief_json,
+    day,
+    record_json,
+    say_more,
+    told_title,
+)
 from cortex.families.team.validation import RELATIONS
 from cortex.families.team.writes import actions
 from cortex.families.team.writes.create import create
@@ -40,9 +49,13 @@ app = typer.Typer(name=KIND, help="How records stand to one another.", no_args_i
 
 @app.command("add")
 def add(
-    source: Annotated[str, typer.Argument(metavar="FROM", help="The id of the record that says more.")],
+    source: Annotated[
+        str, typer.Argument(metavar="FROM", help="The id of the record that says more.")
+    ],
     relation: Annotated[str, typer.Argument(metavar="RELATION", help=f"One of {RELATIONS_HELP}.")],
-    target: Annotated[str, typer.Argument(metavar="TO", help="The id of the record that it stands to.")],
+    target: Annotated[
+        str, typer.Argument(metavar="TO", help="The id of the record that it stands to.")
+    ],
     note: Annotated[str, typer.Option("--note", metavar="TEXT", help="In which way.")] = "",
     key: KeyOption = "",
     as_json: JsonFlag = False,
@@ -54,7 +67,9 @@ def add(
         made = Link(ends[0], word, ends[1], note)
         known = library.store.recorded.get(ends)
         replaces = word == "supersedes" and all(one.kind == "artifact" for one in known.values())
-        question = f"Have {told_title(ends[0], known)} take the place of {told_title(ends[1], known)}?"
+        question = (
+            f"Have {told_title(ends[0], known)} take the place of {told_title(ends[1], known)}?"
+        )
         actor = decide(library, "supersede_artifact", question) if replaces else writer()
         record = create(library, made, actor=actor, key=key)
         known = _ends(library, [record])
@@ -67,16 +82,21 @@ def add(
 
 @app.command("list")
 def list_links(
-    about: Annotated[str, typer.Argument(metavar="ID", help="Only those from or to this record.")] = "",
+    about: Annotated[
+        str, typer.Argument(metavar="ID", help="Only those from or to this record.")
+    ] = "",
     state: StateOption = None,
     everything: AllFlag = False,
     relation: Annotated[
-        str, typer.Option("--relation", metavar="RELATION", help=f"Only of this one: {RELATIONS_HELP}.")
+        str,
+        typer.Option("--relation", metavar="RELATION", help=f"Only of this one: {RELATIONS_HELP}."),
     ] = "",
     limit: LimitOption = 30,
     as_json: JsonFlag = False,
 ) -> int:
-    """List links, the last changed first; candidates are for you to judge, dismissed ones come with --all."""
+    """List links, the last changed first; candidates are for you to judge, dismissed ones come with
+    --all.
+    """
     word = one_of(relation, RELATIONS, "--relation")
     with team() as library:
         number = number_of(library, about, "")
@@ -92,13 +112,20 @@ def list_links(
         )
         known = _ends(library, found.rows)
     if as_json:
-        rows = [{**_row(row, known), "warnings": list(absence_of(row.id, found.absent))} for row in found.rows]
+        rows = [
+            {**_row(row, known), "warnings": list(absence_of(row.id, found.absent))}
+            for row in found.rows
+        ]
         print_json({"links": rows, "more": found.more})
     elif not found.rows:
         say(START if found.nothing_yet else "nothing found", error=True)
     else:
         for one in found.rows:
-            say(" ".join((one.id, day(one.updated), one.body.state, *absence_of(one.id, found.absent))))
+            say(
+                " ".join(
+                    (one.id, day(one.updated), one.body.state, *absence_of(one.id, found.absent))
+                )
+            )
             say(f"  {_told(one, known)}")
         say_more(found.more)
     return 0
@@ -125,7 +152,10 @@ def _judge(ids: Sequence[str], key: str, *, confirmed: bool, as_json: bool) -> i
         shown = [f"{link.id}: {_told(link, _ends(library, [link]))}" for link in links]
         question = "Is that so?" if confirmed else "Dismiss that?"
         actor = decide(library, "judge_link", "\n".join([*shown, question]))
-        done = [actions.judge_link(library, number, confirmed, actor=actor, key=key) for number in numbers]
+        done = [
+            actions.judge_link(library, number, confirmed, actor=actor, key=key)
+            for number in numbers
+        ]
         known = _ends(library, done)
     if as_json:
         print_json({"links": [_row(one, known) for one in done]})
@@ -136,12 +166,17 @@ def _judge(ids: Sequence[str], key: str, *, confirmed: bool, as_json: bool) -> i
 
 
 def _ends(library: Library, links: Sequence[Record[Any]]) -> Titles:
-    return library.store.recorded.get([end for link in links for end in (link.body.source, link.body.target)])
+    return library.store.recorded.get(
+        [end for link in links for end in (link.body.source, link.body.target)]
+    )
 
 
 def _row(link: Record[Any], known: Titles) -> dict[str, object]:
     ends = {name: known.get(getattr(link.body, name)) for name in ("source", "target")}
-    return {**record_json(link), "ends": {name: brief_json(one) if one else None for name, one in ends.items()}}
+    return {
+        **record_json(link),
+        "ends": {name: brief_json(one) if one else None for name, one in ends.items()},
+    }
 
 
 def _told(link: Record[Any], known: Titles) -> str:

@@ -1,4 +1,6 @@
-"""`cortex observation`: what was seen and kept, by agents and plugins above all; nobody has to approve it, so that people look here."""
+"""`cortex observation`: what was seen and kept, by agents and plugins above all; nobody has to
+approve it, so that people look here.
+"""
 
 from __future__ import annotations
 
@@ -38,9 +40,13 @@ app = typer.Typer(name=KIND, help="What agents saw and kept.", no_args_is_help=T
 
 @app.command("list")
 def list_observations(
-    type: Annotated[str, typer.Option("--type", metavar="TYPE", help=f"Only of this type: {TYPES_HELP}.")] = "",
+    type: Annotated[
+        str, typer.Option("--type", metavar="TYPE", help=f"Only of this type: {TYPES_HELP}.")
+    ] = "",
     subcortex: InSubcortexOption = "",
-    thread: Annotated[str, typer.Option("--thread", metavar="ID", help="Only of this thread.")] = "",
+    thread: Annotated[
+        str, typer.Option("--thread", metavar="ID", help="Only of this thread.")
+    ] = "",
     tag: WithTagOption = None,
     limit: LimitOption = 30,
     as_json: JsonFlag = False,
@@ -78,6 +84,9 @@ def show(told: IdArgument, as_json: JsonFlag = False) -> int:
         return 0
     say_head(record, labels_of(record, around), around.warnings)
     say_text(record.body.summary)
-    say_list("Attachments", [f"{attachment.name}: {attachment.ref}" for attachment in record.body.attachments])
+    say_list(
+        "Attachments",
+        [f"{attachment.name}: {attachment.ref}" for attachment in record.body.attachments],
+    )
     say_around(record, around)
     return 0

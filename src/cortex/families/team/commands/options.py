@@ -1,6 +1,8 @@
-"""What the commands about a team's records have in common: their options, the records that these mean, and the library opened for them.
+"""What the commands about a team's records have in common: their options, the records that these
+mean, and the library opened for them.
 
-Records are the person's, not a project's: only the files that `--code` names are looked for in the project here.
+Records are the person's, not a project's: only the files that `--code` names are looked for in the
+project here.
 """
 
 from __future__ import annotations
@@ -36,7 +38,10 @@ from cortex.toolkit.terminal.workspace import from_root, here
 
 EVIDENCE = ("thread", "comment", "observation", "artifact", "url")
 LISTS = {
-    **{kind: f"cortex {kind} list --all" for kind in ("thread", "task", "artifact", "link", "subcortex")},
+    **{
+        kind: f"cortex {kind} list --all"
+        for kind in ("thread", "task", "artifact", "link", "subcortex")
+    },
     "observation": "cortex observation list",
     "comment": "cortex thread show ID",
     "draft": "cortex drafts list --all",
@@ -48,40 +53,61 @@ UNKNOWN = ("RECORD_UNKNOWN", "TARGET_NOT_FOUND", "SCOPE_NOT_FOUND")
 
 T = TypeVar("T")
 
-IdArgument = Annotated[str, typer.Argument(metavar="ID", help="Its id, or a beginning of it that no other has.")]
+IdArgument = Annotated[
+    str, typer.Argument(metavar="ID", help="Its id, or a beginning of it that no other has.")
+]
 IdsArgument = Annotated[
-    list[str], typer.Argument(metavar="ID...", help="Their ids, or beginnings of them that no others have.")
+    list[str],
+    typer.Argument(metavar="ID...", help="Their ids, or beginnings of them that no others have."),
 ]
 SlugArgument = Annotated[str, typer.Argument(metavar="SLUG", help="Its slug or id.")]
-TitleArgument = Annotated[str, typer.Argument(metavar="TITLE", help="What it is about, in one line.")]
+TitleArgument = Annotated[
+    str, typer.Argument(metavar="TITLE", help="What it is about, in one line.")
+]
 TitleOption = Annotated[str | None, typer.Option("--title", metavar="TEXT", help="Another title.")]
 BodyOption = Annotated[
-    str | None, typer.Option("--body", metavar="TEXT", help="What it says, as Markdown; -: from stdin.")
+    str | None,
+    typer.Option("--body", metavar="TEXT", help="What it says, as Markdown; -: from stdin."),
 ]
 BodyFileOption = Annotated[
     Path | None, typer.Option("--body-file", metavar="FILE", help="A file that has what it says.")
 ]
-EditFlag = Annotated[bool, typer.Option("--edit", "-e", help="Write it in your editor ($VISUAL or $EDITOR).")]
+EditFlag = Annotated[
+    bool, typer.Option("--edit", "-e", help="Write it in your editor ($VISUAL or $EDITOR).")
+]
 SubcortexOption = Annotated[
-    str, typer.Option("--subcortex", metavar="SLUG", help="The subcortex that it belongs to, by its slug or id.")
+    str,
+    typer.Option(
+        "--subcortex", metavar="SLUG", help="The subcortex that it belongs to, by its slug or id."
+    ),
 ]
 OtherSubcortexOption = Annotated[
-    str | None, typer.Option("--subcortex", metavar="SLUG", help='Another subcortex, by its slug or id; "": none.')
+    str | None,
+    typer.Option(
+        "--subcortex", metavar="SLUG", help='Another subcortex, by its slug or id; "": none.'
+    ),
 ]
 InSubcortexOption = Annotated[
-    str, typer.Option("--subcortex", metavar="SLUG", help="Only in this subcortex, by its slug or id.")
+    str,
+    typer.Option("--subcortex", metavar="SLUG", help="Only in this subcortex, by its slug or id."),
 ]
-TagOption = Annotated[list[str] | None, typer.Option("--tag", metavar="TAG", help="A tag; may be repeated.")]
+TagOption = Annotated[
+    list[str] | None, typer.Option("--tag", metavar="TAG", help="A tag; may be repeated.")
+]
 WithTagOption = Annotated[
-    list[str] | None, typer.Option("--tag", metavar="TAG", help="Only with this tag; of several all must be there.")
+    list[str] | None,
+    typer.Option("--tag", metavar="TAG", help="Only with this tag; of several all must be there."),
 ]
 UntagOption = Annotated[
-    list[str] | None, typer.Option("--untag", metavar="TAG", help="A tag to leave out; may be repeated.")
+    list[str] | None,
+    typer.Option("--untag", metavar="TAG", help="A tag to leave out; may be repeated."),
 ]
 CodeOption = Annotated[
     list[str] | None,
     typer.Option(
-        "--code", metavar="PATH[#SYMBOL]", help="Code that it speaks of: it is told when that changes; may be repeated."
+        "--code",
+        metavar="PATH[#SYMBOL]",
+        help="Code that it speaks of: it is told when that changes; may be repeated.",
     ),
 ]
 EvidenceOption = Annotated[
@@ -93,18 +119,30 @@ EvidenceOption = Annotated[
     ),
 ]
 SensitiveFlag = Annotated[
-    bool, typer.Option("--sensitive", help="Not for everybody: no vectors are made of it, and answers mark it.")
+    bool,
+    typer.Option(
+        "--sensitive", help="Not for everybody: no vectors are made of it, and answers mark it."
+    ),
 ]
 KeyOption = Annotated[
     str,
-    typer.Option("--key", metavar="KEY", help="A key of this write: the same one makes a script's retry harmless."),
+    typer.Option(
+        "--key",
+        metavar="KEY",
+        help="A key of this write: the same one makes a script's retry harmless.",
+    ),
 ]
 StateOption = Annotated[
-    list[str] | None, typer.Option("--state", metavar="STATE", help="Only in this state; may be repeated.")
+    list[str] | None,
+    typer.Option("--state", metavar="STATE", help="Only in this state; may be repeated."),
 ]
 AllFlag = Annotated[bool, typer.Option("--all", help="Those that are closed, too.")]
-LimitOption = Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, metavar="N", help="How many.")]
-NotesOption = Annotated[str, typer.Option("--notes", metavar="TEXT", help="Why, for whoever wrote it.")]
+LimitOption = Annotated[
+    int, typer.Option("--limit", "-n", min=1, max=1000, metavar="N", help="How many.")
+]
+NotesOption = Annotated[
+    str, typer.Option("--notes", metavar="TEXT", help="Why, for whoever wrote it.")
+]
 
 
 @contextmanager
@@ -126,20 +164,30 @@ def suggested(error: InputError) -> tuple[str, ...]:
     """What a person can do about an error: commands in place of the tools that an agent has."""
     told, own = (
         error.context,
-        tuple(suggestion for suggestion in error.suggestions if suggestion != CODES[error.code].suggestion),
+        tuple(
+            suggestion
+            for suggestion in error.suggestions
+            if suggestion != CODES[error.code].suggestion
+        ),
     )
     if error.code in UNKNOWN and own:
         return own
     if error.code in UNKNOWN:
         asked = "subcortex" if error.code == "SCOPE_NOT_FOUND" else str(told.get("type", ""))
         names = (asked, kind_of_id(str(told.get("id", ""))), str(told.get("field", "")))
-        return (f"`{next((LISTS[name] for name in names if name in LISTS), ANYTHING)}` shows what there is.",)
+        return (
+            f"`{next((LISTS[name] for name in names if name in LISTS), ANYTHING)}` shows what there is.",
+        )
     if error.code == "RIGHTS_MISSING":
-        return (f"This home may do what tier {told.get('tier')} allows at the team's Core. {OTHER_WAYS}",)
+        return (
+            f"This home may do what tier {told.get('tier')} allows at the team's Core. {OTHER_WAYS}",
+        )
     if new := told.get("accept"):
         return (f"`cortex artifact accept {new} --evidence KIND:REF` accepts it.",)
     if told.get("field") == "evidence" and "accepted" in error.message:
-        return ("--evidence KIND:REF says what it rests on; without it, it is a draft or proposed.",)
+        return (
+            "--evidence KIND:REF says what it rests on; without it, it is a draft or proposed.",
+        )
     return error.suggestions
 
 
@@ -156,8 +204,13 @@ def code_told(targets: Sequence[str] | None) -> tuple[CodeLink, ...]:
     for target in targets or ():
         path, _, symbol = from_root(place, folder, target).partition("#")
         if not path.strip():
-            raise InputError("ARGUMENT_INVALID", f"--code {target!r} names no file; write it as PATH or PATH#SYMBOL")
-        found.append(CodeLink(path.strip().replace("\\", "/"), repo=place.name, symbol=symbol.strip()))
+            raise InputError(
+                "ARGUMENT_INVALID",
+                f"--code {target!r} names no file; write it as PATH or PATH#SYMBOL",
+            )
+        found.append(
+            CodeLink(path.strip().replace("\\", "/"), repo=place.name, symbol=symbol.strip())
+        )
     return tuple(dict.fromkeys(found))
 
 
@@ -168,9 +221,15 @@ def code_cited(library: Library, links: Sequence[CodeLink]) -> tuple[CodeLink, .
     found = cited(library, project_at(here()).path, links)
     for one in found:
         if not one.file_hash:
-            say(f"note: there is no file {one.path} here: nobody is told when it changes", error=True)
+            say(
+                f"note: there is no file {one.path} here: nobody is told when it changes",
+                error=True,
+            )
         elif one.symbol and not one.body_hash:
-            say(f"note: there is no {one.symbol} in {one.path}: the whole file is watched", error=True)
+            say(
+                f"note: there is no {one.symbol} in {one.path}: the whole file is watched",
+                error=True,
+            )
     return found
 
 
@@ -188,11 +247,15 @@ def _evidence(library: Library, told: str) -> Evidence:
         kind, rest = named, told
     if kind not in EVIDENCE or not rest.strip():
         known = ", ".join(f"{one}:ID" for one in EVIDENCE[:-1])
-        raise InputError("ARGUMENT_INVALID", f"--evidence {told!r} is none; known: {known} and url:ADDRESS")
+        raise InputError(
+            "ARGUMENT_INVALID", f"--evidence {told!r} is none; known: {known} and url:ADDRESS"
+        )
     # An address may hold a "=" itself: there a note is what comes after a blank.
     ref, _, note = rest.partition(" =" if kind == "url" else "=")
     ref = ref.strip()
-    return Evidence(kind, ref if kind == "url" else number_of(library, ref, kind), note.strip().strip('"'))
+    return Evidence(
+        kind, ref if kind == "url" else number_of(library, ref, kind), note.strip().strip('"')
+    )
 
 
 def terms_told(told: Sequence[str] | None) -> tuple[Term, ...]:
@@ -201,25 +264,32 @@ def terms_told(told: Sequence[str] | None) -> tuple[Term, ...]:
     for one in told or ():
         word, _, meaning = one.partition(":")
         if not word.strip() or not meaning.strip():
-            raise InputError("ARGUMENT_INVALID", f'--term {one!r} is none; write it as "WORD: what it means"')
+            raise InputError(
+                "ARGUMENT_INVALID", f'--term {one!r} is none; write it as "WORD: what it means"'
+            )
         found.append(Term(word.strip(), meaning.strip()))
     return tuple(found)
 
 
 def people_told(library: Library, told: Sequence[str] | None) -> tuple[str, ...]:
     """Names of people and agents, the person's own in whichever of their names."""
-    return tuple(dict.fromkeys(who(one.strip(), library.settings) for one in told or () if one.strip()))
+    return tuple(
+        dict.fromkeys(who(one.strip(), library.settings) for one in told or () if one.strip())
+    )
 
 
 def tags_told(told: Sequence[str] | None) -> tuple[str, ...]:
     """What --tag names, each once."""
-    return tuple({one.strip().casefold(): one.strip() for one in told or () if one.strip()}.values())
+    return tuple(
+        {one.strip().casefold(): one.strip() for one in told or () if one.strip()}.values()
+    )
 
 
 def changed(
     known: Sequence[T], more: Sequence[T], fewer: Sequence[str], what: str, word: Callable[[T], str]
 ) -> tuple[T, ...]:
-    """A list with some more and some fewer; one that has the same word takes the place of the other.
+    """A list with some more and some fewer; one that has the same word takes the place of the
+    other.
 
     Raises: InputError ARGUMENT_INVALID for one to leave out that isn't there.
     """
@@ -237,7 +307,9 @@ def sensitivity(sensitive: bool) -> str:
 
 
 def text_told(text: str | None, file: Path | None) -> str | None:
-    """A text that was given on the command line, on stdin or in a file; None where none was. Raises: InputError, FileError."""
+    """A text that was given on the command line, on stdin or in a file; None where none was.
+    Raises: InputError, FileError.
+    """
     if text is not None and file is not None:
         raise InputError("ARGUMENT_INVALID", "give the text or a file that has it, not both")
     if file is not None:
@@ -246,13 +318,22 @@ def text_told(text: str | None, file: Path | None) -> str | None:
 
 
 def written(
-    text: str | None, file: Path | None, keep: Callable[[str], T], *, edit: bool, name: str, again: str, instead: str
+    text: str | None,
+    file: Path | None,
+    keep: Callable[[str], T],
+    *,
+    edit: bool,
+    name: str,
+    again: str,
+    instead: str,
 ) -> T:
     """Keep a text that was given, or with `edit` one that is written in an editor."""
     told = text_told(text, file)
     if told is not None or not edit:
         return keep(told or "")
-    return in_editor(name, "", lambda now: keep(_not_empty(now.strip("\n"))), again=again, instead=instead)
+    return in_editor(
+        name, "", lambda now: keep(_not_empty(now.strip("\n"))), again=again, instead=instead
+    )
 
 
 def _not_empty(text: str) -> str:
@@ -273,7 +354,8 @@ def edited(
     instead: str,
     actor: Callable[[Any], Actor] = lambda after: writer(),
 ) -> Record[Any]:
-    """A text of a record in an editor; where somebody has changed it meanwhile, nothing is overwritten.
+    """A text of a record in an editor; where somebody has changed it meanwhile, nothing is
+    overwritten.
 
     `actor` gives who writes the body that it becomes.
     """
@@ -301,7 +383,9 @@ def one_of(told: str, known: Sequence[str], option: str) -> str:
     """A word that is known. Raises: InputError ARGUMENT_INVALID."""
     word = told.strip().lower().replace("-", "_")
     if word and word not in known:
-        raise InputError("ARGUMENT_INVALID", f"unknown: {option} {told!r}; known: {', '.join(known)}")
+        raise InputError(
+            "ARGUMENT_INVALID", f"unknown: {option} {told!r}; known: {', '.join(known)}"
+        )
     return word
 
 
@@ -313,8 +397,8 @@ def given(**told: Any) -> Mapping[str, Any]:
 def decide(library: Library, action: str, question: str) -> Actor:
     """Ask the person for a decision that their tier allows and return who made it.
 
-    Raises: InputError RIGHTS_MISSING where the team server would reject it, APPROVAL_NEEDED where no
-    person can be asked here; typer.Exit where the answer is no.
+    Raises: InputError RIGHTS_MISSING where the team server would reject it, APPROVAL_NEEDED where
+    no person can be asked here; typer.Exit where the answer is no.
     """
     if action in TIERS:
         need(acting(library, person()), action)

@@ -1,6 +1,8 @@
-"""What a pack says: the rows of what is known, in Markdown and in JSON, and in either format within the budget.
+"""What a pack says: the rows of what is known, in Markdown and in JSON, and in either format within
+the budget.
 
-Opens and writes nothing. Both formats are made of the same rows, so that they can't differ in what they tell.
+Opens and writes nothing. Both formats are made of the same rows, so that they can't differ in what
+they tell.
 """
 
 from __future__ import annotations
@@ -37,7 +39,10 @@ class Pack:
 
 
 def fit(found: Bootstrap, budget: int) -> Pack:
-    """The pack that costs at most so many tokens in either format. Raises: InputError BUDGET_TOO_SMALL."""
+    """The pack that costs at most so many tokens in either format.
+
+    Raises: InputError BUDGET_TOO_SMALL.
+    """
     at = rfc3339(time.time())
     room = budget
     while True:
@@ -63,15 +68,23 @@ def _made(found: Bootstrap, room: int, at: str) -> Pack:
 
 def _slots(found: Bootstrap) -> list[RenderedSlot]:
     """By importance; each with its share."""
-    pinned = [_entry(entry, topic.record.body.slug, whole=True) for topic in found.topics for entry in topic.pinned]
+    pinned = [
+        _entry(entry, topic.record.body.slug, whole=True)
+        for topic in found.topics
+        for entry in topic.pinned
+    ]
     slugs = {one.record.id: one.record.body.slug for one in found.topics}
-    lately = [_entry(one, slugs.get(one.record.body.subcortex, ""), whole=True) for one in found.lately]
+    lately = [
+        _entry(one, slugs.get(one.record.body.subcortex, ""), whole=True) for one in found.lately
+    ]
     topics = [
         told(
             {
                 "slug": one.record.body.slug,
                 "name": one.record.body.name,
-                "charter": "\n\n".join(filter(None, (one.record.body.description, one.record.body.charter))),
+                "charter": "\n\n".join(
+                    filter(None, (one.record.body.description, one.record.body.charter))
+                ),
                 "warnings": list(one.warnings),
             }
         )
@@ -111,7 +124,8 @@ def _entry(one: PackEntry, subcortex: str = "", *, whole: bool = False) -> Row:
     )
 
 
-# -- as Markdown -------------------------------------------------------------------------------------------------------
+# -- as Markdown
+# -------------------------------------------------------------------------------------------------------
 
 
 def markdown_of(body: Mapping[str, object]) -> str:
@@ -127,7 +141,9 @@ def markdown_of(body: Mapping[str, object]) -> str:
     for name, heading in ENTRIES:
         parts += _section(heading, rows(body.get(name)), _entry_markdown)
     parts += _section("Pinned", rows(body.get("pinned")), _pinned_markdown)
-    parts += _section("Accepted lately (nothing is pinned)", rows(body.get("accepted")), _pinned_markdown)
+    parts += _section(
+        "Accepted lately (nothing is pinned)", rows(body.get("accepted")), _pinned_markdown
+    )
     parts += _section("Subcortexes", rows(body.get("subcortexes")), _topic_markdown)
     parts += _listed("Glossary", texts(body.get("glossary")))
     parts += _listed("Naming", texts(body.get("naming")))
@@ -139,7 +155,9 @@ def markdown_of(body: Mapping[str, object]) -> str:
 
 
 def _section(
-    heading: str, found: Sequence[Mapping[str, object]], render: Callable[[Mapping[str, object]], str]
+    heading: str,
+    found: Sequence[Mapping[str, object]],
+    render: Callable[[Mapping[str, object]], str],
 ) -> list[str]:
     return [f"## {heading}", *(render(one) for one in found)] if found else []
 
@@ -185,7 +203,9 @@ def _standing(one: Mapping[str, object]) -> str:
 
 
 def inner(text: str) -> str:
-    """A text inside another: its headings are lower, what it opens it closes, and nothing after it is hidden."""
+    """A text inside another: its headings are lower, what it opens it closes, and nothing after it
+    is hidden.
+    """
     lines, fence = [], ""
     for line in text.replace("<!--", "&lt;!--").split("\n"):
         found = re.match(r"\s*(`{3,}|~{3,})", line)

@@ -1,7 +1,9 @@
-"""`cortex pack build` and `pull`: what somebody new should know, as a file for people and for agents that have no MCP tools.
+"""`cortex pack build` and `pull`: what somebody new should know, as a file for people and for
+agents that have no MCP tools.
 
-The content is the bootstrap pack, with the texts of what is pinned, since nobody can open an id there, and with days instead of ages,
-since a file stays. Sensitive records aren't in it unless told so. How it is worded and made to fit is not known here.
+The content is the bootstrap pack, with the texts of what is pinned, since nobody can open an id
+there, and with days instead of ages, since a file stays. Sensitive records aren't in it unless told
+so. How it is worded and made to fit is not known here.
 """
 
 from __future__ import annotations
@@ -35,7 +37,9 @@ JSON_MARK = '{"cortex_pack":'
 NAME = "cortex-pack"
 
 app = typer.Typer(
-    name="pack", help="What somebody new should know, as a file for where there are no tools.", no_args_is_help=True
+    name="pack",
+    help="What somebody new should know, as a file for where there are no tools.",
+    no_args_is_help=True,
 )
 
 
@@ -49,11 +53,16 @@ class PackFormat(StrEnum):
 OutputOption = Annotated[
     str,
     typer.Option(
-        "--output", "--out", "-o", metavar="FILE", help="Where to write it; default: cortex-pack.md; -: stdout."
+        "--output",
+        "--out",
+        "-o",
+        metavar="FILE",
+        help="Where to write it; default: cortex-pack.md; -: stdout.",
     ),
 ]
 FormatOption = Annotated[
-    PackFormat | None, typer.Option("--format", help="How to write it; default: by the name of the file.")
+    PackFormat | None,
+    typer.Option("--format", help="How to write it; default: by the name of the file."),
 ]
 ScopeOption = Annotated[
     str,
@@ -64,7 +73,10 @@ ScopeOption = Annotated[
     ),
 ]
 BudgetOption = Annotated[
-    int, typer.Option("--budget", max=MOST_BUDGET, metavar="N", help="The most tokens that it may cost.")
+    int,
+    typer.Option(
+        "--budget", max=MOST_BUDGET, metavar="N", help="The most tokens that it may cost."
+    ),
 ]
 SensitiveFlag = Annotated[bool, typer.Option("--sensitive", help="With sensitive records.")]
 ForceFlag = Annotated[bool, typer.Option("--force", help="Overwrite a file that is no pack.")]
@@ -90,7 +102,9 @@ def build(
     force: ForceFlag = False,
     as_json: JsonFlag = False,
 ) -> int:
-    """Write what somebody new should know into a file: rules, subcortexes with charters, what is pinned, words, priorities, incidents."""
+    """Write what somebody new should know into a file: rules, subcortexes with charters, what is
+    pinned, words, priorities, incidents.
+    """
     place = _place(output, format, force=force, as_json=as_json)
     with team() as library:
         found = _found(library, scope.strip(), sensitive=sensitive)
@@ -104,15 +118,24 @@ def pull(
     format: FormatOption = None,
     scope: ScopeOption = "",
     pinned: Annotated[
-        bool, typer.Option("--include-pinned/--no-pinned", help="With what is pinned, and its texts.")
+        bool,
+        typer.Option("--include-pinned/--no-pinned", help="With what is pinned, and its texts."),
     ] = True,
     budget: BudgetOption = BUDGET,
     sensitive: SensitiveFlag = False,
     force: ForceFlag = False,
     as_json: JsonFlag = False,
 ) -> int:
-    """Sync with the Core, then write the pack as it is there now; from what is here, and with exit code 3, where it can't be reached."""
-    from cortex.families.team.commands.sync import EXITS, OFFLINE, SyncOutcome, join_configured, run_sync
+    """Sync with the Core, then write the pack as it is there now; from what is here, and with exit
+    code 3, where it can't be reached.
+    """
+    from cortex.families.team.commands.sync import (
+        EXITS,
+        OFFLINE,
+        SyncOutcome,
+        join_configured,
+        run_sync,
+    )
     from cortex.families.team.sync.client import Offline
 
     place = _place(output, format, force=force, as_json=as_json)
@@ -127,7 +150,9 @@ def pull(
         say(f"warning: {outcome.error}; the pack is made of what is here", error=True)
     if not pinned:
         found = replace(found, topics=tuple(replace(topic, pinned=()) for topic in found.topics))
-    _put(place, fit(found, budget), synced={"status": outcome.status, "error": outcome.error or None})
+    _put(
+        place, fit(found, budget), synced={"status": outcome.status, "error": outcome.error or None}
+    )
     return EXITS[outcome.status]
 
 
@@ -135,9 +160,12 @@ def _place(output: str, format: PackFormat | None, *, force: bool, as_json: bool
     """Where a pack is to go, before any of it is made. Raises: InputError, FileError."""
     if output == "-" and as_json:
         raise InputError(
-            "ARGUMENT_INVALID", "--output - writes the pack to stdout: take --format json instead of --json"
+            "ARGUMENT_INVALID",
+            "--output - writes the pack to stdout: take --format json instead of --json",
         )
-    chosen = format or (PackFormat.JSON if output.lower().endswith(".json") else PackFormat.MARKDOWN)
+    chosen = format or (
+        PackFormat.JSON if output.lower().endswith(".json") else PackFormat.MARKDOWN
+    )
     path = Path(output or f"{NAME}.{'json' if chosen is PackFormat.JSON else 'md'}")
     if output != "-":
         _check_free(path, force=force)
@@ -178,13 +206,16 @@ def _say(path: Path, made: Pack, text: str) -> None:
         say("note: not all of it found room; more with --budget", error=True)
 
 
-# -- what is in it -----------------------------------------------------------------------------------------------------
+# -- what is in it
+# -----------------------------------------------------------------------------------------------------
 
 
 def _found(library: Library, scope: str, *, sensitive: bool) -> Bootstrap:
     """What to tell. Raises: InputError ARGUMENT_INVALID, SCOPE_NOT_FOUND; ConfigError."""
     if scope and scope not in (GLOBAL, WORKSPACE) and not scope.startswith(SUBCORTEX):
-        raise InputError("ARGUMENT_INVALID", f"unknown scope {scope!r}; known: global, workspace, subcortex:SLUG")
+        raise InputError(
+            "ARGUMENT_INVALID", f"unknown scope {scope!r}; known: global, workspace, subcortex:SLUG"
+        )
     way = Placement()
     if scope in ("", WORKSPACE):
         try:
@@ -203,7 +234,9 @@ def _without_sensitive(found: Bootstrap) -> Bootstrap:
     pins = [pin for topic in found.topics for pin in topic.pinned]
     entries = [*found.here, *found.incidents, *found.priorities, *pins, *found.lately]
     gone = {entry.id for entry in entries if _is_sensitive(entry)}
-    topics = [replace(one, pinned=_open(one.pinned)) for one in found.topics if not _is_sensitive(one)]
+    topics = [
+        replace(one, pinned=_open(one.pinned)) for one in found.topics if not _is_sensitive(one)
+    ]
     gone |= {one.record.id for one in found.topics if _is_sensitive(one)}
     note = f"{many(len(gone), 'sensitive record')} left out; take them in with --sensitive"
     slugs = {one.record.body.slug for one in topics}
@@ -215,7 +248,9 @@ def _without_sensitive(found: Bootstrap) -> Bootstrap:
         priorities=_open(found.priorities),
         lately=_open(found.lately),
         glossary=tuple(word for word in found.glossary if word.subcortex in slugs),
-        naming=tuple(dict.fromkeys(rule for one in topics if one.ours for rule in one.record.body.naming)),
+        naming=tuple(
+            dict.fromkeys(rule for one in topics if one.ours for rule in one.record.body.naming)
+        ),
         notes=(*found.notes, *((note,) if gone else ())),
     )
 
@@ -228,7 +263,8 @@ def _is_sensitive(one: PackEntry | Topic) -> bool:
     return one.record.body.sensitivity == SENSITIVE
 
 
-# -- the file ----------------------------------------------------------------------------------------------------------
+# -- the file
+# ----------------------------------------------------------------------------------------------------------
 
 
 def _check_free(path: Path, *, force: bool) -> None:

@@ -23,7 +23,10 @@ MODULES: Mapping[str, str] = {
 
 
 def show(
-    ref: Annotated[str, typer.Argument(metavar="LINK", help="A link such as cortex://thread/ID, an id, or a slug.")],
+    ref: Annotated[
+        str,
+        typer.Argument(metavar="LINK", help="A link such as cortex://thread/ID, an id, or a slug."),
+    ],
     as_json: JsonFlag = False,
 ) -> int:
     """Show the record that a link or an id names, of whichever kind."""
@@ -38,10 +41,16 @@ def show(
         return 0
     above = getattr(record.body, "thread", "") or getattr(record.body, "about", "")
     say_head(record, [("Belongs to", permalink(above) if above else "")])
-    say_text(getattr(record.body, "body", "") or getattr(record.body, "reason", "") or getattr(record.body, "note", ""))
+    say_text(
+        getattr(record.body, "body", "")
+        or getattr(record.body, "reason", "")
+        or getattr(record.body, "note", "")
+    )
     return 0
 
 
 def _defaults(kind: str) -> dict[str, object]:
     """What the command of a kind takes besides: its own defaults are for a command line."""
-    return {"thread": {"comments": 50}, "artifact": {"version": None, "history": False}}.get(kind, {})
+    return {"thread": {"comments": 50}, "artifact": {"version": None, "history": False}}.get(
+        kind, {}
+    )

@@ -53,7 +53,9 @@ class Around:
 def look_around(library: Library, record: Record[Any], more: Sequence[str] = ()) -> Around:
     """Look at what is around a record; `more` are ids of others that will be told."""
     lookup = library.store.recorded
-    links = tuple(one for one in lookup.links([record.id]) if one.body.state != "dismissed")[:MAX_LINKS]
+    links = tuple(one for one in lookup.links([record.id]) if one.body.state != "dismissed")[
+        :MAX_LINKS
+    ]
     ends = [end for link in links for end in (link.body.source, link.body.target)]
     named = [target for role, target in refs_of(record.body) if role in _NAMED]
     return Around(
@@ -76,11 +78,17 @@ def say_strangers(library: Library, record: Record[Any]) -> None:
 
 
 def say_same_title(library: Library, record: Record[Any]) -> None:
-    """On stderr, the first record that has the title of one that was just made, in the same subcortex."""
+    """On stderr, the first record that has the title of one that was just made, in the same
+    subcortex.
+    """
     lookup = library.store.recorded
     asked = Query(record.body.title, mode=Mode.WORDS, limit=SAME, snippets=(0,))
     found = library.search(asked, sources=lookup.sources((record.kind,))).hits
-    same = [doc for doc in lookup.by_docs(list({hit.doc for hit in found})).values() if _has_title_of(doc, record)]
+    same = [
+        doc
+        for doc in lookup.by_docs(list({hit.doc for hit in found})).values()
+        if _has_title_of(doc, record)
+    ]
     if same:
         first = min(same, key=lambda one: one.id)
         say(f"note: {first.id} has the same title ({first.body.state})", error=True)
@@ -88,7 +96,10 @@ def say_same_title(library: Library, record: Record[Any]) -> None:
 
 def _has_title_of(one: Record[Any], record: Record[Any]) -> bool:
     """Whether one was there before with the same title, and still counts."""
-    named = (one.body.title.casefold(), one.body.subcortex) == (record.body.title.casefold(), record.body.subcortex)
+    named = (one.body.title.casefold(), one.body.subcortex) == (
+        record.body.title.casefold(),
+        record.body.subcortex,
+    )
     replaced = one.id == getattr(record.body, "supersedes", "")
     return named and one.id < record.id and one.body.state not in OVER and not replaced
 
@@ -116,7 +127,9 @@ def told_link(link: Record[Any], seen_from: str, known: Titles) -> str:
     relation = body.relation.replace("_", " ") if there else _BACK[body.relation]
     other = told_title(body.target if there else body.source, known)
     judged = (
-        f" (candidate {link.id}: judge it with `cortex link confirm` or `dismiss`)" if body.state == "candidate" else ""
+        f" (candidate {link.id}: judge it with `cortex link confirm` or `dismiss`)"
+        if body.state == "candidate"
+        else ""
     )
     return f"{relation} {other}{f': {body.note}' if body.note else ''}{judged}"
 
@@ -160,9 +173,11 @@ def list_records(
     keep: Callable[[Any], bool] | None = None,
     due: str = "",
 ) -> Listed:
-    """The records that the options of a list ask for, the last changed first; `usual` are the states where no option says which.
+    """The records that the options of a list ask for, the last changed first; `usual` are the
+    states where no option says which.
 
-    `keep` is a condition that the store doesn't know. Raises: InputError ARGUMENT_INVALID, RECORD_UNKNOWN.
+    `keep` is a condition that the store doesn't know. Raises: InputError ARGUMENT_INVALID,
+    RECORD_UNKNOWN.
     """
     known = STATES[KINDS[kind]]
     told = tuple(one_of(state, known, "--state") for state in states or ())
@@ -170,18 +185,31 @@ def list_records(
     if subcortex:
         conditions.append(("subcortex", number_of(library, subcortex, "subcortex")))
     chosen = told or (() if everything else tuple(usual))
-    wanted = RecordFilter(kinds=(kind,), states=chosen, refs=tuple(conditions), due=due, by_change=True)
+    wanted = RecordFilter(
+        kinds=(kind,), states=chosen, refs=tuple(conditions), due=due, by_change=True
+    )
     rows = _select(library, wanted, limit + 1, keep)
     nothing_yet = not rows and not library.store.recorded.select(RecordFilter(kinds=(kind,)), 1)
-    return Listed(tuple(rows[:limit]), len(rows) > limit, nothing_yet, library.store.outbox.absent())
+    return Listed(
+        tuple(rows[:limit]), len(rows) > limit, nothing_yet, library.store.outbox.absent()
+    )
 
 
 def tell_list(
-    found: Listed, name: str, start: str, row: Callable[[Record[Any]], Sequence[str]], *, as_json: bool
+    found: Listed,
+    name: str,
+    start: str,
+    row: Callable[[Record[Any]], Sequence[str]],
+    *,
+    as_json: bool,
 ) -> int:
-    """Show a list, a line each; `name` is what programs find it under, `start` what to do where there is nothing yet."""
+    """Show a list, a line each; `name` is what programs find it under, `start` what to do where
+    there is nothing yet.
+    """
     if as_json:
-        print_json({name: [marked_json(one, found.absent) for one in found.rows], "more": found.more})
+        print_json(
+            {name: [marked_json(one, found.absent) for one in found.rows], "more": found.more}
+        )
     elif not found.rows:
         say(start if found.nothing_yet else "nothing found", error=True)
     else:

@@ -21,7 +21,8 @@ _LIST = re.compile(r"\s*(?:[-*+]|\d+[.)])\s+|\s+")
 Titles = Mapping[str, Record[Any]]  # records that others point to
 
 
-# -- for programs ------------------------------------------------------------------------------------------------------
+# -- for programs
+# ------------------------------------------------------------------------------------------------------
 
 
 def record_json(record: Record[Any]) -> dict[str, object]:
@@ -45,7 +46,12 @@ def record_json(record: Record[Any]) -> dict[str, object]:
 
 def brief_json(record: Record[Any]) -> dict[str, object]:
     """A record that another one is told with."""
-    return {"id": record.id, "kind": record.kind, "title": record.body.title, "state": record.body.state}
+    return {
+        "id": record.id,
+        "kind": record.kind,
+        "title": record.body.title,
+        "state": record.body.state,
+    }
 
 
 def tell_record(record: Record[Any], text: str, *, as_json: bool) -> int:
@@ -57,18 +63,25 @@ def tell_record(record: Record[Any], text: str, *, as_json: bool) -> int:
     return 0
 
 
-# -- for people --------------------------------------------------------------------------------------------------------
+# -- for people
+# --------------------------------------------------------------------------------------------------------
 
 
 def say_rows(rows: Sequence[Sequence[str]]) -> None:
-    """A line for each row, its cells in columns; the first, an id, is never cut, and the last has what is left of the line."""
+    """A line for each row, its cells in columns; the first, an id, is never cut, and the last has
+    what is left of the line.
+    """
     cells = [[row[0], *(cut_to(_line(cell), MAX_CELL) for cell in row[1:-1])] for row in rows]
     widths = [max(map(width_of, column)) for column in zip(*cells, strict=True)]
     room = columns()
     for row, told in zip(rows, cells, strict=True):
-        begin = " ".join(padded(cell, width) for cell, width in zip(told, widths, strict=True) if width)
+        begin = " ".join(
+            padded(cell, width) for cell, width in zip(told, widths, strict=True) if width
+        )
         title = _line(row[-1])
-        say(f"{begin} {cut_to(title, max(MIN_TITLE, room - width_of(begin) - 1)) if room else title}".rstrip())
+        say(
+            f"{begin} {cut_to(title, max(MIN_TITLE, room - width_of(begin) - 1)) if room else title}".rstrip()
+        )
 
 
 def say_more(more: bool) -> None:
@@ -77,7 +90,9 @@ def say_more(more: bool) -> None:
         say("there are more: show them with --limit", error=True)
 
 
-def say_head(record: Record[Any], labels: Sequence[tuple[str, str]], warnings: Sequence[str] = ()) -> None:
+def say_head(
+    record: Record[Any], labels: Sequence[tuple[str, str]], warnings: Sequence[str] = ()
+) -> None:
     """The title of a record, what is known of it, and what to be careful about."""
     say(record.body.title)
     say("")
@@ -108,7 +123,9 @@ def beginning_of(text: str, lines: int = 30) -> list[str]:
     """The first lines of a text, indented, and how many more there are."""
     given = text.strip("\n").splitlines() if text.strip() else []
     more = len(given) - lines
-    return [f"  | {line}" for line in given[:lines]] + ([f"  | … {more} more lines"] if more > 0 else [])
+    return [f"  | {line}" for line in given[:lines]] + (
+        [f"  | … {more} more lines"] if more > 0 else []
+    )
 
 
 def say_list(heading: str, entries: Sequence[str]) -> None:
@@ -148,7 +165,9 @@ def columns() -> int:
 
 
 def wrapped(text: str, width: int) -> str:
-    """A text with its long lines broken between words, as wide as `width` (0: as it is); code stays as it is."""
+    """A text with its long lines broken between words, as wide as `width` (0: as it is); code stays
+    as it is.
+    """
     if not width:
         return text
     lines: list[str] = []
@@ -172,7 +191,11 @@ def wrapped(text: str, width: int) -> str:
 
 
 def _made(record: Record[Any]) -> str:
-    later = f", changed {moment(record.updated)} (version {record.version})" if record.version > 1 else ""
+    later = (
+        f", changed {moment(record.updated)} (version {record.version})"
+        if record.version > 1
+        else ""
+    )
     return f"{moment(record.created)} by {record.author}{later}"
 
 

@@ -1,4 +1,6 @@
-"""`cortex subcortex`: the topics that a team keeps knowledge about: charter, words, naming rules, and what is pinned there."""
+"""`cortex subcortex`: the topics that a team keeps knowledge about: charter, words, naming rules,
+and what is pinned there.
+"""
 
 from __future__ import annotations
 
@@ -57,21 +59,29 @@ RECENT = 10  # threads that are shown of one
 INSTEAD = "give the charter with --charter or --charter-file"
 
 CharterOption = Annotated[
-    str | None, typer.Option("--charter", metavar="TEXT", help="What it is for and what holds there; -: from stdin.")
+    str | None,
+    typer.Option(
+        "--charter", metavar="TEXT", help="What it is for and what holds there; -: from stdin."
+    ),
 ]
 CharterFileOption = Annotated[
     Path | None, typer.Option("--charter-file", metavar="FILE", help="A file that has the charter.")
 ]
 TermOption = Annotated[
     list[str] | None,
-    typer.Option("--term", metavar="WORD: MEANING", help="A word and what it means there; may be repeated."),
+    typer.Option(
+        "--term", metavar="WORD: MEANING", help="A word and what it means there; may be repeated."
+    ),
 ]
 NamingOption = Annotated[
     list[str] | None,
-    typer.Option("--naming", metavar="RULE", help="A rule for how things are named; may be repeated."),
+    typer.Option(
+        "--naming", metavar="RULE", help="A rule for how things are named; may be repeated."
+    ),
 ]
 StewardOption = Annotated[
-    list[str] | None, typer.Option("--steward", metavar="NAME", help="Who looks after it; may be repeated.")
+    list[str] | None,
+    typer.Option("--steward", metavar="NAME", help="Who looks after it; may be repeated."),
 ]
 
 app = typer.Typer(name=KIND, help="Topics that a team keeps knowledge about.", no_args_is_help=True)
@@ -79,11 +89,16 @@ app = typer.Typer(name=KIND, help="Topics that a team keeps knowledge about.", n
 
 @app.command("list")
 def list_subcortexes(
-    state: StateOption = None, everything: AllFlag = False, limit: LimitOption = 100, as_json: JsonFlag = False
+    state: StateOption = None,
+    everything: AllFlag = False,
+    limit: LimitOption = 100,
+    as_json: JsonFlag = False,
 ) -> int:
     """List the subcortexes, the last changed first; archived ones with --all."""
     with team() as library:
-        found = list_records(library, KIND, limit, usual=("proposed", "active"), states=state, everything=everything)
+        found = list_records(
+            library, KIND, limit, usual=("proposed", "active"), states=state, everything=everything
+        )
     return tell_list(
         found,
         "subcortexes",
@@ -100,17 +115,22 @@ def _pins(body: Subcortex) -> str:
 
 @app.command("show")
 def show(told: SlugArgument, as_json: JsonFlag = False) -> int:
-    """Show a subcortex: its charter, its words and rules, what is pinned there, and what is going on."""
+    """Show a subcortex: its charter, its words and rules, what is pinned there, and what is going
+    on.
+    """
     with team() as library:
         lookup = library.store.recorded
         record = resolve_ref(lookup, told, KIND)
         body = record.body
         pins = lookup.get((*body.pinned_artifacts, *body.pinned_threads, *body.pinned_tasks))
         within = ((KIND, record.id),)
-        threads = lookup.select(RecordFilter(kinds=("thread",), states=("open",), refs=within, by_change=True), RECENT)
+        threads = lookup.select(
+            RecordFilter(kinds=("thread",), states=("open",), refs=within, by_change=True), RECENT
+        )
         tasks = lookup.count(RecordFilter(kinds=("task",), states=OPEN_TASK_STATES, refs=within))
         counts = {
-            kind: lookup.count(RecordFilter(kinds=(kind,), refs=within)) for kind in ("thread", "artifact", "task")
+            kind: lookup.count(RecordFilter(kinds=(kind,), refs=within))
+            for kind in ("thread", "artifact", "task")
         }
     if as_json:
         shown = {
@@ -124,7 +144,10 @@ def show(told: SlugArgument, as_json: JsonFlag = False) -> int:
 
 
 def _say(
-    record: Record[Subcortex], pins: dict[str, Record[Any]], threads: Sequence[Record[Any]], open_tasks: int
+    record: Record[Subcortex],
+    pins: dict[str, Record[Any]],
+    threads: Sequence[Record[Any]],
+    open_tasks: int,
 ) -> None:
     body = record.body
     labels = (
@@ -145,16 +168,23 @@ def _say(
 
 @app.command("create")
 def create_one(
-    slug: Annotated[str, typer.Argument(metavar="SLUG", help="Its short name: small letters, digits and dashes.")],
+    slug: Annotated[
+        str,
+        typer.Argument(metavar="SLUG", help="Its short name: small letters, digits and dashes."),
+    ],
     name: Annotated[str, typer.Option("--name", metavar="NAME", help="What it is called.")],
-    description: Annotated[str, typer.Option("--description", metavar="TEXT", help="What it is about.")] = "",
+    description: Annotated[
+        str, typer.Option("--description", metavar="TEXT", help="What it is about.")
+    ] = "",
     charter: CharterOption = None,
     charter_file: CharterFileOption = None,
     edit: EditFlag = False,
     term: TermOption = None,
     naming: NamingOption = None,
     steward: StewardOption = None,
-    visibility: Annotated[str, typer.Option("--visibility", metavar="WHO", help="internal or private.")] = "internal",
+    visibility: Annotated[
+        str, typer.Option("--visibility", metavar="WHO", help="internal or private.")
+    ] = "internal",
     sensitive: SensitiveFlag = False,
     key: KeyOption = "",
     as_json: JsonFlag = False,
@@ -178,14 +208,18 @@ def create_one(
             return create(library, body, actor=writer(), key=key)
 
         again = f"cortex subcortex create {slug} --name {shlex.quote(name)} --charter-file"
-        record = written(charter, charter_file, keep, edit=edit, name=slug, again=again, instead=INSTEAD)
+        record = written(
+            charter, charter_file, keep, edit=edit, name=slug, again=again, instead=INSTEAD
+        )
     return tell_record(record, f"✓ Made {record.body.slug}: {record.body.name}", as_json=as_json)
 
 
 @app.command("edit")
 def edit_one(
     told: SlugArgument,
-    name: Annotated[str | None, typer.Option("--name", metavar="NAME", help="Another name.")] = None,
+    name: Annotated[
+        str | None, typer.Option("--name", metavar="NAME", help="Another name.")
+    ] = None,
     description: Annotated[
         str | None, typer.Option("--description", metavar="TEXT", help="Another description.")
     ] = None,
@@ -193,27 +227,38 @@ def edit_one(
     charter_file: CharterFileOption = None,
     term: TermOption = None,
     remove_term: Annotated[
-        list[str] | None, typer.Option("--remove-term", metavar="WORD", help="A word to leave out; may be repeated.")
+        list[str] | None,
+        typer.Option("--remove-term", metavar="WORD", help="A word to leave out; may be repeated."),
     ] = None,
     naming: NamingOption = None,
     remove_naming: Annotated[
-        list[str] | None, typer.Option("--remove-naming", metavar="RULE", help="A rule to leave out; may be repeated.")
+        list[str] | None,
+        typer.Option(
+            "--remove-naming", metavar="RULE", help="A rule to leave out; may be repeated."
+        ),
     ] = None,
     steward: StewardOption = None,
     remove_steward: Annotated[
-        list[str] | None, typer.Option("--remove-steward", metavar="NAME", help="Who no longer looks after it.")
+        list[str] | None,
+        typer.Option("--remove-steward", metavar="NAME", help="Who no longer looks after it."),
     ] = None,
-    visibility: Annotated[str | None, typer.Option("--visibility", metavar="WHO", help="internal or private.")] = None,
+    visibility: Annotated[
+        str | None, typer.Option("--visibility", metavar="WHO", help="internal or private.")
+    ] = None,
     state: Annotated[
         str | None,
-        typer.Option("--state", metavar="STATE", help="Another state: an archived one comes back as active."),
+        typer.Option(
+            "--state", metavar="STATE", help="Another state: an archived one comes back as active."
+        ),
     ] = None,
     key: KeyOption = "",
     as_json: JsonFlag = False,
 ) -> int:
     """Change a subcortex; without options its charter, in your editor ($VISUAL or $EDITOR)."""
     words, text = terms_told(term), text_told(charter, charter_file)
-    plain = given(name=name, description=description, charter=text, visibility=visibility, state=state)
+    plain = given(
+        name=name, description=description, charter=text, visibility=visibility, state=state
+    )
     lists = (term, remove_term, naming, remove_naming, steward, remove_steward)
     with team() as library:
         before = resolve_ref(library.store.recorded, told, KIND)
@@ -222,7 +267,9 @@ def edit_one(
             return replace(
                 body,
                 **plain,
-                glossary=changed(body.glossary, words, remove_term or (), "word", lambda one: one.term),
+                glossary=changed(
+                    body.glossary, words, remove_term or (), "word", lambda one: one.term
+                ),
                 naming=changed(body.naming, naming or (), remove_naming or (), "rule", str),
                 stewards=changed(
                     body.stewards,
@@ -236,23 +283,43 @@ def edit_one(
         if plain or any(list_ is not None for list_ in lists):
             payload = repr((before.id, sorted(plain.items()), lists))
             after = revise(
-                library, before.id, change, actor=writer(), action="edit_subcortex", key=key, payload=payload
+                library,
+                before.id,
+                change,
+                actor=writer(),
+                action="edit_subcortex",
+                key=key,
+                payload=payload,
             )
         else:
             again = f"cortex subcortex edit {before.body.slug} --charter-file"
-            after = edited(library, before, "charter", action="edit_subcortex", key=key, again=again, instead=INSTEAD)
+            after = edited(
+                library,
+                before,
+                "charter",
+                action="edit_subcortex",
+                key=key,
+                again=again,
+                instead=INSTEAD,
+            )
     same = after.version == before.version
-    return tell_record(after, "Nothing was changed." if same else f"✓ Changed {after.body.slug}", as_json=as_json)
+    return tell_record(
+        after, "Nothing was changed." if same else f"✓ Changed {after.body.slug}", as_json=as_json
+    )
 
 
 @app.command("pin")
-def pin(told: SlugArgument, ids: IdsArgument, key: KeyOption = "", as_json: JsonFlag = False) -> int:
+def pin(
+    told: SlugArgument, ids: IdsArgument, key: KeyOption = "", as_json: JsonFlag = False
+) -> int:
     """Pin threads, artifacts or tasks: packs begin with them."""
     return _each(told, ids, actions.pin, "✓ Pinned", key, as_json=as_json)
 
 
 @app.command("unpin")
-def unpin(told: SlugArgument, ids: IdsArgument, key: KeyOption = "", as_json: JsonFlag = False) -> int:
+def unpin(
+    told: SlugArgument, ids: IdsArgument, key: KeyOption = "", as_json: JsonFlag = False
+) -> int:
     """Take pins away."""
     return _each(told, ids, actions.unpin, "✓ Unpinned", key, as_json=as_json)
 
@@ -277,7 +344,11 @@ def _each(told: str, ids: Sequence[str], act: Any, done: str, key: str, *, as_js
 
 @app.command("archive")
 def archive(told: SlugArgument, key: KeyOption = "", as_json: JsonFlag = False) -> int:
-    """Archive a subcortex: it is in no pack and no search any more; `edit --state active` brings it back."""
+    """Archive a subcortex: it is in no pack and no search any more; `edit --state active` brings it
+    back.
+    """
     with team() as library:
-        record = actions.archive(library, number_of(library, told, KIND), actor=writer(), key=key, kind=KIND)
+        record = actions.archive(
+            library, number_of(library, told, KIND), actor=writer(), key=key, kind=KIND
+        )
     return tell_record(record, f"✓ Archived {record.body.slug}", as_json=as_json)

@@ -1,7 +1,9 @@
-"""`cortex sync`: send what waits to the team's Core, then take over what changed there, and say what came of it.
+"""`cortex sync`: send what waits to the team's Core, then take over what changed there, and say
+what came of it.
 
-Exit codes: 0 all is the same on both sides, 1 something is refused or is taken later, 2 it failed, 3 the Core can't be reached.
-cortexd does the same by itself; whoever comes second waits for the first.
+Exit codes: 0 all is the same on both sides, 1 something is refused or is taken later, 2 it failed,
+3 the Core can't be reached. cortexd does the same by itself; whoever comes second waits for the
+first.
 """
 
 from __future__ import annotations
@@ -43,13 +45,21 @@ class SyncSummary:
 
 
 def sync(
-    retry: Annotated[bool, typer.Option("--retry", help="Send once more what the Core refused.")] = False,
+    retry: Annotated[
+        bool, typer.Option("--retry", help="Send once more what the Core refused.")
+    ] = False,
     give_up: Annotated[
         bool,
-        typer.Option("--give-up", help="Never send what the Core refused; all of it is written to a file first."),
+        typer.Option(
+            "--give-up",
+            help="Never send what the Core refused; all of it is written to a file first.",
+        ),
     ] = False,
     refused: Annotated[
-        bool, typer.Option("--refused", help="Only show what the Core refused, whole: what was typed, and why.")
+        bool,
+        typer.Option(
+            "--refused", help="Only show what the Core refused, whole: what was typed, and why."
+        ),
     ] = False,
     keep: Annotated[
         str | None,
@@ -61,12 +71,19 @@ def sync(
     ] = None,
     record: Annotated[
         list[str] | None,
-        typer.Option("--record", metavar="ID", help="With --keep: only what is about this record; may be repeated."),
+        typer.Option(
+            "--record",
+            metavar="ID",
+            help="With --keep: only what is about this record; may be repeated.",
+        ),
     ] = None,
     profile: ProfileOption = None,
     as_json: JsonFlag = False,
 ) -> int:
-    """Bring this home and its Core together: send what waits, take over what changed. Exits with 0, 1 partial, 2 failed, 3 offline."""
+    """Bring this home and its Core together: send what waits, take over what changed.
+
+    Exits with 0, 1 partial, 2 failed, 3 offline.
+    """
     if retry + give_up + refused + (keep is not None) > 1:
         raise InputError(
             "ARGUMENT_INVALID",
@@ -74,7 +91,9 @@ def sync(
         )
     side = None if keep is None else one_of(keep, KEEPS, "--keep")
     if record and side is None:
-        raise InputError("ARGUMENT_INVALID", "--record narrows --keep mine or --keep theirs; name one of them")
+        raise InputError(
+            "ARGUMENT_INVALID", "--record narrows --keep mine or --keep theirs; name one of them"
+        )
     try:
         with open_library(profile) as library:
             if refused:
@@ -84,7 +103,11 @@ def sync(
                 discard.keep_mine(library, record or ())
             count, file = (0, None)
             if give_up or side == "theirs":
-                count, file = discard.give_up(library) if give_up else discard.keep_theirs(library, record or ())
+                count, file = (
+                    discard.give_up(library)
+                    if give_up
+                    else discard.keep_theirs(library, record or ())
+                )
             tell_given_up(count, file)  # also where the sync fails
             done = replace(run_sync(library, retry=retry), given_up=count, file=file)
     except CortexError as error:  # 1 would say that a part of it is done
@@ -110,16 +133,28 @@ def show_refused(library: Library, as_json: bool) -> int:
     """Tell all that was refused, with every word of it; asks nobody."""
     entries = library.store.outbox.refused()
     if as_json:
-        print_json({"refused": [{**rejections.told(library, one), "at": moment(one.at)} for one in entries]})
+        print_json(
+            {
+                "refused": [
+                    {**rejections.told(library, one), "at": moment(one.at)} for one in entries
+                ]
+            }
+        )
         return 0
     for entry in entries:
-        say(f"{rejections.title_of(entry)} ({rejections.main_of(entry).id}), {entry.action} of {moment(entry.at)}")
+        say(
+            f"{rejections.title_of(entry)} ({rejections.main_of(entry).id}), {entry.action} of {moment(entry.at)}"
+        )
         say(f"  refused: {entry.code}: {entry.reason}")
         for change in entry.changes:
-            for name, value in rejections.typed(change).items() if change.kind != "notification" else ():
+            for name, value in (
+                rejections.typed(change).items() if change.kind != "notification" else ()
+            ):
                 text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
                 say(f"  {change.id} {name}: {'taken away' if value is None else text}")
-        say(f"  {rejections.became(library, entry)}; {_again(entry)}, --give-up writes it to a file and forgets it")
+        say(
+            f"  {rejections.became(library, entry)}; {_again(entry)}, --give-up writes it to a file and forgets it"
+        )
     if not entries:
         say("the Core refused nothing")
     return 0
@@ -139,7 +174,9 @@ def _again(entry: OutboxEntry) -> str:
 def tell_given_up(count: int, file: Path | None) -> None:
     """For people, where something was."""
     if file:
-        say(f"given up: {many(count, 'refused write')}; all that you wrote is in {file}", error=True)
+        say(
+            f"given up: {many(count, 'refused write')}; all that you wrote is in {file}", error=True
+        )
 
 
 def given_up_row(count: int, file: Path | None) -> dict[str, object] | None:
@@ -148,16 +185,26 @@ def given_up_row(count: int, file: Path | None) -> dict[str, object] | None:
 
 
 def join_configured(library: Library) -> None:
-    """Join the Core that the settings name, where none is joined and there is a token. Raises: CortexError."""
+    """Join the Core that the settings name, where none is joined and there is a token.
+
+    Raises: CortexError.
+    """
     url, settings = library.settings.team.server, library.settings
-    if url and not library.store.truth.get(state.URL) and (token := connection.token_of(settings.home)):
+    if (
+        url
+        and not library.store.truth.get(state.URL)
+        and (token := connection.token_of(settings.home))
+    ):
         joined = connection.connect(library, url, token, choice=NONE)
         say(f"connected to {joined.url} as {joined.name}", error=True)
         if library.store.outbox.candidates(library.store.truth.get(state.EPOCH)):
             way = "`cortex connect --dry-run` shows what it has, `cortex connect --upload mine` sends it"
             say(f"note: nothing of this home was sent there; {way}", error=True)
         if joined.kept_aside:
-            say(f"note: your changes of what the Core has are kept in {joined.kept_aside}", error=True)
+            say(
+                f"note: your changes of what the Core has are kept in {joined.kept_aside}",
+                error=True,
+            )
 
 
 def run_sync(library: Library, *, retry: bool = False) -> SyncSummary:
@@ -173,7 +220,10 @@ def run_sync(library: Library, *, retry: bool = False) -> SyncSummary:
 
 
 def _remote(library: Library) -> Remote:
-    """The Core of a home. Raises: ConfigError CORE_MISSING, with the profile that it is about; NetworkError."""
+    """The Core of a home.
+
+    Raises: ConfigError CORE_MISSING, with the profile that it is about; NetworkError.
+    """
     try:
         return connection.remote_of(library)
     except ConfigError as error:
@@ -216,7 +266,9 @@ def tell(done: SyncSummary) -> None:
     gone = f", {one.erased:,} left that you may no longer see" if one.erased else ""
     refused = f", {len(done.refused):,} refused" if done.refused else ""
     counts = (
-        f": {one.flushed:,} sent{refused}, {many(one.pulled, 'record')} came{gone}" if status in (OK, PARTIAL) else ""
+        f": {one.flushed:,} sent{refused}, {many(one.pulled, 'record')} came{gone}"
+        if status in (OK, PARTIAL)
+        else ""
     )
     say(f"{_MARKS[status]} {done.server}{counts}")
     if one.error:
@@ -232,9 +284,16 @@ def tell(done: SyncSummary) -> None:
         more = len(done.refused) - MOST_TOLD
         rest = f"{more:,} more; " if more > 0 else ""
         outdone = [rejections.is_outdone(entry, entry.code, entry.reason) for entry in done.refused]
-        again = "somebody else decided first: --give-up" if all(outdone) else "send it again with --retry, or --give-up"
+        again = (
+            "somebody else decided first: --give-up"
+            if all(outdone)
+            else "send it again with --retry, or --give-up"
+        )
         say(f"  {rest}`cortex sync --refused` shows all you wrote; {again}", error=True)
-        if any(entry.code == rejections.CONFLICT and rejections.is_edit(entry) for entry in done.refused):
+        if any(
+            entry.code == rejections.CONFLICT and rejections.is_edit(entry)
+            for entry in done.refused
+        ):
             say(
                 "  what somebody else changed first: --keep mine puts yours on top, --keep theirs gives it up",
                 error=True,

@@ -1,4 +1,7 @@
-"""How a home stands to its Core, for `cortex status`, `cortex doctor` and after a sync. Only reads."""
+"""How a home stands to its Core, for `cortex status`, `cortex doctor` and after a sync.
+
+Only reads.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,8 @@ NOTHING: Mapping[str, object] = {
     "replica": {"records": 0, "bytes": 0},
 }
 BY_COMMAND = "they are sent by `cortex sync`"
-WITHOUT_TOKEN = ("CORE_DENIED", "CORE_MISSING")  # what a sync ends with where the token doesn't count, or is gone
+# What a sync ends with where the token doesn't count, or is gone
+WITHOUT_TOKEN = ("CORE_DENIED", "CORE_MISSING")
 
 
 def described(profile: str | None = None) -> dict[str, object]:
@@ -41,7 +45,8 @@ def described(profile: str | None = None) -> dict[str, object]:
         return body
     try:
         with Library(settings, read_only=True) as library:
-            if not library.store.truth.get(state.URL):  # a store of an older version has no outbox to look at
+            # A store of an older version has no outbox to look at
+            if not library.store.truth.get(state.URL):
                 return body
             found = state.of(library)
     except CortexError as error:
@@ -86,7 +91,9 @@ def print_state(body: Mapping[str, object]) -> None:
     waiting = f"; {reason}" if body["queue"] and (reason := why_waiting(body)) else ""
     say(f"queue        {body['queue']} waiting{waiting}")
     if body["refused"]:
-        say(f"refused      {body['refused']}, `cortex sync --refused` shows them, --retry sends them again")
+        say(
+            f"refused      {body['refused']}, `cortex sync --refused` shows them, --retry sends them again"
+        )
     replica = body["replica"]
     assert isinstance(replica, Mapping)
     say(f"replica      {many(replica['records'], 'record')} of the Core, {_size(replica['bytes'])}")
@@ -97,7 +104,10 @@ def _size(count: int) -> str:
 
 
 def waits_for(library: Library) -> str:
-    """What it takes until what was just written is sent. Nobody waits for the Core to learn whether it answers."""
+    """What it takes until what was just written is sent.
+
+    Nobody waits for the Core to learn whether it answers.
+    """
     from cortex.base.runtime.file_lock import is_held
     from cortex.base.runtime.rendezvous import meet_at
     from cortex.families.team.sync import state
@@ -120,7 +130,9 @@ def waits_for(library: Library) -> str:
 
 
 def is_denied(body: Mapping[str, object]) -> bool:
-    """Whether the last sync had no token that counts: sending again is no use before there is another."""
+    """Whether the last sync had no token that counts: sending again is no use before there is
+    another.
+    """
     return body["syncErrorCode"] in WITHOUT_TOKEN
 
 

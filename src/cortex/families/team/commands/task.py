@@ -61,7 +61,8 @@ START = "There is no task yet: `cortex task create TITLE` makes one"
 STATES_HELP = ", ".join(STATES[Task])
 
 AssignOption = Annotated[
-    list[str] | None, typer.Option("--assign", metavar="NAME", help="Who is to do it; me: you; may be repeated.")
+    list[str] | None,
+    typer.Option("--assign", metavar="NAME", help="Who is to do it; me: you; may be repeated."),
 ]
 
 app = typer.Typer(name=KIND, help="What is to be done.", no_args_is_help=True)
@@ -71,10 +72,19 @@ app = typer.Typer(name=KIND, help="What is to be done.", no_args_is_help=True)
 def list_tasks(
     state: StateOption = None,
     everything: AllFlag = False,
-    mine: Annotated[bool, typer.Option("--mine", help="Only those that are assigned to you.")] = False,
-    assignee: Annotated[str, typer.Option("--assignee", metavar="NAME", help="Only those assigned to them.")] = "",
+    mine: Annotated[
+        bool, typer.Option("--mine", help="Only those that are assigned to you.")
+    ] = False,
+    assignee: Annotated[
+        str, typer.Option("--assignee", metavar="NAME", help="Only those assigned to them.")
+    ] = "",
     priority: Annotated[
-        str, typer.Option("--priority", metavar="PRIORITY", help=f"Only of this priority: {', '.join(PRIORITIES)}.")
+        str,
+        typer.Option(
+            "--priority",
+            metavar="PRIORITY",
+            help=f"Only of this priority: {', '.join(PRIORITIES)}.",
+        ),
     ] = "",
     subcortex: InSubcortexOption = "",
     tag: WithTagOption = None,
@@ -102,7 +112,14 @@ def list_tasks(
 
 def _row(one: Record[Task]) -> tuple[str, ...]:
     body = one.body
-    return one.id, day(one.updated), body.state, body.priority, ", ".join(body.assignees), body.title
+    return (
+        one.id,
+        day(one.updated),
+        body.state,
+        body.priority,
+        ", ".join(body.assignees),
+        body.title,
+    )
 
 
 @app.command("show")
@@ -139,9 +156,12 @@ def create_one(
     ] = "normal",
     assign: AssignOption = None,
     watch: Annotated[
-        list[str] | None, typer.Option("--watcher", metavar="NAME", help="Who hears of changes; may be repeated.")
+        list[str] | None,
+        typer.Option("--watcher", metavar="NAME", help="Who hears of changes; may be repeated."),
     ] = None,
-    thread: Annotated[str, typer.Option("--thread", metavar="ID", help="The thread where it is discussed.")] = "",
+    thread: Annotated[
+        str, typer.Option("--thread", metavar="ID", help="The thread where it is discussed.")
+    ] = "",
     subcortex: SubcortexOption = "",
     tag: TagOption = None,
     code: CodeOption = None,
@@ -180,18 +200,25 @@ def create_one(
 @app.command("update")
 def update(
     told: IdArgument,
-    state: Annotated[str | None, typer.Option("--state", metavar="STATE", help=f"One of {STATES_HELP}.")] = None,
+    state: Annotated[
+        str | None, typer.Option("--state", metavar="STATE", help=f"One of {STATES_HELP}.")
+    ] = None,
     priority: Annotated[
-        str | None, typer.Option("--priority", metavar="PRIORITY", help=f"One of {', '.join(PRIORITIES)}.")
+        str | None,
+        typer.Option("--priority", metavar="PRIORITY", help=f"One of {', '.join(PRIORITIES)}."),
     ] = None,
     assign: AssignOption = None,
     unassign: Annotated[
-        list[str] | None, typer.Option("--unassign", metavar="NAME", help="Who no longer does it; may be repeated.")
+        list[str] | None,
+        typer.Option("--unassign", metavar="NAME", help="Who no longer does it; may be repeated."),
     ] = None,
     blocked: Annotated[
-        str | None, typer.Option("--blocked", metavar="REASON", help="What stands in the way: it is blocked.")
+        str | None,
+        typer.Option("--blocked", metavar="REASON", help="What stands in the way: it is blocked."),
     ] = None,
-    note: Annotated[str | None, typer.Option("--note", metavar="TEXT", help="What to add to its notes.")] = None,
+    note: Annotated[
+        str | None, typer.Option("--note", metavar="TEXT", help="What to add to its notes.")
+    ] = None,
     key: KeyOption = "",
     as_json: JsonFlag = False,
 ) -> int:
@@ -208,17 +235,31 @@ def update(
             """What the options make of a task as it is then."""
             added = {"notes": f"{body.notes}\n\n{note.strip()}".strip()} if note is not None else {}
             if assign is not None or unassign is not None:
-                added["assignees"] = ", ".join(changed(body.assignees, more, fewer, "assignee", str))
-            if plain.get("status") == "blocked" and not plain.get("blocked_reason", body.blocked_reason).strip():
-                raise InputError("ARGUMENT_INVALID", "say what stands in the way: --blocked REASON, instead of --state")
+                added["assignees"] = ", ".join(
+                    changed(body.assignees, more, fewer, "assignee", str)
+                )
+            if (
+                plain.get("status") == "blocked"
+                and not plain.get("blocked_reason", body.blocked_reason).strip()
+            ):
+                raise InputError(
+                    "ARGUMENT_INVALID",
+                    "say what stands in the way: --blocked REASON, instead of --state",
+                )
             return plain | added
 
         payload = repr((before.id, told_patch))
-        record = actions.update_task(library, before.id, patch, actor=writer(), key=key, payload=payload)
+        record = actions.update_task(
+            library, before.id, patch, actor=writer(), key=key, payload=payload
+        )
         if assign:
             say_strangers(library, record)
     same = record.version == before.version
-    text = "Nothing was changed." if same else f"✓ Changed {record.id}: {record.body.state}, {record.body.priority}"
+    text = (
+        "Nothing was changed."
+        if same
+        else f"✓ Changed {record.id}: {record.body.state}, {record.body.priority}"
+    )
     return tell_record(record, text, as_json=as_json)
 
 

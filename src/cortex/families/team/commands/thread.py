@@ -1,4 +1,6 @@
-"""`cortex thread`: discussions: opened, followed, commented, changed, resolved and opened again by a person."""
+"""`cortex thread`: discussions: opened, followed, commented, changed, resolved and opened again by
+a person.
+"""
 
 from __future__ import annotations
 
@@ -73,14 +75,18 @@ START = "There is no thread yet: `cortex thread create TITLE` opens one"
 TYPES_HELP = ", ".join(THREAD_TYPES)
 INSTEAD = "give the text with --body or --body-file, or say what else to change"
 
-app = typer.Typer(name=KIND, help="Discussions, with a summary that follows them.", no_args_is_help=True)
+app = typer.Typer(
+    name=KIND, help="Discussions, with a summary that follows them.", no_args_is_help=True
+)
 
 
 @app.command("list")
 def list_threads(
     state: StateOption = None,
     everything: AllFlag = False,
-    type: Annotated[str, typer.Option("--type", metavar="TYPE", help=f"Only of this type: {TYPES_HELP}.")] = "",
+    type: Annotated[
+        str, typer.Option("--type", metavar="TYPE", help=f"Only of this type: {TYPES_HELP}.")
+    ] = "",
     subcortex: InSubcortexOption = "",
     tag: WithTagOption = None,
     limit: LimitOption = 30,
@@ -113,7 +119,10 @@ def list_threads(
 def show(
     told: IdArgument,
     comments: Annotated[
-        int, typer.Option("--comments", min=0, max=1000, metavar="N", help="How many of the last comments.")
+        int,
+        typer.Option(
+            "--comments", min=0, max=1000, metavar="N", help="How many of the last comments."
+        ),
     ] = 50,
     as_json: JsonFlag = False,
 ) -> int:
@@ -134,7 +143,11 @@ def show(
 
 
 def _say(
-    record: Record[Thread], said: Sequence[Record[Comment]], total: int, around: Around, absent: Mapping[str, str]
+    record: Record[Thread],
+    said: Sequence[Record[Comment]],
+    total: int,
+    around: Around,
+    absent: Mapping[str, str],
 ) -> None:
     body = record.body
     say_head(record, labels_of(record, around), around.warnings)
@@ -162,9 +175,13 @@ def create_one(
     body: BodyOption = None,
     body_file: BodyFileOption = None,
     edit: EditFlag = False,
-    type: Annotated[str, typer.Option("--type", metavar="TYPE", help=f"One of {TYPES_HELP}.")] = "other",
+    type: Annotated[
+        str, typer.Option("--type", metavar="TYPE", help=f"One of {TYPES_HELP}.")
+    ] = "other",
     subcortex: SubcortexOption = "",
-    task: Annotated[str, typer.Option("--task", metavar="ID", help="The task that it is about.")] = "",
+    task: Annotated[
+        str, typer.Option("--task", metavar="ID", help="The task that it is about.")
+    ] = "",
     tag: TagOption = None,
     code: CodeOption = None,
     sensitive: SensitiveFlag = False,
@@ -192,7 +209,13 @@ def create_one(
 
         again = f"cortex thread create {shlex.quote(title)} --body-file"
         record = written(
-            body, body_file, keep, edit=edit, name="thread", again=again, instead="give the text with --body"
+            body,
+            body_file,
+            keep,
+            edit=edit,
+            name="thread",
+            again=again,
+            instead="give the text with --body",
         )
         say_strangers(library, record)
         say_same_title(library, record)
@@ -204,15 +227,26 @@ def comment(
     told: IdArgument,
     body: Annotated[
         str | None,
-        typer.Argument(metavar="TEXT", help="What to say, as Markdown; -: from stdin; without it: in your editor."),
+        typer.Argument(
+            metavar="TEXT",
+            help="What to say, as Markdown; -: from stdin; without it: in your editor.",
+        ),
     ] = None,
     body_file: BodyFileOption = None,
-    parent: Annotated[str, typer.Option("--reply-to", metavar="ID", help="The comment that it answers.")] = "",
+    parent: Annotated[
+        str, typer.Option("--reply-to", metavar="ID", help="The comment that it answers.")
+    ] = "",
     cite: Annotated[
-        list[str] | None, typer.Option("--cite", metavar="ID", help="A record that it rests on; may be repeated.")
+        list[str] | None,
+        typer.Option("--cite", metavar="ID", help="A record that it rests on; may be repeated."),
     ] = None,
     summary: Annotated[
-        str, typer.Option("--summary", metavar="TEXT", help="A better summary of the thread, in place of the made one.")
+        str,
+        typer.Option(
+            "--summary",
+            metavar="TEXT",
+            help="A better summary of the thread, in place of the made one.",
+        ),
     ] = "",
     sensitive: SensitiveFlag = False,
     key: KeyOption = "",
@@ -228,7 +262,9 @@ def comment(
         def keep(text: str) -> Record[Any]:
             if not text.strip():
                 raise InputError("ARGUMENT_INVALID", "there is no text: nothing was written")
-            made = Comment(thread, text, answered, sensitivity=sensitivity(sensitive), citations=cited)
+            made = Comment(
+                thread, text, answered, sensitivity=sensitivity(sensitive), citations=cited
+            )
             return create(library, made, actor=writer(), key=key, summary=summary)
 
         record = written(
@@ -242,14 +278,19 @@ def comment(
         )
         say_strangers(library, record)
         if about.body.state == "resolved":
-            say(f"note: the thread is resolved; `cortex thread reopen {thread}` opens it again", error=True)
+            say(
+                f"note: the thread is resolved; `cortex thread reopen {thread}` opens it again",
+                error=True,
+            )
     return tell_record(record, f"✓ Commented {record.id}", as_json=as_json)
 
 
 @app.command("resolve")
 def resolve(
     told: IdArgument,
-    resolution: Annotated[str, typer.Option("--resolution", metavar="TEXT", help="What came out of it.")] = "",
+    resolution: Annotated[
+        str, typer.Option("--resolution", metavar="TEXT", help="What came out of it.")
+    ] = "",
     key: KeyOption = "",
     as_json: JsonFlag = False,
 ) -> int:
@@ -268,15 +309,21 @@ def resolve(
 def reopen(told: IdArgument, key: KeyOption = "", as_json: JsonFlag = False) -> int:
     """Open a thread again that was resolved or archived."""
     with team() as library:
-        record = actions.reopen_thread(library, number_of(library, told, KIND), actor=writer(), key=key)
+        record = actions.reopen_thread(
+            library, number_of(library, told, KIND), actor=writer(), key=key
+        )
     return tell_record(record, f"✓ Opened again {record.id}: {record.body.title}", as_json=as_json)
 
 
 @app.command("archive")
 def archive(told: IdArgument, key: KeyOption = "", as_json: JsonFlag = False) -> int:
-    """Archive a thread: nobody comments there any more, and it is found after the others; `reopen` brings it back."""
+    """Archive a thread: nobody comments there any more, and it is found after the others; `reopen`
+    brings it back.
+    """
     with team() as library:
-        record = actions.archive(library, number_of(library, told, KIND), actor=writer(), key=key, kind=KIND)
+        record = actions.archive(
+            library, number_of(library, told, KIND), actor=writer(), key=key, kind=KIND
+        )
     return tell_record(record, f"✓ Archived {record.id}: {record.body.title}", as_json=as_json)
 
 
@@ -286,7 +333,9 @@ def edit_one(
     title: TitleOption = None,
     body: BodyOption = None,
     body_file: BodyFileOption = None,
-    type: Annotated[str | None, typer.Option("--type", metavar="TYPE", help=f"One of {TYPES_HELP}.")] = None,
+    type: Annotated[
+        str | None, typer.Option("--type", metavar="TYPE", help=f"One of {TYPES_HELP}.")
+    ] = None,
     subcortex: OtherSubcortexOption = None,
     tag: TagOption = None,
     untag: UntagOption = None,
@@ -295,7 +344,10 @@ def edit_one(
     key: KeyOption = "",
     as_json: JsonFlag = False,
 ) -> int:
-    """Change a thread; without options its text, in your editor ($VISUAL or $EDITOR). Its comments go where it goes."""
+    """Change a thread; without options its text, in your editor ($VISUAL or $EDITOR).
+
+    Its comments go where it goes.
+    """
     text, links = text_told(body, body_file), code_told(code)
     word = None if type is None else one_of(type, THREAD_TYPES, "--type")
     private = SENSITIVE if sensitive else None
@@ -305,16 +357,22 @@ def edit_one(
         before = resolve_ref(library.store.recorded, told, KIND)
         if not plain and all(list_ is None for list_ in lists):
             again = f"cortex thread edit {before.id} --body-file"
-            after = edited(library, before, "body", action="edit", key=key, again=again, instead=INSTEAD)
+            after = edited(
+                library, before, "body", action="edit", key=key, again=again, instead=INSTEAD
+            )
         else:
             payload = repr((before.id, sorted(plain.items()), lists))
             if code is not None:
                 plain["code_links"] = code_cited(library, links)
 
             def change(body: Thread) -> Thread:
-                return replace(body, **plain, tags=changed(body.tags, tags_told(tag), untag or (), "tag", str))
+                return replace(
+                    body, **plain, tags=changed(body.tags, tags_told(tag), untag or (), "tag", str)
+                )
 
-            after = revise(library, before.id, change, actor=writer(), action="edit", key=key, payload=payload)
+            after = revise(
+                library, before.id, change, actor=writer(), action="edit", key=key, payload=payload
+            )
         say_cautions(library, after)
     same = after.version == before.version
     text = "Nothing was changed." if same else f"✓ Changed {after.id}: version {after.version}"

@@ -1,6 +1,8 @@
-"""A text -> the names that it gives a value, in prose as in code: `POOL_SIZE=10`, `"poolSize": 10`, the default branch is `main`.
+"""A text -> the names that it gives a value, in prose as in code: `POOL_SIZE=10`, `"poolSize": 10`,
+the default branch is `main`.
 
-Names that have another value in every text, as ids and dates, are left out. Every expression is bounded. Pure; knows no records.
+Names that have another value in every text, as ids and dates, are left out. Every expression is
+bounded. Pure; knows no records.
 """
 
 from __future__ import annotations
@@ -44,7 +46,10 @@ _PASSING_NAMES = frozenset(  # names that end so have another value each time
     "added changed unchanged deleted removed skipped failed passed elapsed took".split()
 )
 _MOMENT = re.compile(r"\d{1,2}:\d\d|\d{4}-\d\d")
-_TRUE, _FALSE = frozenset("true yes on enabled enable".split()), frozenset("false no off disabled disable".split())
+_TRUE, _FALSE = (
+    frozenset("true yes on enabled enable".split()),
+    frozenset("false no off disabled disable".split()),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +72,9 @@ def settings_of(text: str) -> Iterator[Setting]:
             continue
         if stripped[0] in "#[" or stripped[-1] in ":{":
             section = narrowed_by(identifiers_of(stripped[:CLAUSE_CHARACTERS]))
-        if ("=" in line or ":" in line) and not (SUPPOSED.search(line[:CLAUSE_CHARACTERS]) or stripped[-1] == "?"):
+        if ("=" in line or ":" in line) and not (
+            SUPPOSED.search(line[:CLAUSE_CHARACTERS]) or stripped[-1] == "?"
+        ):
             beside = narrowed_by(identifiers_of(_SETTING.sub(" ", line[:CLAUSE_CHARACTERS])))
             for found in _SETTING.finditer(line[: CLAUSE_CHARACTERS * 4]):
                 setting = _setting(found, line, section | beside)
@@ -93,8 +100,14 @@ def _setting(found: re.Match[str], line: str, narrowed: frozenset[str]) -> Setti
     key = _key(name)
     if len(key) == 1 and not name.isupper() and not _is_scalar(shown):
         return None  # mode, language, color: every text has its own
-    named = bool(found["quoted"]) or "_" in name or bool(re.search(r"[a-z][A-Z]|\w[.-]\w|^[A-Z]{3,}$", name))
-    alone = not line[: found.start()].strip(" \t-*+{,`'\"") and not line[unit_end:].strip(" \t,;}`'\".")
+    named = (
+        bool(found["quoted"])
+        or "_" in name
+        or bool(re.search(r"[a-z][A-Z]|\w[.-]\w|^[A-Z]{3,}$", name))
+    )
+    alone = not line[: found.start()].strip(" \t-*+{,`'\"") and not line[unit_end:].strip(
+        " \t,;}`'\"."
+    )
     if found["op"] == ":" and not (named or alone):
         return None
     if (
@@ -110,7 +123,9 @@ def _setting(found: re.Match[str], line: str, narrowed: frozenset[str]) -> Setti
 
 def _key(name: str) -> Stems:
     """A name in any spelling."""
-    return tuple(one for word in identifiers_of(name) for one in stems_of_identifier(word)) or (name.lower(),)
+    return tuple(one for word in identifiers_of(name) for one in stems_of_identifier(word)) or (
+        name.lower(),
+    )
 
 
 def _is_scalar(value: str) -> bool:
@@ -140,7 +155,13 @@ def copulas_of(clause: str, narrowed: frozenset[str]) -> Iterator[Setting]:
         about = circumstance_of(found["name"], narrowed, _NEUTRAL_OF_NAMES)
         if len(about.stems) > 1:
             shown = found["value"].strip()
-            yield Setting(about.stems, normalized(shown), " ".join(dict.fromkeys(about.words)), shown, narrowed)
+            yield Setting(
+                about.stems,
+                normalized(shown),
+                " ".join(dict.fromkeys(about.words)),
+                shown,
+                narrowed,
+            )
 
 
 def quantity_of(setting: Setting) -> Iterator[Quantity]:
@@ -150,6 +171,9 @@ def quantity_of(setting: Setting) -> Iterator[Quantity]:
         amount, end = amount_after(setting.shown, found["n"], found.end(), "")
         if end == len(setting.shown):
             about = Circumstance(
-                setting.key, frozenset(setting.key), (setting.name,) * len(setting.key), setting.narrowed
+                setting.key,
+                frozenset(setting.key),
+                (setting.name,) * len(setting.key),
+                setting.narrowed,
             )
             yield Quantity(amount, "", False, "=", about)

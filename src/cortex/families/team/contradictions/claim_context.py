@@ -1,6 +1,7 @@
 """What a claim is about: the words around it, and what narrows it down.
 
-A number on staging and another one on production aren't at odds, and neither are step 3 and step 4. Pure; knows no records.
+A number on staging and another one on production aren't at odds, and neither are step 3 and step 4.
+Pure; knows no records.
 """
 
 from __future__ import annotations
@@ -48,7 +49,9 @@ REJECTED = re.compile(
     r"[`\"'(]?$|\bbetween\s\S{1,12}\s(?:\w{1,12}\s)?and\s$",
     re.IGNORECASE,
 )
-NEGATOR = re.compile(r"\b(?:not(?! only| just)|never|no|without|cannot|neither|nor)\b|n['’]t\b", re.IGNORECASE)
+NEGATOR = re.compile(
+    r"\b(?:not(?! only| just)|never|no|without|cannot|neither|nor)\b|n['’]t\b", re.IGNORECASE
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +82,9 @@ def narrowed_in(sentence: str, heading: str) -> frozenset[str]:
     return narrowed_by(identifiers_of(said)).union(names, [led[0].lower()] if led else [])
 
 
-def circumstance_of(clause: str, narrowed: frozenset[str], neutral: frozenset[str] = frozenset()) -> Circumstance:
+def circumstance_of(
+    clause: str, narrowed: frozenset[str], neutral: frozenset[str] = frozenset()
+) -> Circumstance:
     """The words of a clause that say what it is about."""
     stems: list[str] = []
     words: list[str] = []
@@ -87,7 +92,9 @@ def circumstance_of(clause: str, narrowed: frozenset[str], neutral: frozenset[st
         if word.isdigit():
             continue
         # db1 and db2 are two things
-        for one in stems_of_identifier(word) if not any(map(str.isdigit, word)) else (word.lower(),):
+        for one in (
+            stems_of_identifier(word) if not any(map(str.isdigit, word)) else (word.lower(),)
+        ):
             if one not in neutral:
                 stems.append(one)
                 words.append(word)

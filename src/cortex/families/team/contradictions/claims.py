@@ -1,8 +1,10 @@
-"""A text -> what it claims that another text may contradict: quantities, versions, settings, statements that hold or don't.
+"""A text -> what it claims that another text may contradict: quantities, versions, settings,
+statements that hold or don't.
 
-Careful rather than complete: what is asked, supposed or quoted is no claim, and of a text only the beginning is read. Pure; knows
-no records, and whether two claims are at odds is judged in `contradicting`. Road not taken: a model of entailment, for a person
-judges every candidate and must see at once why it is one.
+Careful rather than complete: what is asked, supposed or quoted is no claim, and of a text only the
+beginning is read. Pure; knows no records, and whether two claims are at odds is judged in
+`contradicting`. Road not taken: a model of entailment, for a person judges every candidate and must
+see at once why it is one.
 """
 
 from __future__ import annotations
@@ -11,7 +13,12 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from cortex.families.team.contradictions.assignments import Setting, copulas_of, quantity_of, settings_of
+from cortex.families.team.contradictions.assignments import (
+    Setting,
+    copulas_of,
+    quantity_of,
+    settings_of,
+)
 from cortex.families.team.contradictions.claim_context import (
     CLAUSE_CHARACTERS,
     NEGATOR,
@@ -20,24 +27,34 @@ from cortex.families.team.contradictions.claim_context import (
     circumstance_of,
     narrowed_in,
 )
-from cortex.families.team.contradictions.quantities import Quantity, Release, quantities_of, releases_of
+from cortex.families.team.contradictions.quantities import (
+    Quantity,
+    Release,
+    quantities_of,
+    releases_of,
+)
 from cortex.families.team.sentences import cut, sentences_of, stem
 
 TEXT_CHARACTERS = 24_000
 MOST_CLAIMS = 200  # of a kind
 _FILLING = frozenset(
-    stem(word) for word in "note moment currently today please remember actually simply currently".split()
+    stem(word)
+    for word in "note moment currently today please remember actually simply currently".split()
 )
 _SPLIT = re.compile(
     r"[;—–]|,\s(?:and|but|so|while|which|because|whereas)\s(?!v?\d)|,\s(?!v?\d|and\s\d)"
     r"|\s(?:but|and|because|while|whereas|although|since|so that)\s(?!v?\d)"
 )
 _LEADING = re.compile(
-    r"(?:for|in|on|with|when|if|during|under|at|after|before|since|by)\s[^,;]{1,80},\s", re.IGNORECASE
+    r"(?:for|in|on|with|when|if|during|under|at|after|before|since|by)\s[^,;]{1,80},\s",
+    re.IGNORECASE,
 )
-_SWITCHED = re.compile(r"\b(?:turned|switched|is|are)\s(on|off)\b(?=[.!]?$|\s(?:in|for|by|on)\b)", re.IGNORECASE)
+_SWITCHED = re.compile(
+    r"\b(?:turned|switched|is|are)\s(on|off)\b(?=[.!]?$|\s(?:in|for|by|on)\b)", re.IGNORECASE
+)
 _CONDITION = re.compile(
-    r"\b(?:if|when|unless|only|except|until|once|while|during|after|before|was|were)\b|\d[\d.,]*", re.IGNORECASE
+    r"\b(?:if|when|unless|only|except|until|once|while|during|after|before|was|were)\b|\d[\d.,]*",
+    re.IGNORECASE,
 )
 _CONTRARIES: dict[str, tuple[str, bool]] = {
     stem(word): (stem(positive), word == positive)
@@ -99,7 +116,9 @@ def claims_of(text: str) -> Claims:
 
 
 def _clauses_of(sentence: str) -> Iterator[str]:
-    """The parts of a sentence that can be true by themselves, each with what the sentence begins with."""
+    """The parts of a sentence that can be true by themselves, each with what the sentence begins
+    with.
+    """
     sentence = sentence[: CLAUSE_CHARACTERS * 4]
     leading = _LEADING.match(sentence)
     prefix = leading[0].rstrip(", ") + " " if leading else ""
@@ -110,7 +129,9 @@ def _clauses_of(sentence: str) -> Iterator[str]:
 
 def _statements_of(clause: str, narrowed: frozenset[str]) -> Iterator[ClaimStatement]:
     """A clause as something that holds or doesn't."""
-    said = _SWITCHED.sub(lambda found: "is enabled" if found[1].lower() == "on" else "is disabled", clause)
+    said = _SWITCHED.sub(
+        lambda found: "is enabled" if found[1].lower() == "on" else "is disabled", clause
+    )
     holds = len(NEGATOR.findall(said)) % 2 == 0
     about = circumstance_of(NEGATOR.sub(" ", said), narrowed, _FILLING)
     stems: list[str] = []
@@ -121,6 +142,7 @@ def _statements_of(clause: str, narrowed: frozenset[str]) -> Iterator[ClaimState
         holds = holds == is_positive
         stems.append(positive)
     if len(stems) > 1:
-        conditions = frozenset(word.lower() for word in _CONDITION.findall(clause))  # numbers and tense among them
+        # Numbers and tense among them
+        conditions = frozenset(word.lower() for word in _CONDITION.findall(clause))
         about = Circumstance(tuple(stems), frozenset(stems), about.words, narrowed)
         yield ClaimStatement(holds, opposed, conditions, cut(clause), about)

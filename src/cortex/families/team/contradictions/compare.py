@@ -1,7 +1,9 @@
-"""Whether two texts are on the same subject, and what they say differently: candidates for a person to judge.
+"""Whether two texts are on the same subject, and what they say differently: candidates for a person
+to judge.
 
-Precise rather than complete, for a false alarm costs more attention than a miss: two claims are at odds only if they are about
-the same thing under the same circumstances, and no other place of the texts agrees. Pure; knows no records and no links.
+Precise rather than complete, for a false alarm costs more attention than a miss: two claims are at
+odds only if they are about the same thing under the same circumstances, and no other place of the
+texts agrees. Pure; knows no records and no links.
 """
 
 from __future__ import annotations
@@ -29,7 +31,8 @@ CONTAINED = 0.6  # the share of a longer title that a shorter one has to cover
 OVERLAP = 0.75  # of titles that each have words of their own
 
 _DOCUMENT = re.compile(
-    r"\s*(?:adr|rfc|spec|decision|note|runbook|report|postmortem|proposal)s?[\s#-]*\d*\s*[:.–—-]\s*", re.IGNORECASE
+    r"\s*(?:adr|rfc|spec|decision|note|runbook|report|postmortem|proposal)s?[\s#-]*\d*\s*[:.–—-]\s*",
+    re.IGNORECASE,
 )
 _ALIASES = {
     "db": "databas", "postgresql": "postgr", "pg": "postgr", "k8s": "kubernete", "repo": "repository", "auth": "authentication",
@@ -46,7 +49,9 @@ _COUNTED = frozenset(
     "release version sprint week milestone phase part step quarter incident iteration cycle round".split()
 )
 _TITLE_TOKEN = re.compile(r"v?\d+(?:\.\d+)*|[^\W\d_]\w*|[=:]")
-_MONEY_OR_UNIT = re.compile(r"\s?(?:%|ms|s|sec\w*|min\w*|h|hours?|days?|[kmgt]i?b)\b|\s?%", re.IGNORECASE)
+_MONEY_OR_UNIT = re.compile(
+    r"\s?(?:%|ms|s|sec\w*|min\w*|h|hours?|days?|[kmgt]i?b)\b|\s?%", re.IGNORECASE
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +105,12 @@ def _stems(token: str) -> Iterable[str]:
     lower = token.lower()
     if lower in _ALIASES:
         return (lower,)
-    return (one for word in identifiers_of(token) for one in stems_of_identifier(word) if not one.isdigit())
+    return (
+        one
+        for word in identifiers_of(token)
+        for one in stems_of_identifier(word)
+        if not one.isdigit()
+    )
 
 
 def differences(a: str, b: str) -> tuple[Difference, ...]:
@@ -126,7 +136,9 @@ def _settings(left: Claims, right: Claims) -> Iterator[Difference]:
                 yield Difference("value", one.name, one.shown, other.shown)
 
 
-def _by_name(settings: Iterable[Setting]) -> dict[tuple[tuple[str, ...], frozenset[str]], list[Setting]]:
+def _by_name(
+    settings: Iterable[Setting],
+) -> dict[tuple[tuple[str, ...], frozenset[str]], list[Setting]]:
     """Settings by their names and circumstances."""
     out: dict[tuple[tuple[str, ...], frozenset[str]], list[Setting]] = {}
     for setting in settings:
@@ -135,7 +147,9 @@ def _by_name(settings: Iterable[Setting]) -> dict[tuple[tuple[str, ...], frozens
 
 
 def _is_same_value(one: str, other: str) -> bool:
-    """Whether two values may be one: equal, a version and its patch, or numbers of which only one has a unit."""
+    """Whether two values may be one: equal, a version and its patch, or numbers of which only one
+    has a unit.
+    """
     if one == other or one.startswith(f"{other}.") or other.startswith(f"{one}."):
         return True
     number_one, number_other = one[:1].isdigit(), other[:1].isdigit()
@@ -186,7 +200,9 @@ def _quantities(left: Claims, right: Claims) -> Iterator[Difference]:
         if quantity.about.stems and quantity.about.narrowed == other.about.narrowed
     ]
     for one, other in _unsettled(pairs):
-        yield Difference("number", _subject(one.about, other.about), one.amount.shown, other.amount.shown)
+        yield Difference(
+            "number", _subject(one.about, other.about), one.amount.shown, other.amount.shown
+        )
 
 
 def _is_same_quantity(one: Quantity, other: Quantity) -> bool:
@@ -200,7 +216,9 @@ def _is_same_quantity(one: Quantity, other: Quantity) -> bool:
 
 
 def _is_about_same(one: Circumstance, other: Circumstance) -> bool:
-    """Whether two claims are about one thing: two words in common, and none that stands where the other has a different one."""
+    """Whether two claims are about one thing: two words in common, and none that stands where the
+    other has a different one.
+    """
     ours, theirs = one.bag, other.bag
     shared = len(ours & theirs)
     if shared < 2:
@@ -211,8 +229,12 @@ def _is_about_same(one: Circumstance, other: Circumstance) -> bool:
 
 
 def _is_substituted(one: Circumstance, other: Circumstance) -> bool:
-    """Whether a word of the one stands beside the same neighbour as another word of the other: the read timeout, the write timeout."""
-    return bool(_neighbours(one.stems, one.bag - other.bag) & _neighbours(other.stems, other.bag - one.bag))
+    """Whether a word of the one stands beside the same neighbour as another word of the other: the
+    read timeout, the write timeout.
+    """
+    return bool(
+        _neighbours(one.stems, one.bag - other.bag) & _neighbours(other.stems, other.bag - one.bag)
+    )
 
 
 def _neighbours(stems: tuple[str, ...], own: frozenset[str]) -> set[tuple[str, str]]:
@@ -261,12 +283,19 @@ def _unsettled(pairs: list[tuple[Claim, Claim, bool]]) -> Iterator[tuple[Claim, 
     settled = {id(claim) for one, other, agree in pairs if agree for claim in (one, other)}
     met: set[int] = set()
     for one, other, _ in pairs:
-        if id(one) not in settled and id(other) not in settled and id(one) not in met and id(other) not in met:
+        if (
+            id(one) not in settled
+            and id(other) not in settled
+            and id(one) not in met
+            and id(other) not in met
+        ):
             met |= {id(one), id(other)}
             yield one, other
 
 
 def _subject(one: Circumstance, other: Circumstance) -> str:
     """What two claims are about, in the words of the first."""
-    words = dict.fromkeys(word for word, its_stem in zip(one.words, one.stems, strict=True) if its_stem in other.bag)
+    words = dict.fromkeys(
+        word for word, its_stem in zip(one.words, one.stems, strict=True) if its_stem in other.bag
+    )
     return " ".join(list(words)[:SUBJECT_WORDS])

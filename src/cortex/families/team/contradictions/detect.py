@@ -1,7 +1,9 @@
-"""What a new record may contradict: candidates for a person to judge, found before it is written, linked in its own step.
+"""What a new record may contradict: candidates for a person to judge, found before it is written,
+linked in its own step.
 
-Candidates are what is near by words or speaks of the same code; whether two differ is said by `contradicting`. Bounded: the best
-few by words, the newest few by code, and a moment for all of it, since somebody waits for the write.
+Candidates are what is near by words or speaks of the same code; whether two differ is said by
+`contradicting`. Bounded: the best few by words, the newest few by code, and a moment for all of it,
+since somebody waits for the write.
 """
 
 from __future__ import annotations
@@ -13,7 +15,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from cortex.base.errors import CortexError, InputError
-from cortex.base.record_model import NORMAL, SENSITIVE, Artifact, Body, Link, Observation, Record, RecordFilter, Thread
+from cortex.base.record_model import (
+    NORMAL,
+    SENSITIVE,
+    Artifact,
+    Body,
+    Link,
+    Observation,
+    Record,
+    RecordFilter,
+    Thread,
+)
 from cortex.base.text import one_line
 from cortex.base.types import Mode, Query
 from cortex.engine.library import Library
@@ -47,10 +59,11 @@ class Contradiction:
 def clashes_of(
     library: Library, body: Body, before: Record[Any] | None = None, *, until: float | None = None
 ) -> tuple[Contradiction, ...]:
-    """What a body that isn't written yet may contradict; of what can't be searched now nothing is told.
+    """What a body that isn't written yet may contradict; of what can't be searched now nothing is
+    told.
 
-    `before` is the record whose next version it is: where that says the same, there is nothing to look for. `until` is the moment,
-    monotonic, from which on nothing more is compared.
+    `before` is the record whose next version it is: where that says the same, there is nothing to
+    look for. `until` is the moment, monotonic, from which on nothing more is compared.
     """
     until = time.monotonic() + SECONDS if until is None else until
     if not _counts(body) or (before is not None and _text_of(before.body) == _text_of(body)):
@@ -84,7 +97,9 @@ def _clashes(library: Library, body: Any, own: str, until: float) -> list[Contra
     return found
 
 
-def write_clashes(step: RecordTransaction, record: Record[Any], clashes: Sequence[Contradiction]) -> list[str]:
+def write_clashes(
+    step: RecordTransaction, record: Record[Any], clashes: Sequence[Contradiction]
+) -> list[str]:
     """Keep what a new record may contradict for a person to judge; gives a warning for each."""
     warnings: list[str] = []
     for clash in clashes:
@@ -102,23 +117,30 @@ def write_clashes(step: RecordTransaction, record: Record[Any], clashes: Sequenc
 
 
 def _is_linked(step: RecordTransaction, source: str, target: str) -> bool:
-    """Whether it was said already that one may contradict the other, whatever somebody judged of that."""
+    """Whether it was said already that one may contradict the other, whatever somebody judged of
+    that.
+    """
     refs = (("source", source), ("target", target), ("relation", "contradicts"))
     return bool(step.select(RecordFilter(kinds=("link",), refs=refs), 1))
 
 
 def _counts(body: Body) -> bool:
     """Whether a record says what is so: artifacts, observations and decisions that are not over."""
-    says = isinstance(body, Artifact | Observation) or (isinstance(body, Thread) and body.type == "decision")
+    says = isinstance(body, Artifact | Observation) or (
+        isinstance(body, Thread) and body.type == "decision"
+    )
     return says and body.state not in _OVER
 
 
 def _near(library: Library, body: Any) -> list[tuple[Record[Any], bool]]:
-    """The records that are near by words, and those that speak of the same code, each once; whether it was the code."""
+    """The records that are near by words, and those that speak of the same code, each once; whether
+    it was the code.
+    """
     lookup = library.store.recorded
     found: dict[str, tuple[Record[Any], bool]] = {}
     for path in list(dict.fromkeys(link.path for link in body.code_links))[:MOST_PATHS]:
-        # Path by path: the store has what points to one in order, and would sort what points to several.
+        # Path by path: the store has what points to one in order, and would sort what points to
+        # several.
         for one in lookup.select(RecordFilter(kinds=KINDS, refs=(("path", path),)), BY_CODE):
             if _same_code(body, one.body):
                 found[one.id] = (one, True)
@@ -135,7 +157,9 @@ def _near(library: Library, body: Any) -> list[tuple[Record[Any], bool]]:
 def _same_code(body: Any, other: Any) -> bool:
     """Whether two speak of one symbol, or of one file as a whole."""
     mine = {(link.path, link.symbol.casefold()) for link in body.code_links}
-    return any((link.path, link.symbol.casefold()) in mine for link in getattr(other, "code_links", ()))
+    return any(
+        (link.path, link.symbol.casefold()) in mine for link in getattr(other, "code_links", ())
+    )
 
 
 def _text_of(body: Any) -> str:

@@ -1,7 +1,7 @@
 """A clause -> the quantities and versions that it claims.
 
-Dates, names that are numbers, ranges, what happened once and what was given up are no claims. Every expression is bounded. Pure;
-knows no records.
+Dates, names that are numbers, ranges, what happened once and what was given up are no claims. Every
+expression is bounded. Pure; knows no records.
 """
 
 from __future__ import annotations
@@ -11,7 +11,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from cortex.base.text import identifiers_of
-from cortex.families.team.contradictions.claim_context import NAMED, NEUTRAL, REJECTED, Circumstance, circumstance_of
+from cortex.families.team.contradictions.claim_context import (
+    NAMED,
+    NEUTRAL,
+    REJECTED,
+    Circumstance,
+    circumstance_of,
+)
 from cortex.families.team.contradictions.units import NUMBER, Amount, amount_after, end_of_unit
 from cortex.families.team.sentences import STOP_WORDS
 
@@ -25,7 +31,9 @@ _LABEL = re.compile(
     r"|jan\w{0,6}|feb\w{0,6}|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sep\w{0,7}|oct\w{0,5}|nov\w{0,6}|dec\w{0,6})[.:]?\s{0,2}$",
     re.IGNORECASE,
 )
-_MONTH_AFTER = re.compile(r"\.?\s(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)", re.IGNORECASE)
+_MONTH_AFTER = re.compile(
+    r"\.?\s(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)", re.IGNORECASE
+)
 _YEAR = re.compile(r"(?:19|20)\d\d$")
 _RANGE_AFTER = re.compile(r"\s?(?:-|–|to|and|or|,)\s?v?\d")
 _BOUNDS = (
@@ -33,9 +41,12 @@ _BOUNDS = (
     ("most", re.compile(r"(?:at most|up to|less than|fewer than|no more than|under|below|within|<=?|≤)\s{0,2}$", re.IGNORECASE)),
     ("about", re.compile(r"(?:about|around|roughly|approximately|approx\.?|nearly|almost|ca\.?|~|≈)\s{0,2}$", re.IGNORECASE)),
 )  # fmt: skip
-_BOUND_AFTER = re.compile(r"\s{0,2}(?:or (?:more|newer|later|higher|above)|\+|and (?:newer|later|up))", re.IGNORECASE)
+_BOUND_AFTER = re.compile(
+    r"\s{0,2}(?:or (?:more|newer|later|higher|above)|\+|and (?:newer|later|up))", re.IGNORECASE
+)
 _MEASURED = re.compile(
-    r"\b(?:takes?|measured|observed|averag\w{1,3}|benchmark\w{0,4}|latency|throughput)\b", re.IGNORECASE
+    r"\b(?:takes?|measured|observed|averag\w{1,3}|benchmark\w{0,4}|latency|throughput)\b",
+    re.IGNORECASE,
 )
 _PRODUCTS = frozenset(
     "python pypy cpython node nodejs java jdk jvm go golang rust postgres postgresql mysql mariadb redis valkey sqlite mongodb kubernetes k8s "
@@ -43,7 +54,13 @@ _PRODUCTS = frozenset(
     "llvm cmake openssl tls elasticsearch opensearch kafka rabbitmq nginx envoy terraform helm spring kotlin scala swift macos windows cuda "
     "pytorch tensorflow numpy pandas pydantic fastapi protobuf grpc bazel gradle maven dotnet electron chrome firefox".split()
 )
-_PRODUCT_NAMES = {"nodejs": "node", "golang": "go", "postgresql": "postgres", "k8s": "kubernetes", "jdk": "java"}
+_PRODUCT_NAMES = {
+    "nodejs": "node",
+    "golang": "go",
+    "postgresql": "postgres",
+    "k8s": "kubernetes",
+    "jdk": "java",
+}
 _VERSION = re.compile(
     r"(?<![\w.+#-])(?P<name>[A-Za-z][\w+#-]{1,39}(?:\.js)?)[`\"']?(?:\s{1,2}(?:version|release)?\s{0,2}|@|-|(?=[<>=~^]))"
     r"(?P<op>[<>=~^]{1,2}\s?)?(?P<v>v)?(?P<n>\d{1,4}(?:\.\d{1,6}){0,2})(?P<plus>\+)?(?![\w%]|[.,:/-]\d)"
@@ -77,19 +94,31 @@ class Release:
     about: Circumstance
 
 
-def quantities_of(clause: str, narrowed: frozenset[str], taken: list[tuple[int, int]]) -> Iterator[Quantity]:
+def quantities_of(
+    clause: str, narrowed: frozenset[str], taken: list[tuple[int, int]]
+) -> Iterator[Quantity]:
     """The numbers of a clause that are amounts of something; what happened once is none."""
     if _EVENT.search(clause):
         return
     taken += (found.span() for found in NAMED.finditer(clause))
     for found in NUMBER.finditer(clause):
-        before, start, end = clause[max(0, found.start() - 40) : found.start()], found.start(), found.end()
-        if any(low <= start < high for low, high in taken) or _MONTH_AFTER.match(clause, end) or before.endswith("="):
+        before, start, end = (
+            clause[max(0, found.start() - 40) : found.start()],
+            found.start(),
+            found.end(),
+        )
+        if (
+            any(low <= start < high for low, high in taken)
+            or _MONTH_AFTER.match(clause, end)
+            or before.endswith("=")
+        ):
             continue
         if _LABEL.search(before) or REJECTED.search(before):
             continue
         amount, end = amount_after(clause, found["n"], end, (found["money"] or "").strip())
-        if _is_no_amount(clause, found["n"], amount, before.rpartition(" ")[0].rpartition(" ")[2].lower(), end):
+        if _is_no_amount(
+            clause, found["n"], amount, before.rpartition(" ")[0].rpartition(" ")[2].lower(), end
+        ):
             continue
         bound = next((name for name, pattern in _BOUNDS if pattern.search(before)), "")
         if _BOUND_AFTER.match(clause, end):
@@ -105,7 +134,8 @@ def _is_no_amount(clause: str, digits: str, amount: Amount, before: str, end: in
         return True
     if not amount.dimension and (_YEAR.match(digits) or digits.isalpha()):
         return True
-    if amount.unit.endswith("ed") and before and before not in STOP_WORDS:  # order 1234 failed: a name
+    # Order 1234 failed: a name
+    if amount.unit.endswith("ed") and before and before not in STOP_WORDS:
         return True
     following = clause[end : end + 1]
     return following == ")" and "(" not in clause[:end]
@@ -126,7 +156,11 @@ def releases_of(clause: str, narrowed: frozenset[str]) -> Iterator[tuple[Release
         before = clause[max(0, found.start() - 30) : found.start()]
         operator = (found["op"] or "").strip()
         bound = operator if operator not in ("=", "==") else ""
-        if found["plus"] or _BOUND_AFTER.match(clause, found.end()) or re.search(r"at least\s$", before):
+        if (
+            found["plus"]
+            or _BOUND_AFTER.match(clause, found.end())
+            or re.search(r"at least\s$", before)
+        ):
             bound = ">="
         if _FATE.search(clause) or _RANGE_AFTER.match(clause, found.end()):
             yield _UNCLAIMED, found.span()
@@ -135,7 +169,10 @@ def releases_of(clause: str, narrowed: frozenset[str]) -> Iterator[tuple[Release
         rest = f"{clause[: found.start()]} {clause[found.end() :]}"
         parts = tuple(map(int, digits.split(".")))
         about = circumstance_of(rest, narrowed, NEUTRAL)
-        yield Release(_PRODUCT_NAMES.get(product, product), parts, bound, f"{name} {digits}", about), found.span()
+        yield (
+            Release(_PRODUCT_NAMES.get(product, product), parts, bound, f"{name} {digits}", about),
+            found.span(),
+        )
 
 
 def _is_product(name: str, digits: str, marked: bool, first: bool) -> bool:

@@ -10,7 +10,10 @@ from dataclasses import dataclass
 
 from cortex.families.team.sentences import STOP_WORDS, stem
 
-_WORDS = {word: float(value) for value, word in enumerate("two three four five six seven eight nine ten".split(), 2)}
+_WORDS = {
+    word: float(value)
+    for value, word in enumerate("two three four five six seven eight nine ten".split(), 2)
+}
 NUMBER = re.compile(
     r"(?<![\w.,#/\\:@^-])(?P<money>[$€£]\s?)?(?P<n>\d{1,12}(?:[,_]\d{3}){0,4}(?:\.\d{1,9})?|\b(?:two|three|four|five|six|seven|eight|nine|ten)\b)"
     r"(?![\d_]|\.\d|-\d|[/:,]\d|st\b|nd\b|rd\b|th\b)",
@@ -29,16 +32,21 @@ _BYTES = {"b": 1.0, "byte": 1.0, "bytes": 1.0} | {
 }
 _RATES = {"rps": "request", "qps": "query", "tps": "transaction"}
 _UNIT = re.compile(r"[\s-]?(?:(%|percent\b)|([A-Za-zµ]{1,12}))(?![\w])")
-_PER = re.compile(r"\s?(?:/|per\s|an?\s(?=second|minute|hour|day))\s?(?:each\s)?([A-Za-z]{1,12})(?!\w)")
+_PER = re.compile(
+    r"\s?(?:/|per\s|an?\s(?=second|minute|hour|day))\s?(?:each\s)?([A-Za-z]{1,12})(?!\w)"
+)
 _SLACK = 0.11  # between a thousand and 1,024, up to the fourth power
 
 
 @dataclass(frozen=True, slots=True)
 class Amount:
-    """A number in the base of its dimension: seconds, bytes, a share, money, things of one kind, or none."""
+    """A number in the base of its dimension: seconds, bytes, a share, money, things of one kind, or
+    none.
+    """
 
     value: float
-    dimension: str  # "", "time", "bytes", "%", "money:$", "count:<stem>", each with "/time" for a rate
+    # "", "time", "bytes", "%", "money:$", "count:<stem>", each with "/time" for a rate
+    dimension: str
     shown: str
     unit: str  # as it was spelled, in lower case
 
@@ -57,7 +65,11 @@ def end_of_unit(text: str, end: int) -> int:
     """Where the unit of measure ends that follows at `end`; `end` itself if none does."""
     found = _UNIT.match(text, end)
     unit = (found[2] or "%").lower() if found else ""
-    return found.end() if found and (unit == "%" or unit in _SECONDS or unit in _BYTES or unit in _RATES) else end
+    return (
+        found.end()
+        if found and (unit == "%" or unit in _SECONDS or unit in _BYTES or unit in _RATES)
+        else end
+    )
 
 
 def amount_after(text: str, digits: str, end: int, money: str) -> tuple[Amount, int]:

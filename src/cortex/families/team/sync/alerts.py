@@ -1,8 +1,10 @@
-"""What the person hears of a sync: each write that the Core didn't take stands in their inbox, with why and what they wrote.
+"""What the person hears of a sync: each write that the Core didn't take stands in their inbox, with
+why and what they wrote.
 
-Alerts are notifications that stay on this machine. An alert is written before its entry is marked as refused, and taken back before a
-later try of it is settled: wherever a process ends, there is never a refusal that nobody is told of. Of what was there before the home
-had a Core, and of what was sent again, there is one alert for all, since a whole library may be refused.
+Alerts are notifications that stay on this machine. An alert is written before its entry is marked
+as refused, and taken back before a later try of it is settled: wherever a process ends, there is
+never a refusal that nobody is told of. Of what was there before the home had a Core, and of what
+was sent again, there is one alert for all, since a whole library may be refused.
 """
 
 from __future__ import annotations
@@ -14,7 +16,15 @@ from pathlib import Path
 from typing import Any
 
 from cortex.base.actors import PERSON
-from cortex.base.record_model import NORMAL, SENSITIVE, Actor, Notification, Record, RecordFilter, Subcortex
+from cortex.base.record_model import (
+    NORMAL,
+    SENSITIVE,
+    Actor,
+    Notification,
+    Record,
+    RecordFilter,
+    Subcortex,
+)
 from cortex.base.secret_scanner import redact
 from cortex.base.text import hash_bytes, one_line
 from cortex.engine.library import Library
@@ -43,7 +53,9 @@ def tell_refused(library: Library, entry: OutboxEntry, code: str, message: str) 
     main = rejections.main_of(entry)
     end = f"{rejections.became(library, entry)}; {_way_out(entry, code, message)}"
     wrote = _wrote(main)
-    reason = f"the Core did not take this ({code}): {one_line(message, WHY_CHARACTERS)}. {wrote}. {end}"
+    reason = (
+        f"the Core did not take this ({code}): {one_line(message, WHY_CHARACTERS)}. {wrote}. {end}"
+    )
     title = _called(library, main)
 
     def work(step: RecordTransaction) -> str:
@@ -76,7 +88,9 @@ def tell_renamed(
 
 
 def tell_replaced(library: Library, record: Record[Any], count: int, file: Path) -> None:
-    """Tell that a Core that was put back has older versions than were here, and where those are kept now; once for each file."""
+    """Tell that a Core that was put back has older versions than were here, and where those are
+    kept now; once for each file.
+    """
     many = f"{count} records" if count > 1 else "a record"
     reason = (
         f"the Core was put back, and what it has of {many} took the place of something later here, which is kept in {file}. "
@@ -93,7 +107,9 @@ def tell_replaced(library: Library, record: Record[Any], count: int, file: Path)
 
 
 def tell_unsent(library: Library) -> None:
-    """Have seen what of all that was there before, or sent again, the Core didn't take, in one alert; none where that is nothing."""
+    """Have seen what of all that was there before, or sent again, the Core didn't take, in one
+    alert; none where that is nothing.
+    """
     entries = [one for one in library.store.outbox.refused() if rejections.is_told_together(one)]
     told = library.store.recorded.select(
         RecordFilter(kinds=("notification",), states=OPEN, authors=(AUTHOR.name,)), 1_000
@@ -114,10 +130,12 @@ def tell_unsent(library: Library) -> None:
         stays = "What the Core has of it reads here as there, the rest stays"
         reason = f"the Core did not take {count}; this one: {why}. {stays}; {_way_out(first, first.code, first.reason)}"
         private = any(change.after.sensitivity == SENSITIVE for change in first.changes)
-        return _make(step, main.id, _called(library, main), reason, SENSITIVE if private else NORMAL)
+        return _make(
+            step, main.id, _called(library, main), reason, SENSITIVE if private else NORMAL
+        )
 
-    # The same ones are told once, also where the person is done with that already; what is tried by itself isn't told each time, but
-    # for each time that the Core was put back.
+    # The same ones are told once, also where the person is done with that already; what is tried by
+    # itself isn't told each time, but for each time that the Core was put back.
     again = library.store.truth.get(state.RESENT)
     tries = (f"{entry.key} {again if entry.taken else entry.attempts}" for entry in entries)
     key = hash_bytes(b"unsent", *(one.encode() for one in tries)).hex()[:32]
@@ -125,14 +143,22 @@ def tell_unsent(library: Library) -> None:
 
 
 def _perform(library: Library, work: Callable[[RecordTransaction], str], key: str) -> None:
-    """A step that stays on this machine; nothing of it is found by searching, so no index has to follow."""
+    """A step that stays on this machine; nothing of it is found by searching, so no index has to
+    follow.
+    """
 
     def begin(step: RecordTransaction) -> str:
         go_on_from(step.newest())
         return work(step)
 
     library.store.records.perform(
-        begin, actor=AUTHOR, key=key, action="alert", payload="", wording=wording(library.settings), quiet=True
+        begin,
+        actor=AUTHOR,
+        key=key,
+        action="alert",
+        payload="",
+        wording=wording(library.settings),
+        quiet=True,
     )
 
 
@@ -151,18 +177,25 @@ def _make(step: RecordTransaction, about: str, title: str, reason: str, sensitiv
 
 def _close(step: RecordTransaction, about: str, wrote: str) -> str:
     for one in step.select(_open(about)):
-        if one.body.type == ALERT and f"{wrote}. It " in one.body.reason:  # whole: another may begin alike
+        # Whole: another may begin alike
+        if one.body.type == ALERT and f"{wrote}. It " in one.body.reason:
             step.put(replace(one, body=replace(one.body, state="done")))
     return ""
 
 
 def _open(about: str) -> RecordFilter:
-    return RecordFilter(kinds=("notification",), states=OPEN, refs=(("about", about), ("recipient", PERSON)))
+    return RecordFilter(
+        kinds=("notification",), states=OPEN, refs=(("about", about), ("recipient", PERSON))
+    )
 
 
 def _called(library: Library, one: RecordChange) -> str:
     """How what was written is called; not where others called it so, and it may no longer be seen."""
-    if one.before is not None and one.before.title == one.after.title and library.store.recorded.one(one.id) is None:
+    if (
+        one.before is not None
+        and one.before.title == one.after.title
+        and library.store.recorded.one(one.id) is None
+    ):
         return UNSEEN
     return title_of(Record(one.id, one.after))
 
@@ -183,10 +216,14 @@ def _wrote(one: RecordChange) -> str:
 def _typed(one: RecordChange) -> str:
     """What somebody changed, field by field; only its names, where all of it is what machines make."""
     before = {} if one.before is None else body_to(one.before)
-    changed = {name: _news(before.get(name), value) for name, value in rejections.typed(one).items()}
+    changed = {
+        name: _news(before.get(name), value) for name, value in rejections.typed(one).items()
+    }
     if rejections.MACHINE_MADE.issuperset(changed):
         return ", ".join(changed)
-    return "; ".join(f"{name}: {one_line(_said(value), TYPED_CHARACTERS)}" for name, value in changed.items())
+    return "; ".join(
+        f"{name}: {one_line(_said(value), TYPED_CHARACTERS)}" for name, value in changed.items()
+    )
 
 
 def _news(before: Any, after: Any) -> Any:
@@ -205,5 +242,9 @@ def _said(value: Any) -> str:
         case list():
             return ", ".join(_said(one) for one in value)
         case dict():
-            return " ".join(_said(one) for name, one in value.items() if one and name not in rejections.MACHINE_MADE)
+            return " ".join(
+                _said(one)
+                for name, one in value.items()
+                if one and name not in rejections.MACHINE_MADE
+            )
     return json.dumps(value, ensure_ascii=False)

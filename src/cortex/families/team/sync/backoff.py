@@ -1,4 +1,6 @@
-"""When the next sync is due: often while all goes well, at once after a write, ever more seldom while the Core doesn't answer. Pure."""
+"""When the next sync is due: often while all goes well, at once after a write, ever more seldom
+while the Core doesn't answer. Pure.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,8 @@ from cortex.families.team.sync.cycle import SyncOutcome
 FIRST_SECONDS = 30.0  # after the first failure; twice as long after each further one
 MOST_SECONDS = 600.0
 JITTER = 0.2  # of a wait, either way: a team's machines don't come back all at once
-GAP_SECONDS = 1.0  # between two syncs, whatever is written; while the Core doesn't answer FIRST_SECONDS
+# Between two syncs, whatever is written; while the Core doesn't answer FIRST_SECONDS
+GAP_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +35,18 @@ class Pace:
         """The pace after a sync that ended now; `chance` is from 0 to 1."""
         if not outcome.error:
             wait = GAP_SECONDS if outcome.waiting else self.every  # written meanwhile
-            return replace(self, due=now + wait, soonest=now + GAP_SECONDS, failures=0, waiting=outcome.waiting)
-        asked = min(MOST_SECONDS, outcome.retry_after)  # it may be a date, and one of the clocks wrong
+            return replace(
+                self, due=now + wait, soonest=now + GAP_SECONDS, failures=0, waiting=outcome.waiting
+            )
+        # It may be a date, and one of the clocks wrong
+        asked = min(MOST_SECONDS, outcome.retry_after)
         wait = min(MOST_SECONDS, FIRST_SECONDS * 2 ** min(self.failures, 16))
         wait = max(wait * (1 - JITTER + 2 * JITTER * chance), asked)
         soonest = now + max(min(wait, FIRST_SECONDS), asked)
-        return replace(self, due=now + wait, soonest=soonest, failures=self.failures + 1, waiting=outcome.waiting)
+        return replace(
+            self,
+            due=now + wait,
+            soonest=soonest,
+            failures=self.failures + 1,
+            waiting=outcome.waiting,
+        )

@@ -1,8 +1,10 @@
-"""A team's Core over HTTP: what it says in answer to each question of a sync, checked before any of it is used.
+"""A team's Core over HTTP: what it says in answer to each question of a sync, checked before any of
+it is used.
 
-Knows the addresses and envelopes of `/api/v2/sync`, nothing of what is done with the answers. Four ways to fail are told apart, because
-each asks for something else: wait (`Offline`), get another token (`Denied`), start from the beginning (`Resync`), or look at the
-address and the versions (`ServerRejected`). The token stands in one header and in no error.
+Knows the addresses and envelopes of `/api/v2/sync`, nothing of what is done with the answers. Four
+ways to fail are told apart, because each asks for something else: wait (`Offline`), get another
+token (`Denied`), start from the beginning (`Resync`), or look at the address and the versions
+(`ServerRejected`). The token stands in one header and in no error.
 """
 
 from __future__ import annotations
@@ -34,7 +36,8 @@ BASE = "/api/v2/sync"
 ANSWER_SECONDS = 60.0
 # A page of 500 artifacts of 100,000 letters has 51 MB; one that has more is asked for in parts.
 MAX_ANSWER_BYTES = 64_000_000
-# A page of 500 drafts with all that a draft can hold has 535,500. However they are chosen, so many take 150 MB besides their text.
+# A page of 500 drafts with all that a draft can hold has 535,500. However they are chosen, so many
+# take 150 MB besides their text.
 MAX_VALUES = 600_000
 MAX_MESSAGE = 1_000  # characters of why an entry was refused
 MOST_IDS = 1_000  # of one question what is visible
@@ -45,7 +48,9 @@ APPLIED, REPLAYED, REFUSED, RETRY = "applied", "replayed", "refused", "retry"
 class Offline(NetworkError):
     """The Core can't be reached, or can't answer now; `retry_after` seconds where it says so."""
 
-    def __init__(self, message: str, retry_after: float = 0.0, *, context: Mapping[str, object] | None = None) -> None:
+    def __init__(
+        self, message: str, retry_after: float = 0.0, *, context: Mapping[str, object] | None = None
+    ) -> None:
         super().__init__("CORE_UNAVAILABLE", message, context=context)
         self.retry_after = retry_after
 
@@ -55,8 +60,9 @@ class Denied(NetworkError):
 
 
 class PutOut(Denied):
-    """The Core knows the token, and says that its owner may not come in any more; `epoch` is the ledger that says so,
-    `name` the owner, and `trusted` is false where something between could have said it.
+    """The Core knows the token, and says that its owner may not come in any more; `epoch` is the
+    ledger that says so, `name` the owner, and `trusted` is false where something between could have
+    said it.
     """
 
     def __init__(self, message: str, epoch: str, name: str, *, trusted: bool) -> None:
@@ -88,7 +94,9 @@ class Oversized(ServerRejected):
 
 
 class Resync(ServerRejected):
-    """What is here can't be gone on from: the ledger is another one ("epoch"), or what may be seen changed ("view")."""
+    """What is here can't be gone on from: the ledger is another one ("epoch"), or what may be seen
+    changed ("view").
+    """
 
     def __init__(self, reason: str) -> None:
         super().__init__("CORE_REFUSED", f"the Core wants everything to be compared: {reason}")
@@ -137,7 +145,8 @@ class Remote:
     def __init__(self, url: str, token: str, *, plain: bool = False) -> None:
         """`plain` is the person's word that http:// may be used beyond this machine.
 
-        Raises: InputError ARGUMENT_INVALID for what is no address, NetworkError ADDRESS_REFUSED for one that sends the token readable.
+        Raises: InputError ARGUMENT_INVALID for what is no address, NetworkError ADDRESS_REFUSED for
+        one that sends the token readable.
         """
         try:
             if not parse_url(url):
@@ -153,7 +162,9 @@ class Remote:
                 ),
             )
         self.url = url.rstrip("/")
-        self._connections = HttpConnections(self.url, token, max_bytes=MAX_ANSWER_BYTES, own_certificates=True)
+        self._connections = HttpConnections(
+            self.url, token, max_bytes=MAX_ANSWER_BYTES, own_certificates=True
+        )
 
     def bootstrap(self) -> CoreGreeting:
         """Who the token's holder is, and which ledger this is. Raises: Offline, Denied, Refused."""
@@ -161,13 +172,20 @@ class Remote:
         try:
             who = told["principal"]
             return CoreGreeting(
-                _text(who, "name"), int(who["tier"]), bool(who["sensitive"]), _text(told, "epoch"), _text(told, "view")
+                _text(who, "name"),
+                int(who["tier"]),
+                bool(who["sensitive"]),
+                _text(told, "epoch"),
+                _text(told, "view"),
             )
         except (KeyError, TypeError, ValueError, AttributeError):
             raise self._strange() from None
 
     def deltas(self, since: str, view: str, limit: int) -> ChangePage:
-        """What changed since a cursor, "" from the beginning. Raises: Resync, Offline, Denied, Refused."""
+        """What changed since a cursor, "" from the beginning.
+
+        Raises: Resync, Offline, Denied, Refused.
+        """
         told = self._page(since, view, limit)
         try:
             return ChangePage(
@@ -182,7 +200,8 @@ class Remote:
             raise self._strange() from None
 
     def flush(self, actions: Sequence[Mapping[str, object]]) -> list[ActionResult]:
-        """What became of each of these actions, in order; fewer where the Core says nothing of the last ones.
+        """What became of each of these actions, in order; fewer where the Core says nothing of the
+        last ones.
 
         Raises: Offline, Denied, Refused.
         """
@@ -197,7 +216,10 @@ class Remote:
         return results
 
     def visible(self, ids: Sequence[str]) -> tuple[frozenset[str], frozenset[str]]:
-        """Which of at most 1,000 records may be seen, and which the Core doesn't know at all. Raises: Offline, Denied, Refused."""
+        """Which of at most 1,000 records may be seen, and which the Core doesn't know at all.
+
+        Raises: Offline, Denied, Refused.
+        """
         told = self._ask("POST", "/visible", {"ids": list(ids)})
         try:
             return frozenset(_texts(told["visible"])), frozenset(_texts(told["unknown"]))
@@ -208,7 +230,8 @@ class Remote:
         """End all connections, and what is asked over them."""
         self._connections.close()
 
-    # -- one question --------------------------------------------------------------------------------------------------
+    # -- one question
+    # --------------------------------------------------------------------------------------------------
 
     def _page(self, since: str, view: str, limit: int) -> Any:
         """A page, a smaller one where it is larger than what is read."""
@@ -223,7 +246,11 @@ class Remote:
 
     def _ask(self, method: str, path: str, body: Mapping[str, object] | None = None) -> Any:
         """The `data` of an answer. Raises: Offline, Denied, Refused, Resync."""
-        content = None if body is None else json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")
+        content = (
+            None
+            if body is None
+            else json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")
+        )
         try:
             answer = self._connections.ask(method, BASE + path, content, ANSWER_SECONDS)
         except Unsendable as error:
@@ -251,24 +278,40 @@ class Remote:
         code, message = (short(str(error.get(name) or "")) for name in ("code", "message"))
         if status in LATER or status >= 500:
             about = {"url": shown(self.url), "status": status}
-            return Offline(self._sentence(f"can't answer now: status {status}"), answer.retry_after, context=about)
+            return Offline(
+                self._sentence(f"can't answer now: status {status}"),
+                answer.retry_after,
+                context=about,
+            )
         if status == 410 and code == "RESYNC_NEEDED":
             return Resync(str(_first(error.get("details")).get("reason", "")))
         about = _first(error.get("details"))
         if status == 401 and code == "AUTH_EXPIRED" and about.get("reason") == "revoked":
-            said = self._sentence("says that you were put out: it doesn't accept the token any more")
+            said = self._sentence(
+                "says that you were put out: it doesn't accept the token any more"
+            )
             epoch, name = (short(str(about.get(key) or "")) for key in ("epoch", "name"))
             trusted = self.url.lower().startswith("https://") or stays_here(self.url)
             return PutOut(said, epoch, name, trusted=trusted)
         if status in (401, 403):  # what it says may hold a part of the token
-            return Denied("CORE_DENIED", self._sentence(f"doesn't accept the token: status {status}"))
+            return Denied(
+                "CORE_DENIED", self._sentence(f"doesn't accept the token: status {status}")
+            )
         if 300 <= status < 400:
-            return self._error("CORE_REFUSED", "answers with a redirect, which is not followed", status=status)
+            return self._error(
+                "CORE_REFUSED", "answers with a redirect, which is not followed", status=status
+            )
         if not code:
             return self._strange(status)
-        what = f"refuses the request: {code}, {message}" if message else f"refuses the request: {code}"
-        alone = ("Name the address alone, such as https://core.example.org, without /api/v2 behind it.",)
-        return self._error("CORE_REFUSED", what, status=status, said=code, instead=alone if status == 404 else ())
+        what = (
+            f"refuses the request: {code}, {message}" if message else f"refuses the request: {code}"
+        )
+        alone = (
+            "Name the address alone, such as https://core.example.org, without /api/v2 behind it.",
+        )
+        return self._error(
+            "CORE_REFUSED", what, status=status, said=code, instead=alone if status == 404 else ()
+        )
 
     def _result(self, told: Mapping[str, Any]) -> ActionResult:
         error = told.get("error") or {}
@@ -294,7 +337,11 @@ class Remote:
             ) from None
 
     def _strange(self, status: int = 200) -> ServerRejected:
-        return self._error("CORE_ANSWER", f"answers with something that no Core says (status {status})", status=status)
+        return self._error(
+            "CORE_ANSWER",
+            f"answers with something that no Core says (status {status})",
+            status=status,
+        )
 
     def _oversized(self, what: str) -> Oversized:
         return Oversized("CORE_ANSWER", self._sentence(what), context={"url": shown(self.url)})
@@ -305,7 +352,9 @@ class Remote:
         about: dict[str, object] = {"url": shown(self.url)}
         if status:
             about["status"] = status
-        return ServerRejected(code, self._sentence(what), status=status, said=said, context=about, **advice)
+        return ServerRejected(
+            code, self._sentence(what), status=status, said=said, context=about, **advice
+        )
 
     def _sentence(self, what: str) -> str:
         return f"the Core at {shown(self.url)} {self._connections.redacted(what)}"
@@ -319,14 +368,22 @@ def _parsed(body: bytes) -> object:
 
 
 def _first(details: object) -> Mapping[str, Any]:
-    return details[0] if isinstance(details, list) and details and isinstance(details[0], dict) else {}
+    return (
+        details[0] if isinstance(details, list) and details and isinstance(details[0], dict) else {}
+    )
 
 
 def _clashes(details: object) -> tuple[tuple[str, str], ...]:
     """Records and fields that details of a conflict name."""
-    told = [detail for detail in details if isinstance(detail, dict)] if isinstance(details, list) else []
+    told = (
+        [detail for detail in details if isinstance(detail, dict)]
+        if isinstance(details, list)
+        else []
+    )
     return tuple(
-        (str(one["id"]), str(one["field"])) for one in told if "theirs" in one and {"id", "field"} <= one.keys()
+        (str(one["id"]), str(one["field"]))
+        for one in told
+        if "theirs" in one and {"id", "field"} <= one.keys()
     )
 
 

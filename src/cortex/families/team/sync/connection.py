@@ -1,8 +1,10 @@
-"""Joining a team's Core and leaving it: who one is there is asked first, then what the person chose of what is here is queued, once.
+"""Joining a team's Core and leaving it: who one is there is asked first, then what the person chose
+of what is here is queued, once.
 
-The store says whether a home is connected, because each write has to know in its own transaction; the token is in a file that only the
-person can read, or in CORTEX_CORE_TOKEN. When something is sent isn't known here. Road not taken: several Cores for one home; whose
-record would it be? A profile is a home of its own.
+The store says whether a home is connected, because each write has to know in its own transaction;
+the token is in a file that only the person can read, or in CORTEX_CORE_TOKEN. When something is
+sent isn't known here. Road not taken: several Cores for one home; whose record would it be? A
+profile is a home of its own.
 """
 
 from __future__ import annotations
@@ -16,7 +18,14 @@ from pathlib import Path
 from typing import Any
 
 from cortex.base.actors import COMMAND, person
-from cortex.base.errors import Cancelled, ConfigError, InputError, LimitError, NetworkError, explained
+from cortex.base.errors import (
+    Cancelled,
+    ConfigError,
+    InputError,
+    LimitError,
+    NetworkError,
+    explained,
+)
 from cortex.base.record_model import Record
 from cortex.base.runtime.file_lock import turn
 from cortex.base.runtime.http_client import shown
@@ -59,7 +68,9 @@ class Preview:
     plan: Plan
 
 
-def preview(library: Library, url: str, token: str, *, plain: bool = False, moved: bool = False) -> Preview:
+def preview(
+    library: Library, url: str, token: str, *, plain: bool = False, moved: bool = False
+) -> Preview:
     """Tell what joining a Core would send there; nothing of it is sent, and nothing is changed.
 
     Raises: as `connect`.
@@ -82,17 +93,23 @@ def connect(
     choice: str | None = None,
     cancel: Cancel | None = None,
 ) -> Joined:
-    """Join a Core, and queue what the `choice` says of what is here: "mine" unless another is given.
+    """Join a Core, and queue what the `choice` says of what is here: "mine" unless another is
+    given.
 
-    `plain` allows http:// beyond this machine; `moved` says that another address with another history is the same team's. A home that
-    is connected already queues only by a choice. Raises: ConfigError CORE_CONNECTED for another Core or name than before; InputError,
-    NetworkError; FileError.
+    `plain` allows http:// beyond this machine; `moved` says that another address with another
+    history is the same team's. A home that is connected already queues only by a choice. Raises:
+    ConfigError CORE_CONNECTED for another Core or name than before; InputError, NetworkError;
+    FileError.
     """
     address, greeting = _greeted(library, url, token, plain)
     cancel = Cancel() if cancel is None else cancel
     with turn(str(library.settings.home / LOCK), TURN_SECONDS, lambda: bool(cancel)) as mine:
         if not mine:
-            raise Cancelled if cancel else LimitError("INDEX_BUSY", "another process is syncing this home; try again")
+            raise (
+                Cancelled
+                if cancel
+                else LimitError("INDEX_BUSY", "another process is syncing this home; try again")
+            )
         return _join(library, address, token, plain, moved, greeting, choice)
 
 
@@ -100,7 +117,8 @@ def _greeted(library: Library, url: str, token: str, plain: bool) -> tuple[str, 
     """The Core's address, and who one is there. Raises: InputError, NetworkError."""
     if library.settings.server.local_only and not stays_here(url):
         raise NetworkError(
-            "ADDRESS_REFUSED", f"server.localOnly: {shown(url)} is beyond this machine, and nothing is sent there"
+            "ADDRESS_REFUSED",
+            f"server.localOnly: {shown(url)} is beyond this machine, and nothing is sent there",
         )
     remote = Remote(url, _checked(token), plain=plain)
     try:
@@ -110,9 +128,11 @@ def _greeted(library: Library, url: str, token: str, plain: bool) -> tuple[str, 
 
 
 def disconnect(library: Library, *, force: bool = False) -> str:
-    """Leave the Core, and tell which it was, "" where there was none; all records stay here, and the Core's token goes.
+    """Leave the Core, and tell which it was, "" where there was none; all records stay here, and
+    the Core's token goes.
 
-    Raises: ConfigError CORE_CONNECTED, where something waits or was refused that would no longer be sent, unless by `force`.
+    Raises: ConfigError CORE_CONNECTED, where something waits or was refused that would no longer be
+    sent, unless by `force`.
     """
     with turn(str(library.settings.home / LOCK), TURN_SECONDS, lambda: False) as mine:
         if not mine:
@@ -148,7 +168,8 @@ def remote_of(library: Library) -> Remote:
     token = token_of(library.settings.home)
     if not token:
         raise ConfigError(
-            "CORE_MISSING", f"there is no token for the Core at {shown(url)}: {TOKEN_FILE} is gone, or empty"
+            "CORE_MISSING",
+            f"there is no token for the Core at {shown(url)}: {TOKEN_FILE} is gone, or empty",
         )
     return Remote(url, token, plain=told(state.PLAIN) == "1")
 
@@ -166,12 +187,20 @@ def token_of(home: Path) -> str:
 
 
 def has_token(home: Path) -> bool:
-    """Whether there is a token to sync with: in the environment, or in a file, which isn't read for that."""
+    """Whether there is a token to sync with: in the environment, or in a file, which isn't read for
+    that.
+    """
     return bool(environment().get(TOKEN_VARIABLE, "").strip()) or (home / TOKEN_FILE).is_file()
 
 
 def _join(
-    library: Library, url: str, token: str, plain: bool, moved: bool, greeting: CoreGreeting, choice: str | None
+    library: Library,
+    url: str,
+    token: str,
+    plain: bool,
+    moved: bool,
+    greeting: CoreGreeting,
+    choice: str | None,
 ) -> Joined:
     """Keep where the home belongs now, with what the choice says queued; in the turn of a sync."""
     _check_alone(library, url, greeting, moved)
@@ -180,15 +209,19 @@ def _join(
     facts = {state.URL: url, state.PLAIN: "1" if plain else "", state.NAME: greeting.name}
     facts |= {state.TIER: str(greeting.tier), state.ERROR: "", state.CODE: ""}
     outbox, mark = library.store.outbox, f"{greeting.epoch}/{new_ulid()}"
-    if (
-        before and choice is None
-    ):  # a new token, or another address of the same Core; another history is found by the next sync
+    # A new token, or another address of the same Core; another history is found by the next sync
+    if before and choice is None:
         library.store.truth.set(facts)
         return Joined(url, greeting.name, greeting.tier, 0, None, again=True)
     choice, file = choice or MINE, None
     if not before:
         outbox.forget()
-        facts |= {state.EPOCH: greeting.epoch, state.VIEW: greeting.view, state.CURSOR: "", state.RESYNC: ""}
+        facts |= {
+            state.EPOCH: greeting.epoch,
+            state.VIEW: greeting.view,
+            state.CURSOR: "",
+            state.RESYNC: "",
+        }
         facts |= state.device_of(library)
         if choice == NONE:
             file = _keep_changes(library, outbox.changed_since(greeting.epoch))
@@ -204,15 +237,21 @@ def _join(
 
 
 def _check_alone(library: Library, url: str, greeting: CoreGreeting, moved: bool) -> None:
-    """Raises: ConfigError CORE_CONNECTED, where the home belongs to another Core, or to another name there."""
+    """Raises: ConfigError CORE_CONNECTED, where the home belongs to another Core, or to another
+    name there.
+    """
     told = library.store.truth.get
     before, name, epoch = told(state.URL), told(state.NAME), told(state.EPOCH)
-    if before and (name != greeting.name or (before != url and epoch != greeting.epoch and not moved)):
+    if before and (
+        name != greeting.name or (before != url and epoch != greeting.epoch and not moved)
+    ):
         raise ConfigError(
             "CORE_CONNECTED",
             f"this home is connected to {shown(before)} as {name}, and not to {shown(url)} as {greeting.name}",
             context={"server": shown(before), "name": name},
-            suggestions=("If it is the same team's Core, moved from a backup: connect with --moved.",)
+            suggestions=(
+                "If it is the same team's Core, moved from a backup: connect with --moved.",
+            )
             if name == greeting.name
             else (),
         )
@@ -222,14 +261,25 @@ def _keep_changes(library: Library, records: Sequence[Record[Any]]) -> Path | No
     """Write to a file what the Core's own versions of these records replace. Raises: FileError."""
     if not records:
         return None
-    text = "".join(json.dumps(record_to(VersionedRecord(record, 0)), ensure_ascii=False) + "\n" for record in records)
+    text = "".join(
+        json.dumps(record_to(VersionedRecord(record, 0)), ensure_ascii=False) + "\n"
+        for record in records
+    )
     return saved_files.write_new(library.settings.home / REPLACED, ".jsonl", text)
 
 
 def _checked(token: str) -> str:
     token = token.strip()
-    if not token or len(token) > MAX_TOKEN or not token.isascii() or not token.isprintable() or " " in token:
-        raise InputError("ARGUMENT_INVALID", "a token is one word, as `cortex core token create` told it")
+    if (
+        not token
+        or len(token) > MAX_TOKEN
+        or not token.isascii()
+        or not token.isprintable()
+        or " " in token
+    ):
+        raise InputError(
+            "ARGUMENT_INVALID", "a token is one word, as `cortex core token create` told it"
+        )
     return token
 
 

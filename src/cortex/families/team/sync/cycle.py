@@ -1,7 +1,8 @@
-"""One sync of a home with its Core: send what waits (`sending`), then take over what changed (`fetching`).
+"""One sync of a home with its Core: send what waits (`sending`), then take over what changed
+(`fetching`).
 
-Only one runs at a time on a machine (`sync.lock`). It may end at any moment, and the next one goes on, because whatever was learnt of
-the Core is kept in one transaction with what it settles:
+Only one runs at a time on a machine (`sync.lock`). It may end at any moment, and the next one goes
+on, because whatever was learnt of the Core is kept in one transaction with what it settles:
 
 * before an answer to a flush: the entries wait, and are sent again; the Core knows their keys and does nothing twice.
 * between an answer and its end: each entry goes in the transaction that keeps the Core's records, or marks it as refused; the rest of
@@ -12,11 +13,12 @@ the Core is kept in one transaction with what it settles:
   brings what the Core made of it.
 * after somebody left that Core, or joined another one: nothing is written that belongs to another connection than this sync began with.
 
-A ledger that was put back from a backup is noticed before anything is sent, since what waits may build on what it has lost: all that it
-once took is sent again first, under the same keys, and it takes what it has lost. What builds on something that others still have to send
-again is refused at first, and tried when that comes, for some days. Whose token it is, is asked before anything is compared. Clocks only
-say how long something is kept, or tried. Road not taken: pushed notices; a question that costs a millisecond is enough, and needs no
-connection to hold.
+A ledger that was put back from a backup is noticed before anything is sent, since what waits may
+build on what it has lost: all that it once took is sent again first, under the same keys, and it
+takes what it has lost. What builds on something that others still have to send again is refused at
+first, and tried when that comes, for some days. Whose token it is, is asked before anything is
+compared. Clocks only say how long something is kept, or tried. Road not taken: pushed notices; a
+question that costs a millisecond is enough, and needs no connection to hold.
 """
 
 from __future__ import annotations
@@ -65,9 +67,13 @@ def sync(library: Library, remote: Remote, *, cancel: Cancel | None = None) -> S
     with turn(str(library.settings.home / LOCK), TURN_SECONDS, lambda: bool(cancel)) as mine:
         if cancel:
             raise Cancelled
-        border = SyncSession(library, remote, cancel)  # how it is connected is only changed in such a turn
+        # How it is connected is only changed in such a turn
+        border = SyncSession(library, remote, cancel)
         if not mine:
-            return _outcome(border, LimitError("INDEX_BUSY", "another process is syncing this home", instead=(BUSY,)))
+            return _outcome(
+                border,
+                LimitError("INDEX_BUSY", "another process is syncing this home", instead=(BUSY,)),
+            )
         failure: CortexError | None = None
         try:
             _go(border)
@@ -95,19 +101,24 @@ def _go(border: SyncSession) -> None:
 
 
 def _left(border: SyncSession, error: PutOut) -> CortexError:
-    """Have what the Core had leave this machine, where the Core that this home belongs to has put its person out.
+    """Have what the Core had leave this machine, where the Core that this home belongs to has put
+    its person out.
 
-    Another server doesn't know the epoch, an error of the network says nothing of it, a token may be of another person,
-    and over http:// anybody between may say so: then everything stays.
+    Another server doesn't know the epoch, an error of the network says nothing of it, a token may
+    be of another person, and over http:// anybody between may say so: then everything stays.
     """
     if not error.epoch or error.epoch != border.store.truth.get(state.EPOCH):
         return error
     name = border.expected[state.NAME]
     if error.name != name:
         whose = f"of {error.name}, who was put out" if error.name else "of somebody who was put out"
-        return Denied("CORE_DENIED", f"the token is {whose}, and this home of {name}; nothing was changed")
+        return Denied(
+            "CORE_DENIED", f"the token is {whose}, and this home of {name}; nothing was changed"
+        )
     if not error.trusted:
-        return Denied("CORE_DENIED", f"{error.message}; over http:// that isn't sure, and nothing was changed")
+        return Denied(
+            "CORE_DENIED", f"{error.message}; over http:// that isn't sure, and nothing was changed"
+        )
     count = 0
     try:
         ids = sorted(border.store.outbox.known())
@@ -121,10 +132,12 @@ def _left(border: SyncSession, error: PutOut) -> CortexError:
     finally:
         # Also where it stopped halfway: what is gone must be forgotten by the indexes.
         border.tally.erased += count
-    gone = f"{count:,} records of it left this machine" if count else "nothing of it is on this machine"
-    advice = (
-        "What you wrote and never sent stays here. Where it was a mistake, ask to be let in again, then `cortex sync`."
+    gone = (
+        f"{count:,} records of it left this machine"
+        if count
+        else "nothing of it is on this machine"
     )
+    advice = "What you wrote and never sent stays here. Where it was a mistake, ask to be let in again, then `cortex sync`."
     snapshots = (
         "Snapshots of before hold what left: `cortex backup list` shows the files, delete them "
         "to be rid of it, else newer ones take their place."
@@ -163,7 +176,9 @@ def _outcome(border: SyncSession, error: CortexError | None) -> SyncOutcome:
 
 def _remember(border: SyncSession, outcome: SyncOutcome, *, complete: bool) -> None:
     """Keep what status tells, and have everything found."""
-    facts = {state.ERROR: outcome.error, state.CODE: outcome.code} | ({state.SYNCED: str(now())} if complete else {})
+    facts = {state.ERROR: outcome.error, state.CODE: outcome.code} | (
+        {state.SYNCED: str(now())} if complete else {}
+    )
     try:
         border.replaced.tell()
         border.store.truth.set(facts)

@@ -1,8 +1,10 @@
-"""What a Core refused is given up: written to a file first, then no longer kept to be sent, nor as if it were so.
+"""What a Core refused is given up: written to a file first, then no longer kept to be sent, nor as
+if it were so.
 
 What was made here before the home had a Core stays, as the person's own; it was refused as a copy.
 
-In the turn of a sync, and from one list: what another process has refused or sends once more meanwhile is neither lost nor dropped.
+In the turn of a sync, and from one list: what another process has refused or sends once more
+meanwhile is neither lost nor dropped.
 """
 
 from __future__ import annotations
@@ -24,11 +26,13 @@ MOST_WAITING = 100_000  # entries that are looked at for what builds on somethin
 
 
 def give_up(library: Library, *, erase: bool = True) -> tuple[int, Path | None]:
-    """Have everything go that the Core refused, and the alerts about it; tells how much that was, and the file that has it.
+    """Have everything go that the Core refused, and the alerts about it; tells how much that was,
+    and the file that has it.
 
     Without `erase` the records that were refused stay: who leaves the Core keeps what they wrote.
 
-    Raises: LimitError INDEX_BUSY, where somebody else syncs for too long; FileError: then nothing is given up.
+    Raises: LimitError INDEX_BUSY, where somebody else syncs for too long; FileError: then nothing
+    is given up.
     """
     with _turn(library):
         return drop_refused(library, erase=erase)
@@ -66,13 +70,20 @@ def conflicts(library: Library, records: Sequence[str] = ()) -> list[OutboxEntry
 def drop_refused(
     library: Library, *, erase: bool = False, only: Sequence[OutboxEntry] | None = None
 ) -> tuple[int, Path | None]:
-    """The same, for who has the turn of a sync, with all or `only` some. Raises: FileError: then nothing is given up."""
+    """The same, for who has the turn of a sync, with all or `only` some.
+
+    Raises: FileError: then nothing is given up.
+    """
     outbox = library.store.outbox
     entries = outbox.refused() if only is None else only
     if not entries:
         return 0, None
     untrue = _untrue(library, entries) if erase else set[str]()
-    later = [entry for entry in outbox.waiting(MOST_WAITING) if any(change.id in untrue for change in entry.changes)]
+    later = [
+        entry
+        for entry in outbox.waiting(MOST_WAITING)
+        if any(change.id in untrue for change in entry.changes)
+    ]
     file = rejections.save(library, [*entries, *later])
     if untrue:  # before the entries go: what a crash leaves is still marked
         library.store.records.apply((), sorted(untrue), wording=wording(library.settings), meta={})
@@ -88,7 +99,11 @@ def drop_refused(
 def _untrue(library: Library, entries: Sequence[OutboxEntry]) -> set[str]:
     """The records that these entries made and the Core doesn't have."""
     made = {
-        change.id for entry in entries if entry.action != UPLOAD for change in entry.changes if change.before is None
+        change.id
+        for entry in entries
+        if entry.action != UPLOAD
+        for change in entry.changes
+        if change.before is None
     }
     return made.difference(library.store.outbox.known(made))
 
@@ -99,6 +114,8 @@ def _turn(library: Library) -> Iterator[None]:
     with turn(str(library.settings.home / LOCK), TURN_SECONDS, lambda: False) as mine:
         if not mine:
             raise LimitError(
-                "INDEX_BUSY", "another process is syncing this home; nothing was given up", instead=(BUSY,)
+                "INDEX_BUSY",
+                "another process is syncing this home; nothing was given up",
+                instead=(BUSY,),
             )
         yield

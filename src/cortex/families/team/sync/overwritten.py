@@ -1,8 +1,10 @@
-"""What a home has in a later version than a Core that was put back: written to a file and told of, before the Core's takes its place.
+"""What a home has in a later version than a Core that was put back: written to a file and told of,
+before the Core's takes its place.
 
-What was written here is sent again, and so is what others wrote, from their homes; but a machine may be gone, a journal too short, or
-something was written at the Core itself, and then this home has the only copy. Nobody knows which, so whatever is replaced is kept.
-Road not taken: sending what others wrote in their names; a home may do that for itself alone.
+What was written here is sent again, and so is what others wrote, from their homes; but a machine
+may be gone, a journal too short, or something was written at the Core itself, and then this home
+has the only copy. Nobody knows which, so whatever is replaced is kept. Road not taken: sending what
+others wrote in their names; a home may do that for itself alone.
 """
 
 from __future__ import annotations
@@ -32,14 +34,18 @@ class Replaced:
         self._count = self._told = 0
 
     def keep(self, records: Sequence[VersionedRecord], settle: int | None = None) -> None:
-        """Keep what these, as the Core has them, would replace; they answer the entry `settle`. Raises: FileError."""
+        """Keep what these, as the Core has them, would replace; they answer the entry `settle`.
+
+        Raises: FileError.
+        """
         store = self._library.store
         older = store.outbox.older(records, settle)
         here = store.recorded.get(one.record.id for one, _ in older)
         lost: list[Record[Any]] = []
         for one, version in older:
             found = here.get(one.record.id)
-            if found is not None and found.version > version:  # what was written here since is in the entry
+            # What was written here since is in the entry
+            if found is not None and found.version > version:
                 found = store.recorded.versions(found.id).get(version, found)
             if found is not None and _said(found.body) != _said(one.record.body):
                 lost.append(found)
@@ -53,7 +59,10 @@ class Replaced:
             self._told = self._count
 
     def _write(self, lost: Sequence[Record[Any]]) -> None:
-        text = "".join(json.dumps(record_to(VersionedRecord(one, 0)), ensure_ascii=False) + "\n" for one in lost)
+        text = "".join(
+            json.dumps(record_to(VersionedRecord(one, 0)), ensure_ascii=False) + "\n"
+            for one in lost
+        )
         if self._file is None:
             self._file = saved_files.write_new(self._library.settings.home / FOLDER, ".jsonl", text)
             self._first = lost[0]

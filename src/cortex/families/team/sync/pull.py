@@ -1,7 +1,8 @@
-"""What changed at a Core is taken over by a home, page after page; and everything is compared where the two can't go on from where they were.
+"""What changed at a Core is taken over by a home, page after page; and everything is compared where
+the two can't go on from where they were.
 
-A page and its cursor are one transaction, and one that comes twice is left alone where it is older. The mark of a resync stays until
-everything was compared: comparing twice is comparing once.
+A page and its cursor are one transaction, and one that comes twice is left alone where it is older.
+The mark of a resync stays until everything was compared: comparing twice is comparing once.
 """
 
 from __future__ import annotations
@@ -27,13 +28,17 @@ class Fetching:
     """The fetching of a sync."""
 
     def __init__(self, border: SyncSession, hear: Callable[[set[str]], bool]) -> None:
-        """`hear` is told which ids a page brings, before they are kept, and tells whether something is to be sent because of that."""
+        """`hear` is told which ids a page brings, before they are kept, and tells whether something
+        is to be sent because of that.
+        """
         self._border, self._tally = border, border.tally
         self._remote, self._store = border.remote, border.store
         self._hear = hear
 
     def catch_up(self) -> None:
-        """Compare everything before something is sent, where the Core doesn't go on from where this home stands. Raises: CortexError."""
+        """Compare everything before something is sent, where the Core doesn't go on from where this
+        home stands. Raises: CortexError.
+        """
         if self._store.truth.get(state.RESYNC):
             self._border.check_principal()
             self.pull()
@@ -50,10 +55,14 @@ class Fetching:
                 self._begin_again(again)
             else:
                 return
-        raise Offline(f"the Core at {self._remote.url} wants everything to be compared again and again")
+        raise Offline(
+            f"the Core at {self._remote.url} wants everything to be compared again and again"
+        )
 
     def _is_current(self) -> bool:
-        """Whether the Core goes on from where this home stands; else everything is compared before something is sent."""
+        """Whether the Core goes on from where this home stands; else everything is compared before
+        something is sent.
+        """
         facts = self._store.truth
         cursor = facts.get(state.CURSOR)
         try:
@@ -109,20 +118,30 @@ class Fetching:
     def _news(self, records: Sequence[VersionedRecord]) -> list[VersionedRecord]:
         """Without what came already, mostly in answer to what was sent."""
         known = self._store.outbox.known([one.record.id for one in records])
-        return [record for record in records if known.get(record.record.id) != (record.record.version, record.change)]
+        return [
+            record
+            for record in records
+            if known.get(record.record.id) != (record.record.version, record.change)
+        ]
 
     def _begin_again(self, again: Resync) -> None:
-        """Have everything compared from the beginning; a ledger with another history gets all that it once took again."""
+        """Have everything compared from the beginning; a ledger with another history gets all that
+        it once took again.
+        """
         self._border.check_principal()
         log.debug("everything is compared with the Core: %s", again.reason)
         resend = again.reason != "view"
         facts = {state.RESENT: str(now())} if resend else {}
-        self._tally.queued = self._border.begin_again(facts, resend=resend) > 0 or self._tally.queued
+        self._tally.queued = (
+            self._border.begin_again(facts, resend=resend) > 0 or self._tally.queued
+        )
 
     def _compare(self) -> None:
-        """End a resync: what may no longer be seen goes, what the Core has lost and was written here is sent again.
+        """End a resync: what may no longer be seen goes, what the Core has lost and was written
+        here is sent again.
 
-        What it has lost and others wrote stays: theirs may be the machine that was lost, too. What the pages have told is there.
+        What it has lost and others wrote stays: theirs may be the machine that was lost, too. What
+        the pages have told is there.
         """
         if not self._store.truth.get(state.RESYNC):
             return
@@ -133,7 +152,11 @@ class Fetching:
             part = ids[start : start + MOST_IDS]
             visible, unknown = self._remote.visible(part)
             here = self._store.recorded.get(part)
-            own = [number for number, one in here.items() if number in unknown and one.author in (PERSON, AGENT)]
+            own = [
+                number
+                for number, one in here.items()
+                if number in unknown and one.author in (PERSON, AGENT)
+            ]
             gone = [number for number in part if number not in visible and number not in unknown]
             if gone:
                 self._border.apply((), gone)
@@ -141,5 +164,7 @@ class Fetching:
             lost += own
         if lost:  # all at once: what was made first goes first
             epoch = self._store.truth.get(state.EPOCH)
-            self._tally.queued = self._store.outbox.queue(lost, person(COMMAND), epoch) > 0 or self._tally.queued
+            self._tally.queued = (
+                self._store.outbox.queue(lost, person(COMMAND), epoch) > 0 or self._tally.queued
+            )
         self._border.apply((), facts={state.RESYNC: ""})

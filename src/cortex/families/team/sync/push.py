@@ -1,7 +1,8 @@
 """What waits in a home is sent to its Core, in order, and what the Core says of each entry is kept.
 
-An entry goes in the transaction that keeps the Core's records, or marks it as refused; what tells the person of a refusal is written before
-that (`alerts.py`). Where this ends before an answer, the entries wait and are sent again: the Core knows their keys and does nothing twice.
+An entry goes in the transaction that keeps the Core's records, or marks it as refused; what tells
+the person of a refusal is written before that (`alerts.py`). Where this ends before an answer, the
+entries wait and are sent again: the Core knows their keys and does nothing twice.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ BATCH = 50  # entries of one flush
 BATCH_BYTES = 4 << 20
 UNTAKEN = frozenset((400, 413, 422))  # what a Core answers to an entry that it can't even read
 RESENT_MS = 7 * 86_400_000  # that others may still send again what a Core has lost
-MISSING = frozenset(("TARGET_NOT_FOUND", "SCOPE_NOT_FOUND", "RECORD_UNKNOWN"))  # a write is refused for what it names
+# A write is refused for what it names
+MISSING = frozenset(("TARGET_NOT_FOUND", "SCOPE_NOT_FOUND", "RECORD_UNKNOWN"))
 
 
 class Sending:
@@ -31,17 +33,25 @@ class Sending:
 
     def __init__(self, border: SyncSession) -> None:
         self._border, self._tally = border, border.tally
-        self._library, self._remote, self._outbox = border.library, border.remote, border.store.outbox
+        self._library, self._remote, self._outbox = (
+            border.library,
+            border.remote,
+            border.store.outbox,
+        )
         self._most = BATCH
-        self._hopes: dict[str, set[int]] | None = None  # refused entries that may be taken yet, by the ids in them
-        self._tried: set[int] = set()  # entries that are sent once more, without anybody having asked for that
-        self._refused: set[int] = set()  # entries that were refused in this sync, and not taken after all
+        # Refused entries that may be taken yet, by the ids in them
+        self._hopes: dict[str, set[int]] | None = None
+        # Entries that are sent once more, without anybody having asked for that
+        self._tried: set[int] = set()
+        # Entries that were refused in this sync, and not taken after all
+        self._refused: set[int] = set()
         self._judged: set[int] = set()  # entries that plugins let go
         self._unsent = False  # whether something of an upload was taken that hadn't been before
 
     def hear(self, came: set[str]) -> bool:
-        """Have sent once more what was refused for something that the Core didn't have, or show, and now has; so, too, what it took
-        before it was put back, where others may have sent again what that builds on. Tells whether there is something.
+        """Have sent once more what was refused for something that the Core didn't have, or show,
+        and now has; so, too, what it took before it was put back, where others may have sent again
+        what that builds on. Tells whether there is something.
 
         To be called before what came is kept: wherever this ends, it comes again.
         """
@@ -63,7 +73,10 @@ class Sending:
         return now() - int(self._border.store.truth.get(state.RESENT) or 0) < RESENT_MS
 
     def flush(self) -> None:
-        """Send what waits, in order, until nothing does or the Core wants some of it later. Raises: CortexError."""
+        """Send what waits, in order, until nothing does or the Core wants some of it later.
+
+        Raises: CortexError.
+        """
         self._send()
         if self._unsent or self._outbox.count()[1]:
             alerts.tell_unsent(self._library)
@@ -92,7 +105,8 @@ class Sending:
                 self._hold(batch[0][0], "the Core says nothing of what was sent")
 
     def _blocked(self, sent: tuple[OutboxEntry, Told]) -> tuple[OutboxEntry, str] | None:
-        """An entry that plugins don't let go, and why: what was written here before they were turned on.
+        """An entry that plugins don't let go, and why: what was written here before they were
+        turned on.
 
         Raises: ConfigError PLUGIN_UNUSABLE, where one can't be asked.
         """
@@ -104,22 +118,31 @@ class Sending:
             for text in texts_of(change.after):
                 found = policy.screen(text)
                 if not found.allowed or found.text != text:
-                    why = found.reason or "a plugin would leave something out of it: edit it, and try again"
+                    why = (
+                        found.reason
+                        or "a plugin would leave something out of it: edit it, and try again"
+                    )
                     return entry, f"{change.id} was not sent: {why}"
         self._judged.add(entry.id)
         return None
 
-    # -- what is told --------------------------------------------------------------------------------------------------
+    # -- what is told
+    # --------------------------------------------------------------------------------------------------
 
     def _batch(self) -> list[tuple[OutboxEntry, Told]]:
-        """The next entries, as they are told. What was there before goes alone: refused as a whole, it is sent in parts.
+        """The next entries, as they are told.
 
-        Nothing follows a new subcortex before it is taken: it may have to get another slug, and then the old one means another.
+        What was there before goes alone: refused as a whole, it is sent in parts.
+
+        Nothing follows a new subcortex before it is taken: it may have to get another slug, and
+        then the old one means another.
         """
         batch: list[tuple[OutboxEntry, Told]] = []
         size = 0
         for entry in self._next():
-            told = action_to(entry, _key(entry), [self._border.outward(change) for change in entry.changes])
+            told = action_to(
+                entry, _key(entry), [self._border.outward(change) for change in entry.changes]
+            )
             size += len(json.dumps(told, ensure_ascii=False).encode("utf-8", "replace"))
             if batch and (size > BATCH_BYTES or rejections.is_divisible(entry)):
                 break
@@ -136,7 +159,10 @@ class Sending:
         return first + self._outbox.waiting(self._most - 1, first[0].id)
 
     def _send_less(self, batch: Sequence[OutboxEntry], error: ServerRejected) -> None:
-        """Find out which entry the Core can't read; alone, it is refused. Raises: `error`, where it isn't about an entry."""
+        """Find out which entry the Core can't read; alone, it is refused.
+
+        Raises: `error`, where it isn't about an entry.
+        """
         if error.status not in UNTAKEN and not isinstance(error, Oversized):
             raise error
         self._tally.reached = True
@@ -146,15 +172,15 @@ class Sending:
         there = self._now_at_core(batch[0])
         self._refuse(batch[0], error.said or error.code, error.message, self._border.inward(there))
         told = {one.record.id for one in there}
-        if any(
-            change.before is not None and change.id not in told for change in batch[0].changes
-        ):  # a page may have passed it by
+        # A page may have passed it by
+        if any(change.before is not None and change.id not in told for change in batch[0].changes):
             self._border.begin_again({}, resend=False)
         self._most = BATCH
 
     def _now_at_core(self, entry: OutboxEntry) -> Sequence[VersionedRecord]:
-        """What the Core has of the records of an entry that it can't read: a refusal tells that, and of ids it reads at least those,
-        as far as they aren't too many."""
+        """What the Core has of the records of an entry that it can't read: a refusal tells that,
+        and of ids it reads at least those, as far as they aren't too many.
+        """
         told: Told = {
             "idempotency_key": _key(entry),
             "action": entry.action,
@@ -166,7 +192,8 @@ class Sending:
             return ()
         return results[0].records if results and results[0].status == REFUSED else ()
 
-    # -- what became of it ---------------------------------------------------------------------------------------------
+    # -- what became of it
+    # ---------------------------------------------------------------------------------------------
 
     def _settle(self, entry: OutboxEntry, result: ActionResult) -> bool:
         """Keep what became of an entry; false where the answer ends with it."""
@@ -179,18 +206,24 @@ class Sending:
             return False
         else:
             entry = self._without_the_rest(entry, result)
-            self._refuse(entry, result.code or "REFUSED", result.message, self._border.inward(result.records))
+            self._refuse(
+                entry, result.code or "REFUSED", result.message, self._border.inward(result.records)
+            )
         return True
 
     def _without_the_rest(self, entry: OutboxEntry, result: ActionResult) -> OutboxEntry:
         """Reduce an entry to the fields that somebody else changed, too; the rest is sent next."""
         fields = (
-            rejections.clashing_fields(entry, result.clashes) if result.code == rejections.CONFLICT else frozenset()
+            rejections.clashing_fields(entry, result.clashes)
+            if result.code == rejections.CONFLICT
+            else frozenset()
         )
         return self._outbox.part(entry.id, fields) if fields else entry
 
     def _take(self, entry: OutboxEntry, records: Sequence[VersionedRecord]) -> None:
-        """Be done with an entry that the Core took; what of it isn't shown here, as a notification for others, doesn't stay."""
+        """Be done with an entry that the Core took; what of it isn't shown here, as a notification
+        for others, doesn't stay.
+        """
         if entry.attempts and rejections.is_told_together(entry):
             self._unsent = True
         elif entry.attempts:
@@ -198,9 +231,14 @@ class Sending:
         shown = {record.record.id for record in records}
         hidden = [change for change in entry.changes if change.id not in shown]
         late = entry.attempts or entry.taken  # else what it changes was there all the time
-        self.hear(shown if late else shown.intersection(one.id for one in entry.changes if one.before is None))
+        self.hear(
+            shown
+            if late
+            else shown.intersection(one.id for one in entry.changes if one.before is None)
+        )
         self._border.apply(records, [one.id for one in hidden], settle=entry.id)
-        self._tally.erased += sum(one.kind != "notification" for one in hidden)  # of which there is something to forget
+        # Of which there is something to forget
+        self._tally.erased += sum(one.kind != "notification" for one in hidden)
         self._tally.flushed += len(entry.changes) if entry.action == UPLOAD else 1
         self._refused.discard(entry.id)
         self._tally.refused = len(self._refused)
@@ -209,11 +247,14 @@ class Sending:
         self._outbox.tried(entry.id, why)
         self._tally.held = why
 
-    def _refuse(self, entry: OutboxEntry, code: str, message: str, records: Sequence[VersionedRecord]) -> None:
-        """Keep what the Core didn't take where the person sees it, and take over what it has instead.
+    def _refuse(
+        self, entry: OutboxEntry, code: str, message: str, records: Sequence[VersionedRecord]
+    ) -> None:
+        """Keep what the Core didn't take where the person sees it, and take over what it has
+        instead.
 
-        What was made together with a change that isn't taken would tell of something that never happened; it stays in the entry. What
-        was taken once did happen.
+        What was made together with a change that isn't taken would tell of something that never
+        happened; it stays in the entry. What was taken once did happen.
         """
         if rejections.is_divisible(entry):
             self._outbox.split(entry.id)
@@ -229,7 +270,9 @@ class Sending:
         erased = [one.id for one in untrue if one.id not in there]
         self._border.apply(records, erased, settle=entry.id, refuse=(code, message))
         self._hope(entry, code)
-        self._tally.forgets |= any(one.kind != "notification" and one.id in erased for one in untrue)
+        self._tally.forgets |= any(
+            one.kind != "notification" and one.id in erased for one in untrue
+        )
         self._refused |= {entry.id} - self._tried  # which were told before
         self._tally.refused = len(self._refused)
 

@@ -1,6 +1,8 @@
-"""What a Core didn't take, whole: what somebody typed, field by field, why it wasn't taken, and what can be done.
+"""What a Core didn't take, whole: what somebody typed, field by field, why it wasn't taken, and
+what can be done.
 
-Nothing that was typed is lost by a refusal: it stays in the entry until the Core takes it or the person gives it up, and then in a file.
+Nothing that was typed is lost by a refusal: it stays in the entry until the Core takes it or the
+person gives it up, and then in a file.
 """
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ CREATES = "create_"  # how the names of actions begin that make something
 CONFLICT = "RECORD_CHANGED"  # sent again, it would be refused again
 DECIDES = frozenset(("approve_draft", "reject_draft"))  # which is done once
 TOGETHER = frozenset(("state", "blocked_reason"))  # of a task: one says why the other is so
-MACHINE_MADE = frozenset(("reviewed_at", "reviewed_by", "last_reviewed", "expires", "file_hash", "body_hash", "size"))
+MACHINE_MADE = frozenset(
+    ("reviewed_at", "reviewed_by", "last_reviewed", "expires", "file_hash", "body_hash", "size")
+)
 
 
 def makes(entry: OutboxEntry) -> bool:
@@ -34,18 +38,26 @@ def makes(entry: OutboxEntry) -> bool:
 
 
 def is_divisible(entry: OutboxEntry) -> bool:
-    """Whether a write can be sent in parts: what was there before the Core, and not what was done in one step."""
+    """Whether a write can be sent in parts: what was there before the Core, and not what was done
+    in one step.
+    """
     return entry.action == UPLOAD and len(entry.changes) > 1
 
 
 def is_told_together(entry: OutboxEntry) -> bool:
-    """Whether a refusal is told with others in one alert: of what was there before the Core, or was sent again, there may be many."""
+    """Whether a refusal is told with others in one alert: of what was there before the Core, or was
+    sent again, there may be many.
+    """
     return entry.action == UPLOAD or bool(entry.taken)
 
 
 def main_of(entry: OutboxEntry) -> RecordChange:
-    """What a write is about: not what only follows from it, as the summary of a thread in which somebody spoke."""
-    told = [change for change in entry.changes if change.kind != "notification"] or list(entry.changes)
+    """What a write is about: not what only follows from it, as the summary of a thread in which
+    somebody spoke.
+    """
+    told = [change for change in entry.changes if change.kind != "notification"] or list(
+        entry.changes
+    )
     about = [one for one in told if makes(entry) or one.before is not None] or told
     return next((one for one in about if typed(one)), about[0])
 
@@ -53,7 +65,11 @@ def main_of(entry: OutboxEntry) -> RecordChange:
 def is_edit(entry: OutboxEntry) -> bool:
     """Whether a write only changes what was there, so that it can be put on top of that now."""
     edits = [change for change in entry.changes if change.kind != "notification"]
-    return bool(edits) and entry.action not in DECIDES and all(change.before is not None for change in edits)
+    return (
+        bool(edits)
+        and entry.action not in DECIDES
+        and all(change.before is not None for change in edits)
+    )
 
 
 def clashing_fields(entry: OutboxEntry, clashes: Sequence[tuple[str, str]]) -> frozenset[str]:
@@ -76,17 +92,24 @@ def clashing_fields(entry: OutboxEntry, clashes: Sequence[tuple[str, str]]) -> f
 
 def named(entry: OutboxEntry) -> set[str]:
     """The ids that a write is about, or points to."""
-    return {ref for change in entry.changes for ref in (change.id, *(target for _, target in refs_of(change.after)))}
+    return {
+        ref
+        for change in entry.changes
+        for ref in (change.id, *(target for _, target in refs_of(change.after)))
+    }
 
 
 def typed(one: RecordChange) -> Told:
-    """What somebody changed of a record, field by field; None for what was taken away. What machines make isn't told beside that."""
+    """What somebody changed of a record, field by field; None for what was taken away. What
+    machines make isn't told beside that.
+    """
     told = changed_to(one)
     after, before = told["after"], told["before"] or {}
     assert isinstance(after, dict) and isinstance(before, dict)
     changed: Told = {name: value for name, value in after.items() if before.get(name) != value}
     changed |= {name: None for name in before if name not in after}
-    made = SUMMARY if one.kind == "thread" and "summary_by" not in after else ()  # of what others say
+    # Of what others say
+    made = SUMMARY if one.kind == "thread" and "summary_by" not in after else ()
     changed = {name: value for name, value in changed.items() if name not in made}
     return {name: value for name, value in changed.items() if name not in MACHINE_MADE} or changed
 
@@ -101,12 +124,15 @@ def became(library: Library, entry: OutboxEntry) -> str:
 
 
 def is_outdone(entry: OutboxEntry, code: str, reason: str) -> bool:
-    """Whether somebody else has decided before about a draft, which is done once: nothing is left to do but to give it up.
+    """Whether somebody else has decided before about a draft, which is done once: nothing is left
+    to do but to give it up.
 
     An approval may be refused for something else that it changes, too; then it can be done again.
     """
     drafts = [change.id for change in entry.changes if change.kind == "draft"]
-    return code == CONFLICT and entry.action in DECIDES and any(number in reason for number in drafts)
+    return (
+        code == CONFLICT and entry.action in DECIDES and any(number in reason for number in drafts)
+    )
 
 
 def told(library: Library, entry: OutboxEntry) -> Told:
@@ -122,7 +148,12 @@ def told(library: Library, entry: OutboxEntry) -> Told:
         "reason": entry.reason,
         "became": became(library, entry),
         "typed": [
-            {"record": change.id, "kind": change.kind, "new": change.before is None, "fields": typed(change)}
+            {
+                "record": change.id,
+                "kind": change.kind,
+                "new": change.before is None,
+                "fields": typed(change),
+            }
             for change in entry.changes
             if change.kind != "notification"
         ],
@@ -137,5 +168,7 @@ def title_of(entry: OutboxEntry) -> str:
 
 def save(library: Library, entries: Sequence[OutboxEntry]) -> Path:
     """Write refused writes to a file that only the person can read. Raises: FileError."""
-    text = json.dumps([told(library, entry) for entry in entries], ensure_ascii=False, indent=2) + "\n"
+    text = (
+        json.dumps([told(library, entry) for entry in entries], ensure_ascii=False, indent=2) + "\n"
+    )
     return saved_files.write_new(library.settings.home / FOLDER, ".json", text)

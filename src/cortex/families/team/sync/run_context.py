@@ -1,6 +1,8 @@
-"""Where a home and its Core meet, in one sync: who is who there, what was learnt and counted, and the one way in which it is kept.
+"""Where a home and its Core meet, in one sync: who is who there, what was learnt and counted, and
+the one way in which it is kept.
 
-Nothing is kept that belongs to another connection than the sync began with. What is sent and what is fetched, and when, isn't known here.
+Nothing is kept that belongs to another connection than the sync began with. What is sent and what
+is fetched, and when, isn't known here.
 """
 
 from __future__ import annotations
@@ -46,7 +48,9 @@ class SyncSession:
         self.store = library.store
         self.tally = Tally()
         self.replaced = Replaced(library)
-        self.expected = {fact: self.store.truth.get(fact) for fact in (state.URL, state.NAME, UPLOADED)}
+        self.expected = {
+            fact: self.store.truth.get(fact) for fact in (state.URL, state.NAME, UPLOADED)
+        }
         self._wording = wording(library.settings)
         principal = self.expected[state.NAME]
         self._outward, self._inward = identity.outward(principal), identity.inward(principal)
@@ -54,15 +58,22 @@ class SyncSession:
     def check_connected(self) -> None:
         """Raises: ConfigError CORE_MISSING, where the home isn't connected to this Core."""
         if self.expected[state.URL] != self.remote.url:
-            raise ConfigError("CORE_MISSING", "this home is not connected to that Core; nothing was sent or fetched")
+            raise ConfigError(
+                "CORE_MISSING",
+                "this home is not connected to that Core; nothing was sent or fetched",
+            )
 
     def check_principal(self) -> str:
-        """Gives which ledger it is. Raises: Denied, where the token is of somebody else than this home."""
+        """Gives which ledger it is.
+
+        Raises: Denied, where the token is of somebody else than this home.
+        """
         greeting, name = self.remote.bootstrap(), self.expected[state.NAME]
         self.tally.reached = True
         if greeting.name != name:
             raise Denied(
-                "CORE_DENIED", f"the token is of {greeting.name}, and this home of {name}; nothing was changed"
+                "CORE_DENIED",
+                f"the token is of {greeting.name}, and this home of {name}; nothing was changed",
             )
         if self.store.truth.get(state.TIER) != str(greeting.tier):
             self.store.truth.set({state.TIER: str(greeting.tier)})
@@ -76,14 +87,21 @@ class SyncSession:
     def outward(self, one: RecordChange) -> RecordChange:
         """A change with the names of the Core, and without places of this machine."""
         told = identity.renamed_changed(one, self._outward)
-        return replace(told, before=local_paths.unplaced(told.before), after=local_paths.unplaced(told.after))
+        return replace(
+            told, before=local_paths.unplaced(told.before), after=local_paths.unplaced(told.after)
+        )
 
     def inward(self, records: Sequence[VersionedRecord]) -> list[VersionedRecord]:
         """Records of the Core, with the names of this home and the places of this machine."""
-        linked = [record.record.id for record in records if getattr(record.record.body, "code_links", ())]
+        linked = [
+            record.record.id for record in records if getattr(record.record.body, "code_links", ())
+        ]
         here = self.store.recorded.get(linked) if linked else {}
         return [
-            replace(one, record=local_paths.placed(identity.renamed(one.record, self._inward), here)) for one in records
+            replace(
+                one, record=local_paths.placed(identity.renamed(one.record, self._inward), here)
+            )
+            for one in records
         ]
 
     def apply(
@@ -95,7 +113,8 @@ class SyncSession:
         settle: int | None = None,
         refuse: tuple[str, str] | None = None,
     ) -> int:
-        """Keep what was learnt, in one transaction with what it settles; what waits to be sent is left alone.
+        """Keep what was learnt, in one transaction with what it settles; what waits to be sent is
+        left alone.
 
         What was here in a later version is kept aside first.
         """
@@ -112,8 +131,12 @@ class SyncSession:
         )
 
     def begin_again(self, facts: Mapping[str, str], *, resend: bool) -> int:
-        """Have everything compared with the Core, and with `resend` sent again; tells how many entries."""
-        return self.store.outbox.begin_again({**FROM_THE_START, **facts}, self.expected, resend=resend)
+        """Have everything compared with the Core, and with `resend` sent again; tells how many
+        entries.
+        """
+        return self.store.outbox.begin_again(
+            {**FROM_THE_START, **facts}, self.expected, resend=resend
+        )
 
 
 def now() -> int:

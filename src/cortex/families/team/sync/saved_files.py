@@ -1,4 +1,6 @@
-"""Files in the home for what would be lost otherwise; only the person can read them, and nothing removes them."""
+"""Files in the home for what would be lost otherwise; only the person can read them, and nothing
+removes them.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
-"""A subcortex whose slug the Core has already gets another one here, so that it and all that is filed under it can be sent.
+"""A subcortex whose slug the Core has already gets another one here, so that it and all that is
+filed under it can be sent.
 
-The slug means the Core's subcortex from then on: others name that by it. What was filed here names its subcortex by its id, and stays there.
+The slug means the Core's subcortex from then on: others name that by it. What was filed here names
+its subcortex by its id, and stays there.
 """
 
 from __future__ import annotations
@@ -20,12 +22,15 @@ MOST_DRAFTS = 1_000
 
 
 def give_another(library: Library, entry: OutboxEntry) -> bool:
-    """Call the subcortex that an entry makes something else, here and in all that waits; false where that can't be done.
+    """Call the subcortex that an entry makes something else, here and in all that waits; false
+    where that can't be done.
 
-    Of several nobody knows which one it is; what was there before is sent in parts then. It may end between the two: the next time
-    what waits gets the slug that is here.
+    Of several nobody knows which one it is; what was there before is sent in parts then. It may end
+    between the two: the next time what waits gets the slug that is here.
     """
-    new = [change for change in entry.changes if change.kind == "subcortex" and change.before is None]
+    new = [
+        change for change in entry.changes if change.kind == "subcortex" and change.before is None
+    ]
     if len(new) != 1 or rejections.is_divisible(entry):
         return False
     (made,) = new
@@ -45,11 +50,17 @@ def give_another(library: Library, entry: OutboxEntry) -> bool:
 def _free(library: Library, record: Record[Subcortex]) -> str:
     """The next slug that nobody here has, "" where there is none."""
     first = next(iter(library.store.recorded.versions(record.id).values()), record).body.slug
-    tried = {version.body.slug for version in library.store.recorded.versions(record.id).values()} | {record.body.slug}
+    tried = {
+        version.body.slug for version in library.store.recorded.versions(record.id).values()
+    } | {record.body.slug}
     for number in range(2, MOST_TRIED):
         end = f"-{number}"
         slug = first[: MOST_CHARACTERS - len(end)] + end
-        if slug not in tried and SLUG.fullmatch(slug) and by_slug(library.store.recorded, slug) is None:
+        if (
+            slug not in tried
+            and SLUG.fullmatch(slug)
+            and by_slug(library.store.recorded, slug) is None
+        ):
             return slug
     return ""
 

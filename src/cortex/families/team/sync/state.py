@@ -1,4 +1,6 @@
-"""How a home stands to its Core: the facts that its store keeps about that, and what status tells of them. No network."""
+"""How a home stands to its Core: the facts that its store keeps about that, and what status tells
+of them. No network.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,8 @@ NAME = "core.name"  # of the principal there
 EPOCH = "core.epoch"  # which ledger it is
 VIEW = "core.view"  # which rights the replica was made by
 CURSOR = "core.cursor"  # how far it came
-RESENT = "core.resent"  # when all was last sent again, in milliseconds since 1970: which time of that it is
+# When all was last sent again, in milliseconds since 1970: which time of that it is
+RESENT = "core.resent"
 PLACE = "core.place"  # where the store lay when it was last synced
 SYNCED = "core.synced"  # when all was last there, in milliseconds since 1970
 ERROR = "core.error"  # why not since, "" where nothing is wrong
@@ -45,15 +48,20 @@ class SyncState:
 
 
 def device_of(library: Library) -> dict[str, str]:
-    """Facts of a home that is another one than all before: where its store lies, and what it is called in keys."""
+    """Facts of a home that is another one than all before: where its store lies, and what it is
+    called in keys.
+    """
     home = library.settings.home
     number = os.stat(home / STORE_NAME).st_ino
-    place = hash_bytes(platform.node().encode(), str(home.resolve()).encode(), str(number).encode()).hex()
+    place = hash_bytes(
+        platform.node().encode(), str(home.resolve()).encode(), str(number).encode()
+    ).hex()
     return {PLACE: place[:32], DEVICE: new_ulid()}
 
 
 def keep_device(library: Library) -> None:
-    """Have a store that lies elsewhere than before be another one: of two copies each has keys of its own from then on.
+    """Have a store that lies elsewhere than before be another one: of two copies each has keys of
+    its own from then on.
 
     What is queued already keeps its keys, so that it is taken once.
     """

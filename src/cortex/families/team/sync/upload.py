@@ -34,7 +34,8 @@ class UploadPart:
     authors: Mapping[str, int]
     origins: Mapping[str, int]  # addresses of Cores that had them
     private: int  # sensitive ones, and those of private subcortexes
-    refused: Mapping[str, int]  # actions that the tier doesn't allow, with the records that need them
+    # Actions that the tier doesn't allow, with the records that need them
+    refused: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,9 @@ class Plan:
 
     def sent(self, choice: str) -> int:
         """How many records a choice sends."""
-        return {MINE: self.mine.records, ALL: self.mine.records + self.others.records}.get(choice, 0)
+        return {MINE: self.mine.records, ALL: self.mine.records + self.others.records}.get(
+            choice, 0
+        )
 
 
 def plan(candidates: Sequence[UploadCandidate], tier: int, changes: int) -> Plan:
@@ -63,7 +66,9 @@ def plan(candidates: Sequence[UploadCandidate], tier: int, changes: int) -> Plan
     return Plan(_part(mine, private, tier), _part(others, private, tier), kept, changes)
 
 
-def records_to_send(candidates: Sequence[UploadCandidate], choice: str, tier: int) -> list[Record[Any]]:
+def records_to_send(
+    candidates: Sequence[UploadCandidate], choice: str, tier: int
+) -> list[Record[Any]]:
     """The records that a choice sends, with the people of another Core marked as such."""
     return [_marked(candidate) for candidate in _chosen(candidates, choice, tier)]
 
@@ -71,7 +76,11 @@ def records_to_send(candidates: Sequence[UploadCandidate], choice: str, tier: in
 def _chosen(candidates: Sequence[UploadCandidate], choice: str, tier: int) -> list[UploadCandidate]:
     if choice == NONE:
         return []
-    going = {candidate.record.id: candidate for candidate in candidates if _may_go(candidate, choice, tier)}
+    going = {
+        candidate.record.id: candidate
+        for candidate in candidates
+        if _may_go(candidate, choice, tier)
+    }
     stay = {candidate.record.id for candidate in candidates}.difference(going)
     while bound := [number for number, one in going.items() if _names_any(one.record, stay)]:
         stay.update(bound)
@@ -105,7 +114,11 @@ def _part(candidates: Sequence[UploadCandidate], private: set[str], tier: int) -
         dict(Counter(candidate.record.author for candidate in told).most_common()),
         dict(Counter(candidate.origin for candidate in told if candidate.origin).most_common()),
         sum(_is_private(candidate.record, private) for candidate in told),
-        dict(Counter(right for candidate in told if (right := _missing_right(candidate.record, tier))).most_common()),
+        dict(
+            Counter(
+                right for candidate in told if (right := _missing_right(candidate.record, tier))
+            ).most_common()
+        ),
     )
 
 
@@ -121,7 +134,11 @@ def _missing_right(record: Record[Any], tier: int) -> str:
 
 def _private_subcortexes(candidates: Sequence[UploadCandidate]) -> set[str]:
     bodies = ((candidate.record.id, candidate.record.body) for candidate in candidates)
-    return {number for number, body in bodies if isinstance(body, Subcortex) and body.visibility == "private"}
+    return {
+        number
+        for number, body in bodies
+        if isinstance(body, Subcortex) and body.visibility == "private"
+    }
 
 
 def _is_private(record: Record[Any], private: set[str]) -> bool:

@@ -1,4 +1,6 @@
-"""The team family: what a team keeps, found with everything else there is, and contributed to safely: what agents write waits for a person."""
+"""The team family: what a team keeps, found with everything else there is, and contributed to
+safely: what agents write waits for a person.
+"""
 
 from __future__ import annotations
 
@@ -28,8 +30,8 @@ def open_family(
 ) -> Family:
     """The family for somebody who works in these workspaces.
 
-    It searches what the families `beside` it have, and those that are `hidden`: opened for it alone, and closed with it. `missing`
-    says of families that could not be opened why.
+    It searches what the families `beside` it have, and those that are `hidden`: opened for it
+    alone, and closed with it. `missing` says of families that could not be opened why.
     """
     others = {family.name: family for family in (*beside, *hidden)}
     plugins = open_plugins(settings, found[0].root if found else None)

@@ -1,8 +1,9 @@
-"""The arguments of the team's tools, named as their contract has them; `max_chars`, `cursor` and what a code link says besides are ours.
+"""The arguments of the team's tools, named as their contract has them; `max_chars`, `cursor` and
+what a code link says besides are ours.
 
-What is wrong with one observation of many is told of that one, so its limits are checked where it is written and not here. The
-descriptions are short on purpose: every client pays for them in every conversation; so an empty default is made by a function, which
-keeps it out of the schema.
+What is wrong with one observation of many is told of that one, so its limits are checked where it
+is written and not here. The descriptions are short on purpose: every client pays for them in every
+conversation; so an empty default is made by a function, which keeps it out of the schema.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ class Budgeted(Arguments):
 
 
 class GetBootstrapPack(Budgeted):
-    scope: Annotated[str | None, Field(description="global, workspace (default) or subcortex:<slug>")] = None
+    scope: Annotated[
+        str | None, Field(description="global, workspace (default) or subcortex:<slug>")
+    ] = None
 
 
 class CodeSubject(Arguments):
@@ -45,7 +48,9 @@ class SubjectArgument(Arguments):
     subcortex_slug: str | None = None
     artifact_id: str | None = None
     code_link: CodeSubject | None = None
-    ref: Annotated[str | None, Field(description="memories:ID, documents:ID, chunks:ID or any record's id")] = None
+    ref: Annotated[
+        str | None, Field(description="memories:ID, documents:ID, chunks:ID or any record's id")
+    ] = None
 
 
 class Include(Arguments):
@@ -82,12 +87,17 @@ class GetInbox(Budgeted):
     include: tuple[Literal["notifications", "tasks", "reviews"], ...] | None = None
 
 
-# -- writes ------------------------------------------------------------------------------------------------------------
+# -- writes
+# ------------------------------------------------------------------------------------------------------------
 
 
 class Keyed(Arguments):
-    idempotency_key: Annotated[str | None, Field(description="Required: one per write, the same on a retry")] = None
-    commit_id: Annotated[str | None, Field(description="In its place: one write of each tool")] = None
+    idempotency_key: Annotated[
+        str | None, Field(description="Required: one per write, the same on a retry")
+    ] = None
+    commit_id: Annotated[str | None, Field(description="In its place: one write of each tool")] = (
+        None
+    )
 
 
 class AttachmentRef(Arguments):
@@ -104,13 +114,17 @@ class OneObservation(Arguments):
     type: Annotated[str, Field(json_schema_extra={"enum": list(OBSERVATION_TYPES)})] = "other"
     tags: tuple[str, ...] = Field(default_factory=tuple)
     links: tuple[str, ...] = Field(
-        default_factory=tuple, description="ids, subcortex:<slug>, path#symbol or path:1-9 of code, URLs", max_length=50
+        default_factory=tuple,
+        description="ids, subcortex:<slug>, path#symbol or path:1-9 of code, URLs",
+        max_length=50,
     )
     sensitivity: Annotated[str, Field(json_schema_extra={"enum": list(SENSITIVITIES)})] = "normal"
 
 
 class CreateObservations(Keyed):
-    observations: Annotated[tuple[OneObservation, ...], Field(json_schema_extra={"maxItems": OBSERVATIONS})]
+    observations: Annotated[
+        tuple[OneObservation, ...], Field(json_schema_extra={"maxItems": OBSERVATIONS})
+    ]
     attachments: tuple[AttachmentRef, ...] = Field(default_factory=tuple, max_length=20)
 
 
@@ -125,12 +139,18 @@ def _ref(value: object) -> object:
 
 class Metadata(Arguments):
     title: str = Field(default_factory=str)
-    citations: tuple[str, ...] = Field(default_factory=tuple, description="ids or URLs it rests on", max_length=50)
+    citations: tuple[str, ...] = Field(
+        default_factory=tuple, description="ids or URLs it rests on", max_length=50
+    )
     tags: tuple[str, ...] = Field(default_factory=tuple)
     reason: str = Field(default_factory=str)
-    type: str = Field(default_factory=str, description="of the artifact (adr, runbook, …) or thread (decision, …)")
+    type: str = Field(
+        default_factory=str, description="of the artifact (adr, runbook, …) or thread (decision, …)"
+    )
     summary_md: str = Field(default_factory=str)
-    links: tuple[str, ...] = Field(default_factory=tuple, description="path#symbol of code", max_length=50)
+    links: tuple[str, ...] = Field(
+        default_factory=tuple, description="path#symbol of code", max_length=50
+    )
     sensitivity: Annotated[str, Field(json_schema_extra={"enum": list(SENSITIVITIES)})] = "normal"
     status: str = Field(default_factory=str, description="of a task_update")
     blocked_reason: str = Field(default_factory=str)

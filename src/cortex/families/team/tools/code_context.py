@@ -1,7 +1,9 @@
-"""What the code itself says about a code link: the definition, who calls it by name, and the documents and memories that mention it.
+"""What the code itself says about a code link: the definition, who calls it by name, and the
+documents and memories that mention it.
 
-Only the client's own projects are looked at, and of them only what their index may hold: no path leads out of them. Callers are
-found by name in the index, so that a large project costs no more than a search; a name that many things have finds all of theirs.
+Only the client's own projects are looked at, and of them only what their index may hold: no path
+leads out of them. Callers are found by name in the index, so that a large project costs no more
+than a search; a name that many things have finds all of theirs.
 """
 
 from __future__ import annotations
@@ -49,14 +51,21 @@ class CodeLocation:
 
 
 def locate(context: TeamSession, asked: CodeSubject, cancel: Cancel) -> CodeLocation:
-    """Find a piece of code in the client's projects. Raises: FileError PATH_OUTSIDE for a path that leaves them all."""
+    """Find a piece of code in the client's projects.
+
+    Raises: FileError PATH_OUTSIDE for a path that leaves them all.
+    """
     with context.code() as engines:
         asked = _with_lines(asked) if asked.path else _with_file(engines, asked)
         if not asked.path:
-            return CodeLocation(None, "", asked.symbol or "", notes=(f"no open project defines {asked.symbol}",))
+            return CodeLocation(
+                None, "", asked.symbol or "", notes=(f"no open project defines {asked.symbol}",)
+            )
         engine, path = _choose(engines, asked)
         if engine is None:
-            return CodeLocation(None, path, asked.symbol or "", notes=("no open project has this file",))
+            return CodeLocation(
+                None, path, asked.symbol or "", notes=("no open project has this file",)
+            )
         try:
             view = engine.view(path)
         except FileError as error:
@@ -70,7 +79,13 @@ def locate(context: TeamSession, asked: CodeSubject, cancel: Cancel) -> CodeLoca
         notes = () if symbol or not asked.symbol else (f"there is no {asked.symbol} in {path} now",)
         callers = _callers(engine, name, symbol, path, lines, cancel) if name else ()
         return CodeLocation(
-            engine.root, path, symbol.qualified if symbol else asked.symbol or "", lines, rows, callers, notes
+            engine.root,
+            path,
+            symbol.qualified if symbol else asked.symbol or "",
+            lines,
+            rows,
+            callers,
+            notes,
         )
 
 
@@ -91,7 +106,9 @@ def _with_lines(asked: CodeSubject) -> CodeSubject:
 
 
 def _with_file(engines: Sequence[Engine], asked: CodeSubject) -> CodeSubject:
-    """The link with the file that defines its symbol, in the first project that does; without one where none does."""
+    """The link with the file that defines its symbol, in the first project that does; without one
+    where none does.
+    """
     symbol = _dotted(asked.symbol or "")
     for engine in engines:
         if asked.repo not in (None, "", engine.root.name):
@@ -100,7 +117,9 @@ def _with_file(engines: Sequence[Engine], asked: CodeSubject) -> CodeSubject:
         for definition in lookup.definitions([engine.source.id], [symbol.rpartition(".")[2]]):
             if f".{definition.qualified}".endswith(f".{symbol}"):
                 for place in lookup.places([(definition.doc, definition.chunk)]).values():
-                    return asked.model_copy(update={"path": place.doc.path, "repo": engine.root.name})
+                    return asked.model_copy(
+                        update={"path": place.doc.path, "repo": engine.root.name}
+                    )
     return asked
 
 
@@ -131,7 +150,11 @@ def _plain(path: str) -> str:
     """A path in a project that isn't here. Raises: FileError PATH_OUTSIDE."""
     parts = [part for part in re.split(r"[\\/]", path) if part not in ("", ".")]
     if not parts or ".." in parts or re.match(r"[A-Za-z]:|[\\/~]", path):
-        raise FileError("PATH_OUTSIDE", f"{path[:200]!r} is no path inside a project", context={"path": path[:200]})
+        raise FileError(
+            "PATH_OUTSIDE",
+            f"{path[:200]!r} is no path inside a project",
+            context={"path": path[:200]},
+        )
     return "/".join(parts)
 
 
@@ -175,11 +198,24 @@ def _definition(view: FileView, symbol: Symbol | None, lines: tuple[int, int]) -
 
 def _outline(view: FileView) -> tuple[Row, ...]:
     names = [f"{symbol.qualified}:{symbol.start_line}" for symbol in view.symbols if symbol.name]
-    return (told({"path": view.path, "lines": f"1-{view.text.count(chr(10)) + 1}", "defines": names[:OUTLINE]}),)
+    return (
+        told(
+            {
+                "path": view.path,
+                "lines": f"1-{view.text.count(chr(10)) + 1}",
+                "defines": names[:OUTLINE],
+            }
+        ),
+    )
 
 
 def _callers(
-    engine: Engine, name: str, symbol: Symbol | None, path: str, lines: tuple[int, int] | None, cancel: Cancel
+    engine: Engine,
+    name: str,
+    symbol: Symbol | None,
+    path: str,
+    lines: tuple[int, int] | None,
+    cancel: Cancel,
 ) -> tuple[Row, ...]:
     """Where the name is used as one uses what it names, outside of its own definition."""
     if len(name) < 2:
@@ -190,7 +226,9 @@ def _callers(
         return ()
     before = r"(?:\.|->|::)" if symbol is not None and symbol.kind == "method" else r"(?<!\w)"
     used = re.compile(rf"{before}{re.escape(name)}\s*[(<!{{]")
-    other = re.compile(rf"\s*(?:{_NO_CALL}|(?:\w+\s+){{0,3}}{_DEFINES}\s+(?:\([^)]*\)\s*)?{re.escape(name)}\b)")
+    other = re.compile(
+        rf"\s*(?:{_NO_CALL}|(?:\w+\s+){{0,3}}{_DEFINES}\s+(?:\([^)]*\)\s*)?{re.escape(name)}\b)"
+    )
     rows: dict[tuple[str, int], Row] = {}
     for hit in page.hits:
         for number, line in _numbered(hit):
@@ -199,20 +237,27 @@ def _callers(
                 where = told({"path": f"{hit.path}:{number}", "in": hit.qualified or hit.name})
                 rows[hit.path, number] = {**where, "text": cut(line.strip(), LINE_CHARACTERS)}
                 break  # one line of each caller
-    kept = sorted(rows.items(), key=lambda one: bool(role_of(one[0][0])))  # tests and examples after what they are of
+    # Tests and examples after what they are of
+    kept = sorted(rows.items(), key=lambda one: bool(role_of(one[0][0])))
     return tuple(row for _, row in kept)[:CALLERS]
 
 
 def _numbered(hit: Hit) -> Iterator[tuple[int, str]]:
     """The lines of a chunk with their numbers."""
-    return zip(hit.lines or range(hit.start_line, hit.end_line + 1), hit.text.split("\n"), strict=False)
+    return zip(
+        hit.lines or range(hit.start_line, hit.end_line + 1), hit.text.split("\n"), strict=False
+    )
 
 
-# -- who mentions it ---------------------------------------------------------------------------------------------------
+# -- who mentions it
+# ---------------------------------------------------------------------------------------------------
 
 
-def mentions(places: Sequence[SearchTarget], found: CodeLocation, cancel: Cancel) -> dict[str, list[Row]]:
-    """The documents and memories, by the name of their place, whose text names the symbol or the file.
+def mentions(
+    places: Sequence[SearchTarget], found: CodeLocation, cancel: Cancel
+) -> dict[str, list[Row]]:
+    """The documents and memories, by the name of their place, whose text names the symbol or the
+    file.
 
     One that is older than the last change of the code says so.
     """
@@ -260,12 +305,18 @@ def _with_age(place: SearchTarget, row: Row, found: CodeLocation, changed: float
     except CortexError:
         return row
     stale = changed > written + SAME_SECONDS
-    since = [f"{found.path} changed on {rfc3339(changed)[:10]}, after this was written"] if stale else []
+    since = (
+        [f"{found.path} changed on {rfc3339(changed)[:10]}, after this was written"]
+        if stale
+        else []
+    )
     return told({**row, "age": age_of(int(written * 1000)), "maybe_stale": since})
 
 
 def changed_at(found: CodeLocation) -> float:
-    """When the code was last changed, in seconds since 1970: by a commit, or on disk where that was later; 0 where nobody knows."""
+    """When the code was last changed, in seconds since 1970: by a commit, or on disk where that was
+    later; 0 where nobody knows.
+    """
     if found.root is None:
         return 0.0
     try:
@@ -274,7 +325,11 @@ def changed_at(found: CodeLocation) -> float:
         if not stat.S_ISREG(state.st_mode):  # from a pipe nobody may ever answer
             return 0.0
         touched = state.st_mtime
-        now = file.read_text(encoding="utf-8", errors="replace") if state.st_size < git.HISTORY_BYTES else None
+        now = (
+            file.read_text(encoding="utf-8", errors="replace")
+            if state.st_size < git.HISTORY_BYTES
+            else None
+        )
     except OSError:
         return 0.0
     if now is None or git.committed(found.root, found.path) != now:

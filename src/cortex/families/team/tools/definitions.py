@@ -1,4 +1,6 @@
-"""The team's tools, as they are listed: short words, because every client pays for them in every conversation."""
+"""The team's tools, as they are listed: short words, because every client pays for them in every
+conversation.
+"""
 
 from __future__ import annotations
 
@@ -19,16 +21,36 @@ from cortex.families.team.tools.observations import create_observations_tool
 from cortex.families.team.tools.packs import get_bootstrap_pack, get_context_pack
 from cortex.families.team.tools.read_tools import get_artifact, get_inbox, get_thread
 from cortex.families.team.tools.search_tool import TeamSearch, search
-from cortex.families.team.tools.write_tools import create_draft_tool, publish_comment_tool, update_task_tool
+from cortex.families.team.tools.write_tools import (
+    create_draft_tool,
+    publish_comment_tool,
+    update_task_tool,
+)
 from cortex.toolkit.tool import Answer, Tool
 
 
-def _reads(name: str, title: str, description: str, arguments: type, run: Callable[..., Answer]) -> Tool:
-    return Tool("team", f"cortex.{name}", title, description, arguments, run, writes=False, idempotent=True)
+def _reads(
+    name: str, title: str, description: str, arguments: type, run: Callable[..., Answer]
+) -> Tool:
+    return Tool(
+        "team", f"cortex.{name}", title, description, arguments, run, writes=False, idempotent=True
+    )
 
 
-def _writes(name: str, title: str, description: str, arguments: type, run: Callable[..., Answer]) -> Tool:
-    return Tool("team", f"cortex.{name}", title, description, arguments, run, writes=True, idempotent=True, keyed=True)
+def _writes(
+    name: str, title: str, description: str, arguments: type, run: Callable[..., Answer]
+) -> Tool:
+    return Tool(
+        "team",
+        f"cortex.{name}",
+        title,
+        description,
+        arguments,
+        run,
+        writes=True,
+        idempotent=True,
+        keyed=True,
+    )
 
 
 TOOLS = (
@@ -55,7 +77,13 @@ TOOLS = (
         get_context_pack,
     ),
     _reads("get_thread", "Get thread", "A thread: summary and comments.", GetThread, get_thread),
-    _reads("get_artifact", "Get artifact", "An artifact with body and evidence.", GetArtifact, get_artifact),
+    _reads(
+        "get_artifact",
+        "Get artifact",
+        "An artifact with body and evidence.",
+        GetArtifact,
+        get_artifact,
+    ),
     _reads("get_inbox", "Get inbox", "What waits for you or for review.", GetInbox, get_inbox),
     _writes(
         "create_observations",

@@ -1,6 +1,8 @@
-"""Observations that an agent sends: kept at once, in the place that each names or the project says, each for itself.
+"""Observations that an agent sends: kept at once, in the place that each names or the project says,
+each for itself.
 
-What can't be kept is told by its place in the list, and the others are kept. Shapes of the arguments are in arguments.py.
+What can't be kept is told by its place in the list, and the others are kept. Shapes of the
+arguments are in arguments.py.
 """
 
 from __future__ import annotations
@@ -32,11 +34,15 @@ MESSAGE_CHARACTERS = 300
 _URL = re.compile(r"https?://\S+", re.IGNORECASE)
 
 
-def create_observations_tool(context: TeamSession, arguments: CreateObservations, call: Call) -> Answer:
+def create_observations_tool(
+    context: TeamSession, arguments: CreateObservations, call: Call
+) -> Answer:
     """Keep observations; what can't be kept is told by its place in the list."""
     key, payload = key_of(arguments, "create_observations"), payload_of(arguments)
     if not 0 < len(arguments.observations) <= OBSERVATIONS:
-        raise refusal("observations", f"1 to {OBSERVATIONS} at once, these are {len(arguments.observations)}")
+        raise refusal(
+            "observations", f"1 to {OBSERVATIONS} at once, these are {len(arguments.observations)}"
+        )
     with context.writing() as library:
         way = route(library.reader.store.recorded, context.routes)
         bodies: list[Observation] = []
@@ -51,7 +57,9 @@ def create_observations_tool(context: TeamSession, arguments: CreateObservations
                 refused[index] = error
             bodies.append(body)
         with plugin_warnings() as warnings:
-            done = create_observations(library, bodies, actor=context.actor, key=key, payload=payload, refused=refused)
+            done = create_observations(
+                library, bodies, actor=context.actor, key=key, payload=payload, refused=refused
+            )
         where = _where(library, done, arguments.observations)
         homeless = not any((way.thread, way.task, way.subcortex)) and not all(
             body.thread or body.task or body.subcortex for body in bodies
@@ -60,7 +68,9 @@ def create_observations_tool(context: TeamSession, arguments: CreateObservations
     return _batch_answer(done, where, missing, warnings)
 
 
-def _batch_answer(done: CreateBatch, where: Row, missing: Mapping[int, str], warnings: Sequence[str]) -> Answer:
+def _batch_answer(
+    done: CreateBatch, where: Row, missing: Mapping[int, str], warnings: Sequence[str]
+) -> Answer:
     failed = [
         {
             "index": outcome.index,
@@ -74,7 +84,9 @@ def _batch_answer(done: CreateBatch, where: Row, missing: Mapping[int, str], war
         first = next(one.error for one in done.outcomes if one.error is not None)
         context = {**first.context, "failed": failed}
         why = (
-            first.message if len(failed) == 1 else f"none of the {len(failed)} was written; the first: {first.message}"
+            first.message
+            if len(failed) == 1
+            else f"none of the {len(failed)} was written; the first: {first.message}"
         )
         error = type(first)(first.code, why, context=context, suggestions=first.suggestions[:-1])
         return Answer(render.error_text(error), failed=True, error=error)
@@ -100,7 +112,10 @@ def _observation(one: OneObservation, arguments: CreateObservations) -> Observat
     """An observation as it was sent, what it links to in its places."""
     places: dict[str, str] = {}
     code: list[CodeLink] = []
-    attached = [Attachment(each.name or each.ref[:300], each.ref, each.media_type) for each in arguments.attachments]
+    attached = [
+        Attachment(each.name or each.ref[:300], each.ref, each.media_type)
+        for each in arguments.attachments
+    ]
     for link in one.links:
         place, kind = _place_kind(link), kind_of_id(link)
         if place and place not in places:
@@ -124,7 +139,10 @@ def _observation(one: OneObservation, arguments: CreateObservations) -> Observat
 
 
 def _linked(context: TeamSession, library: Library, body: Observation) -> tuple[CodeLink, ...]:
-    """The code that an observation links to. Raises: InputError RECORD_INVALID with all that is wrong with its links."""
+    """The code that an observation links to.
+
+    Raises: InputError RECORD_INVALID with all that is wrong with its links.
+    """
     try:
         return cited(library, context.root, body.code_links)
     except InputError as error:
@@ -135,11 +153,15 @@ def _linked(context: TeamSession, library: Library, body: Observation) -> tuple[
                     resolve_ref(library.reader.store.recorded, ref, kind)
             except InputError as other:
                 said.append(other.message)
-        raise InputError(error.code, "; ".join(said), context=error.context, suggestions=error.suggestions) from None
+        raise InputError(
+            error.code, "; ".join(said), context=error.context, suggestions=error.suggestions
+        ) from None
 
 
 def _where(library: Library, done: CreateBatch, asked: Sequence[OneObservation]) -> Row:
-    """Where observations are: of all of them, or of those that named no place; the others by their places in the list."""
+    """Where observations are: of all of them, or of those that named no place; the others by their
+    places in the list.
+    """
     kept = library.reader.store.recorded.get(one.id for one in done.outcomes if one.id)
     slug = slug_of(library)
     groups: dict[tuple[str, str, str], list[int]] = {}

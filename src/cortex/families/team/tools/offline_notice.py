@@ -1,4 +1,6 @@
-"""What an agent should know of the team's Core: that others don't see yet what was written, or never will."""
+"""What an agent should know of the team's Core: that others don't see yet what was written, or
+never will.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ def sync_warnings(library: Library) -> list[str]:
     why = f" ({error})" if (error := told(ERROR)) else ""
     found = [f"{_writes(waiting)} for the Core{why}: others don't see that yet"] if waiting else []
     if refused:
-        found.append(f"the Core refused {refused} write{_s(refused)}; a person sees why: `cortex inbox`")
+        found.append(
+            f"the Core refused {refused} write{_s(refused)}; a person sees why: `cortex inbox`"
+        )
     return found
 
 

@@ -1,7 +1,10 @@
-"""The two packs: what somebody new should know, and what matters about one subject. What belongs in them is chosen in `records`.
+"""The two packs: what somebody new should know, and what matters about one subject.
 
-Here they become slots of an answer, with what the code, the plugins, the documents and the memories add to a subject. The order of
-the slots is their importance, the share what each may claim when there isn't room for all.
+What belongs in them is chosen in `records`.
+
+Here they become slots of an answer, with what the code, the plugins, the documents and the memories
+add to a subject. The order of the slots is their importance, the share what each may claim when
+there isn't room for all.
 """
 
 from __future__ import annotations
@@ -19,11 +22,25 @@ from cortex.families.team.caveats import absence_of, warnings_of
 from cortex.families.team.context_pack import Bootstrap, ContextPack
 from cortex.families.team.references import resolve_ref
 from cortex.families.team.tools import render
-from cortex.families.team.tools.arguments import GetBootstrapPack, GetContextPack, Include, SubjectArgument
+from cortex.families.team.tools.arguments import (
+    GetBootstrapPack,
+    GetContextPack,
+    Include,
+    SubjectArgument,
+)
 from cortex.families.team.tools.code_context import CodeLocation, locate, mentions
 from cortex.families.team.tools.offline_notice import sync_warnings
 from cortex.families.team.tools.read_tools import now, open_call, slug_of
-from cortex.families.team.tools.render import Part, RenderedSlot, Row, call_text, chosen_budget, cut, same, told
+from cortex.families.team.tools.render import (
+    Part,
+    RenderedSlot,
+    Row,
+    call_text,
+    chosen_budget,
+    cut,
+    same,
+    told,
+)
 from cortex.families.team.tools.row_views import entry_row, opened_row, short_row
 from cortex.families.team.tools.session import TeamSession
 from cortex.families.team.tools.write_tools import NO_PLACE
@@ -50,7 +67,8 @@ CODE_SLOTS: Mapping[str, int] = {
 }  # fmt: skip
 
 
-# -- for somebody new --------------------------------------------------------------------------------------------------
+# -- for somebody new
+# --------------------------------------------------------------------------------------------------
 
 
 def get_bootstrap_pack(context: TeamSession, arguments: GetBootstrapPack, call: Call) -> Answer:
@@ -58,7 +76,10 @@ def get_bootstrap_pack(context: TeamSession, arguments: GetBootstrapPack, call: 
     budget = chosen_budget(arguments.budget, arguments.max_chars, BOOTSTRAP_BUDGET, MOST_BOOTSTRAP)
     scope = arguments.scope or (WORKSPACE if context.root else GLOBAL)
     if scope not in (GLOBAL, WORKSPACE) and not scope.startswith(SUBCORTEX):
-        raise InputError("ARGUMENT_INVALID", f"scope is global, workspace or subcortex:<slug>, not {scope[:60]!r}")
+        raise InputError(
+            "ARGUMENT_INVALID",
+            f"scope is global, workspace or subcortex:<slug>, not {scope[:60]!r}",
+        )
     with context.open() as library:
         way = route(library.store.recorded, context.routes)
         found = context_pack.bootstrap(library, scope, workspace_route=way)
@@ -70,8 +91,13 @@ def get_bootstrap_pack(context: TeamSession, arguments: GetBootstrapPack, call: 
         slots.append(RenderedSlot("sections", _plugin_rows(context, project, (), notes), 3))
     head = {**head, "warnings": [*_texts(head), *notes]} if notes else head
     following = _after_bootstrap(found, way)
-    wider = _wider("get_bootstrap_pack", budget, MOST_BOOTSTRAP, scope=same(arguments.scope)) or following
-    text = render.slots_text(head, slots, budget, next_call=following, more_call=lambda after: wider)
+    wider = (
+        _wider("get_bootstrap_pack", budget, MOST_BOOTSTRAP, scope=same(arguments.scope))
+        or following
+    )
+    text = render.slots_text(
+        head, slots, budget, next_call=following, more_call=lambda after: wider
+    )
     return Answer(text)
 
 
@@ -100,7 +126,9 @@ def _bootstrap_slots(found: Bootstrap) -> list[RenderedSlot]:
             {
                 "slug": topic.record.body.slug,
                 "name": topic.record.body.name,
-                "charter": cut(topic.record.body.charter, CHARTER_CHARACTERS) if topic.ours and whole else topic.claim,
+                "charter": cut(topic.record.body.charter, CHARTER_CHARACTERS)
+                if topic.ours and whole
+                else topic.claim,
                 "warnings": list(topic.warnings),
             }
         )
@@ -135,7 +163,8 @@ def _after_bootstrap(found: Bootstrap, way: Placement) -> str:
     return call_text("search", query="…")
 
 
-# -- about one subject -------------------------------------------------------------------------------------------------
+# -- about one subject
+# -------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,11 +179,17 @@ class _Call:
     @property
     def include(self) -> list[str]:
         chosen = self.arguments.include
-        return [name for name in context_pack.SLOTS if name not in Include.model_fields or getattr(chosen, name)]
+        return [
+            name
+            for name in context_pack.SLOTS
+            if name not in Include.model_fields or getattr(chosen, name)
+        ]
 
 
 def get_context_pack(context: TeamSession, arguments: GetContextPack, call: Call) -> Answer:
-    """What matters about a thread, a task, a topic, an artifact, a piece of code, or whatever a search found."""
+    """What matters about a thread, a task, a topic, an artifact, a piece of code, or whatever a
+    search found.
+    """
     budget = chosen_budget(arguments.budget, arguments.max_chars, CONTEXT_BUDGET, MOST_CONTEXT)
     asked = _Call(context, arguments, budget, call)
     kind, ref = _subject(arguments.subject)
@@ -202,12 +237,21 @@ def _record_pack(asked: _Call, kind: str, ref: str) -> Answer:
     if pack.thread is not None and (asked.arguments.include.recent_threads or kind == "thread"):
         if pack.thread.id != about.id:
             body = pack.thread.record.body
-            parts["thread"] = [{**entry_row(pack.thread, why=False), **told({"summary": body.summary})}]
+            parts["thread"] = [
+                {**entry_row(pack.thread, why=False), **told({"summary": body.summary})}
+            ]
             parts["thread"][0].pop("claim", None)
-        said = pack.thread.record.body.summary  # a comment that stands there needs no row of its own
-        parts["comments"] = [entry_row(comment, why=False) for comment in pack.comments if comment.claim not in said]
+        # A comment that stands there needs no row of its own
+        said = pack.thread.record.body.summary
+        parts["comments"] = [
+            entry_row(comment, why=False) for comment in pack.comments if comment.claim not in said
+        ]
     notes = list(pack.notes)
-    plugged = Asked(kind=kind, id=about.id, title="" if about.body.sensitivity == SENSITIVE else about.body.title)
+    plugged = Asked(
+        kind=kind,
+        id=about.id,
+        title="" if about.body.sensitivity == SENSITIVE else about.body.title,
+    )
     parts["sections"] = _sections(asked.context, plugged, pack, notes)
     return _told_pack(asked, head, parts, RECORD_SLOTS, notes, _first_call(pack))
 
@@ -220,7 +264,10 @@ def _code_pack(asked: _Call) -> Answer:
     notes = list(found.notes)
     with asked.context.open() as library:
         pack = context_pack.context_pack(
-            library, context_pack.PackSubject("code", link=link), asked.include, cancel=asked.call.cancel
+            library,
+            context_pack.PackSubject("code", link=link),
+            asked.include,
+            cancel=asked.call.cancel,
         )
         parts = _pack_rows(pack)
         with asked.context.others(tuple(FAMILIES.values())) as (places, failures):
@@ -228,14 +275,26 @@ def _code_pack(asked: _Call) -> Answer:
             notes += [*pack.notes, *failures]
     parts |= {"code": list(found.rows), "callers": list(found.callers)}
     parts["sections"] = _sections(asked.context, _plugged(found), pack, notes)
-    head = told({"path": found.path, "symbol": found.symbol, "repo": found.root.name if found.root else wanted.repo})
+    head = told(
+        {
+            "path": found.path,
+            "symbol": found.symbol,
+            "repo": found.root.name if found.root else wanted.repo,
+        }
+    )
     return _told_pack(asked, head, parts, CODE_SLOTS, notes, _first_call(pack))
 
 
 def _plugged(found: CodeLocation) -> Asked:
     root = str(found.root) if found.root else ""
     symbol = found.symbol if found.lines else ""
-    return Asked("code", path=found.path, symbol=symbol, repo_root=root, lines=found.lines if symbol else None)
+    return Asked(
+        "code",
+        path=found.path,
+        symbol=symbol,
+        repo_root=root,
+        lines=found.lines if symbol else None,
+    )
 
 
 def _told_pack(
@@ -246,14 +305,27 @@ def _told_pack(
     notes: Sequence[str],
     following: str,
 ) -> Answer:
-    slots = [RenderedSlot(name, parts[name], share) for name, share in order.items() if parts.get(name)]
-    slots += [RenderedSlot(name, rows) for name, rows in parts.items() if rows and name not in order]
+    slots = [
+        RenderedSlot(name, parts[name], share) for name, share in order.items() if parts.get(name)
+    ]
+    slots += [
+        RenderedSlot(name, rows) for name, rows in parts.items() if rows and name not in order
+    ]
     if notes:
         head = {**head, "notes": [cut(note, 200) for note in dict.fromkeys(notes)][:3]}
     subject = same(asked.arguments.subject.model_dump(exclude_none=True))
-    left_out = {name: False for name in Include.model_fields if not getattr(asked.arguments.include, name)}
-    wider = _wider("get_context_pack", asked.budget, MOST_CONTEXT, subject=subject, include=same(left_out)) or following
-    text = render.slots_text(head, slots, asked.budget, next_call=following, more_call=lambda after: wider)
+    left_out = {
+        name: False for name in Include.model_fields if not getattr(asked.arguments.include, name)
+    }
+    wider = (
+        _wider(
+            "get_context_pack", asked.budget, MOST_CONTEXT, subject=subject, include=same(left_out)
+        )
+        or following
+    )
+    text = render.slots_text(
+        head, slots, asked.budget, next_call=following, more_call=lambda after: wider
+    )
     return Answer(text)
 
 
@@ -265,24 +337,34 @@ def _rows(entries: Sequence[context_pack.PackEntry]) -> list[Row]:
     return [entry_row(entry) for entry in entries]
 
 
-def _sections(context: TeamSession, subject: Asked, pack: ContextPack, notes: list[str]) -> list[Row]:
+def _sections(
+    context: TeamSession, subject: Asked, pack: ContextPack, notes: list[str]
+) -> list[Row]:
     """What the plugins add to a pack, a row for each section."""
     return _plugin_rows(context, subject, passed_on(pack), notes)
 
 
-def _plugin_rows(context: TeamSession, subject: Asked, partial: Sequence[Section], notes: list[str]) -> list[Row]:
+def _plugin_rows(
+    context: TeamSession, subject: Asked, partial: Sequence[Section], notes: list[str]
+) -> list[Row]:
     sections, warnings = context.plugins.enrich(subject, partial)
     notes += warnings
     return [
         told(
-            {"title": cut(section.title, 160), "plugin": section.plugin, "lines": [line.text for line in section.lines]}
+            {
+                "title": cut(section.title, 160),
+                "plugin": section.plugin,
+                "lines": [line.text for line in section.lines],
+            }
         )
         for section in sections
     ]
 
 
 def passed_on(pack: ContextPack) -> list[Section]:
-    """What plugins hear of a pack: nothing that is sensitive, since a plugin may pass on whatever it gets."""
+    """What plugins hear of a pack: nothing that is sensitive, since a plugin may pass on whatever
+    it gets.
+    """
     return [
         Section(
             slot.name,
@@ -309,7 +391,8 @@ def _wider(tool: str, budget: int, most: int, **arguments: object) -> str:
     return call_text(tool, **arguments, budget=min(2 * budget, most)) if budget < most else ""
 
 
-# -- what a search found -----------------------------------------------------------------------------------------------
+# -- what a search found
+# -----------------------------------------------------------------------------------------------
 
 
 def _opened(asked: _Call, ref: str) -> Answer:
@@ -332,9 +415,17 @@ def _opened_elsewhere(asked: _Call, name: str, id: str) -> Answer:
         for place in places:
             if place.read is not None:
                 title, text = place.read(id)
-                return _paged(asked, f"{name}:{id}", {"ref": f"{name}:{id}", "title": cut(title, 300)}, text, "")
+                return _paged(
+                    asked,
+                    f"{name}:{id}",
+                    {"ref": f"{name}:{id}", "title": cut(title, 300)},
+                    text,
+                    "",
+                )
     raise InputError(
-        "DOCUMENT_UNKNOWN", "; ".join(failures) or f"there are no {name} here", context={"ref": f"{name}:{id[:100]}"}
+        "DOCUMENT_UNKNOWN",
+        "; ".join(failures) or f"there are no {name} here",
+        context={"ref": f"{name}:{id[:100]}"},
     )
 
 

@@ -1,7 +1,9 @@
-"""The plugins of one client: which are on, and the observations that they bring when work begins, goes on and ends.
+"""The plugins of one client: which are on, and the observations that they bring when work begins,
+goes on and ends.
 
-What a plugin brings is kept as anything else that comes over a protocol: an observation with the rights of an agent, refused where it
-holds a secret. What went wrong with a plugin is in the log; nobody waits for it.
+What a plugin brings is kept as anything else that comes over a protocol: an observation with the
+rights of an agent, refused where it holds a secret. What went wrong with a plugin is in the log;
+nobody waits for it.
 """
 
 from __future__ import annotations
@@ -33,7 +35,9 @@ def open_plugins(settings: Settings, root: Path | None) -> Plugins:
 
 
 class Rounds:
-    """Asks the plugins when work begins, from time to time, and when it ends; `keep` takes what they bring."""
+    """Asks the plugins when work begins, from time to time, and when it ends; `keep` takes what
+    they bring.
+    """
 
     def __init__(self, plugins: Plugins, keep: Keep) -> None:
         self._plugins, self._keep = plugins, keep
@@ -41,7 +45,9 @@ class Rounds:
         self._thread = threading.Thread(target=self._go, name="plugins", daemon=True)
 
     def start(self) -> None:
-        """Begin, in the background; without any plugin but our own, which brings nothing, there is nothing to begin."""
+        """Begin, in the background; without any plugin but our own, which brings nothing, there is
+        nothing to begin.
+        """
         if set(self._plugins.names()) - set(BUILT_IN):
             self._thread.start()
 

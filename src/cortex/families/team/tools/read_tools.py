@@ -1,4 +1,7 @@
-"""The tools that open one thing: a thread, an artifact, the inbox. Shapes are in rows.py, budgets in answers.py."""
+"""The tools that open one thing: a thread, an artifact, the inbox.
+
+Shapes are in rows.py, budgets in answers.py.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,13 @@ from cortex.families.team.tools import render
 from cortex.families.team.tools.arguments import GetArtifact, GetInbox, GetThread
 from cortex.families.team.tools.offline_notice import sync_warnings
 from cortex.families.team.tools.render import RenderedSlot, Row, call_text, chosen_budget, told
-from cortex.families.team.tools.row_views import Slug, artifact_row, comment_row, short_row, thread_row
+from cortex.families.team.tools.row_views import (
+    Slug,
+    artifact_row,
+    comment_row,
+    short_row,
+    thread_row,
+)
 from cortex.families.team.tools.session import TeamSession
 from cortex.toolkit.pagination import make_cursor, read_cursor
 from cortex.toolkit.tool import Answer, Call
@@ -41,7 +50,9 @@ def get_thread(context: TeamSession, arguments: GetThread, call: Call) -> Answer
         thread = _thread(lookup, arguments.thread_id)
         key = repr((thread.id, arguments.comment_mode))
         offset = read_cursor(key, arguments.cursor)
-        comments = lookup.select(RecordFilter(kinds=("comment",), refs=(("thread", thread.id),)), COMMENTS)
+        comments = lookup.select(
+            RecordFilter(kinds=("comment",), refs=(("thread", thread.id),)), COMMENTS
+        )
         chosen = chosen_comments(thread, comments, arguments.comment_mode)
         total = lookup.count(RecordFilter(kinds=("comment",), refs=(("thread", thread.id),)))
         head = thread_row(thread, slug_of(library), warnings_of(library, thread, now()))
@@ -53,7 +64,9 @@ def get_thread(context: TeamSession, arguments: GetThread, call: Call) -> Answer
     most = budget * TOKEN_CHARACTERS // COMMENT_SHARE
     shown = chosen[offset:]
     slots = [
-        RenderedSlot("comments", [comment_row(one, most, absence_of(one.id, absent)) for one in shown], 3),
+        RenderedSlot(
+            "comments", [comment_row(one, most, absence_of(one.id, absent)) for one in shown], 3
+        ),
         RenderedSlot("linked", [] if offset else linked, 1),
     ]
 
@@ -61,22 +74,36 @@ def get_thread(context: TeamSession, arguments: GetThread, call: Call) -> Answer
         return make_cursor(key, offset + count)
 
     def more(after: str) -> str:
-        return call_text("get_thread", thread_id=thread.id, comment_mode=arguments.comment_mode, cursor=after)
+        return call_text(
+            "get_thread", thread_id=thread.id, comment_mode=arguments.comment_mode, cursor=after
+        )
 
-    others = call_text("get_thread", thread_id=thread.id, comment_mode="recent") if total > len(chosen) else ""
-    text = render.slots_text(told(head), slots, budget, next_call=others, more_call=more, cursor=cursor)
+    others = (
+        call_text("get_thread", thread_id=thread.id, comment_mode="recent")
+        if total > len(chosen)
+        else ""
+    )
+    text = render.slots_text(
+        told(head), slots, budget, next_call=others, more_call=more, cursor=cursor
+    )
     return Answer(text)
 
 
 def _thread(lookup: RecordLookup, ref: str) -> Record[Thread]:
-    """The thread of this id, or that the comment of this id is in. Raises: InputError RECORD_UNKNOWN."""
+    """The thread of this id, or that the comment of this id is in.
+
+    Raises: InputError RECORD_UNKNOWN.
+    """
     if kind_of_id(ref) == "comment":
         ref = resolve_ref(lookup, ref, "comment").body.thread
     return resolve_ref(lookup, ref, "thread")
 
 
-def chosen_comments(thread: Record[Thread], comments: Sequence[Record[Comment]], mode: str) -> list[Record[Comment]]:
-    """The comments to tell, the weightiest first: all of them, but for `referenced` those that something refers to and the newest.
+def chosen_comments(
+    thread: Record[Thread], comments: Sequence[Record[Comment]], mode: str
+) -> list[Record[Comment]]:
+    """The comments to tell, the weightiest first: all of them, but for `referenced` those that
+    something refers to and the newest.
 
     A comment is referred to by the summary, by an answer to it, and by who cites it.
     """
@@ -88,7 +115,8 @@ def chosen_comments(thread: Record[Thread], comments: Sequence[Record[Comment]],
     newest = {comment.id for comment in comments[:NEWEST]}
     if mode == "referenced":
         comments = [one for one in comments if weights[one.id] or one.id in newest]
-    return sorted(comments, key=lambda one: -weights[one.id])  # stable: the newest first among equals
+    # Stable: the newest first among equals
+    return sorted(comments, key=lambda one: -weights[one.id])
 
 
 def linked_rows(library: Library, record: Record[Any]) -> list[Row]:
@@ -105,7 +133,9 @@ def linked_rows(library: Library, record: Record[Any]) -> list[Row]:
             rows[there] = {**short_row(ends[there], absence_of(there, absent)), "relation": how}
     around = lookup.pointing([record.id], ("evidence", "citation", "supersedes"), LINKED)
     for kind in ("task", "observation"):
-        around += lookup.select(RecordFilter(kinds=(kind,), refs=((record.kind, record.id),)), LINKED)
+        around += lookup.select(
+            RecordFilter(kinds=(kind,), refs=((record.kind, record.id),)), LINKED
+        )
     for one in around:
         if one.kind in FOUND_KINDS and one.kind != "comment":
             rows.setdefault(one.id, short_row(one, absence_of(one.id, absent)))
@@ -117,7 +147,9 @@ def get_artifact(context: TeamSession, arguments: GetArtifact, call: Call) -> An
     """An artifact, now or as it was in a version."""
     budget = chosen_budget(arguments.budget, arguments.max_chars, BUDGET, MOST_BUDGET)
     with context.open() as library:
-        current: Record[Artifact] = resolve_ref(library.store.recorded, arguments.artifact_id, "artifact")
+        current: Record[Artifact] = resolve_ref(
+            library.store.recorded, arguments.artifact_id, "artifact"
+        )
         shown = _version(library, current, arguments.version)
         key = repr((shown.id, shown.version))
         offset = read_cursor(key, arguments.cursor)
@@ -130,12 +162,25 @@ def get_artifact(context: TeamSession, arguments: GetArtifact, call: Call) -> An
         head = {name: head[name] for name in ("id", "title", "version")}
 
     def more(after: str) -> str:
-        return call_text("get_artifact", artifact_id=shown.id, version=arguments.version, cursor=after)
+        return call_text(
+            "get_artifact", artifact_id=shown.id, version=arguments.version, cursor=after
+        )
 
     body = shown.body.body
-    successor = call_text("get_artifact", artifact_id=shown.body.superseded_by) if shown.body.superseded_by else ""
+    successor = (
+        call_text("get_artifact", artifact_id=shown.body.superseded_by)
+        if shown.body.superseded_by
+        else ""
+    )
     text = render.paged_text(
-        head, "body", body, offset, budget, cursor=partial(make_cursor, key), more_call=more, next_call=successor
+        head,
+        "body",
+        body,
+        offset,
+        budget,
+        cursor=partial(make_cursor, key),
+        more_call=more,
+        next_call=successor,
     )
     return Answer(text)
 
@@ -162,7 +207,9 @@ def get_inbox(context: TeamSession, arguments: GetInbox, call: Call) -> Answer:
         waiting = _waiting(library, context.actor.name, arguments)
         warnings = sync_warnings(library)
     entries = waiting[: arguments.limit]
-    slot = RenderedSlot("entries", [_entry_row(entry) for entry in entries], left=len(waiting) - len(entries))
+    slot = RenderedSlot(
+        "entries", [_entry_row(entry) for entry in entries], left=len(waiting) - len(entries)
+    )
     following = open_call(entries[0].next) if entries else ""
 
     def more(after: str) -> str:
@@ -181,14 +228,18 @@ def get_inbox(context: TeamSession, arguments: GetInbox, call: Call) -> Answer:
 
 
 def _waiting(library: Library, name: str, arguments: GetInbox) -> list[InboxEntry]:
-    """A page of what waits, and some of what comes after: first what an agent can do something about, then what a person judges."""
+    """A page of what waits, and some of what comes after: first what an agent can do something
+    about, then what a person judges.
+    """
     after, found = arguments.cursor or "", list[InboxEntry]()
     judged = kind_of_id(after) in ("draft", "artifact", "link")
     for part, over in ((("notifications", "tasks"), judged), (("reviews",), False)):
         include = [one for one in part if one in (arguments.include or EVERYTHING)]
         if include and not over:
             before = after if judged == (part == ("reviews",)) else ""
-            found += inbox(library, name, include=include, limit=arguments.limit + LOOK_AHEAD, before=before).entries
+            found += inbox(
+                library, name, include=include, limit=arguments.limit + LOOK_AHEAD, before=before
+            ).entries
     return found
 
 

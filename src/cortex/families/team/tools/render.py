@@ -1,7 +1,9 @@
-"""What the team's tools say: one JSON text, `{success, data, meta}`, that never costs more than its budget. Knows no store.
+"""What the team's tools say: one JSON text, `{success, data, meta}`, that never costs more than its
+budget. Knows no store.
 
-A part that matters less never costs one that matters more its place, and none is starved: each slot of an answer has a share, and what
-one doesn't use goes to the others in the order of their importance. Texts are cut before rows are left off. An empty field is not told.
+A part that matters less never costs one that matters more its place, and none is starved: each slot
+of an answer has a share, and what one doesn't use goes to the others in the order of their
+importance. Texts are cut before rows are left off. An empty field is not told.
 """
 
 from __future__ import annotations
@@ -40,7 +42,8 @@ CUT_FIELDS = (
     "warnings",
 )
 
-KEPT_FIELDS = ("id", "slug", "path", "title", "text", "claim", "state")  # without which a row says nothing
+# Without which a row says nothing
+KEPT_FIELDS = ("id", "slug", "path", "title", "text", "claim", "state")
 
 # How the contract calls what went wrong; whatever isn't named is the server's own affair.
 CODES: Mapping[str, str] = {
@@ -65,7 +68,9 @@ CODES: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class RenderedSlot:
-    """A part of an answer: rows, the weightiest first; `share` is how much of the room it may claim for itself."""
+    """A part of an answer: rows, the weightiest first; `share` is how much of the room it may claim
+    for itself.
+    """
 
     name: str
     rows: Sequence[Part]
@@ -98,34 +103,55 @@ def size(part: object) -> int:
 def told(row: Mapping[str, object]) -> Row:
     """A row without what says nothing."""
     return {
-        name: value for name, value in row.items() if value not in ("", None, 0, False) and value != [] and value != {}
+        name: value
+        for name, value in row.items()
+        if value not in ("", None, 0, False) and value != [] and value != {}
     }
 
 
 def chosen_budget(budget: int | None, max_chars: int | None, default: int, most: int) -> int:
-    """The tokens that count: what was asked for, at most `most`. Raises: InputError BUDGET_TOO_SMALL."""
+    """The tokens that count: what was asked for, at most `most`.
+
+    Raises: InputError BUDGET_TOO_SMALL.
+    """
     return min(check_budget(smallest_budget(budget, max_chars), default), most)
 
 
 def smallest_budget(budget: int | None, max_chars: int | None) -> int | None:
     """The tokens that a caller leaves an answer, in either measure; None without a word about it."""
-    asked = [one for one in (budget, None if max_chars is None else max_chars // TOKEN_CHARACTERS) if one is not None]
+    asked = [
+        one
+        for one in (budget, None if max_chars is None else max_chars // TOKEN_CHARACTERS)
+        if one is not None
+    ]
     return min(asked) if asked else None
 
 
 def age_of(at: int, now: int | None = None) -> str:
     """How long ago that was, in the largest unit that tells it: 5m, 3h, 12d, 8mo, 2y."""
     seconds = max(0, (int(time.time() * 1000) if now is None else now) - at) // 1000
-    for unit, length in (("y", 31_557_600), ("mo", 2_629_800), ("d", 86_400), ("h", 3_600), ("m", 60)):
+    for unit, length in (
+        ("y", 31_557_600),
+        ("mo", 2_629_800),
+        ("d", 86_400),
+        ("h", 3_600),
+        ("m", 60),
+    ):
         if seconds >= length:
             return f"{seconds // length}{unit}"
     return "now"
 
 
 def call_text(tool: str, **arguments: object) -> str:
-    """A call as a reader would write it; what is empty is not told, and `...` is whatever it was in the call before."""
-    told_ones = {name: value for name, value in arguments.items() if value not in (None, "", [], {})}
-    inner = ", ".join(f"{name}={'…' if value is ... else repr(value)}" for name, value in told_ones.items())
+    """A call as a reader would write it; what is empty is not told, and `...` is whatever it was in
+    the call before.
+    """
+    told_ones = {
+        name: value for name, value in arguments.items() if value not in (None, "", [], {})
+    }
+    inner = ", ".join(
+        f"{name}={'…' if value is ... else repr(value)}" for name, value in told_ones.items()
+    )
     return cut(f"cortex_{tool}({inner})", CALL_CHARACTERS)
 
 
@@ -139,7 +165,8 @@ def cut(text: str, most: int) -> str:
     return text if len(text) <= most else text[: max(0, most - 1)].rstrip() + "…"
 
 
-# -- answers -----------------------------------------------------------------------------------------------------------
+# -- answers
+# -----------------------------------------------------------------------------------------------------------
 
 
 def whole_text(body: Row, next_call: str = "") -> str:
@@ -156,16 +183,23 @@ def slots_text(
     more_call: Callable[[str], str] | None = None,
     cursor: Callable[[int], str] | None = None,
 ) -> str:
-    """An answer of a head and slots; `more_call` (of a cursor) is recommended instead of `next_call` where something was left off.
+    """An answer of a head and slots; `more_call` (of a cursor) is recommended instead of
+    `next_call` where something was left off.
 
-    `cursor` says where to go on behind so many rows of the first slot. Raises: InputError BUDGET_TOO_SMALL, where not even the head
-    has room.
+    `cursor` says where to go on behind so many rows of the first slot. Raises: InputError
+    BUDGET_TOO_SMALL, where not even the head has room.
     """
     slots = [slot for slot in slots if slot.rows or slot.left]
     frame = max(_frame(next_call), _frame(more_call(CURSOR)) if more_call else 0)
     around = sum(size(slot.name) + len(":[],") for slot in slots)
     counts = size({"more": {slot.name: 1_000_000 for slot in slots}}) if slots else 0
-    room = budget * TOKEN_CHARACTERS - frame - around - counts - (size({"next_cursor": CURSOR}) if cursor else 0)
+    room = (
+        budget * TOKEN_CHARACTERS
+        - frame
+        - around
+        - counts
+        - (size({"next_cursor": CURSOR}) if cursor else 0)
+    )
     whole = sum(size(row) + 1 for slot in slots for row in slot.rows)
     kept = fitted(head, room - min(whole, room // 2)) or fitted(head, room)
     if kept is None:
@@ -187,7 +221,9 @@ def slots_text(
         raise too_small(budget * TOKEN_CHARACTERS + MIN_TEXT)  # else it would go on where it is
     if after:
         body["next_cursor"] = after
-    return _sealed(body, truncated, more_call(after) if more_call and (truncated or left) else next_call)
+    return _sealed(
+        body, truncated, more_call(after) if more_call and (truncated or left) else next_call
+    )
 
 
 def paged_text(
@@ -201,7 +237,9 @@ def paged_text(
     more_call: Callable[[str], str],
     next_call: str = "",
 ) -> str:
-    """An answer whose last part is a long text, from `offset` on as far as the budget goes, and where it goes on."""
+    """An answer whose last part is a long text, from `offset` on as far as the budget goes, and
+    where it goes on.
+    """
     frame = max(_frame(next_call), _frame(more_call(CURSOR)))
     room = budget * TOKEN_CHARACTERS - frame - size({name: "", "next_cursor": CURSOR})
     kept = fitted(head, room - min(size(text[offset:]), room // 2)) or fitted(head, room)
@@ -219,7 +257,9 @@ def paged_text(
 
 
 def _beginning(text: str, room: int) -> str:
-    """As much of a text as costs no more than `room` as JSON, to the end of a line where one is near."""
+    """As much of a text as costs no more than `room` as JSON, to the end of a line where one is
+    near.
+    """
     part = text[: max(0, room)]
     while part and (over := size(part) - len('""') - room) > 0:
         part = part[: -max(1, over // 6)]  # a character costs at most six
@@ -232,7 +272,11 @@ def _beginning(text: str, room: int) -> str:
 def error_text(error: CortexError) -> str:
     """An error as this family tells it."""
     # What is near stands in the message, too.
-    details = {name: value for name, value in error.context.items() if value not in ("", None) and name != "near"}
+    details = {
+        name: value
+        for name, value in error.context.items()
+        if value not in ("", None) and name != "near"
+    }
     code = code_of(error)
     if code != error.code:
         details["cause"] = error.code
@@ -243,7 +287,12 @@ def error_text(error: CortexError) -> str:
         "retry_after_ms": RETRY_MILLISECONDS if error.retryable else 0,
         "suggestions": list(dict.fromkeys(error.suggestions))[:MAX_SUGGESTIONS],
     }
-    return json.dumps({"success": False, "error": told(one)}, ensure_ascii=False, separators=(",", ":"), default=str)
+    return json.dumps(
+        {"success": False, "error": told(one)},
+        ensure_ascii=False,
+        separators=(",", ":"),
+        default=str,
+    )
 
 
 def code_of(error: CortexError) -> str:
@@ -275,11 +324,13 @@ def _sealed(body: Row, truncated: bool, next_call: str) -> str:
         used = cost  # never less than before, so that this ends
 
 
-# -- fitting -----------------------------------------------------------------------------------------------------------
+# -- fitting
+# -----------------------------------------------------------------------------------------------------------
 
 
 def fitted(row: Row, room: int) -> Row | None:
-    """The row in at most so many characters: its longest texts cut, then its lists from their ends, then without what it can do without.
+    """The row in at most so many characters: its longest texts cut, then its lists from their ends,
+    then without what it can do without.
 
     None where all that isn't enough.
     """
@@ -294,7 +345,11 @@ def fitted(row: Row, room: int) -> Row | None:
         if lists:
             largest = max(lists, key=lambda name: size(lists[name]))
             kept = lists[largest][:-1]
-            row = {name: kept if name == largest else value for name, value in row.items() if name != largest or kept}
+            row = {
+                name: kept if name == largest else value
+                for name, value in row.items()
+                if name != largest or kept
+            }
             continue
         spare = [name for name in row if name not in KEPT_FIELDS]
         if not spare:
@@ -307,11 +362,19 @@ def _fitted_part(part: Part, room: int) -> Part | None:
     if not isinstance(part, str):
         return fitted(part, room)
     over = size(part) - room
-    return part if over <= 0 else cut(part, len(part) - over - 1) if len(part) - over > MIN_TEXT else None
+    return (
+        part
+        if over <= 0
+        else cut(part, len(part) - over - 1)
+        if len(part) - over > MIN_TEXT
+        else None
+    )
 
 
 def _fill(slots: Sequence[RenderedSlot], room: int) -> list[_Filling]:
-    """Each slot as far as its share goes, then, in their order, as far as the rest of the room goes."""
+    """Each slot as far as its share goes, then, in their order, as far as the rest of the room
+    goes.
+    """
     fillings = [_Filling(slot) for slot in slots]
     shares = sum(slot.share for slot in slots) or 1
     for filling in fillings:
@@ -325,7 +388,9 @@ def _fill(slots: Sequence[RenderedSlot], room: int) -> list[_Filling]:
 
 
 def _add(one: _Filling, room: int) -> None:
-    """More rows until the slot uses `room`; one that doesn't fit is cut, where that leaves something to read."""
+    """More rows until the slot uses `room`; one that doesn't fit is cut, where that leaves
+    something to read.
+    """
     if one.cut:  # there is more room than when it was cut
         one.used -= size(one.kept.pop()) + 1
         one.cut = False

@@ -1,4 +1,6 @@
-"""Records as rows of an answer: short names, ids everywhere, ages instead of moments, and nothing that says nothing. Pure."""
+"""Records as rows of an answer: short names, ids everywhere, ages instead of moments, and nothing
+that says nothing. Pure.
+"""
 
 from __future__ import annotations
 
@@ -73,16 +75,34 @@ def entry_row(entry: PackEntry, *, why: bool = True) -> Row:
         case Comment():
             row |= {"by": record.author, "text": entry.claim}
         case Link():
-            row |= {"source": body.source, "target": body.target, "claim": entry.claim, "state": body.state}
+            row |= {
+                "source": body.source,
+                "target": body.target,
+                "claim": entry.claim,
+                "state": body.state,
+            }
         case Task():
-            title, blocked = cut(body.title, TITLE_CHARACTERS), entry.claim if body.state == "blocked" else ""
+            title, blocked = (
+                cut(body.title, TITLE_CHARACTERS),
+                entry.claim if body.state == "blocked" else "",
+            )
             row |= {"title": title, "state": body.state, "claim": blocked or entry.claim}
-            row |= {"priority": "" if body.priority == "normal" else body.priority, "for": list(body.assignees)}
+            row |= {
+                "priority": "" if body.priority == "normal" else body.priority,
+                "for": list(body.assignees),
+            }
         case _:
             same = entry.claim.rstrip(".").casefold() == body.title.rstrip(".").casefold()
-            row |= {"title": cut(body.title, TITLE_CHARACTERS), "claim": "" if same else entry.claim}
+            row |= {
+                "title": cut(body.title, TITLE_CHARACTERS),
+                "claim": "" if same else entry.claim,
+            }
             row |= {"state": usual_state(record)}
-    row |= {"age": age_of(record.updated), "why": entry.why if why else "", "warnings": list(entry.warnings)}
+    row |= {
+        "age": age_of(record.updated),
+        "why": entry.why if why else "",
+        "warnings": list(entry.warnings),
+    }
     return told(row)
 
 
@@ -210,7 +230,9 @@ def artifact_row(record: Record[Artifact], slug: Slug, warnings: Sequence[str]) 
             "superseded_by": body.superseded_by,
             "warnings": list(warnings),
             "summary": body.summary,
-            "evidence": [told({"type": one.kind, "ref": one.ref, "note": one.note}) for one in body.evidence],
+            "evidence": [
+                told({"type": one.kind, "ref": one.ref, "note": one.note}) for one in body.evidence
+            ],
             "code": [code_text(link) for link in body.code_links],
         }
     )

@@ -25,12 +25,14 @@ def place_of(library: Library, asked: RecordQuery | None = None) -> SearchTarget
     def ask(query: Query, cancel: Cancel) -> Page:
         if query.mode in (Mode.EXACT, Mode.FULL):
             raise InputError(
-                "ARGUMENT_INVALID", f"records can't be searched in mode {query.mode.value}: ask code alone"
+                "ARGUMENT_INVALID",
+                f"records can't be searched in mode {query.mode.value}: ask code alone",
             )
         page = page_of(library, narrowed, query, cancel)
         absent.update(library.store.outbox.absent())
         known.update(library.store.recorded.get(hit.path for hit in page.hits))
-        return replace(page, hits=tuple(hit for hit in page.hits if hit.path in known))  # others have gone since
+        # Others have gone since
+        return replace(page, hits=tuple(hit for hit in page.hits if hit.path in known))
 
     def cite(hit: Hit) -> dict[str, object]:
         record = known[hit.path]

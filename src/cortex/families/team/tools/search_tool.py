@@ -1,8 +1,10 @@
-"""`cortex.search`: one question to everything, records, code, documents, memories and chunk files; merged by relevance.
+"""`cortex.search`: one question to everything, records, code, documents, memories and chunk files;
+merged by relevance.
 
-With `chunk_types` or `tags` it is the search of the chunk files, by the contract and with the answer of their own family.
-A row says what it is, where it is and why it was found; `next` names the tool that opens each type, once for all rows of it. What the
-client has no tool for opens as a context pack. A filter that only records can pass asks records alone.
+With `chunk_types` or `tags` it is the search of the chunk files, by the contract and with the
+answer of their own family. A row says what it is, where it is and why it was found; `next` names
+the tool that opens each type, once for all rows of it. What the client has no tool for opens as a
+context pack. A filter that only records can pass asks records alone.
 """
 
 from __future__ import annotations
@@ -42,24 +44,36 @@ from cortex.families.team.tools.search_target import FAMILY, place_of
 from cortex.families.team.tools.session import TeamSession
 from cortex.families.team.validation import STATES
 from cortex.toolkit.pagination import make_cursor, read_cursor
-from cortex.toolkit.tool import Answer, Arguments, Call, Whole, bind, find_tool, nearest_within, perform
+from cortex.toolkit.tool import (
+    Answer,
+    Arguments,
+    Call,
+    Whole,
+    bind,
+    find_tool,
+    nearest_within,
+    perform,
+)
 
 SEARCH_BUDGET, MOST_BUDGET = 4_000, 16_000
 SNIPPETS = (320, 320, 320, 160)  # characters of text: of the first three, and of each other
 TITLE, WHY = 120, 80  # characters
 MOST_NOTES = 3
 DEFAULT_LIMIT, MOST = 10, 100  # results
-SPREAD = 0.03  # what each further hit of a family counts less; from .02 to .07 the same questions are answered (bench/mixed.py)
+# What each further hit of a family counts less; from .02 to .07 the same questions are answered
+# (bench/mixed.py)
+SPREAD = 0.03
 MAX_DAY = 40  # characters of a moment
 DAY_MS = 86_400_000
 
 RECORDS = {f"{kind}s" if not kind.endswith("x") else f"{kind}es": kind for kind in FOUND_KINDS}
+# A type, and the family that has it
 OTHERS = {
     "code": "code",
     "documents": "kb",
     "memories": "memory",
     "chunks": "chunks",
-}  # a type, and the family that has it
+}
 TYPE_OF = {family: name for name, family in OTHERS.items()}
 TYPES = (*RECORDS, *OTHERS)
 OPENERS = {
@@ -96,9 +110,12 @@ class TeamSearch(Budgeted):
     ] = None
     cursor: str | None = None
     chunk_types: Annotated[
-        tuple[str, ...], Field(description="Only chunk files, whole: documentation, symbols, definitions, data")
+        tuple[str, ...],
+        Field(description="Only chunk files, whole: documentation, symbols, definitions, data"),
     ] = Field(default_factory=tuple)
-    tags: Annotated[tuple[str, ...], Field(description="Only chunk files that have all")] = Field(default_factory=tuple)
+    tags: Annotated[tuple[str, ...], Field(description="Only chunk files that have all")] = Field(
+        default_factory=tuple
+    )
 
 
 def search(context: TeamSession, arguments: TeamSearch, call: Call) -> Answer:
@@ -108,7 +125,9 @@ def search(context: TeamSession, arguments: TeamSearch, call: Call) -> Answer:
     budget = chosen_budget(arguments.budget, arguments.max_chars, SEARCH_BUDGET, MOST_BUDGET)
     key = repr((arguments.query, arguments.types, arguments.filters))
     offset = read_cursor(key, arguments.cursor)
-    query = Query(arguments.query, limit=arguments.limit or DEFAULT_LIMIT, offset=offset, snippets=SNIPPETS)
+    query = Query(
+        arguments.query, limit=arguments.limit or DEFAULT_LIMIT, offset=offset, snippets=SNIPPETS
+    )
     notes: list[str] = []
     with ExitStack() as used:
         library = used.enter_context(context.open())
@@ -116,13 +135,22 @@ def search(context: TeamSession, arguments: TeamSearch, call: Call) -> Answer:
         located, page = federated_search(places, query, call.cancel, spread=SPREAD)
         notes += page.notes
         rows = _rows(located, library)
-    text = _answer(context, arguments, rows, located, page, offset, partial(make_cursor, key), notes, budget)
+    text = _answer(
+        context, arguments, rows, located, page, offset, partial(make_cursor, key), notes, budget
+    )
     return Answer(text, hits=len(rows))
 
 
 def _search_chunks(context: TeamSession, arguments: TeamSearch, call: Call) -> Answer:
-    """Ask the chunk files alone, as their own family answers. Raises: InputError ARGUMENT_INVALID, FileError."""
-    others = {"types": arguments.types, "filters": arguments.filters != Filters(), "cursor": arguments.cursor}
+    """Ask the chunk files alone, as their own family answers.
+
+    Raises: InputError ARGUMENT_INVALID, FileError.
+    """
+    others = {
+        "types": arguments.types,
+        "filters": arguments.filters != Filters(),
+        "cursor": arguments.cursor,
+    }
     if given := [name for name, value in others.items() if value]:
         raise InputError(
             "ARGUMENT_INVALID",
@@ -130,11 +158,16 @@ def _search_chunks(context: TeamSession, arguments: TeamSearch, call: Call) -> A
         )
     family = context.families.get("chunks")
     if family is None:
-        why = context.missing.get("chunks") or "this project had no chunk files when the session began"
+        why = (
+            context.missing.get("chunks")
+            or "this project had no chunk files when the session began"
+        )
         raise FileError(
             "FILE_NOT_FOUND",
             f"`chunk_types` and `tags` ask the chunk files: {why}",
-            instead=("Leave both out to search everything else; `cortex chunks export` writes chunk files.",),
+            instead=(
+                "Leave both out to search everything else; `cortex chunks export` writes chunk files.",
+            ),
         )
     asked = arguments.model_dump(include={"query", "limit", "chunk_types", "tags"})
     asked |= {"budget": smallest_budget(arguments.budget, arguments.max_chars)}
@@ -151,7 +184,9 @@ def _places(
     filters = arguments.filters
     if filters != Filters() and families:
         if arguments.types:
-            notes.append("filters are about records: code, documents, memories and chunks are not searched")
+            notes.append(
+                "filters are about records: code, documents, memories and chunks are not searched"
+            )
         families = []
     places: list[SearchTarget] = []
     if kinds:
@@ -201,9 +236,11 @@ def _state(status: str, kinds: Sequence[str]) -> str:
 
 
 def moment(text: str | None, name: str) -> int:
-    """Milliseconds since 1970 of a date, a moment, or so many days ago ("7d"), in UTC unless it says otherwise; 0 for none.
+    """Milliseconds since 1970 of a date, a moment, or so many days ago ("7d"), in UTC unless it
+    says otherwise; 0 for none.
 
-    A day that something is wanted `until` is over when the next one begins. Raises: InputError ARGUMENT_INVALID.
+    A day that something is wanted `until` is over when the next one begins. Raises: InputError
+    ARGUMENT_INVALID.
     """
     if not text:
         return 0
@@ -230,27 +267,40 @@ def _is_day(text: str) -> bool:
     return True
 
 
-# -- rows --------------------------------------------------------------------------------------------------------------
+# -- rows
+# --------------------------------------------------------------------------------------------------------------
 
 
 def _rows(located: Sequence[FederatedHit], library: Library) -> list[Row]:
-    known = library.store.recorded.get(str(one.cited["id"]) for one in located if one.family == FAMILY)
+    known = library.store.recorded.get(
+        str(one.cited["id"]) for one in located if one.family == FAMILY
+    )
     warnings = warnings_for(library, list(known.values()), now())
     return [_row(one, known, warnings) for one in located]
 
 
-def _row(one: FederatedHit, known: Mapping[str, Record[Any]], warnings: Mapping[str, Sequence[str]]) -> Row:
+def _row(
+    one: FederatedHit, known: Mapping[str, Record[Any]], warnings: Mapping[str, Sequence[str]]
+) -> Row:
     hit = one.hit
     row: Row = {"id": _id(one), "type": _type(one), "title": cut(_title(one), TITLE)}
     snippet = hit.text.strip()
     record = known.get(str(one.cited.get("id", ""))) if one.family == FAMILY else None
     if record is not None:
         heading, snippet = _parted(snippet)
-        row |= {"state": usual_state(record), "age": age_of(record.updated), "warnings": list(warnings[record.id])}
+        row |= {
+            "state": usual_state(record),
+            "age": age_of(record.updated),
+            "warnings": list(warnings[record.id]),
+        }
         if isinstance(record.body, Comment):
             row |= {"title": cut(heading or _title(one), TITLE), "thread_id": record.body.thread}
     elif one.family == "code":
-        row |= {"path": hit.path, "lines": f"{hit.start_line}-{hit.end_line}", "workspace": one.source}
+        row |= {
+            "path": hit.path,
+            "lines": f"{hit.start_line}-{hit.end_line}",
+            "workspace": one.source,
+        }
     row |= {
         "summary_snippet": snippet,
         "score": round(hit.relevance, 2),
@@ -260,7 +310,9 @@ def _row(one: FederatedHit, known: Mapping[str, Record[Any]], warnings: Mapping[
 
 
 def _parted(text: str) -> tuple[str, str]:
-    """The heading of a record's text, which a row has as its title (of a comment that is its thread's), and the rest."""
+    """The heading of a record's text, which a row has as its title (of a comment that is its
+    thread's), and the rest.
+    """
     heading, _, rest = text.partition("\n")
     return (heading.removeprefix("# "), rest.strip()) if heading.startswith("# ") else ("", text)
 
@@ -300,8 +352,17 @@ def _answer(
     )
 
     def more(after: str) -> str:
-        types, filters = list(arguments.types or ()), arguments.filters.model_dump(mode="json", exclude_defaults=True)
-        return call_text("search", query=same(arguments.query), types=same(types), filters=same(filters), cursor=after)
+        types, filters = (
+            list(arguments.types or ()),
+            arguments.filters.model_dump(mode="json", exclude_defaults=True),
+        )
+        return call_text(
+            "search",
+            query=same(arguments.query),
+            types=same(types),
+            filters=same(filters),
+            cursor=after,
+        )
 
     left = max(0, page.total - offset - len(rows)) if rows else 0
     return slots_text(

@@ -1,7 +1,9 @@
-"""The team's memory as the tools of one client get it: who asks, from which project, and what else can be searched.
+"""The team's memory as the tools of one client get it: who asks, from which project, and what else
+can be searched.
 
-Reading goes through the library's reader; only the write tools open the library itself. What the other families have is searched through
-the places that they hand over, whether their tools are served beside these or not.
+Reading goes through the library's reader; only the write tools open the library itself. What the
+other families have is searched through the places that they hand over, whether their tools are
+served beside these or not.
 """
 
 from __future__ import annotations
@@ -43,7 +45,9 @@ class TeamSession(LibrarySession):
         plugins: Plugins,
         missing: Mapping[str, str],
     ) -> None:
-        """`families` are the others by their names, `served` those whose tools the client has, `missing` why others aren't there."""
+        """`families` are the others by their names, `served` those whose tools the client has,
+        `missing` why others aren't there.
+        """
         super().__init__(settings, engines)
         self.root: Path | None = found[0].root if found else None
         self._routes: Mapping[str, object] = found[0].settings.families if found else {}
@@ -67,7 +71,9 @@ class TeamSession(LibrarySession):
 
     @property
     def routes(self) -> Mapping[str, object]:
-        """Where the project says that contributions belong, now: a person may say something else while a client is connected."""
+        """Where the project says that contributions belong, now: a person may say something else
+        while a client is connected.
+        """
         routes, now = dict(self._routes), self._say()
         for name, key in NAMES.items():
             if value := getattr(now, name):
@@ -92,8 +98,12 @@ class TeamSession(LibrarySession):
             yield engine
 
     @contextmanager
-    def others(self, families: Sequence[str] | None = None) -> Iterator[tuple[list[SearchTarget], list[str]]]:
-        """What else can be searched, of these families or all, for one call; and what could not be opened."""
+    def others(
+        self, families: Sequence[str] | None = None
+    ) -> Iterator[tuple[list[SearchTarget], list[str]]]:
+        """What else can be searched, of these families or all, for one call; and what could not be
+        opened.
+        """
         places: list[SearchTarget] = []
         failures: list[str] = []
         with ExitStack() as used:
@@ -120,7 +130,9 @@ class TeamSession(LibrarySession):
 
     def _keep(self, brought: Sequence[Observation]) -> None:
         with self.writing() as library:
-            done = create_observations(library, brought, actor=self.actor, key=fresh_key(), payload=repr(brought))
+            done = create_observations(
+                library, brought, actor=self.actor, key=fresh_key(), payload=repr(brought)
+            )
         for outcome in done.outcomes:
             if outcome.error is not None:
                 log.warning("an observation of a plugin was not kept: %s", outcome.error.message)

@@ -1,7 +1,8 @@
-"""The tools that write: everything but observations as a draft, unless the settings let an agent do it. Those are in observing.py.
+"""The tools that write: everything but observations as a draft, unless the settings let an agent do
+it. Those are in observing.py.
 
-Whether a write is direct is decided once for a key: a retry gets what the first call got, though the settings have changed since. Shapes
-of the arguments are in arguments.py.
+Whether a write is direct is decided once for a key: a retry gets what the first call got, though
+the settings have changed since. Shapes of the arguments are in arguments.py.
 """
 
 from __future__ import annotations
@@ -24,7 +25,13 @@ from cortex.families.team.tools.render import Row, cut, told
 from cortex.families.team.tools.row_views import code_link
 from cortex.families.team.tools.session import TeamSession
 from cortex.families.team.unknown_people import strangers_in
-from cortex.families.team.validation import ARTIFACT_TYPES, STATES, THREAD_TYPES, check_value, refusal
+from cortex.families.team.validation import (
+    ARTIFACT_TYPES,
+    STATES,
+    THREAD_TYPES,
+    check_value,
+    refusal,
+)
 from cortex.families.team.writes.actions import checked_patch, update_task_once
 from cortex.families.team.writes.create import create_once
 from cortex.families.team.writes.drafts import create_draft, destination
@@ -33,27 +40,40 @@ from cortex.families.team.writes.transactions import acting, check_key
 from cortex.plugins.policy import plugin_warnings
 from cortex.toolkit.tool import Answer, Call
 
-NO_PLACE = "no thread, task or subcortex is set for this project: a person can say `cortex context set`"
+NO_PLACE = (
+    "no thread, task or subcortex is set for this project: a person can say `cortex context set`"
+)
 SCOPE = "subcortex:"  # before a slug, where ids are meant as well
-_TYPES = {"artifact": ARTIFACT_TYPES, "thread": THREAD_TYPES}  # what metadata.type may say of a draft
+# What metadata.type may say of a draft
+_TYPES = {"artifact": ARTIFACT_TYPES, "thread": THREAD_TYPES}
 
 
-# -- keys --------------------------------------------------------------------------------------------------------------
+# -- keys
+# --------------------------------------------------------------------------------------------------------------
 
 
 def key_of(arguments: Keyed, action: str) -> str:
-    """The key of a write; one commit may be behind several, each of another kind. Raises: InputError RECORD_INVALID with a fresh one."""
-    key = arguments.idempotency_key or (f"{arguments.commit_id}:{action}" if arguments.commit_id else "")
+    """The key of a write; one commit may be behind several, each of another kind.
+
+    Raises: InputError RECORD_INVALID with a fresh one.
+    """
+    key = arguments.idempotency_key or (
+        f"{arguments.commit_id}:{action}" if arguments.commit_id else ""
+    )
     check_key(key)
     return key
 
 
 def payload_of(arguments: Keyed) -> str:
-    """What makes two writes of one key the same: all that was asked, and nothing of how things stand."""
+    """What makes two writes of one key the same: all that was asked, and nothing of how things
+    stand.
+    """
     return arguments.model_dump_json(exclude={"idempotency_key", "commit_id"})
 
 
-def done_before(library: Library, context: TeamSession, key: str, payload: str, actions: Sequence[str]) -> str:
+def done_before(
+    library: Library, context: TeamSession, key: str, payload: str, actions: Sequence[str]
+) -> str:
     """Which of these actions the key was used for, with the same payload; "" for none."""
     for action in actions:
         try:
@@ -64,7 +84,8 @@ def done_before(library: Library, context: TeamSession, key: str, payload: str, 
     return ""
 
 
-# -- drafts ------------------------------------------------------------------------------------------------------------
+# -- drafts
+# ------------------------------------------------------------------------------------------------------------
 
 
 def create_draft_tool(context: TeamSession, arguments: CreateDraft, call: Call) -> Answer:
@@ -76,14 +97,20 @@ def create_draft_tool(context: TeamSession, arguments: CreateDraft, call: Call) 
     if about.type and arguments.draft_type in _TYPES:
         check_value("metadata.type", about.type, _TYPES[arguments.draft_type])
     patch = told(
-        {"state": about.status, "blocked_reason": about.blocked_reason, "notes": arguments.body_md if of_task else ""}
+        {
+            "state": about.status,
+            "blocked_reason": about.blocked_reason,
+            "notes": arguments.body_md if of_task else "",
+        }
     )
     draft = Draft(
         arguments.draft_type,
         about.title,
         arguments.body_md,
         target=target,
-        target_kind=kind_of_id(target) if kind_of_id(target) in ("thread", "task", "subcortex") else "",
+        target_kind=kind_of_id(target)
+        if kind_of_id(target) in ("thread", "task", "subcortex")
+        else "",
         patch=_patch(patch) if of_task else (),
         artifact_type=about.type if arguments.draft_type == "artifact" else "",
         thread_type=about.type if arguments.draft_type == "thread" else "",
@@ -137,7 +164,8 @@ def _drafted(context: TeamSession, library: Library, draft: Draft, key: str, pay
     )
 
 
-# -- comments and tasks ------------------------------------------------------------------------------------------------
+# -- comments and tasks
+# ------------------------------------------------------------------------------------------------
 
 
 def publish_comment_tool(context: TeamSession, arguments: PublishComment, call: Call) -> Answer:
@@ -147,9 +175,16 @@ def publish_comment_tool(context: TeamSession, arguments: PublishComment, call: 
         before = done_before(library, context, key, payload, ("create_comment", "create_draft"))
         direct, thread = before == "create_comment", arguments.thread_id
         why = "agents don't publish comments here (team.agentTier 2 and team.publishComments let them)"
-        if not before and may(acting(library, context.actor), "comment") and context.settings.team.publish_comments:
+        if (
+            not before
+            and may(acting(library, context.actor), "comment")
+            and context.settings.team.publish_comments
+        ):
             found = _thread(library, thread)
-            direct, thread = found.body.sensitivity != SENSITIVE or may(context.actor, "sensitive"), found.id
+            direct, thread = (
+                found.body.sensitivity != SENSITIVE or may(context.actor, "sensitive"),
+                found.id,
+            )
             why = "the thread is sensitive: what is said there is drafted first"
         if direct:
             with plugin_warnings() as warnings:
@@ -162,8 +197,14 @@ def publish_comment_tool(context: TeamSession, arguments: PublishComment, call: 
                 "thread_id": done.record.body.thread,
                 **told({"warnings": warnings, "replayed": done.replayed}),
             }
-            return Answer(render.whole_text(row, render.call_text("get_thread", thread_id=done.record.body.thread)))
-        draft = Draft("comment", "", arguments.body_md, target=arguments.thread_id, target_kind="thread")
+            return Answer(
+                render.whole_text(
+                    row, render.call_text("get_thread", thread_id=done.record.body.thread)
+                )
+            )
+        draft = Draft(
+            "comment", "", arguments.body_md, target=arguments.thread_id, target_kind="thread"
+        )
         row = _drafted(context, library, draft, key, payload)
     return Answer(render.whole_text({"published": False, "why": why, **row}))
 
@@ -179,24 +220,40 @@ def _thread(library: Library, thread_id: str) -> Record[Any]:
 def update_task_tool(context: TeamSession, arguments: UpdateTask, call: Call) -> Answer:
     """Change a task, or draft it."""
     key, payload = key_of(arguments, "update_task"), payload_of(arguments)
-    fields = {"state": arguments.status, "blocked_reason": arguments.blocked_reason, "notes": arguments.notes}
+    fields = {
+        "state": arguments.status,
+        "blocked_reason": arguments.blocked_reason,
+        "notes": arguments.notes,
+    }
     if not any(value is not None for value in fields.values()):
         raise refusal("status", "nothing would change: say a status, a blocked_reason or notes")
     patch = _patch({name: value for name, value in fields.items() if value is not None})
     with context.writing() as library:
         before = done_before(library, context, key, payload, ("update_task", "create_draft"))
-        if before == "update_task" or (may(acting(library, context.actor), "update_task") and before != "create_draft"):
-            return Answer(render.whole_text(_updated(context, library, arguments.task_id, patch, key, payload)))
+        if before == "update_task" or (
+            may(acting(library, context.actor), "update_task") and before != "create_draft"
+        ):
+            return Answer(
+                render.whole_text(
+                    _updated(context, library, arguments.task_id, patch, key, payload)
+                )
+            )
         title = _change_title(library, arguments.task_id, patch)
-        draft = Draft("task_update", title, "", target=arguments.task_id, target_kind="task", patch=patch)
+        draft = Draft(
+            "task_update", title, "", target=arguments.task_id, target_kind="task", patch=patch
+        )
         row = _drafted(context, library, draft, key, payload)
     return Answer(render.whole_text({"updated": False, **row}))
 
 
 def _change_title(library: Library, task_id: str, patch: Sequence[tuple[str, str]]) -> str:
-    """What a change of a task is called: the task and the change in words; of a task that isn't there the change alone."""
+    """What a change of a task is called: the task and the change in words; of a task that isn't
+    there the change alone.
+    """
     words = {"state": "state", "blocked_reason": "blocked by", "notes": "notes"}
-    values = [(name, value.replace("_", " ") if name == "state" else value) for name, value in patch]
+    values = [
+        (name, value.replace("_", " ") if name == "state" else value) for name, value in patch
+    ]
     change = ", ".join(f"{words.get(name, name)} {one_line(value, 60)}" for name, value in values)
     try:
         return f"{one_line(resolve_ref(library.reader.store.recorded, task_id, 'task').body.title, 150)}: {change}"
@@ -214,7 +271,9 @@ def _updated(
 ) -> Row:
     try:
         with plugin_warnings() as warnings:
-            done = update_task_once(library, task_id, dict(patch), actor=context.actor, key=key, payload=payload)
+            done = update_task_once(
+                library, task_id, dict(patch), actor=context.actor, key=key, payload=payload
+            )
     except InputError as error:
         if error.code != "RECORD_UNKNOWN":
             raise

@@ -1,8 +1,9 @@
 """Records and changes as JSON between a home and its Core, both ways.
 
-What a home sends is read strictly: a field that isn't known, a value of another type or size is an error that names its place, and
-nothing of it is used. What a Core sends may say more than this version knows; that is left out. What a body may say besides (states,
-lengths, secrets) isn't known here, nor who may say it.
+What a home sends is read strictly: a field that isn't known, a value of another type or size is an
+error that names its place, and nothing of it is used. What a Core sends may say more than this
+version knows; that is left out. What a body may say besides (states, lengths, secrets) isn't known
+here, nor who may say it.
 """
 
 from __future__ import annotations
@@ -48,7 +49,8 @@ class Action:
     again: bool = False  # the ledger took it once, before it was put back
 
 
-# -- telling -----------------------------------------------------------------------------------------------------------
+# -- telling
+# -----------------------------------------------------------------------------------------------------------
 
 
 def body_to(body: Body) -> Told:
@@ -84,7 +86,9 @@ def changed_to(one: RecordChange) -> Told:
 
 
 def action_to(entry: OutboxEntry, key: str, changes: Sequence[RecordChange]) -> Told:
-    """An entry of the outbox under the key that it has at the Core; `changes` are its own, with the names of the Core."""
+    """An entry of the outbox under the key that it has at the Core; `changes` are its own, with the
+    names of the Core.
+    """
     payload: Told = {
         "actor": entry.actor,
         "tier": entry.tier,
@@ -96,7 +100,9 @@ def action_to(entry: OutboxEntry, key: str, changes: Sequence[RecordChange]) -> 
     return {"idempotency_key": key, "action": entry.action, "payload": payload}
 
 
-def result_to(key: str, status: str, records: Sequence[VersionedRecord], error: CortexError | None = None) -> Told:
+def result_to(
+    key: str, status: str, records: Sequence[VersionedRecord], error: CortexError | None = None
+) -> Told:
     """What became of an action."""
     return {
         "idempotency_key": key,
@@ -120,7 +126,8 @@ def canonical(changes: Sequence[RecordChange]) -> str:
     return json.dumps(told, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
 
 
-# -- reading -----------------------------------------------------------------------------------------------------------
+# -- reading
+# -----------------------------------------------------------------------------------------------------------
 
 
 def record_from(told: object, place: str = "record") -> VersionedRecord:
@@ -140,7 +147,10 @@ def record_from(told: object, place: str = "record") -> VersionedRecord:
 
 
 def action_from(told: object, place: str = "action") -> Action:
-    """An action that a home tells. Raises: InputError RECORD_INVALID with the place that is wrong."""
+    """An action that a home tells.
+
+    Raises: InputError RECORD_INVALID with the place that is wrong.
+    """
     told = _object(told, place, ("idempotency_key", "action", "payload"))
     inside = f"{place}.payload"
     payload = _object(told.get("payload"), inside, ("actor", "tier", "at", "changes", "again"))
@@ -159,13 +169,18 @@ def action_from(told: object, place: str = "action") -> Action:
         actor,
         _number(payload, "tier", inside),
         _number(payload, "at", inside),
-        tuple(changed_from(one, f"{inside}.changes[{number}]") for number, one in enumerate(changes)),
+        tuple(
+            changed_from(one, f"{inside}.changes[{number}]") for number, one in enumerate(changes)
+        ),
         again,
     )
 
 
 def changed_from(told: object, place: str = "change") -> RecordChange:
-    """A change that a home tells. Raises: InputError RECORD_INVALID with the place that is wrong."""
+    """A change that a home tells.
+
+    Raises: InputError RECORD_INVALID with the place that is wrong.
+    """
     told = _object(told, place, ("id", "kind", "author", "created", "before", "after"))
     number, kind = _id(told, place)
     before = told.get("before")
@@ -180,7 +195,10 @@ def changed_from(told: object, place: str = "change") -> RecordChange:
 
 
 def body_from(kind: str, told: object, place: str = "body", *, strict: bool = True) -> Body:
-    """The body of a kind; unless `strict`, what isn't known is left out. Raises: InputError RECORD_INVALID."""
+    """The body of a kind; unless `strict`, what isn't known is left out.
+
+    Raises: InputError RECORD_INVALID.
+    """
     if kind not in KINDS:
         raise _wrong(place, f"is of no kind that is known: {', '.join(KINDS)}")
     return _noun(KINDS[kind], told, place, strict)
@@ -194,10 +212,16 @@ def is_id(number: str, kind: str) -> bool:
 def _noun(cls: type, told: object, place: str, strict: bool) -> Any:
     hints = _hints(cls)
     told = _object(told, place, tuple(hints) if strict else None)
-    needed = [field.name for field in fields(cls) if field.default is MISSING and field.name not in told]
+    needed = [
+        field.name for field in fields(cls) if field.default is MISSING and field.name not in told
+    ]
     if needed:
         raise _wrong(f"{place}.{needed[0]}", "is missing")
-    values = {name: _value(hint, told[name], f"{place}.{name}", strict) for name, hint in hints.items() if name in told}
+    values = {
+        name: _value(hint, told[name], f"{place}.{name}", strict)
+        for name, hint in hints.items()
+        if name in told
+    }
     return cls(**values)
 
 
@@ -245,7 +269,9 @@ def _text(told: object, place: str) -> str:
     if not isinstance(told, str):
         raise _wrong(place, "is a text")
     if len(told) > MOST_CHARACTERS:
-        raise _wrong(place, f"has at most {MOST_CHARACTERS:,} characters, this one has {len(told):,}")
+        raise _wrong(
+            place, f"has at most {MOST_CHARACTERS:,} characters, this one has {len(told):,}"
+        )
     return told
 
 

@@ -1,8 +1,10 @@
-"""Who is who at the border: at home the person is "person" and what comes over a protocol is "agent", at a Core they are "ada" and "ada/agent".
+"""Who is who at the border: at home the person is "person" and what comes over a protocol is
+"agent", at a Core they are "ada" and "ada/agent".
 
-Everybody else is called the same on both sides. Out and in again is where one was, with one exception that is meant: whoever writes
-their own name of the Core at home means themselves. Only fields that hold names are touched, and the sentences that were made with
-one; what somebody wrote stays as they wrote it. Pure.
+Everybody else is called the same on both sides. Out and in again is where one was, with one
+exception that is meant: whoever writes their own name of the Core at home means themselves. Only
+fields that hold names are touched, and the sentences that were made with one; what somebody wrote
+stays as they wrote it. Pure.
 """
 
 from __future__ import annotations
@@ -40,11 +42,15 @@ def inward(principal: str) -> Rename:
 
 
 def from_elsewhere(place: str) -> Rename:
-    """Mark the people of another Core with where they are from: "ada" is "ada@core.example.org" at a Core with an ada of its own."""
+    """Mark the people of another Core with where they are from: "ada" is "ada@core.example.org" at
+    a Core with an ada of its own.
+    """
 
     def rename(name: str) -> str:
         who, agent, _ = name.partition(f"{SEPARATOR}{AGENT}")
-        return name if name in (PERSON, AGENT, "") or PLACE in name else f"{who}{PLACE}{place}{agent}"
+        return (
+            name if name in (PERSON, AGENT, "") or PLACE in name else f"{who}{PLACE}{place}{agent}"
+        )
 
     return rename
 
@@ -57,7 +63,9 @@ def renamed(record: Record[Any], rename: Rename) -> Record[Any]:
 def renamed_changed(one: RecordChange, rename: Rename) -> RecordChange:
     """A change as it is told on the other side."""
     before = None if one.before is None else renamed_body(one.before, rename)
-    return replace(one, author=rename(one.author), before=before, after=renamed_body(one.after, rename))
+    return replace(
+        one, author=rename(one.author), before=before, after=renamed_body(one.after, rename)
+    )
 
 
 def renamed_body(body: Any, rename: Rename) -> Any:
@@ -73,7 +81,9 @@ def renamed_body(body: Any, rename: Rename) -> Any:
         case Notification():
             changes["reason"] = renamed_reason(body.type, body.reason, rename)
         case Draft(patch=(_, *_)):
-            changes["patch"] = tuple((field, _patched(field, value, rename)) for field, value in body.patch)
+            changes["patch"] = tuple(
+                (field, _patched(field, value, rename)) for field, value in body.patch
+            )
     return replace(body, **changes) if changes else body
 
 
@@ -82,7 +92,9 @@ def _renaming(names: dict[str, str]) -> Rename:
 
 
 def _patched(field: str, value: str, rename: Rename) -> str:
-    """What a draft changes of a task: its assignees are names with commas between, as somebody wrote them."""
+    """What a draft changes of a task: its assignees are names with commas between, as somebody
+    wrote them.
+    """
     if field != "assignees":
         return value
     return ",".join(_patched_name(part, rename) for part in value.split(","))

@@ -1,4 +1,6 @@
-"""Where a checkout lies is a matter of one machine: it isn't told to a Core, and what comes from there is looked for where it lies here. Pure."""
+"""Where a checkout lies is a matter of one machine: it isn't told to a Core, and what comes from
+there is looked for where it lies here. Pure.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +20,14 @@ def unplaced(body: Any) -> Any:
 
 
 def placed(record: Record[Any], here: Mapping[str, Record[Any]]) -> Record[Any]:
-    """A record of the Core whose code lies where the same record here says so; what nobody here has linked lies nowhere."""
+    """A record of the Core whose code lies where the same record here says so; what nobody here has
+    linked lies nowhere.
+    """
     body = unplaced(record.body)
     known = here.get(record.id)
-    roots = {_name(link): link.root for link in getattr(known.body, "code_links", ())} if known else {}
+    roots = (
+        {_name(link): link.root for link in getattr(known.body, "code_links", ())} if known else {}
+    )
     if any(roots.values()) and getattr(body, "code_links", ()):
         links = tuple(replace(link, root=roots.get(_name(link), "")) for link in body.code_links)
         body = replace(body, code_links=links)

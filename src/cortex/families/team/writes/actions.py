@@ -1,6 +1,8 @@
-"""The changes that have a name: what is done with an artifact, a thread, a subcortex, a task and a link after it was written.
+"""The changes that have a name: what is done with an artifact, a thread, a subcortex, a task and a
+link after it was written.
 
-How a record is changed at all, and what follows from it, is in `revising`; what is written first is in `writing`.
+How a record is changed at all, and what follows from it, is in `revising`; what is written first is
+in `writing`.
 """
 
 from __future__ import annotations
@@ -37,7 +39,8 @@ PATCH_FIELDS = ("state", "priority", "blocked_reason", "notes", "assignees")  # 
 _PINS = {"thread": "pinned_threads", "artifact": "pinned_artifacts", "task": "pinned_tasks"}
 
 
-# -- artifacts ---------------------------------------------------------------------------------------------------------
+# -- artifacts
+# ---------------------------------------------------------------------------------------------------------
 
 
 def accept_artifact(
@@ -49,7 +52,9 @@ def accept_artifact(
     version: int | None = None,
     evidence: Sequence[Evidence] = (),
 ) -> Record[Artifact]:
-    """Accept an artifact, which needs evidence, its own or some more; what it says that it supersedes is superseded with that."""
+    """Accept an artifact, which needs evidence, its own or some more; what it says that it
+    supersedes is superseded with that.
+    """
     named = {one.ref: one for one in evidence}
 
     def work(step: RecordTransaction) -> str:
@@ -57,10 +62,17 @@ def accept_artifact(
             known = {one.ref: one for one in body.evidence}
             return replace(body, state="accepted", evidence=tuple((known | named).values()))
 
-        return revise_in(step, artifact, change, "accept_artifact", version=version, kind="artifact").id
+        return revise_in(
+            step, artifact, change, "accept_artifact", version=version, kind="artifact"
+        ).id
 
     return carry_out(
-        library, work, actor=actor, key=key, action="accept_artifact", payload=repr((artifact, version, *evidence))
+        library,
+        work,
+        actor=actor,
+        key=key,
+        action="accept_artifact",
+        payload=repr((artifact, version, *evidence)),
     ).record
 
 
@@ -69,7 +81,8 @@ def supersede_artifact(
 ) -> Record[Artifact]:
     """Have one artifact take the place of another, told in both, and as a link; gives the old one.
 
-    Raises: InputError RECORD_INVALID, where they would go round in a circle, or the old one is superseded already.
+    Raises: InputError RECORD_INVALID, where they would go round in a circle, or the old one is
+    superseded already.
     """
 
     def supersede(step: RecordTransaction) -> str:
@@ -82,14 +95,21 @@ def supersede_artifact(
         return before.id
 
     return carry_out(
-        library, supersede, actor=actor, key=key, action="supersede_artifact", payload=repr((old, new, note))
+        library,
+        supersede,
+        actor=actor,
+        key=key,
+        action="supersede_artifact",
+        payload=repr((old, new, note)),
     ).record
 
 
 def deprecate_artifact(
     library: Library, artifact: str, *, actor: Actor, key: str = "", note: str = ""
 ) -> Record[Artifact]:
-    """Say that an artifact doesn't hold any more; why not stands above what it says, where whoever finds it reads it first."""
+    """Say that an artifact doesn't hold any more; why not stands above what it says, where whoever
+    finds it reads it first.
+    """
 
     def change(body: Artifact) -> Artifact:
         if body.state == "deprecated":
@@ -101,11 +121,17 @@ def deprecate_artifact(
         return revise_in(step, artifact, change, "deprecate_artifact", kind="artifact").id
 
     return carry_out(
-        library, work, actor=actor, key=key, action="deprecate_artifact", payload=repr((artifact, note))
+        library,
+        work,
+        actor=actor,
+        key=key,
+        action="deprecate_artifact",
+        payload=repr((artifact, note)),
     ).record
 
 
-# -- threads and subcortexes -------------------------------------------------------------------------------------------
+# -- threads and subcortexes
+# -------------------------------------------------------------------------------------------
 
 
 def resolve_thread(
@@ -120,7 +146,12 @@ def resolve_thread(
         return revise_in(step, thread, change, "resolve_thread", kind="thread").id
 
     return carry_out(
-        library, work, actor=actor, key=key, action="resolve_thread", payload=repr((thread, resolution))
+        library,
+        work,
+        actor=actor,
+        key=key,
+        action="resolve_thread",
+        payload=repr((thread, resolution)),
     ).record
 
 
@@ -129,27 +160,39 @@ def reopen_thread(library: Library, thread: str, *, actor: Actor, key: str = "")
     return _set_state(library, thread, "thread", "open", actor, key, "reopen_thread")
 
 
-def archive(library: Library, ref: str, *, actor: Actor, key: str = "", kind: str = "") -> Record[Any]:
+def archive(
+    library: Library, ref: str, *, actor: Actor, key: str = "", kind: str = ""
+) -> Record[Any]:
     """Put a thread or a subcortex away: it stays, and nothing is added to it."""
     return _set_state(library, ref, kind, "archived", actor, key, "archive")
 
 
-def pin(library: Library, subcortex: str, ref: str, *, actor: Actor, key: str = "") -> Record[Subcortex]:
+def pin(
+    library: Library, subcortex: str, ref: str, *, actor: Actor, key: str = ""
+) -> Record[Subcortex]:
     """Have a thread, an artifact or a task stand at the top of a subcortex."""
     return _pin(library, subcortex, ref, True, actor, key)
 
 
-def unpin(library: Library, subcortex: str, ref: str, *, actor: Actor, key: str = "") -> Record[Subcortex]:
+def unpin(
+    library: Library, subcortex: str, ref: str, *, actor: Actor, key: str = ""
+) -> Record[Subcortex]:
     """Take something from the top of a subcortex."""
     return _pin(library, subcortex, ref, False, actor, key)
 
 
-def _pin(library: Library, subcortex: str, ref: str, there: bool, actor: Actor, key: str) -> Record[Subcortex]:
+def _pin(
+    library: Library, subcortex: str, ref: str, there: bool, actor: Actor, key: str
+) -> Record[Subcortex]:
     def work(step: RecordTransaction) -> str:
         chosen = resolve_ref(step, ref)
         field = _PINS.get(chosen.kind)
         if field is None:
-            raise refusal("ref", f"{chosen.id} can't be pinned: threads, artifacts and tasks can", tuple(_PINS))
+            raise refusal(
+                "ref",
+                f"{chosen.id} can't be pinned: threads, artifacts and tasks can",
+                tuple(_PINS),
+            )
 
         def change(body: Subcortex) -> Subcortex:
             others = tuple(one for one in getattr(body, field) if one != chosen.id)
@@ -158,11 +201,17 @@ def _pin(library: Library, subcortex: str, ref: str, there: bool, actor: Actor, 
         return revise_in(step, subcortex, change, "edit_subcortex", kind="subcortex").id
 
     return carry_out(
-        library, work, actor=actor, key=key, action="pin" if there else "unpin", payload=repr((subcortex, ref))
+        library,
+        work,
+        actor=actor,
+        key=key,
+        action="pin" if there else "unpin",
+        payload=repr((subcortex, ref)),
     ).record
 
 
-# -- tasks and links ---------------------------------------------------------------------------------------------------
+# -- tasks and links
+# ---------------------------------------------------------------------------------------------------
 
 
 def update_task(
@@ -175,11 +224,15 @@ def update_task(
     payload: str = "",
     version: int | None = None,
 ) -> Record[Task]:
-    """Change the fields of a task that PATCH_FIELDS names; `patch` may be made of what the task says when it is changed.
+    """Change the fields of a task that PATCH_FIELDS names; `patch` may be made of what the task
+    says when it is changed.
 
-    Raises: InputError RECORD_UNKNOWN, RECORD_INVALID, RECORD_CHANGED; with a `patch` that is made, and a key, `payload` is needed.
+    Raises: InputError RECORD_UNKNOWN, RECORD_INVALID, RECORD_CHANGED; with a `patch` that is made,
+    and a key, `payload` is needed.
     """
-    return update_task_once(library, task, patch, actor=actor, key=key, payload=payload, version=version).record
+    return update_task_once(
+        library, task, patch, actor=actor, key=key, payload=payload, version=version
+    ).record
 
 
 def update_task_once(
@@ -217,7 +270,9 @@ def apply_task_patch(
         after = body
         for name, value in fields.items():
             if name == "assignees":
-                names = (who(one, settings, me=step.author) for one in value.split(",") if one.strip())
+                names = (
+                    who(one, settings, me=step.author) for one in value.split(",") if one.strip()
+                )
                 after = replace(after, assignees=tuple(dict.fromkeys(names)))
             else:
                 after = replace(after, **{name: value})
@@ -240,24 +295,33 @@ def checked_patch(patch: Mapping[str, str]) -> dict[str, str]:
             PATCH_FIELDS,
         )
     if not fields:
-        raise refusal("patch", f"the patch changes nothing; allowed: {', '.join(PATCH_FIELDS)}", PATCH_FIELDS)
+        raise refusal(
+            "patch", f"the patch changes nothing; allowed: {', '.join(PATCH_FIELDS)}", PATCH_FIELDS
+        )
     return fields
 
 
-def judge_link(library: Library, link: str, confirmed: bool, *, actor: Actor, key: str = "") -> Record[Link]:
+def judge_link(
+    library: Library, link: str, confirmed: bool, *, actor: Actor, key: str = ""
+) -> Record[Link]:
     """Say that a link holds, or that it doesn't."""
     state = "confirmed" if confirmed else "dismissed"
     return _set_state(library, link, "link", state, actor, key, "judge_link")
 
 
-# -- in common ---------------------------------------------------------------------------------------------------------
+# -- in common
+# ---------------------------------------------------------------------------------------------------------
 
 
-def _set_state(library: Library, ref: str, kind: str, state: str, actor: Actor, key: str, action: str) -> Record[Any]:
+def _set_state(
+    library: Library, ref: str, kind: str, state: str, actor: Actor, key: str, action: str
+) -> Record[Any]:
     def work(step: RecordTransaction) -> str:
         record = resolve_ref(step, ref, kind)
         if isinstance(record.body, Comment | Observation):  # each has one state for ever
             raise refusal("state", f"the state of {record.id} can't be changed")
         return revise_in(step, record.id, lambda body: replace(body, state=state), action).id
 
-    return carry_out(library, work, actor=actor, key=key, action=action, payload=repr((ref, state))).record
+    return carry_out(
+        library, work, actor=actor, key=key, action=action, payload=repr((ref, state))
+    ).record

@@ -1,7 +1,9 @@
-"""Writing new records: who may, what is refused, and what follows from one: the summary of its thread, who hears of it, what it clashes with.
+"""Writing new records: who may, what is refused, and what follows from one: the summary of its
+thread, who hears of it, what it clashes with.
 
-The functions that take a step write inside of it, and look at everything before they write anything. Those that take a library are
-one step each, under a key. Changing what is there is another module.
+The functions that take a step write inside of it, and look at everything before they write
+anything. Those that take a library are one step each, under a key. Changing what is there is
+another module.
 """
 
 from __future__ import annotations
@@ -79,10 +81,13 @@ class CreateBatch:
     replayed: bool
 
 
-# -- inside a step -----------------------------------------------------------------------------------------------------
+# -- inside a step
+# -----------------------------------------------------------------------------------------------------
 
 
-def add_subcortex(step: RecordTransaction, body: Subcortex, settings: Settings | None = None) -> Record[Subcortex]:
+def add_subcortex(
+    step: RecordTransaction, body: Subcortex, settings: Settings | None = None
+) -> Record[Subcortex]:
     """Write a new subcortex. Raises: InputError RECORD_INVALID, where its slug is taken."""
     need(step.actor, "create_subcortex")
     body = checked(replace(body, slug=body.slug.strip().casefold()))
@@ -92,7 +97,9 @@ def add_subcortex(step: RecordTransaction, body: Subcortex, settings: Settings |
     return step.make(new_id(Subcortex), resolved(step, _named(body, "stewards", step, settings)))
 
 
-def add_thread(step: RecordTransaction, body: Thread, settings: Settings | None = None) -> Record[Thread]:
+def add_thread(
+    step: RecordTransaction, body: Thread, settings: Settings | None = None
+) -> Record[Thread]:
     """Write a new thread, and tell whom it mentions."""
     need(step.actor, "create_thread")
     body = _new(step, replace(body, summary="", summary_sources=(), summary_by=""))
@@ -106,8 +113,8 @@ def add_comment(
 ) -> Record[Comment]:
     """Write a comment; the summary of its thread is renewed, or is the one that came with it.
 
-    Raises: InputError TARGET_NOT_FOUND for an unknown thread, RECORD_INVALID for an archived one, or for a summary that would tell
-    in an open thread what a sensitive comment says.
+    Raises: InputError TARGET_NOT_FOUND for an unknown thread, RECORD_INVALID for an archived one,
+    or for a summary that would tell in an open thread what a sensitive comment says.
     """
     need(step.actor, "comment")
     body = checked(body)
@@ -118,7 +125,8 @@ def add_comment(
         body = replace(body, sensitivity=SENSITIVE)
     elif body.sensitivity == SENSITIVE and summary.strip():
         raise refusal(
-            "summary", f"{thread.id} isn't sensitive: the summary that all see can't come with a sensitive comment"
+            "summary",
+            f"{thread.id} isn't sensitive: the summary that all see can't come with a sensitive comment",
         )
     body = _new(step, replace(body, subcortex=thread.body.subcortex))
     supplied = supply_summary(thread, summary, step.author) if summary.strip() else None
@@ -136,7 +144,9 @@ def add_observation(
     return step.make(new_id(Observation), _new(step, body))
 
 
-def add_artifact(step: RecordTransaction, body: Artifact, settings: Settings | None = None) -> Record[Artifact]:
+def add_artifact(
+    step: RecordTransaction, body: Artifact, settings: Settings | None = None
+) -> Record[Artifact]:
     """Write an artifact; one that is accepted takes the place of the one that it supersedes."""
     need(step.actor, "accept_artifact" if body.state == "accepted" else "propose_artifact")
     if body.verification != "unverified":  # whoever proposes something doesn't judge it
@@ -145,7 +155,10 @@ def add_artifact(step: RecordTransaction, body: Artifact, settings: Settings | N
     owner = who(body.owner, settings, me=step.author) if body.owner else step.author
     if person_of(owner) not in (person_of(step.author), person_of(step.actor.name)):
         need(step.actor, "edit")  # nobody is made to stand for something by who may only propose it
-    body = _new(step, replace(body, owner=owner, superseded_by="", last_reviewed=step.now if accepted else 0))
+    body = _new(
+        step,
+        replace(body, owner=owner, superseded_by="", last_reviewed=step.now if accepted else 0),
+    )
     old = target_of(step, body.supersedes, ("artifact",), "supersedes") if body.supersedes else None
     if old is not None and accepted:
         check_supersedes(step, old)
@@ -183,7 +196,11 @@ def add_link(step: RecordTransaction, body: Link, settings: Settings | None = No
         body = replace(body, sensitivity=SENSITIVE)
     if (known := linked(step, body.source, body.relation, body.target)) is not None:
         return known
-    if body.relation == "supersedes" and isinstance(source.body, Artifact) and isinstance(target.body, Artifact):
+    if (
+        body.relation == "supersedes"
+        and isinstance(source.body, Artifact)
+        and isinstance(target.body, Artifact)
+    ):
         check_supersedes(step, target, source)
         source = step.put(replace(source, body=replace(source.body, supersedes=target.id)))
         return write_superseded(step, target, source, body.note)
@@ -200,7 +217,10 @@ def _new(step: RecordTransaction, body: Any) -> Any:
 
 
 def need_sensitive(step: RecordTransaction, body: Body) -> None:
-    """What is sensitive is a draft for whoever may not write it. Raises: InputError RIGHTS_MISSING."""
+    """What is sensitive is a draft for whoever may not write it.
+
+    Raises: InputError RIGHTS_MISSING.
+    """
     if body.sensitivity == SENSITIVE:
         need(step.actor, "sensitive")
 
@@ -220,28 +240,44 @@ _ADDERS: Mapping[type, Any] = {
 }
 
 
-def add_body(step: RecordTransaction, body: Body, summary: str = "", settings: Settings | None = None) -> Record[Any]:
+def add_body(
+    step: RecordTransaction, body: Body, summary: str = "", settings: Settings | None = None
+) -> Record[Any]:
     """Write a new record of whichever kind; drafts and notifications have ways of their own."""
     if isinstance(body, Comment):
         return add_comment(step, body, summary, settings)
     return _ADDERS[type(body)](step, body, settings)
 
 
-# -- one step each -----------------------------------------------------------------------------------------------------
+# -- one step each
+# -----------------------------------------------------------------------------------------------------
 
 
 def create(
-    library: Library, body: Body, *, actor: Actor, key: str = "", payload: str = "", summary: str = ""
+    library: Library,
+    body: Body,
+    *,
+    actor: Actor,
+    key: str = "",
+    payload: str = "",
+    summary: str = "",
 ) -> Record[Any]:
     """Write a new record, found from now on; the same key gives the same record again.
 
-    Raises: InputError RECORD_INVALID, SENSITIVE_BLOCKED, RIGHTS_MISSING, TARGET_NOT_FOUND, SCOPE_NOT_FOUND, IDEMPOTENCY_REPLAY.
+    Raises: InputError RECORD_INVALID, SENSITIVE_BLOCKED, RIGHTS_MISSING, TARGET_NOT_FOUND,
+    SCOPE_NOT_FOUND, IDEMPOTENCY_REPLAY.
     """
     return create_once(library, body, actor=actor, key=key, payload=payload, summary=summary).record
 
 
 def create_once(
-    library: Library, body: Body, *, actor: Actor, key: str = "", payload: str = "", summary: str = ""
+    library: Library,
+    body: Body,
+    *,
+    actor: Actor,
+    key: str = "",
+    payload: str = "",
+    summary: str = "",
 ) -> Created:
     """As `create`, and whether it was there before."""
     clashes = clashes_of(library, body)
@@ -271,14 +307,19 @@ def create_observations(
     payload: str = "",
     refused: Mapping[int, CortexError] | None = None,
 ) -> CreateBatch:
-    """Write several observations in one step; what can't be written is told, each by itself, and the others are.
+    """Write several observations in one step; what can't be written is told, each by itself, and
+    the others are.
 
-    `refused` are those that somebody else decided against, by their place. The same key gives the same outcomes again; where none could
-    be written the key stays free. Raises: InputError RIGHTS_MISSING, RECORD_INVALID for too many or none, IDEMPOTENCY_REPLAY.
+    `refused` are those that somebody else decided against, by their place. The same key gives the
+    same outcomes again; where none could be written the key stays free. Raises: InputError
+    RIGHTS_MISSING, RECORD_INVALID for too many or none, IDEMPOTENCY_REPLAY.
     """
     need(acting(library, actor), "observe")
     if not 0 < len(observations) <= MOST_AT_ONCE:
-        raise refusal("observations", f"1 to {MOST_AT_ONCE} observations at once, these are {len(observations)}")
+        raise refusal(
+            "observations",
+            f"1 to {MOST_AT_ONCE} observations at once, these are {len(observations)}",
+        )
     compared = len(observations) <= CLASHES_UP_TO
     until = time.monotonic() + CLASHES_SECONDS
     clashes = [clashes_of(library, body, until=until) if compared else () for body in observations]
@@ -286,7 +327,9 @@ def create_observations(
 
     def work(step: RecordTransaction) -> str:
         outcomes = [
-            CreateOutcome(index, "", no[index]) if index in no else _add_one(step, index, body, clashes[index])
+            CreateOutcome(index, "", no[index])
+            if index in no
+            else _add_one(step, index, body, clashes[index])
             for index, body in enumerate(observations)
         ]
         if not any(one.id for one in outcomes):
@@ -295,7 +338,12 @@ def create_observations(
 
     try:
         done = perform(
-            library, work, actor=actor, key=key, action="create_observations", payload=payload or repr(observations)
+            library,
+            work,
+            actor=actor,
+            key=key,
+            action="create_observations",
+            payload=payload or repr(observations),
         )
     except _NothingWritten as nothing:
         return CreateBatch(nothing.outcomes, False)
@@ -310,7 +358,9 @@ class _NothingWritten(Exception):
         self.outcomes = tuple(outcomes)
 
 
-def _add_one(step: RecordTransaction, index: int, body: Observation, clashes: Sequence[Contradiction]) -> CreateOutcome:
+def _add_one(
+    step: RecordTransaction, index: int, body: Observation, clashes: Sequence[Contradiction]
+) -> CreateOutcome:
     try:
         record = add_observation(step, body)
     except InputError as error:  # nothing of it is written yet
@@ -319,10 +369,16 @@ def _add_one(step: RecordTransaction, index: int, body: Observation, clashes: Se
 
 
 def _told(one: CreateOutcome) -> dict[str, object]:
-    error = one.error and {"code": one.error.code, "message": one.error.message, "context": one.error.context}
+    error = one.error and {
+        "code": one.error.code,
+        "message": one.error.message,
+        "context": one.error.context,
+    }
     return {"index": one.index, "id": one.id, "error": error, "warnings": one.warnings}
 
 
 def _outcome(told: Mapping[str, Any]) -> CreateOutcome:
-    error = told["error"] and error_of(told["error"]["code"], told["error"]["message"], told["error"]["context"])
+    error = told["error"] and error_of(
+        told["error"]["code"], told["error"]["message"], told["error"]["context"]
+    )
     return CreateOutcome(told["index"], told["id"], error, tuple(told["warnings"]))

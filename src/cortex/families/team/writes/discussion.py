@@ -1,7 +1,8 @@
 """A thread and its comments: the rolling summary, renewed in the step of each comment.
 
-A summary that somebody supplied stays, and what was said since stands below it. Sentences of sensitive comments stay out of the
-summary of a thread that isn't sensitive, and so does a summary that came with one.
+A summary that somebody supplied stays, and what was said since stands below it. Sentences of
+sensitive comments stay out of the summary of a thread that isn't sensitive, and so does a summary
+that came with one.
 """
 
 from __future__ import annotations
@@ -21,13 +22,18 @@ SINCE = "\n\nSince then:\n"  # between a supplied summary and the sentences of w
 
 
 def supply_summary(thread: Record[Thread], summary: str, by: str) -> Thread:
-    """The thread with a summary that somebody wrote. Raises: InputError RECORD_INVALID, SENSITIVE_BLOCKED."""
+    """The thread with a summary that somebody wrote.
+
+    Raises: InputError RECORD_INVALID, SENSITIVE_BLOCKED.
+    """
     return checked(replace(thread.body, summary=summary, summary_by=by))
 
 
 def comments_of(step: RecordTransaction, thread: str) -> list[Record[Comment]]:
     """The newest comments of a thread, in their order."""
-    return step.select(RecordFilter(kinds=("comment",), refs=(("thread", thread),)), MOST_COMMENTS)[::-1]
+    return step.select(RecordFilter(kinds=("comment",), refs=(("thread", thread),)), MOST_COMMENTS)[
+        ::-1
+    ]
 
 
 def renew_summary(
@@ -36,7 +42,9 @@ def renew_summary(
     comment: Record[Comment] | None = None,
     supplied: Thread | None = None,
 ) -> list[str]:
-    """Have the summary of a thread follow a comment, or what the thread says now; gives who has spoken there."""
+    """Have the summary of a thread follow a comment, or what the thread says now; gives who has
+    spoken there.
+    """
     comments = comments_of(step, thread.id)
     if supplied and comment:
         after = replace(supplied, summary_sources=(comment.id,))
@@ -69,7 +77,9 @@ def _summarized(thread: Record[Thread], comments: list[Record[Comment]], supplie
 def _carried_on(body: Thread, comments: list[Record[Comment]]) -> Thread:
     """A supplied summary, and what was said since in as much room as it leaves."""
     base, first = body.summary.partition(SINCE)[0], body.summary_sources[0]
-    summary = summarize(body.title, _said([comment for comment in comments if comment.id[-26:] > first[-26:]]))
+    summary = summarize(
+        body.title, _said([comment for comment in comments if comment.id[-26:] > first[-26:]])
+    )
     lines = summary.text.splitlines()
     while lines and len(base) + len(SINCE) + len("\n".join(lines)) > SUMMARY:
         lines.pop(0)
@@ -79,6 +89,11 @@ def _carried_on(body: Thread, comments: list[Record[Comment]]) -> Thread:
 
 
 def _said(records: Sequence[Record[Any]]) -> list[Said]:
-    """What was said, in the order it was written: a clock that was put back makes nothing earlier than what it answers."""
+    """What was said, in the order it was written: a clock that was put back makes nothing earlier
+    than what it answers.
+    """
     moments = accumulate((record.created for record in records), max)
-    return [Said(one.id, one.author, at, one.body.body) for one, at in zip(records, moments, strict=True)]
+    return [
+        Said(one.id, one.author, at, one.body.body)
+        for one, at in zip(records, moments, strict=True)
+    ]

@@ -1,8 +1,9 @@
 """Drafts: contributions that wait for a person, who has them published or not.
 
-A draft is kept wherever it was meant for, even where that is nowhere: then whoever approves it says where. Approving publishes in
-the same step, in the name of who drafted it; so an approval counts once, however often and from wherever it is given. That a draft
-is too old is a matter of the clock and written nowhere: a person may still approve it.
+A draft is kept wherever it was meant for, even where that is nowhere: then whoever approves it says
+where. Approving publishes in the same step, in the name of who drafted it; so an approval counts
+once, however often and from wherever it is given. That a draft is too old is a matter of the clock
+and written nowhere: a person may still approve it.
 """
 
 from __future__ import annotations
@@ -55,7 +56,9 @@ _PRIVATE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """An approved draft, and what it became; `replayed` where that had been done before under the same key."""
+    """An approved draft, and what it became; `replayed` where that had been done before under the
+    same key.
+    """
 
     draft: Record[Draft]
     record: Record[Any]
@@ -63,7 +66,13 @@ class Published:
 
 
 def create_draft(
-    library: Library, draft: Draft, *, actor: Actor, key: str = "", payload: str = "", where: Placement | None = None
+    library: Library,
+    draft: Draft,
+    *,
+    actor: Actor,
+    key: str = "",
+    payload: str = "",
+    where: Placement | None = None,
 ) -> tuple[Record[Draft], bool, str]:
     """Keep a draft; returns it, whether the key had been used for it before, and what comes next.
 
@@ -76,7 +85,9 @@ def create_draft(
     def work(step: RecordTransaction) -> str:
         kept = _as_its_place(step, new)
         flags = dict.fromkeys((*risks_of(kept, step.get), *kept.risk_flags))
-        record = step.make(new_id(Draft), replace(kept, risk_flags=tuple(flags), expires=step.now + EXPIRES_MS))
+        record = step.make(
+            new_id(Draft), replace(kept, risk_flags=tuple(flags), expires=step.now + EXPIRES_MS)
+        )
         if actor.name != person_of(actor.name):
             notice_review(
                 step,
@@ -87,19 +98,30 @@ def create_draft(
         return record.id
 
     done = perform(
-        library, work, actor=actor, key=key or fresh_key(), action="create_draft", payload=payload or repr(draft)
+        library,
+        work,
+        actor=actor,
+        key=key or fresh_key(),
+        action="create_draft",
+        payload=payload or repr(draft),
     )
     record = written(library, done.result)
     return record, done.replayed, next_step(library.store.recorded, record)
 
 
 def approve(
-    library: Library, draft_id: str, *, actor: Actor, key: str = "", target: str = "", notes: str = ""
+    library: Library,
+    draft_id: str,
+    *,
+    actor: Actor,
+    key: str = "",
+    target: str = "",
+    notes: str = "",
 ) -> Published:
     """Publish a draft, where it was meant for or into `target`.
 
-    Raises: InputError RECORD_UNKNOWN, RECORD_CHANGED for one that somebody decided about already, TARGET_NOT_FOUND, RIGHTS_MISSING,
-    and whatever the record that it becomes is refused for.
+    Raises: InputError RECORD_UNKNOWN, RECORD_CHANGED for one that somebody decided about already,
+    TARGET_NOT_FOUND, RIGHTS_MISSING, and whatever the record that it becomes is refused for.
     """
     need(acting(library, actor), "approve_draft")
     clashes = _clashes(library, draft_id, target)
@@ -118,9 +140,12 @@ def approve(
         return found.id
 
     payload = repr((draft_id, target, notes))
-    done = perform(library, work, actor=actor, key=key or fresh_key(), action="approve_draft", payload=payload)
+    done = perform(
+        library, work, actor=actor, key=key or fresh_key(), action="approve_draft", payload=payload
+    )
     kept = written(library, done.result)
-    if kept.body.state != PUBLISHED:  # sent at once by cortexd, and not taken: the Core's draft stands again
+    # Sent at once by cortexd, and not taken: the Core's draft stands again
+    if kept.body.state != PUBLISHED:
         raise InputError(
             "RECORD_CHANGED",
             f"the team server did not accept this approval: {kept.id} is {kept.body.state} again",
@@ -130,8 +155,13 @@ def approve(
     return Published(kept, written(library, kept.body.published), done.replayed)
 
 
-def reject(library: Library, draft_id: str, *, actor: Actor, notes: str = "", key: str = "") -> Record[Draft]:
-    """Decide that a draft isn't published. Raises: InputError RECORD_UNKNOWN, RECORD_CHANGED, RIGHTS_MISSING."""
+def reject(
+    library: Library, draft_id: str, *, actor: Actor, notes: str = "", key: str = ""
+) -> Record[Draft]:
+    """Decide that a draft isn't published.
+
+    Raises: InputError RECORD_UNKNOWN, RECORD_CHANGED, RIGHTS_MISSING.
+    """
     need(acting(library, actor), "reject_draft")
 
     def work(step: RecordTransaction) -> str:
@@ -139,7 +169,9 @@ def reject(library: Library, draft_id: str, *, actor: Actor, notes: str = "", ke
         return _decide(step, found, replace(found.body, state=REJECTED), notes).id
 
     payload = repr((draft_id, notes))
-    done = perform(library, work, actor=actor, key=key or fresh_key(), action="reject_draft", payload=payload)
+    done = perform(
+        library, work, actor=actor, key=key or fresh_key(), action="reject_draft", payload=payload
+    )
     return written(library, done.result)
 
 
@@ -162,7 +194,8 @@ def listed(
     now: int = 0,
     wanted: RecordFilter = DRAFTS,
 ) -> list[Record[Draft]]:
-    """The drafts that are in these states (none: in any) now, the newest first; `before` is the last one of the page before.
+    """The drafts that are in these states (none: in any) now, the newest first; `before` is the
+    last one of the page before.
 
     `wanted` says what else holds for them.
     """
@@ -178,13 +211,17 @@ def listed(
 
 
 def next_step(records: RecordLookup, record: Record[Draft], now: int = 0) -> str:
-    """What comes next for a draft, in a sentence or two: that a person decides and where, never by which command."""
+    """What comes next for a draft, in a sentence or two: that a person decides and where, never by
+    which command.
+    """
     draft = record.body
     match state_of(draft, now or now_ms()):
         case "published":
             return f"It was published as {draft.published}."
         case "rejected":
-            return "It was rejected" + (f": {one_line(draft.review_notes, 300)}" if draft.review_notes else ".")
+            return "It was rejected" + (
+                f": {one_line(draft.review_notes, 300)}" if draft.review_notes else "."
+            )
     place = destination(records, draft)
     if place.missing:
         return f"{_KEPT}, but can't be published yet: {place.missing}. The person who decides says where it belongs."
@@ -212,7 +249,8 @@ def risks_of(draft: Draft, get: Get) -> tuple[str, ...]:
     return tuple(flag for flag, holds in found.items() if holds)
 
 
-# -- making one --------------------------------------------------------------------------------------------------------
+# -- making one
+# --------------------------------------------------------------------------------------------------------
 
 
 def _fresh(draft: Draft, where: Placement) -> Draft:
@@ -234,7 +272,9 @@ def _fresh(draft: Draft, where: Placement) -> Draft:
 
 
 def _title_of(draft: Draft) -> str:
-    """The first line that says something, without the marks of a heading; of a change what it changes."""
+    """The first line that says something, without the marks of a heading; of a change what it
+    changes.
+    """
     lines = (line.lstrip("#>*- \t").strip() for line in draft.body.splitlines())
     changes = ", ".join(f"{field}: {value}" for field, value in draft.patch)
     return one_line(changes or next((line for line in lines if line), ""), TITLE_CHARACTERS)
@@ -253,7 +293,8 @@ def _as_its_place(step: RecordTransaction, draft: Draft) -> Draft:
     return replace(draft, sensitivity=SENSITIVE) if private else draft
 
 
-# -- deciding about one ------------------------------------------------------------------------------------------------
+# -- deciding about one
+# ------------------------------------------------------------------------------------------------
 
 
 def _undecided(step: RecordTransaction, draft_id: str) -> Record[Draft]:
@@ -277,7 +318,9 @@ def _aimed(draft: Draft, target: str) -> Draft:
 
 
 def _clashes(library: Library, draft_id: str, target: str) -> tuple[Contradiction, ...]:
-    """What the record that a draft becomes may contradict; looked for before the step, since it asks the index."""
+    """What the record that a draft becomes may contradict; looked for before the step, since it
+    asks the index.
+    """
     lookup = library.store.recorded
     found: Record[Draft] = resolve_ref(lookup, draft_id, "draft")
     if found.body.type == "task_update" or found.body.state not in (PENDING, EXPIRED):
@@ -299,9 +342,15 @@ def _with_target(draft_id: str, draft: Draft) -> str:
     return f"`cortex drafts approve {draft_id} --target {TARGETS[draft.type][0].upper()}`"
 
 
-def _decide(step: RecordTransaction, found: Record[Draft], body: Draft, notes: str) -> Record[Draft]:
-    """Write what was decided, and tell who drafted it; whoever was to decide needs no reminder any more."""
-    body = checked(replace(body, reviewed_by=step.actor.name, reviewed_at=step.now, review_notes=notes))
+def _decide(
+    step: RecordTransaction, found: Record[Draft], body: Draft, notes: str
+) -> Record[Draft]:
+    """Write what was decided, and tell who drafted it; whoever was to decide needs no reminder any
+    more.
+    """
+    body = checked(
+        replace(body, reviewed_by=step.actor.name, reviewed_at=step.now, review_notes=notes)
+    )
     kept = step.put(replace(found, body=body))
     close_notices(step, kept.id)
     if kept.author != step.actor.name:
@@ -316,7 +365,8 @@ def _decide(step: RecordTransaction, found: Record[Draft], body: Draft, notes: s
     return kept
 
 
-# -- looking at them ---------------------------------------------------------------------------------------------------
+# -- looking at them
+# ---------------------------------------------------------------------------------------------------
 
 
 def pages(lookup: RecordLookup, wanted: RecordFilter, size: int = PAGE) -> Iterator[Record[Any]]:

@@ -1,7 +1,9 @@
-"""Where a contribution belongs: what somebody said, else what the project says, else nowhere: then it waits as a draft.
+"""Where a contribution belongs: what somebody said, else what the project says, else nowhere: then
+it waits as a draft.
 
-What was said and isn't there is never replaced by something that is: nothing is posted elsewhere than it was meant for. What the
-project's files name and isn't there any more doesn't count, and is told. Knows no draft and writes no record.
+What was said and isn't there is never replaced by something that is: nothing is posted elsewhere
+than it was meant for. What the project's files name and isn't there any more doesn't count, and is
+told. Knows no draft and writes no record.
 """
 
 from __future__ import annotations
@@ -52,17 +54,31 @@ class Placement:
 
 
 def route(
-    lookup: RecordLookup, families: Mapping[str, object], *, thread: str = "", task: str = "", subcortex: str = ""
+    lookup: RecordLookup,
+    families: Mapping[str, object],
+    *,
+    thread: str = "",
+    task: str = "",
+    subcortex: str = "",
 ) -> Placement:
-    """Where contributions go: what is named here, else what the project's files name (`Settings.families`)."""
+    """Where contributions go: what is named here, else what the project's files name
+    (`Settings.families`).
+    """
     told = {"thread": thread, "task": task, "subcortex": subcortex}
     if any(told.values()):
         return _to(lookup, told, {name: f"the {name} that was named" for name in told}, strict=True)
     mapped = {name: families.get(key, "") for name, key in NAMES.items()}
-    return _to(lookup, mapped, {name: f"the project's {name} ({key})" for name, key in NAMES.items()}, strict=False)
+    return _to(
+        lookup,
+        mapped,
+        {name: f"the project's {name} ({key})" for name, key in NAMES.items()},
+        strict=False,
+    )
 
 
-def find(records: RecordLookup | RecordTransaction, ref: str, kind: str) -> tuple[Record[Any] | None, str]:
+def find(
+    records: RecordLookup | RecordTransaction, ref: str, kind: str
+) -> tuple[Record[Any] | None, str]:
     """The record of a kind that is named, where something new may belong to it; else None and why."""
     try:
         record = resolve_ref(records, ref, kind)
@@ -75,31 +91,48 @@ def _is_so(record: Record[Any]) -> str:
     return f"{record.id} ({one_line(record.body.title, 80)}) is {record.body.state}"
 
 
-def _to(lookup: RecordLookup, named: Mapping[str, object], whys: Mapping[str, str], *, strict: bool) -> Placement:
-    """The way to what is named; where `strict`, a name that leads nowhere isn't made up for by another one."""
+def _to(
+    lookup: RecordLookup, named: Mapping[str, object], whys: Mapping[str, str], *, strict: bool
+) -> Placement:
+    """The way to what is named; where `strict`, a name that leads nowhere isn't made up for by
+    another one.
+    """
     found: dict[str, Record[Any]] = {}
     missing: list[str] = []
     for kind, ref in named.items():
         if not ref:
             continue
-        record, why = find(lookup, ref.strip(), kind) if isinstance(ref, str) else (None, "it isn't a text")
+        record, why = (
+            find(lookup, ref.strip(), kind) if isinstance(ref, str) else (None, "it isn't a text")
+        )
         if record is not None and record.body.state in ENDED and not strict:
             record, why = None, _is_so(record)
         if record is None:
             missing.append(f"{whys[kind]}: {why}")
         else:
             found[kind] = record
-    thread, task, why = _thread_of(lookup, found, whys, missing, strict=strict and bool(named["thread"]))
+    thread, task, why = _thread_of(
+        lookup, found, whys, missing, strict=strict and bool(named["thread"])
+    )
     subcortex = found["subcortex"].id if "subcortex" in found else ""
     if not subcortex and not (strict and named["subcortex"]):
-        subcortex = next((one.body.subcortex for one in (thread, task) if one and one.body.subcortex), "")
+        subcortex = next(
+            (one.body.subcortex for one in (thread, task) if one and one.body.subcortex), ""
+        )
     if not thread:
         why = whys["subcortex"] if "subcortex" in found else whys["task"] if task else DRAFTS_ONLY
-    return Placement(thread.id if thread else "", task.id if task else "", subcortex, why, tuple(missing))
+    return Placement(
+        thread.id if thread else "", task.id if task else "", subcortex, why, tuple(missing)
+    )
 
 
 def _thread_of(
-    lookup: RecordLookup, found: Mapping[str, Record[Any]], whys: Mapping[str, str], missing: list[str], *, strict: bool
+    lookup: RecordLookup,
+    found: Mapping[str, Record[Any]],
+    whys: Mapping[str, str],
+    missing: list[str],
+    *,
+    strict: bool,
 ) -> tuple[Record[Any] | None, Record[Any] | None, str]:
     """The thread that is named, else the task's; the task; and why it is that thread."""
     task = found.get("task")

@@ -21,7 +21,8 @@ from cortex.plugins.registry import Screening
 
 ROUNDS = 5  # of a step: what is derived from a redacted text may be new once more
 
-# The fields in which somebody says something; others hold ids, addresses, names and words of a list.
+# The fields in which somebody says something; others hold ids, addresses, names and words of a
+# list.
 TEXTS = frozenset(
     "title name body summary description charter reason resolution notes review_notes blocked_reason note term meaning".split()
 )
@@ -47,10 +48,13 @@ class Screen:
     def apply(self, before: Record[Any] | None, record: Record[Any]) -> Record[Any]:
         """The record with its new texts as they may be written.
 
-        Raises: InputError SENSITIVE_BLOCKED; RECORD_INVALID, where a redacted text doesn't fit its field.
+        Raises: InputError SENSITIVE_BLOCKED; RECORD_INVALID, where a redacted text doesn't fit its
+        field.
         """
         known = set(texts_of(before.body)) if before is not None else set[str]()
-        body = with_texts(record.body, lambda field, text: text if text in known else self._verdict(field, text))
+        body = with_texts(
+            record.body, lambda field, text: text if text in known else self._verdict(field, text)
+        )
         return record if body == record.body else replace(record, body=checked(body))
 
     def _verdict(self, field: str, text: str) -> str:
@@ -65,7 +69,10 @@ class Screen:
             raise Unscreened
 
     def ask(self, texts: Iterable[str] = ()) -> None:
-        """Have the plugins judge the texts that wait, and these. Raises: ConfigError PLUGIN_UNUSABLE."""
+        """Have the plugins judge the texts that wait, and these.
+
+        Raises: ConfigError PLUGIN_UNUSABLE.
+        """
         waiting, self._waiting = [*self._waiting, *texts], {}
         for text in waiting:
             if text not in self._verdicts:
@@ -78,7 +85,8 @@ def screened_step(
 ) -> TransactionResult:
     """Do a step whose texts the plugins allow, as `attempt` does it.
 
-    Raises: InputError SENSITIVE_BLOCKED, RECORD_INVALID; ConfigError PLUGIN_UNUSABLE; whatever the step raises.
+    Raises: InputError SENSITIVE_BLOCKED, RECORD_INVALID; ConfigError PLUGIN_UNUSABLE; whatever the
+    step raises.
     """
     if screen is None:
         return attempt(work, None)
@@ -94,7 +102,8 @@ def screened_step(
         except Unscreened:
             screen.ask()
     raise InputError(
-        "RECORD_INVALID", "plugins change what is written each time that they are asked; nothing was written"
+        "RECORD_INVALID",
+        "plugins change what is written each time that they are asked; nothing was written",
     )
 
 
@@ -117,7 +126,9 @@ def texts_of(body: Body) -> list[str]:
 
 
 def with_texts(body: Any, change: Change) -> Any:
-    """A body whose texts are changed, field by field; what is derived from other texts stays as it is."""
+    """A body whose texts are changed, field by field; what is derived from other texts stays as it
+    is.
+    """
     if isinstance(body, Notification):
         return body
     changed: dict[str, object] = {}
@@ -131,13 +142,21 @@ def with_texts(body: Any, change: Change) -> Any:
         elif name in LISTS:
             changed[name] = tuple(change(name, text) for text in value)
         elif name == "patch":
-            changed[name] = tuple((key, value if key == "state" else change(key, value)) for key, value in value)
+            changed[name] = tuple(
+                (key, value if key == "state" else change(key, value)) for key, value in value
+            )
         elif isinstance(value, tuple) and value and isinstance(value[0], PARTS):
             changed[name] = tuple(with_texts(part, change) for part in value)
     return replace(body, **changed) if changed else body
 
 
 def _with_supplied(thread: Thread, change: Change) -> str:
-    """A summary of which the part is changed that somebody wrote; the rest is sentences of comments, with their ids."""
+    """A summary of which the part is changed that somebody wrote; the rest is sentences of
+    comments, with their ids.
+    """
     base, since, rest = thread.summary.partition(SINCE)
-    return change("summary", base) + since + rest if thread.summary_by and base.strip() else thread.summary
+    return (
+        change("summary", base) + since + rest
+        if thread.summary_by and base.strip()
+        else thread.summary
+    )

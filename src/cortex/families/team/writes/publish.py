@@ -1,6 +1,8 @@
-"""What a draft becomes, and where: the record that it names, what is written there, and what of its citations is evidence.
+"""What a draft becomes, and where: the record that it names, what is written there, and what of its
+citations is evidence.
 
-Inside a step, through the same functions as everything that is written directly. Who may approve is not known here.
+Inside a step, through the same functions as everything that is written directly. Who may approve is
+not known here.
 """
 
 from __future__ import annotations
@@ -10,7 +12,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from cortex.base.record_model import SENSITIVE, Artifact, Comment, Draft, Evidence, Record, Task, Thread
+from cortex.base.record_model import (
+    SENSITIVE,
+    Artifact,
+    Comment,
+    Draft,
+    Evidence,
+    Record,
+    Task,
+    Thread,
+)
 from cortex.base.settings import Settings
 from cortex.engine.store import RecordLookup, RecordTransaction, kind_of_id
 from cortex.families.team.ids import new_id
@@ -25,7 +36,12 @@ TARGETS = {  # what a draft may name, the first one where a name doesn't say its
     "artifact": ("subcortex", "thread", "task"),
     "task_update": ("task",),
 }
-NAMES = {"comment": "a comment", "thread": "a thread", "artifact": "an artifact", "task_update": "a change of a task"}
+NAMES = {
+    "comment": "a comment",
+    "thread": "a thread",
+    "artifact": "an artifact",
+    "task_update": "a change of a task",
+}
 _ADDRESS = re.compile(r"https?://\S+", re.IGNORECASE)
 
 Get = Callable[[str], Record[Any] | None]
@@ -33,7 +49,9 @@ Get = Callable[[str], Record[Any] | None]
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """Where a draft would go: into that record, or nowhere in particular; `missing` says why it can't go anywhere."""
+    """Where a draft would go: into that record, or nowhere in particular; `missing` says why it
+    can't go anywhere.
+    """
 
     record: Record[Any] | None = None
     missing: str = ""
@@ -47,7 +65,10 @@ def destination(records: RecordLookup | RecordTransaction, draft: Draft) -> Dest
         return Destination(None, "" if alone else f"it names no {allowed[0]}")
     kind = draft.target_kind or kind_of_id(draft.target) or allowed[0]
     if kind not in allowed:
-        return Destination(None, f"{NAMES[draft.type]} belongs to a {' or a '.join(allowed)}, not to {draft.target}")
+        return Destination(
+            None,
+            f"{NAMES[draft.type]} belongs to a {' or a '.join(allowed)}, not to {draft.target}",
+        )
     record, why = find(records, draft.target, kind)
     if record is not None and draft.type == "comment" and kind == "task":
         if not record.body.thread:
@@ -56,12 +77,17 @@ def destination(records: RecordLookup | RecordTransaction, draft: Draft) -> Dest
     return Destination(record, why)
 
 
-def publish(step: RecordTransaction, draft: Draft, place: Record[Any] | None, settings: Settings) -> Record[Any]:
+def publish(
+    step: RecordTransaction, draft: Draft, place: Record[Any] | None, settings: Settings
+) -> Record[Any]:
     """Write what a draft is for, into the place that it has."""
     if draft.type != "task_update":
         body = body_of(draft, place, step.get)
-        # A sensitive comment tells the summary of an open thread nothing; who approves it can't take its summary out.
-        told = draft.sensitivity != SENSITIVE or (place is not None and place.body.sensitivity == SENSITIVE)
+        # A sensitive comment tells the summary of an open thread nothing; who approves it can't
+        # take its summary out.
+        told = draft.sensitivity != SENSITIVE or (
+            place is not None and place.body.sensitivity == SENSITIVE
+        )
         return add_body(step, body, draft.summary if told else "", settings)
     assert place is not None
     return apply_task_patch(step, place.id, patch_of(draft), settings)
@@ -76,10 +102,18 @@ def patch_of(draft: Draft) -> dict[str, str]:
 
 
 def check_outcome(draft: Draft) -> None:
-    """What a draft becomes could be written, wherever it goes. Raises: InputError RECORD_INVALID, SENSITIVE_BLOCKED."""
+    """What a draft becomes could be written, wherever it goes.
+
+    Raises: InputError RECORD_INVALID, SENSITIVE_BLOCKED.
+    """
     if draft.type == "task_update":
         fields = checked_patch(patch_of(draft))
-        checked(replace(Task("any"), **{name: value for name, value in fields.items() if name != "assignees"}))
+        checked(
+            replace(
+                Task("any"),
+                **{name: value for name, value in fields.items() if name != "assignees"},
+            )
+        )
         return
     checked(body_of(draft, None, lambda _: None))
     if draft.type == "comment":
@@ -87,12 +121,19 @@ def check_outcome(draft: Draft) -> None:
 
 
 def body_of(draft: Draft, place: Record[Any] | None, get: Get) -> Comment | Thread | Artifact:
-    """The body that a draft becomes; what it cites as evidence and isn't there is only named, for else nobody could publish it."""
-    subcortex = "" if place is None else place.id if place.kind == "subcortex" else place.body.subcortex
+    """The body that a draft becomes; what it cites as evidence and isn't there is only named, for
+    else nobody could publish it.
+    """
+    subcortex = (
+        "" if place is None else place.id if place.kind == "subcortex" else place.body.subcortex
+    )
     match draft.type:
         case "comment":
-            thread = place.id if place else new_id(Thread)  # any, where there is none yet and it is only looked at
-            return Comment(thread, draft.body, citations=draft.citations, sensitivity=draft.sensitivity)
+            # Any, where there is none yet and it is only looked at
+            thread = place.id if place else new_id(Thread)
+            return Comment(
+                thread, draft.body, citations=draft.citations, sensitivity=draft.sensitivity
+            )
         case "thread":
             return Thread(
                 draft.title,

@@ -1,8 +1,10 @@
-"""The rolling summary of a thread: its weightiest sentences, word by word, each with the id of the comment that it is from.
+"""The rolling summary of a thread: its weightiest sentences, word by word, each with the id of the
+comment that it is from.
 
-Sentences are weighed by how much they say of what the thread is about, by words of decisions and findings, and by how late they were
-said; small talk, questions and what was decided otherwise later give way. Made anew on every comment. Knows no records and no
-store. Road not taken: a model that writes a summary, for whatever it makes up would stand there as the team's word.
+Sentences are weighed by how much they say of what the thread is about, by words of decisions and
+findings, and by how late they were said; small talk, questions and what was decided otherwise later
+give way. Made anew on every comment. Knows no records and no store. Road not taken: a model that
+writes a summary, for whatever it makes up would stand there as the team's word.
 """
 
 from __future__ import annotations
@@ -45,7 +47,8 @@ _REASONS = {
 _DOUBTS = frozenset(
     "maybe perhaps guess wonder wondering might could would unsure hm hmm probably thought idea wish".split()
 )
-_PHRASES: tuple[tuple[str, str, float], ...] = (  # the word that they are looked for by, the phrase, what it is worth
+# The word that they are looked for by, the phrase, what it is worth
+_PHRASES: tuple[tuple[str, str, float], ...] = (
     ("root", "root cause", 1.2),
     ("let", "let's ", 0.4),
     ("live", " live ", 0.4),
@@ -91,9 +94,8 @@ _QUANTITY = re.compile(
     r"\d\s?(?:%|ms|s|sec\w*|min\w*|hours?|days?|weeks?|[kmgt]i?b|x|times|rows|runs)\b|\d\s?%|\d,\d{3}|\bv?\d+\.\d+"
 )
 _DIGIT = re.compile(r"[0-9]")
-_CITED = re.compile(
-    r"[ \t]?\[[a-z]{3,10}_[0-9a-z]{1,40}\]", re.IGNORECASE
-)  # as a summary cites: nobody else may seem to be cited
+# As a summary cites: nobody else may seem to be cited
+_CITED = re.compile(r"[ \t]?\[[a-z]{3,10}_[0-9a-z]{1,40}\]", re.IGNORECASE)
 _EMBEDS = ("<!--", "![", "](")  # what a page would carry out or hide
 
 
@@ -124,7 +126,8 @@ class _Candidate:
     line: str
     stems: frozenset[str]
     weight: float
-    retracts: float  # what is left of an earlier sentence that says the contrary; 1 where nothing is taken back
+    # What is left of an earlier sentence that says the contrary; 1 where nothing is taken back
+    retracts: float
     proposes: bool  # or decides: what a later one may take back
 
 
@@ -168,7 +171,10 @@ def _weigh(title: str, spoken: list[Said]) -> list[_Candidate]:
                 announced += 0.6
             found.append((place, sentence.text, stems, announced))
         mentions.update(met)
-    worth = {word: math.log2(1 + count) * (2.0 if word in about else 1.0) for word, count in mentions.items()}
+    worth = {
+        word: math.log2(1 + count) * (2.0 if word in about else 1.0)
+        for word, count in mentions.items()
+    }
     central = [sum(map(worth.__getitem__, stems)) / (4 + len(stems)) for _, _, stems, _ in found]
     most = max(central, default=0.0) or 1.0
     latest = max(len(spoken) - 1, 1)
@@ -191,12 +197,20 @@ def _candidate(
     if _RETRACTS.search(text):
         left = 0.2 if announced >= 1.0 else 0.7
     return _Candidate(
-        place, order, f"- {cut(text)} [{spoken[place].id}]", stems, weight, left, bool(_PROPOSES.search(text))
+        place,
+        order,
+        f"- {cut(text)} [{spoken[place].id}]",
+        stems,
+        weight,
+        left,
+        bool(_PROPOSES.search(text)),
     )
 
 
 def _announced(sentence: str, identifiers: list[str], stems: frozenset[str]) -> float | None:
-    """What a sentence's words of decisions and findings are worth, less for questions and doubts; None for small talk."""
+    """What a sentence's words of decisions and findings are worth, less for questions and doubts;
+    None for small talk.
+    """
     if len(stems) < 2:
         return None
     words = set(map(str.lower, identifiers))
@@ -221,7 +235,10 @@ def _worth_of_cues(words: set[str], lower: str) -> float:
     """Of each kind of cue the strongest."""
     if words.isdisjoint(_CUE_WORDS):
         return 0.0
-    worth = max((value for word, phrase, value in _PHRASES if word in words and phrase in lower), default=0.0)
+    worth = max(
+        (value for word, phrase, value in _PHRASES if word in words and phrase in lower),
+        default=0.0,
+    )
     for cues in _CUES:
         met = words & cues.keys()
         if met:
@@ -230,10 +247,14 @@ def _worth_of_cues(words: set[str], lower: str) -> float:
 
 
 def _poses(sentence: str, ids: frozenset[str]) -> bool:
-    """Whether a sentence carries what would be taken for more than its words: a source, a picture, something hidden."""
+    """Whether a sentence carries what would be taken for more than its words: a source, a picture,
+    something hidden.
+    """
     if any(mark in sentence for mark in _EMBEDS) or _CITED.search(sentence):
         return True
-    return "[" in sentence and any(part.partition("]")[0] in ids for part in sentence.split("[")[1:])
+    return "[" in sentence and any(
+        part.partition("]")[0] in ids for part in sentence.split("[")[1:]
+    )
 
 
 def _choose(candidates: list[_Candidate], room: int) -> list[_Candidate]:
@@ -249,7 +270,11 @@ def _choose(candidates: list[_Candidate], room: int) -> list[_Candidate]:
         left.remove(best)
         if weights[best.order] * (1 - nearest[best.order]) < least or weights[best.order] <= 0:
             break
-        if nearest[best.order] >= ALIKE or len(best.line) > room or per_comment[best.place] >= MOST_PER_COMMENT:
+        if (
+            nearest[best.order] >= ALIKE
+            or len(best.line) > room
+            or per_comment[best.place] >= MOST_PER_COMMENT
+        ):
             continue
         chosen.append(best)
         room -= len(best.line) + 1

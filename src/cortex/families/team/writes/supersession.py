@@ -1,4 +1,6 @@
-"""One artifact in place of another: whether it may be, and both of them and the link between them in one step."""
+"""One artifact in place of another: whether it may be, and both of them and the link between them
+in one step.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +17,19 @@ from cortex.families.team.validation import checked, refusal
 def linked(step: RecordTransaction, source: str, relation: str, target: str) -> Record[Link] | None:
     """The link that says this already, unless somebody has dismissed it."""
     refs = (("source", source), ("relation", relation), ("target", target))
-    found = step.select(RecordFilter(kinds=("link",), states=("candidate", "confirmed"), refs=refs), 1)
+    found = step.select(
+        RecordFilter(kinds=("link",), states=("candidate", "confirmed"), refs=refs), 1
+    )
     return found[0] if found else None
 
 
-def check_supersedes(step: RecordTransaction, old: Record[Artifact], new: Record[Artifact] | None = None) -> None:
-    """One artifact may take the place of another: it is accepted, so it has evidence. Raises: InputError RIGHTS_MISSING, RECORD_INVALID."""
+def check_supersedes(
+    step: RecordTransaction, old: Record[Artifact], new: Record[Artifact] | None = None
+) -> None:
+    """One artifact may take the place of another: it is accepted, so it has evidence.
+
+    Raises: InputError RIGHTS_MISSING, RECORD_INVALID.
+    """
     need(step.actor, "supersede_artifact")
     if old.body.superseded_by or old.body.state == "superseded":
         raise refusal("supersedes", f"{old.id} is superseded already, by {old.body.superseded_by}")
@@ -29,7 +38,10 @@ def check_supersedes(step: RecordTransaction, old: Record[Artifact], new: Record
     while now is not None and now.id not in seen:
         seen.add(now.id)
         if now.id == old.id:
-            raise refusal("supersedes", f"{old.id} can't be superseded by what it supersedes itself, or by itself")
+            raise refusal(
+                "supersedes",
+                f"{old.id} can't be superseded by what it supersedes itself, or by itself",
+            )
         now = step.get(now.body.superseded_by) if now.body.superseded_by else None
     if new is not None and new.body.state != "accepted":
         raise InputError(
@@ -43,9 +55,16 @@ def write_superseded(
     step: RecordTransaction, old: Record[Artifact], new: Record[Artifact], note: str = ""
 ) -> Record[Link]:
     """One artifact takes the place of another: its state, who took it, and the link between them."""
-    step.put(replace(old, body=replace(old.body, state="superseded", superseded_by=new.id)), "supersede_artifact")
+    step.put(
+        replace(old, body=replace(old.body, state="superseded", superseded_by=new.id)),
+        "supersede_artifact",
+    )
     if (known := linked(step, new.id, "supersedes", old.id)) is not None:
         return known
     private = SENSITIVE in (old.body.sensitivity, new.body.sensitivity)
     body = checked(Link(new.id, "supersedes", old.id, note))
-    return step.make(new_id(Link), replace(body, sensitivity=SENSITIVE) if private else body, "supersede_artifact")
+    return step.make(
+        new_id(Link),
+        replace(body, sensitivity=SENSITIVE) if private else body,
+        "supersede_artifact",
+    )

@@ -32,11 +32,13 @@ def perform(
 ) -> TransactionResult:
     """Do `work` once for this key, and have what it wrote found, now or as soon as the indexes can.
 
-    Raises: InputError RECORD_INVALID for a key that is none, IDEMPOTENCY_REPLAY, RECORD_CHANGED, SENSITIVE_BLOCKED by a plugin;
-    ConfigError PLUGIN_UNUSABLE; whatever `work` raises.
+    Raises: InputError RECORD_INVALID for a key that is none, IDEMPOTENCY_REPLAY, RECORD_CHANGED,
+    SENSITIVE_BLOCKED by a plugin; ConfigError PLUGIN_UNUSABLE; whatever `work` raises.
     """
 
-    def attempt(work: Callable[[RecordTransaction], str], screen: Screened | None) -> TransactionResult:
+    def attempt(
+        work: Callable[[RecordTransaction], str], screen: Screened | None
+    ) -> TransactionResult:
         def begin(step: RecordTransaction) -> str:
             go_on_from(step.newest())
             result = work(step)
@@ -65,14 +67,20 @@ def _check_accepted(step: RecordTransaction) -> None:
     Raises: InputError TARGET_NOT_FOUND.
     """
     refused = step.unaccepted()
-    made = [after for before, after in step.written.values() if before is None and after.kind != "notification"]
+    made = [
+        after
+        for before, after in step.written.values()
+        if before is None and after.kind != "notification"
+    ]
     for target in (target for record in made if refused for _, target in refs_of(record.body)):
         if target in refused:
             raise InputError(
                 "TARGET_NOT_FOUND",
                 f"{target} was not accepted by the team server: {refused[target]}; nothing was written",
                 context={"id": target},
-                instead=("A person sees what was refused, and what to do, with `cortex sync --refused`.",),
+                instead=(
+                    "A person sees what was refused, and what to do, with `cortex sync --refused`.",
+                ),
             )
 
 
@@ -83,18 +91,26 @@ def acting(library: Library, actor: Actor) -> Actor:
 
 
 def written(library: Library, number: str) -> Record[Any]:
-    """The record that a step wrote, as it is now. Raises: InputError RECORD_UNKNOWN, where whoever wrote it may not see it any more."""
+    """The record that a step wrote, as it is now.
+
+    Raises: InputError RECORD_UNKNOWN, where whoever wrote it may not see it any more.
+    """
     record = library.store.recorded.one(number)  # nothing is ever removed
     if record is None:
         raise InputError(
-            "RECORD_UNKNOWN", f"{number} was written, and isn't to be seen any more", context={"id": number}
+            "RECORD_UNKNOWN",
+            f"{number} was written, and isn't to be seen any more",
+            context={"id": number},
         )
     return record
 
 
 def check_key(key: str, most: int = MOST_OF_KEY) -> None:
-    """Raises: InputError RECORD_INVALID with a key that could be used, SENSITIVE_BLOCKED for one that holds a secret: keys are kept."""
-    # Mailgun's keys begin as a key of ours may that somebody makes up: "key-" and a UUID without hyphens.
+    """Raises: InputError RECORD_INVALID with a key that could be used, SENSITIVE_BLOCKED for one
+    that holds a secret: keys are kept.
+    """
+    # Mailgun's keys begin as a key of ours may that somebody makes up: "key-" and a UUID without
+    # hyphens.
     if leaks := [leak for leak in find_leaks(key) if leak.name != "Mailgun key"]:
         raise InputError(
             "SENSITIVE_BLOCKED",
@@ -104,7 +120,11 @@ def check_key(key: str, most: int = MOST_OF_KEY) -> None:
         )
     if _KEY.fullmatch(key) and len(key) <= most:
         return
-    what = f"a key is 1 to {most} characters without blanks" if key else "every write needs an `idempotency_key`"
+    what = (
+        f"a key is 1 to {most} characters without blanks"
+        if key
+        else "every write needs an `idempotency_key`"
+    )
     raise InputError(
         "RECORD_INVALID",
         f"{what}; the same one makes a retry harmless",

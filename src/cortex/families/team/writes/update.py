@@ -1,7 +1,9 @@
-"""Changing a record, whichever it is: read and written in one step, by the states of its kind, and without losing anybody else's change.
+"""Changing a record, whichever it is: read and written in one step, by the states of its kind, and
+without losing anybody else's change.
 
-A change is a function from what a record says now to what it shall say; what follows from it (summary, notifications, what belongs
-to it and becomes sensitive with it) is written in the same step. Nothing is ever removed. Which changes have a name is told in `changing`.
+A change is a function from what a record says now to what it shall say; what follows from it
+(summary, notifications, what belongs to it and becomes sensitive with it) is written in the same
+step. Nothing is ever removed. Which changes have a name is told in `changing`.
 """
 
 from __future__ import annotations
@@ -40,7 +42,8 @@ from cortex.families.team.writes.transactions import perform, written
 
 Change = Callable[[Any], Any]
 
-_TELLING = ("about", "source", "target")  # in which notifications, links and drafts name what they are about
+# In which notifications, links and drafts name what they are about
+_TELLING = ("about", "source", "target")
 _BATCH = 500  # records that follow what they belong to, read at once
 
 
@@ -57,10 +60,11 @@ def revise(
 ) -> Record[Any]:
     """Change a record; `version` is the one that the change was made for, None: whichever there is.
 
-    `action` says what is done, and so who may do it; one that has no right of its own is an edit. With a key of the caller's,
-    `payload` says what the change is, which is made twice: first to look for what it contradicts; but not again for a key that is known,
-    since what it takes away is gone by then. Raises: InputError RECORD_UNKNOWN, RECORD_CHANGED, RECORD_INVALID, SENSITIVE_BLOCKED,
-    RIGHTS_MISSING, TARGET_NOT_FOUND, SCOPE_NOT_FOUND, IDEMPOTENCY_REPLAY.
+    `action` says what is done, and so who may do it; one that has no right of its own is an edit.
+    With a key of the caller's, `payload` says what the change is, which is made twice: first to
+    look for what it contradicts; but not again for a key that is known, since what it takes away is
+    gone by then. Raises: InputError RECORD_UNKNOWN, RECORD_CHANGED, RECORD_INVALID,
+    SENSITIVE_BLOCKED, RIGHTS_MISSING, TARGET_NOT_FOUND, SCOPE_NOT_FOUND, IDEMPOTENCY_REPLAY.
     """
     asked = payload or repr((record_id, version))
     before = resolve_ref(library.store.recorded, record_id)
@@ -123,7 +127,9 @@ def _need_decision(step: RecordTransaction, before: Any, after: Artifact) -> Non
 
 
 def _accept(step: RecordTransaction, record: Record[Artifact]) -> Record[Artifact]:
-    """Write an artifact that is accepted now; what it says that it supersedes is superseded with that."""
+    """Write an artifact that is accepted now; what it says that it supersedes is superseded with
+    that.
+    """
     need(step.actor, "accept_artifact")
     old = step.get(record.body.supersedes) if record.body.supersedes else None
     if old is not None and old.body.superseded_by != record.id:
@@ -142,17 +148,29 @@ def check_kept(before: Any, after: Any) -> None:
             raise refusal("slug", "the slug of a subcortex stays: others name it by that")
         case Comment() if after.thread != before.thread or after.parent != before.parent:
             raise refusal("thread", "a comment stays in its thread")
-        case Link() if (after.source, after.relation, after.target) != (before.source, before.relation, before.target):
-            raise refusal("target", "a link stays between what it links; dismiss it, and make another one")
-        case Artifact() if after.superseded_by != before.superseded_by or after.state == "superseded" != before.state:
+        case Link() if (after.source, after.relation, after.target) != (
+            before.source,
+            before.relation,
+            before.target,
+        ):
+            raise refusal(
+                "target", "a link stays between what it links; dismiss it, and make another one"
+            )
+        case Artifact() if (
+            after.superseded_by != before.superseded_by
+            or after.state == "superseded" != before.state
+        ):
             raise refusal("state", "an artifact is superseded by another one: say which")
         case Artifact() if before.state == "accepted" and after.supersedes != before.supersedes:
             raise refusal(
-                "supersedes", "an artifact that is accepted has superseded what it does: supersede another one"
+                "supersedes",
+                "an artifact that is accepted has superseded what it does: supersede another one",
             )
 
 
-def follow(step: RecordTransaction, before: Any, record: Record[Any], *, besides: Iterable[str] = ()) -> None:
+def follow(
+    step: RecordTransaction, before: Any, record: Record[Any], *, besides: Iterable[str] = ()
+) -> None:
     """What follows from a change, in the same step; `besides` have been told of it elsewhere."""
     after = record.body
     if after.sensitivity == SENSITIVE and before.sensitivity != SENSITIVE:
@@ -175,24 +193,38 @@ def follow(step: RecordTransaction, before: Any, record: Record[Any], *, besides
 
 
 def _follow_thread(step: RecordTransaction, before: Thread, record: Record[Thread]) -> None:
-    """Comments belong where their thread does and are found by its title, however many they are; its summary is of what it says now."""
+    """Comments belong where their thread does and are found by its title, however many they are;
+    its summary is of what it says now.
+    """
     after, last = record.body, ""
     if (after.title, after.subcortex) != (before.title, before.subcortex):
-        while some := step.select(RecordFilter(kinds=("comment",), refs=(("thread", record.id),), before=last), _BATCH):
+        while some := step.select(
+            RecordFilter(kinds=("comment",), refs=(("thread", record.id),), before=last), _BATCH
+        ):
             for one in some:
                 if one.body.subcortex != after.subcortex:
-                    step.put(replace(one, body=replace(one.body, subcortex=after.subcortex)), "move_comment")
+                    step.put(
+                        replace(one, body=replace(one.body, subcortex=after.subcortex)),
+                        "move_comment",
+                    )
                 else:
                     step.reword(one)
             last = some[-1].id
-    told = (after.title, after.body, after.sensitivity) != (before.title, before.body, before.sensitivity)
+    told = (after.title, after.body, after.sensitivity) != (
+        before.title,
+        before.body,
+        before.sensitivity,
+    )
     if told and after.summary and after.summary == before.summary:
         renew_summary(step, record)
 
 
 def _make_sensitive(step: RecordTransaction, record: Record[Any]) -> None:
-    """What belongs to a record, or tells of it, becomes sensitive with it: comments with their thread, everything with its subcortex."""
-    waiting = [record]  # and no recursion: a task of a thread of a task may go on like that for long
+    """What belongs to a record, or tells of it, becomes sensitive with it: comments with their
+    thread, everything with its subcortex.
+    """
+    # And no recursion: a task of a thread of a task may go on like that for long
+    waiting = [record]
     while waiting:
         above = waiting.pop()
         names = (above.id, *((above.body.slug,) if isinstance(above.body, Subcortex) else ()))
@@ -215,8 +247,18 @@ def _what_changed(before: Task, after: Task) -> str:
 
 
 def carry_out(
-    library: Library, work: Callable[[RecordTransaction], str], *, actor: Actor, key: str, action: str, payload: str
+    library: Library,
+    work: Callable[[RecordTransaction], str],
+    *,
+    actor: Actor,
+    key: str,
+    action: str,
+    payload: str,
 ) -> Created:
-    """Do a step that gives the id of what it changed; the record as it is then, and whether that had been done before under the same key."""
-    done = perform(library, work, actor=actor, key=key or fresh_key(), action=action, payload=payload)
+    """Do a step that gives the id of what it changed; the record as it is then, and whether that
+    had been done before under the same key.
+    """
+    done = perform(
+        library, work, actor=actor, key=key or fresh_key(), action=action, payload=payload
+    )
     return Created(written(library, done.result), done.replayed)

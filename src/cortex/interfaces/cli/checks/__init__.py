@@ -1,4 +1,6 @@
-"""What `cortex doctor` looks at, one module for each part; a finding says what it means and what to do, and some can do it."""
+"""What `cortex doctor` looks at, one module for each part; a finding says what it means and what to
+do, and some can do it.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,8 @@ class Finding:
     level: Level
     text: str
     fix: str = ""  # for a person
-    repair: Callable[[], str] | None = None  # does what is safe to do without asking; gives what was done
+    # Does what is safe to do without asking; gives what was done
+    repair: Callable[[], str] | None = None
 
 
 def ok(check: str, text: str) -> Finding:

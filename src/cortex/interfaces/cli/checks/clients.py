@@ -1,8 +1,10 @@
-"""Whether the clients' entries lead to this program and to folders that are there: one that doesn't is why a "server failed".
+"""Whether the clients' entries lead to this program and to folders that are there: one that doesn't
+is why a "server failed".
 
-Repairs go the way of `cortex install`: planned, recorded with a copy of what was there, undone by `cortex uninstall`. Only entries
-that start `cortex mcp` are touched, and only their program, arguments and folder. An entry of another installation that works is
-left alone: which of two is wanted can't be known.
+Repairs go the way of `cortex install`: planned, recorded with a copy of what was there, undone by
+`cortex uninstall`. Only entries that start `cortex mcp` are touched, and only their program,
+arguments and folder. An entry of another installation that works is left alone: which of two is
+wanted can't be known.
 """
 
 from __future__ import annotations
@@ -20,7 +22,15 @@ from pathlib import Path
 from cortex.base.errors import ConfigError, CortexError
 from cortex.interfaces.cli.checks import Finding, error, ok, warning
 from cortex.interfaces.install import plans, safe_files, undo_log
-from cortex.interfaces.install.clients import CLIENTS, NAME, Client, Hooks, Machine, entry_file, hooks_file
+from cortex.interfaces.install.clients import (
+    CLIENTS,
+    NAME,
+    Client,
+    Hooks,
+    Machine,
+    entry_file,
+    hooks_file,
+)
 from cortex.interfaces.install.config_entries import (
     ServerEntry,
     add_hooks,
@@ -61,10 +71,16 @@ class Spot:
 
     def read(self) -> object:
         """What is there now. Raises: Broken, CortexError."""
-        return read_entry(safe_files.read_text(self.file, safe_files.read(self.file, self.root) or b""), self.client)
+        return read_entry(
+            safe_files.read_text(self.file, safe_files.read(self.file, self.root) or b""),
+            self.client,
+        )
 
     def started(self) -> tuple[ServerEntry, str]:
-        """How it starts our server, and the folder that a variable names. Raises: ConfigError, where it isn't ours any more."""
+        """How it starts our server, and the folder that a variable names.
+
+        Raises: ConfigError, where it isn't ours any more.
+        """
         entry = self.read()
         server = read_server(entry)
         if server is None or not is_ours(entry):
@@ -72,12 +88,13 @@ class Spot:
         return server, str(read_variables(entry).get(VARIABLE, ""))
 
     def find(self, program: str) -> str | None:
-        """Where a program is, None where it isn't; as it is written where only the client knows which one is meant."""
+        """Where a program is, None where it isn't; as it is written where only the client knows
+        which one is meant.
+        """
         if _EXPANDED.search(program):
             return program
-        if os.path.dirname(program) and not os.path.isabs(
-            program
-        ):  # from the project, or from wherever the client starts
+        # From the project, or from wherever the client starts
+        if os.path.dirname(program) and not os.path.isabs(program):
             return program if self.root is None else shutil.which(str(self.root / program))
         return shutil.which(program)
 
@@ -89,7 +106,10 @@ class Spot:
     def remove(self) -> None:
         """Take it out, as `cortex uninstall` does. Raises: CortexError."""
         failed: list[str] = []
-        plans.uninstall(plans.plan_uninstall([self.client], self.machine, self.root, self.home, failed), self.home)
+        plans.uninstall(
+            plans.plan_uninstall([self.client], self.machine, self.root, self.home, failed),
+            self.home,
+        )
         if failed:
             raise ConfigError("CLIENT_FILE_INVALID", failed[0])
 
@@ -106,7 +126,11 @@ def check_clients(machine: Machine, roots: list[Path], home: Path) -> Iterator[F
             try:
                 entry = spot.read()
             except (Broken, CortexError) as broken:
-                yield warning("clients", f"{client.title}: {file} can't be read: {broken}", "Repair it in an editor.")
+                yield warning(
+                    "clients",
+                    f"{client.title}: {file} can't be read: {broken}",
+                    "Repair it in an editor.",
+                )
                 continue
             if entry is not None:
                 found += 1
@@ -120,7 +144,9 @@ def check_clients(machine: Machine, roots: list[Path], home: Path) -> Iterator[F
         for file, clients in owners.items():
             if file is not None and file.is_file():
                 known = undo_log.read_record(home, file)
-                owner = next((one for one in clients if known and one.name in known.clients), clients[0])
+                owner = next(
+                    (one for one in clients if known and one.name in known.clients), clients[0]
+                )
                 yield from _judge_hooks(Spot(owner, file, root, machine, home))
 
 
@@ -143,7 +169,11 @@ def _well(spot: Spot, server: ServerEntry) -> Finding:
     text = f"{spot.where} starts {program}"
     name = os.path.basename(program).lower()
     known = os.path.isabs(program) and not _EXPANDED.search(program)
-    if known and name.startswith("cortex") and os.path.realpath(os.path.dirname(program)) != os.path.realpath(ours):
+    if (
+        known
+        and name.startswith("cortex")
+        and os.path.realpath(os.path.dirname(program)) != os.path.realpath(ours)
+    ):
         text += f", another installation than this one in {ours}; that works, and is left as it is"
     return ok("clients", text)
 
@@ -158,7 +188,12 @@ def _judge_program(spot: Spot, server: ServerEntry) -> Iterator[Finding]:
     text = f"{spot.where} starts {server.command}, which is not on the PATH"
     fix = f"Put {sysconfig.get_path('scripts')} on the PATH"
     if spot.root is None:
-        yield error("clients", text, f"{fix}, or connect it by its full path: {spot.again}", lambda: _start_this(spot))
+        yield error(
+            "clients",
+            text,
+            f"{fix}, or connect it by its full path: {spot.again}",
+            lambda: _start_this(spot),
+        )
     else:
         yield error("clients", text, f"{fix}.")
 
@@ -179,13 +214,19 @@ def _judge_hooks(spot: Spot) -> Iterator[Finding]:
     try:
         text = safe_files.read_text(spot.file, safe_files.read(spot.file, spot.root) or b"")
         programs = read_hook_programs(text, hooks)
-    except (Broken, CortexError):  # a file of hooks alone may be as broken as it likes: nothing of ours runs from it
+    # A file of hooks alone may be as broken as it likes: nothing of ours runs from it
+    except (Broken, CortexError):
         return
     for program in programs:
         if spot.find(program) is None:
             text = f"the hooks of {spot.where} run {program}, which isn't there or can't be run"
             fixable = spot.root is None or os.path.dirname(program)
-            yield error("hooks", text, f"{spot.again} --hooks", (lambda: _run_this(spot, hooks)) if fixable else None)
+            yield error(
+                "hooks",
+                text,
+                f"{spot.again} --hooks",
+                (lambda: _run_this(spot, hooks)) if fixable else None,
+            )
             return
 
 
@@ -194,7 +235,9 @@ def _run_this(spot: Spot, hooks: Hooks) -> str:
     from cortex.interfaces.cli.install import own_program
 
     program = own_program() if spot.root is None else SHARED
-    change = partial(add_hooks, hooks=hooks, program=program, system=spot.machine.system, present=True)
+    change = partial(
+        add_hooks, hooks=hooks, program=program, system=spot.machine.system, present=True
+    )
     plans.install(plans.plan_change(spot.client, spot.file, spot.root, change), spot.home)
     return f"the hooks of {spot.client.title} run {program} now"
 
@@ -216,13 +259,17 @@ def _judge_folders(spot: Spot, server: ServerEntry, variable: str) -> Iterator[F
 
 
 def _drop_missing(spot: Spot) -> str:
-    """Take folders that aren't there out of an entry; without any, the client's project is served, or the entry goes with them."""
+    """Take folders that aren't there out of an entry; without any, the client's project is served,
+    or the entry goes with them.
+    """
     server, variable = spot.started()
     left = _without_missing(server.arguments)
     placed = _folders(left) or (variable and not _is_lost(variable))
     if not placed and spot.root is None and spot.client.homeless:
         spot.remove()
-        return f"{spot.client.title} has no folder of yours to serve any more: its entry was removed"
+        return (
+            f"{spot.client.title} has no folder of yours to serve any more: its entry was removed"
+        )
     if not placed:
         left = (*left, *spot.client.arguments)
     spot.change(ServerEntry(server.command, left), VARIABLE if _is_lost(variable) else "")
@@ -233,7 +280,9 @@ def _drop_missing(spot: Spot) -> str:
 def _folders(arguments: tuple[str, ...]) -> list[str]:
     """The folders that a command line names."""
     after = [value for word, value in pairwise(arguments) if word == WORKSPACE]
-    return after + [word.partition("=")[2] for word in arguments if word.startswith(f"{WORKSPACE}=")]
+    return after + [
+        word.partition("=")[2] for word in arguments if word.startswith(f"{WORKSPACE}=")
+    ]
 
 
 def _without_missing(arguments: tuple[str, ...]) -> tuple[str, ...]:
@@ -247,5 +296,7 @@ def _without_missing(arguments: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _is_lost(folder: str) -> bool:
-    """Whether it names a folder of this machine that isn't there; what is relative depends on where the client starts it."""
+    """Whether it names a folder of this machine that isn't there; what is relative depends on where
+    the client starts it.
+    """
     return os.path.isabs(folder) and not os.path.isdir(folder)

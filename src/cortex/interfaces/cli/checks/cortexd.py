@@ -1,4 +1,6 @@
-"""Whether cortexd is well: one for this home, of this version and this Python, nothing left of those that were killed."""
+"""Whether cortexd is well: one for this home, of this version and this Python, nothing left of
+those that were killed.
+"""
 
 from __future__ import annotations
 
@@ -38,15 +40,25 @@ def check_cortexd() -> Iterator[Finding]:
 
 def _refused(refused: OSError) -> Finding:
     """Where nobody can meet: the folder isn't private."""
-    folder = Path(f"/tmp/cortex-{os.getuid()}") if sys.platform != "win32" else None  # what is tried last
+    # What is tried last
+    folder = Path(f"/tmp/cortex-{os.getuid()}") if sys.platform != "win32" else None
 
     def close() -> str:
         assert folder is not None
         folder.chmod(0o700)
         return f"only you can enter {folder} now"
 
-    ours = folder is not None and not folder.is_symlink() and folder.is_dir() and folder.stat().st_uid == os.getuid()
-    fix = f"chmod 700 {folder}" if ours else "Set XDG_RUNTIME_DIR to a folder that only you can enter."
+    ours = (
+        folder is not None
+        and not folder.is_symlink()
+        and folder.is_dir()
+        and folder.stat().st_uid == os.getuid()
+    )
+    fix = (
+        f"chmod 700 {folder}"
+        if ours
+        else "Set XDG_RUNTIME_DIR to a folder that only you can enter."
+    )
     return error("socket folder", str(refused), fix, close if ours else None)
 
 
@@ -73,7 +85,9 @@ def _origin(meeting: Rendezvous, state: State) -> Iterator[Finding]:
         text = f"cortexd is version {version}, this is {VERSION}; it makes room when the next client comes"
         yield warning("version", text, "cortex restart", lambda: _stop(meeting, state))
     elif version_parts(version) > version_parts(VERSION):
-        text = f"cortexd is version {version}, this command is {VERSION}: there are two installations"
+        text = (
+            f"cortexd is version {version}, this command is {VERSION}: there are two installations"
+        )
         yield warning("version", text, "Upgrade this one, or remove it.")
     else:
         yield ok("version", f"cortexd is {version}, as this command")
@@ -83,7 +97,11 @@ def _origin(meeting: Rendezvous, state: State) -> Iterator[Finding]:
         yield error("python", text, "cortex restart", lambda: _stop(meeting, state))
     elif python and os.path.dirname(python) != os.path.dirname(sys.executable):
         text = f"cortexd runs with {python}, this command with {sys.executable}: there are two installations"
-        yield warning("python", text, "Run `cortex restart` from the one that is to be used, and remove the other.")
+        yield warning(
+            "python",
+            text,
+            "Run `cortex restart` from the one that is to be used, and remove the other.",
+        )
 
 
 def _others(meeting: Rendezvous, state: State) -> Iterator[Finding]:
@@ -91,8 +109,13 @@ def _others(meeting: Rendezvous, state: State) -> Iterator[Finding]:
     here = os.path.realpath(meeting.home)
     strangers = sorted({one.home for one in every if os.path.realpath(one.home) != here})
     if strangers:
-        yield ok("other homes", f"{len(strangers)} more cortexd, for {', '.join(strangers)}: that is fine")
-    twins = [one.pid for one in every if os.path.realpath(one.home) == here and one.pid != state.pid]
+        yield ok(
+            "other homes",
+            f"{len(strangers)} more cortexd, for {', '.join(strangers)}: that is fine",
+        )
+    twins = [
+        one.pid for one in every if os.path.realpath(one.home) == here and one.pid != state.pid
+    ]
     if twins:
         time.sleep(SECOND_LOOK)
     for pid in twins:
@@ -104,12 +127,17 @@ def _others(meeting: Rendezvous, state: State) -> Iterator[Finding]:
 def _left(meeting: Rendezvous) -> Iterator[Finding]:
     """What those left behind that were killed; of other homes too, which harms nobody."""
     locks = control.left_behind(os.path.dirname(meeting.lock))
-    own, rest = [lock for lock in locks if lock == meeting.lock], [one for one in locks if one != meeting.lock]
+    own, rest = (
+        [lock for lock in locks if lock == meeting.lock],
+        [one for one in locks if one != meeting.lock],
+    )
     if own:
         text = f"a cortexd that was killed left {own[0].removesuffix('lock')}*; the next one replaces them"
         yield warning("left files", text, "cortex doctor --fix", lambda: _remove(own))
     if rest:
-        text = f"{len(rest)} cortexd of other homes were killed and left a socket or a note: harmless"
+        text = (
+            f"{len(rest)} cortexd of other homes were killed and left a socket or a note: harmless"
+        )
         yield Finding("left files", Level.OK, text, "cortex doctor --fix", lambda: _remove(rest))
 
 

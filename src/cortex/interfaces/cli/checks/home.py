@@ -1,7 +1,8 @@
-"""Whether what a person keeps is sound: the home's database, its snapshots, a Core's records beside it, and loaded chunk files.
+"""Whether what a person keeps is sound: the home's database, its snapshots, a Core's records beside
+it, and loaded chunk files.
 
-The home's database is the only copy of memories and records, so it is repaired only in ways that keep every row, and salvaged only when
-a person says so (`cortex doctor --salvage`).
+The home's database is the only copy of memories and records, so it is repaired only in ways that
+keep every row, and salvaged only when a person says so (`cortex doctor --salvage`).
 """
 
 from __future__ import annotations
@@ -40,7 +41,10 @@ def check_home(settings: Settings) -> Iterator[Finding]:
 
 
 def is_damaged(home: Path) -> bool:
-    """Whether the home's database can't be used as it is. Raises: StoreError, where that isn't known."""
+    """Whether the home's database can't be used as it is.
+
+    Raises: StoreError, where that isn't known.
+    """
     try:
         check_present(home)
         if not (home / STORE_NAME).exists():
@@ -69,7 +73,8 @@ def _own(settings: Settings) -> Iterator[Finding]:
         return
     for problem in damaged:
         text = f"{home / STORE_NAME}, the only copy of your memories and records, is damaged: {problem}"
-        # To rebuild indexes of tables that are damaged themselves could cost rows that can still be read.
+        # To rebuild indexes of tables that are damaged themselves could cost rows that can still be
+        # read.
         if repairable:
             yield error(HOME, text, "cortex doctor --fix", lambda: _repair(home))
         else:
@@ -94,7 +99,10 @@ def _broken(check: str, folder: Path, broken: CortexError) -> Finding:
 
 
 def _indexes(store: Store) -> Iterator[str]:
-    parts: tuple[Callable[[], list[str]], ...] = (store.indexes.check_words, store.indexes.check_vectors)
+    parts: tuple[Callable[[], list[str]], ...] = (
+        store.indexes.check_words,
+        store.indexes.check_vectors,
+    )
     for part in parts:
         try:
             yield from part()
@@ -112,7 +120,12 @@ def _backups(home: Path) -> Iterator[Finding]:
         if time.time() - found[0].at < LATE_DAYS * DAY_SECONDS or not is_due(home / STORE_NAME):
             yield ok(BACKUP, text)
             return
-        yield warning(BACKUP, f"{text}: there should be one a day", "cortex backup create", lambda: _back_up(home))
+        yield warning(
+            BACKUP,
+            f"{text}: there should be one a day",
+            "cortex backup create",
+            lambda: _back_up(home),
+        )
 
 
 def _core(folder: Path) -> Iterator[Finding]:
@@ -157,7 +170,10 @@ def _generations(folder: Path) -> Iterator[Finding]:
 
 
 def _repair(home: Path) -> str:
-    """Build SQLite's own indexes anew, after a copy. Raises: StoreError, where that isn't enough."""
+    """Build SQLite's own indexes anew, after a copy.
+
+    Raises: StoreError, where that isn't enough.
+    """
     with leased(home), closing(Store(home)) as store:
         kept = store.reindex()
         if problems := store.check_database():
@@ -168,7 +184,9 @@ def _repair(home: Path) -> str:
 def _reindex(settings: Settings) -> str:
     with Library(settings) as library:
         if not library.holds():
-            raise StoreError("STORE_LOCKED", "another process writes to the home: run `cortex stop` first")
+            raise StoreError(
+                "STORE_LOCKED", "another process writes to the home: run `cortex stop` first"
+            )
         library.store.indexes.rebuild()
         library.store.truth.doubt()
         library.embedding.catch_up()

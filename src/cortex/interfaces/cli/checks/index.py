@@ -1,4 +1,6 @@
-"""Whether a folder's index is sound: the store's integrity, how far it is behind, whose vectors it has, who writes to it."""
+"""Whether a folder's index is sound: the store's integrity, how far it is behind, whose vectors it
+has, who writes to it.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ def _settings(engine: Engine) -> Iterator[Finding]:
         yield warning("settings", text, "cortex index", lambda: _update(engine))
     told = engine.state.describe()
     if special := told.get("madeWith"):
-        yield ok("settings", f"the index was made with {json.dumps(special)}; all else is the default")
+        yield ok(
+            "settings", f"the index was made with {json.dumps(special)}; all else is the default"
+        )
     if (override := engine.state.override) is not None:
         text = f"the tool update_config changed them for all clients: {override.in_words()}"
         yield warning("settings", text, "cortex config end-override")
@@ -50,7 +54,9 @@ def unusable(found: Workspace, broken: StoreError | FileError) -> Finding:
     """What to say of an index that can't be opened."""
     if broken.code not in DISCARDED:
         return error("store", f"{broken.message} [{broken.code}]", broken.suggestions[0])
-    fix = "Search or `cortex index`: a project's index is built anew by itself, and the old one kept."
+    fix = (
+        "Search or `cortex index`: a project's index is built anew by itself, and the old one kept."
+    )
     return error("store", f"{broken.message} [{broken.code}]", fix, lambda: _replace(found))
 
 
@@ -59,7 +65,10 @@ def _integrity(engine: Engine) -> Iterator[Finding]:
     for problem in problems:
         yield error("store", problem, "cortex index --force", lambda: _rebuild(engine))
     if not problems:
-        yield ok("store", f"{engine.store.directory} is sound" if engine.store.directory else "there is none yet")
+        yield ok(
+            "store",
+            f"{engine.store.directory} is sound" if engine.store.directory else "there is none yet",
+        )
 
 
 def _freshness(engine: Engine) -> Iterator[Finding]:
@@ -76,7 +85,9 @@ def _freshness(engine: Engine) -> Iterator[Finding]:
     before |= {path: (size, mtime) for path, (size, mtime, _) in skips.items()}
     behind = sorted(path for path in {*seen, *before} if seen.get(path) != before.get(path))
     if not behind:
-        yield ok("freshness", f"{len(known)} files as they are on disk, indexed {state.last_indexed}")
+        yield ok(
+            "freshness", f"{len(known)} files as they are on disk, indexed {state.last_indexed}"
+        )
         return
     shown = ", ".join(behind[:SHOWN]) + (", …" if len(behind) > SHOWN else "")
     text = f"{len(behind)} files have changed since they were indexed ({shown})"
@@ -96,7 +107,11 @@ def _vectors(engine: Engine) -> Iterator[Finding]:
         return
     name = f"{state.provider} {state.model}".strip()
     if state.problem:
-        yield warning("vectors", f"{name}: {state.problem}", "Correct it, or choose another with `cortex models use`.")
+        yield warning(
+            "vectors",
+            f"{name}: {state.problem}",
+            "Correct it, or choose another with `cortex models use`.",
+        )
     elif state.share == 1.0 and made <= {name}:
         yield ok("vectors", f"made by {name}")
     else:
@@ -146,7 +161,11 @@ def _writer(engine: Engine) -> Finding:
         return ok("writer", f"cortexd, process {pid}")
     if pid < 0:
         text = "a process holds the store's lease and hasn't said which it is"
-        return warning("writer", text, f"Look who has {engine.store.directory}/lease open: lsof, fuser or handle.")
+        return warning(
+            "writer",
+            text,
+            f"Look who has {engine.store.directory}/lease open: lsof, fuser or handle.",
+        )
     what = " ".join(words)[:200] or "its command line can't be seen"
     return ok("writer", f"process {pid} ({what}) writes to this store; all others read it")
 
@@ -166,7 +185,11 @@ def _update(engine: Engine) -> str:
 def _embed(engine: Engine) -> str:
     engine.index()
     if engine.holds():
-        return "everything is embedded" if engine.embedding.embed(cancel=Cancel()) else "not everything is embedded yet"
+        return (
+            "everything is embedded"
+            if engine.embedding.embed(cancel=Cancel())
+            else "not everything is embedded yet"
+        )
     state = engine.embedding.status()
     if state is None or state.share == 1.0:
         return "everything is embedded"
@@ -177,7 +200,9 @@ def _embed(engine: Engine) -> str:
 
 def _remove_vectors(engine: Engine) -> str:
     if not engine.holds():
-        raise StoreError("STORE_LOCKED", f"{_other_writer(engine) or 'another process'} writes to this store")
+        raise StoreError(
+            "STORE_LOCKED", f"{_other_writer(engine) or 'another process'} writes to this store"
+        )
     engine.store.indexes.sets.keep_only(())
     return "they are removed; what was paid for is kept for a while, should you choose its embedder again"
 

@@ -35,7 +35,11 @@ def check_plugins(settings: Settings) -> Finding:
     if not unknown:
         return ok("plugins", ", ".join(settings.team.plugins) or "none is on")
     text = f"team.plugins ({settings.origin('team.plugins')}) has {', '.join(unknown)}; known: {', '.join(known)}"
-    return warning("plugins", text, "Install what is missing beside Cortex, or name only plugins that are known.")
+    return warning(
+        "plugins",
+        text,
+        "Install what is missing beside Cortex, or name only plugins that are known.",
+    )
 
 
 def check_disk(folder: Path) -> Finding:
@@ -47,7 +51,9 @@ def check_disk(folder: Path) -> Finding:
         return error("disk", f"{there}: {refused.strerror}", f"Make {there} accessible.")
     if free < LITTLE_FREE:
         level = error if free < LEAST_FREE else warning
-        return level("disk", f"only {free >> 20} MB of disk are free at {there}", "Free some disk space.")
+        return level(
+            "disk", f"only {free >> 20} MB of disk are free at {there}", "Free some disk space."
+        )
     return ok("disk", f"{free >> 30} GB are free at {there}")
 
 
@@ -68,11 +74,18 @@ def check_folder(folder: Path, user_home: Path) -> Iterator[Finding]:
         yield error("permissions", text, f"sudo chown -R $(id -u) {folder}")
     elif not can_write(folder):
         yield _unwritable(f"{folder} can't be written", folder)
-    elif os.name != "nt" and stat.S_IMODE(status.st_mode) & 0o077 and not user_home.is_relative_to(folder):
+    elif (
+        os.name != "nt"
+        and stat.S_IMODE(status.st_mode) & 0o077
+        and not user_home.is_relative_to(folder)
+    ):
         text = f"others can enter {folder}, which holds what was indexed"
         yield warning("permissions", text, f"chmod 700 {folder}", lambda: _change(folder, 0o700))
     else:
-        yield ok("permissions", f"{folder} is yours only" if os.name != "nt" else f"{folder} can be written")
+        yield ok(
+            "permissions",
+            f"{folder} is yours only" if os.name != "nt" else f"{folder} can be written",
+        )
 
 
 def _unwritable(text: str, folder: Path) -> Finding:
@@ -80,7 +93,11 @@ def _unwritable(text: str, folder: Path) -> Finding:
         fix = "Mount it so that it can be written, or set CORTEX_HOME to a folder that can."
         return error("permissions", f"{text}: the file system is mounted read-only", fix)
     if not folder.is_dir():
-        return error("permissions", f"{text}: {folder} is no folder", "Move it away, or set CORTEX_HOME elsewhere.")
+        return error(
+            "permissions",
+            f"{text}: {folder} is no folder",
+            "Move it away, or set CORTEX_HOME elsewhere.",
+        )
     return error("permissions", text, f"chmod u+rwx {folder}", lambda: _change(folder, 0o700))
 
 
@@ -95,9 +112,7 @@ def check_watches(root: Path) -> Iterator[Finding]:
         yield ok("watching", f"{wanted} folders, of {limit} that may be watched")
         return
     text = f"{root} has {wanted} folders, and you may watch {limit}: it is compared again and again instead, which is slower"
-    fix = (
-        f"sudo sysctl fs.inotify.max_user_watches={WATCHES_WANTED}, or leave folders out with {STORE_FOLDER}/config.yml"
-    )
+    fix = f"sudo sysctl fs.inotify.max_user_watches={WATCHES_WANTED}, or leave folders out with {STORE_FOLDER}/config.yml"
     yield warning("watching", text, fix)
 
 

@@ -1,7 +1,9 @@
-"""What a home wrote, taken into the ledger of its Core: all of an action or nothing, once for its key.
+"""What a home wrote, taken into the ledger of its Core: all of an action or nothing, once for its
+key.
 
-Who does it is the principal of the token or their agent, whatever the home says. How each change is taken is in `taking`. A refusal is
-told with its reason and keeps nothing, the key neither: the home has what was typed, and may try again.
+Who does it is the principal of the token or their agent, whatever the home says. How each change is
+taken is in `taking`. A refusal is told with its reason and keeps nothing, the key neither: the home
+has what was typed, and may try again.
 """
 
 from __future__ import annotations
@@ -15,7 +17,13 @@ from cortex.base.errors import CortexError, FileError, StoreError
 from cortex.base.record_model import Actor
 from cortex.base.settings import Settings
 from cortex.base.visibility import Viewer
-from cortex.engine.store import RecordChange, RecordTransaction, Screened, TransactionResult, VersionedRecord
+from cortex.engine.store import (
+    RecordChange,
+    RecordTransaction,
+    Screened,
+    TransactionResult,
+    VersionedRecord,
+)
 from cortex.engine.store.records.ledger import Ledger
 from cortex.engine.store.records.outbox import UPLOAD
 from cortex.engine.store.records.principals import Principal
@@ -34,7 +42,9 @@ APPLIED, REPLAYED, REFUSED, RETRY = "applied", "replayed", "refused", "retry"
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """What became of an action: the records that it touched as they are now, as far as they may be seen, or why it wasn't taken."""
+    """What became of an action: the records that it touched as they are now, as far as they may be
+    seen, or why it wasn't taken.
+    """
 
     status: str
     records: tuple[VersionedRecord, ...] = ()
@@ -51,10 +61,12 @@ def accept(
 ) -> Accepted:
     """Take what a home wrote, once for each key; what can't be taken is told and not raised.
 
-    `screen` has the verdicts of this Core's plugins: what they refuse is refused, what they redact is written so.
+    `screen` has the verdicts of this Core's plugins: what they refuse is refused, what they redact
+    is written so.
 
-    "refused" is for good, as things are; "retry" is for a moment in which the ledger can't be written. What fails for another reason
-    would do so each time, and nothing behind it would ever be taken: it is refused, too, so that somebody sees it.
+    "refused" is for good, as things are; "retry" is for a moment in which the ledger can't be
+    written. What fails for another reason would do so each time, and nothing behind it would ever
+    be taken: it is refused, too, so that somebody sees it.
     """
     rename = outward(principal.name)
     changes = tuple(_unplaced(renamed_changed(change, rename)) for change in action.changes)
@@ -79,7 +91,11 @@ def accept(
         )
 
     try:
-        known = frozenset(one.name for one in ledger.principals.all()) if action.action == UPLOAD else None
+        known = (
+            frozenset(one.name for one in ledger.principals.all())
+            if action.action == UPLOAD
+            else None
+        )
         check_key(action.key, MOST_KEY)
         done = screened_step(screen, work, attempt)
         told = None if done.replayed else made
@@ -96,9 +112,15 @@ def is_passing(error: CortexError) -> bool:
     return isinstance(error, (StoreError, FileError)) or error.code == "PLUGIN_UNUSABLE"
 
 
-def _made(step: RecordTransaction, viewer: Viewer, ids: Sequence[str]) -> tuple[VersionedRecord, ...] | None:
-    """What a step made and a viewer may see, None where it changed or left alone something, too: that has to be asked for."""
-    if any(before is not None for before, _ in step.written.values()) or any(one not in step.written for one in ids):
+def _made(
+    step: RecordTransaction, viewer: Viewer, ids: Sequence[str]
+) -> tuple[VersionedRecord, ...] | None:
+    """What a step made and a viewer may see, None where it changed or left alone something, too:
+    that has to be asked for.
+    """
+    if any(before is not None for before, _ in step.written.values()) or any(
+        one not in step.written for one in ids
+    ):
         return None
     sight = VisibleRecords(step, viewer)
     kept = [VersionedRecord(step.written[id_][1], step.changes[id_]) for id_ in ids]

@@ -1,7 +1,9 @@
-"""What a home sends, taken in order and all at once: it is told when it is on the disk, which is waited for once, and nobody sees it before.
+"""What a home sends, taken in order and all at once: it is told when it is on the disk, which is
+waited for once, and nobody sees it before.
 
-Whether an action is taken is `accepting`'s. Where the database fails at all of them together nothing was kept, and each is tried by
-itself: so one that it can't hold is found and refused, and holds back none of the others.
+Whether an action is taken is `accepting`'s. Where the database fails at all of them together
+nothing was kept, and each is tried by itself: so one that it can't hold is found and refused, and
+holds back none of the others.
 """
 
 from __future__ import annotations
@@ -26,10 +28,14 @@ from cortex.interfaces.team_server.schemas import Row
 from cortex.toolkit.tool import unforeseen
 
 MOST_IDS = 1_000
-MOST_MADE = 1_000  # records of one action; a home sends 100 of what it had before it joined, and a notification for each who watches
+# Records of one action; a home sends 100 of what it had before it joined, and a notification for
+# each who watches
+MOST_MADE = 1_000
 TURN_SECONDS = 1.0  # that others who write are kept waiting, but for what is one action
 TURN_CHANGES = 500
-MOST_TOLD = 2_000  # records in an answer, but for those of the last turn: what is refused names any, and may do so in each action
+# Records in an answer, but for those of the last turn: what is refused names any, and may do so in
+# each action
+MOST_TOLD = 2_000
 # Fields that mostly hold what a change belongs to.
 _NAMED = ("subcortex", "thread", "task", "target", "source", "about")
 
@@ -47,7 +53,8 @@ class _Sent:
 
 
 def flush(asked: RouteContext) -> RouteResult:
-    """Take what was written at home, in order; after one that has to be tried again nothing is taken, so that nothing overtakes.
+    """Take what was written at home, in order; after one that has to be tried again nothing is
+    taken, so that nothing overtakes.
 
     What isn't answered was not looked at, and is sent again.
     """
@@ -55,10 +62,13 @@ def flush(asked: RouteContext) -> RouteResult:
     results: list[Row] = []
     singly = False
     if (screen := screen_of(asked.hall)) is not None:
-        screen.ask(_texts(one.action for one in sent if one.action))  # nobody waits for the database meanwhile
+        # Nobody waits for the database meanwhile
+        screen.ask(_texts(one.action for one in sent if one.action))
     while len(results) < len(sent) and _told(results) < MOST_TOLD and not asked.cancel:
         done = len(results)
-        error = _try(asked, sent[done : done + 1] if singly else _turn(sent[done:]), results, screen)
+        error = _try(
+            asked, sent[done : done + 1] if singly else _turn(sent[done:]), results, screen
+        )
         if error is not None:
             within = results[done:]
             del results[done:]
@@ -86,7 +96,9 @@ def _told(results: Sequence[Row]) -> int:
 
 
 def _turn(sent: Sequence[_Sent]) -> Sequence[_Sent]:
-    """The first of these that may be taken in one transaction: others want to write, too, and wait for its end."""
+    """The first of these that may be taken in one transaction: others want to write, too, and wait
+    for its end.
+    """
     count = 0
     for place, one in enumerate(sent):
         count += len(one.ids)
@@ -95,8 +107,12 @@ def _turn(sent: Sequence[_Sent]) -> Sequence[_Sent]:
     return sent
 
 
-def _try(asked: RouteContext, sent: Sequence[_Sent], results: list[Row], screen: Screen | None) -> CortexError | None:
-    """Take the next actions in one transaction; gives what it failed at, then nothing of them is kept."""
+def _try(
+    asked: RouteContext, sent: Sequence[_Sent], results: list[Row], screen: Screen | None
+) -> CortexError | None:
+    """Take the next actions in one transaction; gives what it failed at, then nothing of them is
+    kept.
+    """
     try:
         with asked.core.ledger.together():
             _take(asked, sent, results, screen)
@@ -110,13 +126,19 @@ def _try(asked: RouteContext, sent: Sequence[_Sent], results: list[Row], screen:
 
 
 def _is_of_one(error: CortexError, results: Sequence[Row]) -> bool:
-    """Whether the database failed at something that it was given, and doesn't just fail: what was given before may be told of one behind it."""
+    """Whether the database failed at something that it was given, and doesn't just fail: what was
+    given before may be told of one behind it.
+    """
     within = any(result["status"] in (accepting.REFUSED, accepting.RETRY) for result in results)
     return within or not isinstance(error, (StoreError, NetworkError))
 
 
-def _take(asked: RouteContext, sent: Sequence[_Sent], results: list[Row], screen: Screen | None) -> None:
-    """Take the next actions, as long as others may be kept waiting, and up to one that changes what somebody may see: the next depend on that."""
+def _take(
+    asked: RouteContext, sent: Sequence[_Sent], results: list[Row], screen: Screen | None
+) -> None:
+    """Take the next actions, as long as others may be kept waiting, and up to one that changes what
+    somebody may see: the next depend on that.
+    """
     until = time.monotonic() + TURN_SECONDS
     asked.core.ledger.records.look_ahead(
         _named(one.action for one in sent if one.action),
@@ -126,18 +148,27 @@ def _take(asked: RouteContext, sent: Sequence[_Sent], results: list[Row], screen
     sender = _sender(asked)
     for one in sent:
         _take_one(asked, sender, one, results, screen)
-        scopes = one.action is not None and any(change.kind == "subcortex" for change in one.action.changes)
+        scopes = one.action is not None and any(
+            change.kind == "subcortex" for change in one.action.changes
+        )
         if scopes or time.monotonic() > until:
             return
 
 
 def _sender(asked: RouteContext) -> tuple[Principal, Viewer]:
-    """Whoever sends, and what they may see, while nobody else writes. Raises: NetworkError AUTH_EXPIRED."""
+    """Whoever sends, and what they may see, while nobody else writes.
+
+    Raises: NetworkError AUTH_EXPIRED.
+    """
     return asked.hall.present.look(asked.principal.name) or (asked.principal, asked.viewer)
 
 
 def _take_one(
-    asked: RouteContext, sender: tuple[Principal, Viewer], one: _Sent, results: list[Row], screen: Screen | None
+    asked: RouteContext,
+    sender: tuple[Principal, Viewer],
+    one: _Sent,
+    results: list[Row],
+    screen: Screen | None,
 ) -> None:
     if results and results[-1]["status"] == accepting.RETRY:
         results.append(codec.result_to(one.key, accepting.RETRY, ()))
@@ -148,23 +179,34 @@ def _take_one(
         there = accepting.shown(asked.core.ledger, viewer, one.ids[:MOST_IDS])
         results.append(codec.result_to(one.key, accepting.REFUSED, there, error))
         return
-    done = accepting.accept(asked.core.ledger, principal, viewer, one.action, asked.hall.settings, screen)
+    done = accepting.accept(
+        asked.core.ledger, principal, viewer, one.action, asked.hall.settings, screen
+    )
     results.append(codec.result_to(one.action.key, done.status, done.records, done.error))
 
 
 def _too_much(asked: RouteContext, ids: Sequence[str]) -> InputError | None:
-    """Why an action is more than one step at a home can be; what was there before may be changed with something else, however much it is."""
+    """Why an action is more than one step at a home can be; what was there before may be changed
+    with something else, however much it is.
+    """
     if len(set(ids)) < len(ids):
-        return InputError("RECORD_INVALID", "a record is changed twice", context={"field": "changes"})
+        return InputError(
+            "RECORD_INVALID", "a record is changed twice", context={"field": "changes"}
+        )
     if len(ids) <= MOST_MADE or len(ids) - len(asked.core.ledger.recorded.get(ids)) <= MOST_MADE:
         return None
-    return InputError("RECORD_INVALID", f"more than {MOST_MADE:,} records are new", context={"field": "changes"})
+    return InputError(
+        "RECORD_INVALID", f"more than {MOST_MADE:,} records are new", context={"field": "changes"}
+    )
 
 
 def _untaken(asked: RouteContext, one: _Sent, error: CortexError, within: Sequence[Row]) -> Row:
-    """What is told of an action that isn't taken by itself either. Raises: `error`, where it is about whoever sent it.
+    """What is told of an action that isn't taken by itself either.
 
-    Where the database failed within it for a moment, that is what counts: its end fails then as well, and says less.
+    Raises: `error`, where it is about whoever sent it.
+
+    Where the database failed within it for a moment, that is what counts: its end fails then as
+    well, and says less.
     """
     if isinstance(error, NetworkError):
         raise error
@@ -185,7 +227,9 @@ def _named(actions: Iterable[codec.Action]) -> list[str]:
 
 
 def _read(told: Mapping[str, Any], number: int) -> _Sent:
-    """Raises: InputError ARGUMENT_INVALID, where it has no key: nobody would know what a result is of."""
+    """Raises: InputError ARGUMENT_INVALID, where it has no key: nobody would know what a result is
+    of.
+    """
     try:
         action = codec.action_from(told, f"actions[{number}]")
     except CortexError as error:
@@ -194,10 +238,16 @@ def _read(told: Mapping[str, Any], number: int) -> _Sent:
 
 
 def _ids_in(told: Mapping[str, Any]) -> list[str]:
-    """The ids that an action names that can't be read otherwise: whoever sent it takes over what these records say here."""
+    """The ids that an action names that can't be read otherwise: whoever sent it takes over what
+    these records say here.
+    """
     payload = told.get("payload")
     changes = payload.get("changes") if isinstance(payload, dict) else None
-    named = [change.get("id") for change in changes if isinstance(change, dict)] if isinstance(changes, list) else []
+    named = (
+        [change.get("id") for change in changes if isinstance(change, dict)]
+        if isinstance(changes, list)
+        else []
+    )
     return [one for one in named if isinstance(one, str) and is_asked(one)][:MOST_IDS]
 
 

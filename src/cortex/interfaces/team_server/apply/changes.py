@@ -1,8 +1,9 @@
 """The changes of one action, taken one after the other inside a step.
 
-Each is merged with what the record says now, and then asked everything that a deed of `records` would be: who may, what a body may
-say, where it belongs, which state may follow which. What follows from it (summaries, what becomes sensitive with it, what nobody
-needs to be reminded of, and who else should hear of it) is made here, where all of it is known.
+Each is merged with what the record says now, and then asked everything that a deed of `records`
+would be: who may, what a body may say, where it belongs, which state may follow which. What follows
+from it (summaries, what becomes sensitive with it, what nobody needs to be reminded of, and who
+else should hear of it) is made here, where all of it is known.
 """
 
 from __future__ import annotations
@@ -62,9 +63,11 @@ from cortex.interfaces.team_server.apply.three_way_merge import (
 from cortex.interfaces.team_server.apply.visible_records import VisibleRecords, aimed, placed
 from cortex.interfaces.team_server.principals import is_from_elsewhere, may_be_called
 
-IS_ANYBODY = 4  # the tier from which what this Core has lost may come back with what other principals said
+# The tier from which what this Core has lost may come back with what other principals said
+IS_ANYBODY = 4
 AHEAD_MS = 50 * 365 * 86_400_000  # that the clock of a home may be wrong, and its ids still count
-EARLIEST_MS = 946_684_800_000  # the year 2000: a home whose clock says less doesn't know when something was made
+# The year 2000: a home whose clock says less doesn't know when something was made
+EARLIEST_MS = 946_684_800_000
 B = TypeVar("B", bound=Any)
 
 _ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
@@ -74,11 +77,18 @@ class ActionApplier:
     """One action under way."""
 
     def __init__(
-        self, step: RecordTransaction, viewer: Viewer, known: frozenset[str] | None = None, *, again: bool = False
+        self,
+        step: RecordTransaction,
+        viewer: Viewer,
+        known: frozenset[str] | None = None,
+        *,
+        again: bool = False,
     ) -> None:
-        """`known` are the principals that there are, for an upload of what was there before; None for what was just done.
+        """`known` are the principals that there are, for an upload of what was there before; None
+        for what was just done.
 
-        What comes `again` was taken before the ledger was put back: what it names may come again, too.
+        What comes `again` was taken before the ledger was put back: what it names may come again,
+        too.
         """
         self._step = step
         self._viewer = viewer
@@ -96,8 +106,13 @@ class ActionApplier:
     def take(self, changes: Sequence[RecordChange]) -> list[str]:
         """Take all of them; gives the ids of the records that are touched. Raises: InputError."""
         for change in changes:
-            if not is_id(change.id, change.kind) or _moment_of(change.id) > self._step.now + AHEAD_MS:
-                raise refusal("id", f"{change.id[:80]!r} is no id that a {change.kind[:20]} may have")
+            if (
+                not is_id(change.id, change.kind)
+                or _moment_of(change.id) > self._step.now + AHEAD_MS
+            ):
+                raise refusal(
+                    "id", f"{change.id[:80]!r} is no id that a {change.kind[:20]} may have"
+                )
         changes = [one for one in changes if not self._is_nowhere(one)]
         self._look(changes)
         for one in changes:
@@ -111,8 +126,14 @@ class ActionApplier:
         return list(dict.fromkeys((*taken, *self._spoken)))
 
     def _is_nowhere(self, one: RecordChange) -> bool:
-        """Whether a notification is closed that was never here: what it told of was refused, and closing it matters to nobody."""
-        return one.before is not None and isinstance(one.after, Notification) and self._step.get(one.id) is None
+        """Whether a notification is closed that was never here: what it told of was refused, and
+        closing it matters to nobody.
+        """
+        return (
+            one.before is not None
+            and isinstance(one.after, Notification)
+            and self._step.get(one.id) is None
+        )
 
     def _look(self, changes: Sequence[RecordChange]) -> None:
         """What the action is about, as far as it matters for each of its changes."""
@@ -120,17 +141,24 @@ class ActionApplier:
             if isinstance(change.after, Notification) and change.before is None:
                 self._told.setdefault(change.after.about, set()).add(change.after.recipient)
         told = [one for one in changes if one.kind != "notification"]
-        self._touched = {one.id for one in told} | {one.after.thread for one in told if isinstance(one.after, Comment)}
+        self._touched = {one.id for one in told} | {
+            one.after.thread for one in told if isinstance(one.after, Comment)
+        }
         self._alone = all(one.kind == "link" for one in told)
         for one in told:
-            if isinstance(one.after, Draft) and one.after.state == PUBLISHED and one.after.published:
+            if (
+                isinstance(one.after, Draft)
+                and one.after.state == PUBLISHED
+                and one.after.published
+            ):
                 draft = self._sight.get(one.id)
                 if draft is None and self._viewer.is_own(one.author):
                     draft = Record(one.id, one.after, one.author)
                 if draft is not None:
                     self._published[one.after.published] = draft
 
-    # -- what is new ---------------------------------------------------------------------------------------------------
+    # -- what is new
+    # ---------------------------------------------------------------------------------------------------
 
     def _make(self, one: RecordChange) -> None:
         if one.before is not None and not self._upload and not self._may_name(one.author):
@@ -147,7 +175,11 @@ class ActionApplier:
             case Draft():
                 body = self._draft(body, new=not self._upload and one.before is None)
             case Thread():
-                body = unsummarized(body) if one.before is None and not self._upload else supplied_only(body)
+                body = (
+                    unsummarized(body)
+                    if one.before is None and not self._upload
+                    else supplied_only(body)
+                )
             case Comment():
                 body = self._comment(body)
             case Link():
@@ -166,15 +198,22 @@ class ActionApplier:
             need(self._step.actor, right)
         self._guard(None, record, self._sight.raw)
         if isinstance(body, Notification) and body.state in OPEN:
-            close_notices(self._step, body.about, body.type, body.recipient, action="replace_notification")
+            close_notices(
+                self._step, body.about, body.type, body.recipient, action="replace_notification"
+            )
         self._step.put(record)
 
     def _made_at(self, one: RecordChange) -> int:
-        """When something was made: as its home says, but neither later than now nor before there was anything to say it."""
+        """When something was made: as its home says, but neither later than now nor before there
+        was anything to say it.
+        """
         return min(one.created, self._step.now) if one.created >= EARLIEST_MS else self._step.now
 
     def _placed(self, body: Any) -> Any:
-        """What was there before, in its place. What was archived there is added to by those alone who may have brought it."""
+        """What was there before, in its place.
+
+        What was archived there is added to by those alone who may have brought it.
+        """
         body = placed(body, self._sight)
         number = getattr(body, "subcortex", "")
         scope = self._sight.get(number) if number else None
@@ -183,7 +222,9 @@ class ActionApplier:
         return body
 
     def _notification(self, body: Notification) -> Notification | None:
-        """A notification comes with what it is about, and is as sensitive as that; None where it isn't passed on."""
+        """A notification comes with what it is about, and is as sensitive as that; None where it
+        isn't passed on.
+        """
         need(self._step.actor, "observe")  # whoever may do anything
         if body.type == "system_alert":
             raise refusal("type", "what a home tells its own person stays there")
@@ -194,7 +235,10 @@ class ActionApplier:
         if about is None or not (body.about in self._touched or self._sight.shows(about)):
             raise not_found(body.about, "about")
         if not self._upload and body.about not in self._touched:
-            raise refusal("about", f"a notification comes with what was done, and nothing was done with {body.about}")
+            raise refusal(
+                "about",
+                f"a notification comes with what was done, and nothing was done with {body.about}",
+            )
         if not self._upload and not (own or self._is_done(body.about)):
             return None
         if not self._upload and not is_due(body, about, self._viewer, self._names()):
@@ -202,7 +246,9 @@ class ActionApplier:
         return _as_private(body if own else titled(body, about), about)
 
     def _is_done(self, number: str) -> bool:
-        """Whether something was done with a record, or said there; that it stays as it is, anybody may send."""
+        """Whether something was done with a record, or said there; that it stays as it is, anybody
+        may send.
+        """
         return number in self._step.written or number in self._spoken
 
     def _draft(self, body: Draft, *, new: bool) -> Draft:
@@ -211,7 +257,8 @@ class ActionApplier:
         if new:
             check_outcome(body)
         told, body = body.target, aimed(body, self._sight)
-        lost = self._again and is_id(told, kind_of_id(told))  # it is sent once more when that has come
+        # It is sent once more when that has come
+        lost = self._again and is_id(told, kind_of_id(told))
         if told and not body.target and (lost or not self._viewer.may_write(UNFILED)):
             raise not_found(told, "target")
         return self._flagged(self._as_target(body))
@@ -221,22 +268,34 @@ class ActionApplier:
         return _as_private(body, self._sight.get(body.target) if body.target else None)
 
     def _flagged(self, body: Draft) -> Draft:
-        """A draft with what whoever approves it should look at twice, while somebody may, whatever its home says of that."""
+        """A draft with what whoever approves it should look at twice, while somebody may, whatever
+        its home says of that.
+        """
         if body.state not in (PENDING, EXPIRED):
             return body
         flags = dict.fromkeys((*risks_of(body, self._sight.get), *body.risk_flags))
         return replace(body, risk_flags=tuple(flags))
 
     def _check_summary(self, thread: str, body: Thread) -> None:
-        """A summary that somebody wrote comes with what they say in the thread. Raises: InputError RECORD_INVALID."""
+        """A summary that somebody wrote comes with what they say in the thread.
+
+        Raises: InputError RECORD_INVALID.
+        """
         said = self._sight.get(body.summary_sources[0])
         if said is None or not isinstance(said.body, Comment) or said.body.thread != thread:
             raise refusal("summary_sources", "a summary comes with a comment of its thread")
         if said.body.sensitivity == SENSITIVE != body.sensitivity:
-            raise refusal("summary", f"{thread} isn't sensitive: its summary can't come with a sensitive comment")
+            raise refusal(
+                "summary",
+                f"{thread} isn't sensitive: its summary can't come with a sensitive comment",
+            )
         if body.summary_by not in self._names():
-            raise refusal("summary_by", f"a summary of {body.summary_by[:80]!r} comes from themselves")
-        drafted = {one.body.summary for one in self._published.values() if one.author == body.summary_by}
+            raise refusal(
+                "summary_by", f"a summary of {body.summary_by[:80]!r} comes from themselves"
+            )
+        drafted = {
+            one.body.summary for one in self._published.values() if one.author == body.summary_by
+        }
         if body.summary_by != self._step.actor.name and body.summary not in drafted:
             raise refusal("summary", f"it isn't the summary that {body.summary_by} drafted")
 
@@ -249,11 +308,17 @@ class ActionApplier:
 
     def _link(self, body: Link) -> Link:
         return _as_private(
-            body, *(target_of(self._sight, getattr(body, end), FOUND_KINDS, end) for end in ("source", "target"))
+            body,
+            *(
+                target_of(self._sight, getattr(body, end), FOUND_KINDS, end)
+                for end in ("source", "target")
+            ),
         )
 
     def _check_author(self, one: RecordChange, record: Record[Any]) -> None:
-        """What is new is by who does it, by who drafted it, or is known to be by somebody else: in an upload."""
+        """What is new is by who does it, by who drafted it, or is known to be by somebody else: in
+        an upload.
+        """
         author, tier = record.author, self._step.actor.tier
         if author == self._step.actor.name:
             return
@@ -272,10 +337,12 @@ class ActionApplier:
         )
 
     def _may_name(self, name: str) -> bool:
-        """Whether what comes as it was may be by somebody: by who tells it, or, where their tier allows that, by others.
+        """Whether what comes as it was may be by somebody: by who tells it, or, where their tier
+        allows that, by others.
 
-        Those are called as somebody at a Core may be, also at another one: names that only look like another's are nobody's. A principal
-        of this Core speaks for themselves, since a namesake of another team is somebody else; but for what this Core had and has lost.
+        Those are called as somebody at a Core may be, also at another one: names that only look
+        like another's are nobody's. A principal of this Core speaks for themselves, since a
+        namesake of another team is somebody else; but for what this Core had and has lost.
         """
         if name in (self._viewer.name, agent_of(self._viewer.name)):
             return True
@@ -287,10 +354,13 @@ class ActionApplier:
         return self._step.actor.tier >= KEEPS_AUTHORS
 
     def _names(self) -> set[str]:
-        """In whose names this action may speak: of who does it, and of who drafted what is published with it."""
+        """In whose names this action may speak: of who does it, and of who drafted what is
+        published with it.
+        """
         return {self._step.actor.name, *(draft.author for draft in self._published.values())}
 
-    # -- what is changed -----------------------------------------------------------------------------------------------
+    # -- what is changed
+    # -----------------------------------------------------------------------------------------------
 
     def _change(self, one: RecordChange, current: Record[Any]) -> None:
         told = isinstance(current.body, Notification)
@@ -303,7 +373,11 @@ class ActionApplier:
         if self._is_made(one, current):
             return
         after, before = self._aimed(checked(one.after)), self._aimed(one.before)
-        result = differing(after, current.body) if before is None else merged(before, after, current.body)
+        result = (
+            differing(after, current.body)
+            if before is None
+            else merged(before, after, current.body)
+        )
         if isinstance(result, Conflict):
             raise conflict_error(one.id, result)
         body = self._changed(current, result)
@@ -316,8 +390,10 @@ class ActionApplier:
         follow(self._step, current.body, written, besides=self._told.get(written.id, ()))
 
     def _is_made(self, one: RecordChange, current: Record[Any]) -> bool:
-        """Whether something is made once more by who made it: another home of theirs has brought it as it is since, and all that
-        changed it is told for itself. What is uploaded may hold changes that nobody tells."""
+        """Whether something is made once more by who made it: another home of theirs has brought it
+        as it is since, and all that changed it is told for itself. What is uploaded may hold
+        changes that nobody tells.
+        """
         own = one.author == current.author and self._viewer.is_own(current.author)
         return one.before is None and not self._upload and own
 
@@ -359,16 +435,22 @@ class ActionApplier:
         self._guard(current, replace(current, body=body), self._sight.raw)
 
     def _check_notice(self, current: Record[Notification], body: Notification) -> None:
-        """A notification is done with by whoever it is for, by whoever may edit, or by what was done."""
+        """A notification is done with by whoever it is for, by whoever may edit, or by what was
+        done.
+        """
         if not changed_fields(current.body, body) <= {"state", "sensitivity"}:
             raise refusal("state", "of a notification only its state changes")
         if body.about in self._touched:
             return
         need(self._step.actor, "acknowledge")
-        if current.body.recipient != self._step.actor.name and self._step.actor.tier < TIERS["edit"]:
+        if (
+            current.body.recipient != self._step.actor.name
+            and self._step.actor.tier < TIERS["edit"]
+        ):
             need(self._step.actor, "edit")
 
-    # -- at the end ----------------------------------------------------------------------------------------------------
+    # -- at the end
+    # ----------------------------------------------------------------------------------------------------
 
     def _settle(self) -> None:
         """What has to hold of all changes together, and what follows from them."""
@@ -387,7 +469,11 @@ class ActionApplier:
         for number in self._spoken:
             authors = settle_summary(self._step, number)
             for before, after in list(self._step.written.values()):
-                if before is None and not self._upload and getattr(after.body, "thread", "") == number:
+                if (
+                    before is None
+                    and not self._upload
+                    and getattr(after.body, "thread", "") == number
+                ):
                     self._tell_of(after, authors)
 
     def _tell_of(self, said: Record[Any], authors: Sequence[str]) -> None:
@@ -406,7 +492,11 @@ def _as_private(body: B, *above: Record[Any] | None) -> B:
 
 def _supersedes(before: Artifact, after: Artifact) -> bool:
     """Whether an artifact is superseded, or supersedes another one, by this change."""
-    gone = after.state == "superseded" != before.state and bool(after.superseded_by) and not before.superseded_by
+    gone = (
+        after.state == "superseded" != before.state
+        and bool(after.superseded_by)
+        and not before.superseded_by
+    )
     takes = after.state == "accepted" and after.supersedes != before.supersedes
     return gone or (takes and after.superseded_by == before.superseded_by)
 

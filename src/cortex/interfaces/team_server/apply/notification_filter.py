@@ -1,8 +1,10 @@
-"""Which notifications of a home its Core passes on: those that follow from what was done, to whom it concerns, in the words for it.
+"""Which notifications of a home its Core passes on: those that follow from what was done, to whom
+it concerns, in the words for it.
 
-Whoever may write something may have others hear of it, and that is all: no text of their own reaches anybody's inbox like this, but
-for what they may say in the record itself. What doesn't fit is left out rather than refused: a home may have known less than its
-Core, and what was done counts all the same. Pure.
+Whoever may write something may have others hear of it, and that is all: no text of their own
+reaches anybody's inbox like this, but for what they may say in the record itself. What doesn't fit
+is left out rather than refused: a home may have known less than its Core, and what was done counts
+all the same. Pure.
 """
 
 from __future__ import annotations
@@ -20,8 +22,12 @@ from cortex.families.team.validation import LIMITS
 
 
 def is_due(told: Notification, about: Record[Any], viewer: Viewer, names: Collection[str]) -> bool:
-    """Whether somebody should hear of a record like this; `names` are those in which the action speaks."""
-    if not fits(told.type, told.reason, {*names, about.author} if told.type == "mention" else names):
+    """Whether somebody should hear of a record like this; `names` are those in which the action
+    speaks.
+    """
+    if not fits(
+        told.type, told.reason, {*names, about.author} if told.type == "mention" else names
+    ):
         return False
     match told.type, about.body:
         case "mention", _:

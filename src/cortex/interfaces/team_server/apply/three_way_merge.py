@@ -1,8 +1,9 @@
 """Two changes of one record become one: field by field, by what each of them changed.
 
-A field that only one side changed is that side's. What both changed alike is no matter; what both changed differently is a conflict,
-which names the fields and decides nothing. Several values are a set with an order: what one side added or took away, the other
-keeps. What is derived (a thread's summary) is made anew by who has all of it. Pure.
+A field that only one side changed is that side's. What both changed alike is no matter; what both
+changed differently is a conflict, which names the fields and decides nothing. Several values are a
+set with an order: what one side added or took away, the other keeps. What is derived (a thread's
+summary) is made anew by who has all of it. Pure.
 """
 
 from __future__ import annotations
@@ -78,7 +79,9 @@ def merged(before: B, after: B, current: B) -> B | Conflict:
 
 
 def differing(after: Any, current: Any) -> Any:
-    """What is there already, unless what was told as new says something else: then nobody knows what was changed."""
+    """What is there already, unless what was told as new says something else: then nobody knows
+    what was changed.
+    """
     if isinstance(after, Notification):
         return current
     derived = SUMMARY if isinstance(after, Thread) else ()
@@ -91,7 +94,12 @@ def differing(after: Any, current: Any) -> Any:
 def conflict_error(number: str, conflict: Conflict) -> InputError:
     """The error for changes of a record that can't be one, with both values of each field."""
     told = [
-        {"id": number, "field": clash.field, "theirs": _shown(clash.theirs), "yours": _shown(clash.ours)}
+        {
+            "id": number,
+            "field": clash.field,
+            "theirs": _shown(clash.theirs),
+            "yours": _shown(clash.ours),
+        }
         for clash in conflict.clashes
     ]
     say = "says" if len(conflict.fields) == 1 else "say"
@@ -108,7 +116,9 @@ def _shown(value: object) -> str:
 
 
 def supplies(before: Thread | None, after: Thread) -> bool:
-    """Whether a change of a thread comes with a summary that somebody wrote, not only with sentences of what was said since."""
+    """Whether a change of a thread comes with a summary that somebody wrote, not only with
+    sentences of what was said since.
+    """
     return bool(after.summary_by and after.summary_sources) and (
         before is None or _supplied(before) != _supplied(after)
     )
@@ -140,8 +150,13 @@ def _special(before: Body, after: Body, current: Body) -> dict[str, object]:
             if supplies(before, after):
                 return dict(zip(SUMMARY, (base, sources, by), strict=True))
             return {name: getattr(current, name) for name in SUMMARY}
-        case Notification(), Notification(), Notification() if before.state not in (after.state, current.state):
-            return {"state": max(after.state, current.state, key=lambda state: _FURTHER.get(state, 0))}
+        case Notification(), Notification(), Notification() if before.state not in (
+            after.state,
+            current.state,
+        ):
+            return {
+                "state": max(after.state, current.state, key=lambda state: _FURTHER.get(state, 0))
+            }
         case Draft(), Draft(), Draft() if (
             current.reviewed_by and before.state != after.state == current.state == "rejected"
         ):
@@ -185,7 +200,9 @@ def _several(old: tuple[Any, ...], ours: tuple[Any, ...], theirs: tuple[Any, ...
 
 
 def _one(old: Any, ours: Any, theirs: Any) -> Any:
-    """One of several values; None where it isn't there. What one side took away and the other one changed is kept."""
+    """One of several values; None where it isn't there. What one side took away and the other one
+    changed is kept.
+    """
     if ours in (old, theirs):
         return theirs
     if theirs == old:
@@ -196,7 +213,9 @@ def _one(old: Any, ours: Any, theirs: Any) -> Any:
 
 
 def _key_of(*sides: tuple[Any, ...]) -> Callable[[Any], Hashable]:
-    """What two of several values have in common that are one: by a part of them, unless a side has that twice."""
+    """What two of several values have in common that are one: by a part of them, unless a side has
+    that twice.
+    """
     unique = all(len({_name(value) for value in values}) == len(values) for values in sides)
     return _name if unique else lambda one: one
 

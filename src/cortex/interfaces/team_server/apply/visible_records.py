@@ -1,7 +1,8 @@
-"""What one viewer sees, inside a step or outside, and where what they send belongs: ids become places, as far as they may know of them.
+"""What one viewer sees, inside a step or outside, and where what they send belongs: ids become
+places, as far as they may know of them.
 
-What isn't seen isn't there, and nothing near it is told. A record that is uploaded may point to one that comes later: what was there
-before has been written in its own order, by others, too.
+What isn't seen isn't there, and nothing near it is told. A record that is uploaded may point to one
+that comes later: what was there before has been written in its own order, by others, too.
 """
 
 from __future__ import annotations
@@ -10,10 +11,25 @@ from dataclasses import replace
 from typing import Any
 
 from cortex.base.errors import InputError
-from cortex.base.record_model import SENSITIVE, Artifact, Draft, Observation, Record, RecordFilter, Subcortex
+from cortex.base.record_model import (
+    SENSITIVE,
+    Artifact,
+    Draft,
+    Observation,
+    Record,
+    RecordFilter,
+    Subcortex,
+)
 from cortex.base.visibility import Viewer, sees
 from cortex.engine.store import RecordLookup, RecordTransaction
-from cortex.families.team.references import PINS, POINTS, RecordReader, by_slug, resolve_ref, scope_of
+from cortex.families.team.references import (
+    PINS,
+    POINTS,
+    RecordReader,
+    by_slug,
+    resolve_ref,
+    scope_of,
+)
 from cortex.families.team.validation import LIMITS
 from cortex.families.team.wire.codec import is_id
 from cortex.interfaces.team_server.access_policy import not_found
@@ -34,7 +50,9 @@ class VisibleRecords:
         return found if found is not None and self.shows(found) else None
 
     def select(self, wanted: RecordFilter, limit: int = 100) -> list[Record[Any]]:
-        """Those that they see of what points somewhere; nothing for who only wants to know what there is."""
+        """Those that they see of what points somewhere; nothing for who only wants to know what
+        there is.
+        """
         if not wanted.refs or not all(is_asked(target) for _, target in wanted.refs):
             return []
         return [one for one in self._place.select(wanted, limit) if self.shows(one)]
@@ -49,7 +67,9 @@ class VisibleRecords:
             return None
         if "_" not in ref:
             return by_slug(self._place, ref)
-        return self._place.one(ref) if isinstance(self._place, RecordLookup) else self._place.get(ref)
+        return (
+            self._place.one(ref) if isinstance(self._place, RecordLookup) else self._place.get(ref)
+        )
 
     def shows(self, record: Record[Any]) -> bool:
         """Whether they see a record."""
@@ -62,7 +82,8 @@ def is_asked(ref: str) -> bool:
 
 
 def aimed(draft: Draft, sight: RecordLookup | RecordReader) -> Draft:
-    """A draft with the id of what it is for; what its author doesn't see is only told, and whoever approves it says where it belongs.
+    """A draft with the id of what it is for; what its author doesn't see is only told, and whoever
+    approves it says where it belongs.
 
     So nobody learns by a draft what there is, and the draft isn't lost.
     """
@@ -73,11 +94,17 @@ def aimed(draft: Draft, sight: RecordLookup | RecordReader) -> Draft:
     except InputError:
         told = f"It was meant for {draft.target}, which isn't there."
         reason = f"{draft.reason[: _REASON - len(told) - 2]}\n\n{told}".strip()
-        return replace(draft, target="", target_kind="", reason=draft.reason if told in draft.reason else reason)
+        return replace(
+            draft,
+            target="",
+            target_kind="",
+            reason=draft.reason if told in draft.reason else reason,
+        )
 
 
 def placed(body: Any, sight: VisibleRecords) -> Any:
-    """The body of an uploaded record in its place: its subcortex is there, and all that it points to, or may still come.
+    """The body of an uploaded record in its place: its subcortex is there, and all that it points
+    to, or may still come.
 
     Raises: InputError SCOPE_NOT_FOUND, TARGET_NOT_FOUND.
     """
@@ -86,7 +113,9 @@ def placed(body: Any, sight: VisibleRecords) -> Any:
     if scope := getattr(body, "subcortex", ""):
         above.append(scope_of(sight, scope))
         changes["subcortex"] = above[0].id
-    owner = (body.thread or body.task) if isinstance(body, Observation) and not body.subcortex else ""
+    owner = (
+        (body.thread or body.task) if isinstance(body, Observation) and not body.subcortex else ""
+    )
     for field, kind in POINTS:
         if ref := getattr(body, field, ""):
             found = _there(sight, ref, kind, field)

@@ -1,4 +1,6 @@
-"""`cortex core …`: a team's server, for whoever runs it: made, served, brought up to date, saved and restored."""
+"""`cortex core …`: a team's server, for whoever runs it: made, served, brought up to date, saved
+and restored.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ from cortex.toolkit.terminal.output import many, print_json, say
 FIRST_LABEL = "first"
 FALLBACK = "admin"
 
-app = typer.Typer(name="core", help="A team's server: make it, run it, say who may use it.", no_args_is_help=True)
+app = typer.Typer(
+    name="core", help="A team's server: make it, run it, say who may use it.", no_args_is_help=True
+)
 app.add_typer(core_people.app)
 app.add_typer(tokens.app)
 
@@ -42,12 +46,17 @@ app.add_typer(tokens.app)
 @app.command()
 def init(
     name: Annotated[
-        str, typer.Option("--name", metavar="NAME", help="The first principal's name; default: your login name.")
+        str,
+        typer.Option(
+            "--name", metavar="NAME", help="The first principal's name; default: your login name."
+        ),
     ] = "",
     db: DbOption = "",
     as_json: JsonFlag = False,
 ) -> int:
-    """Make a Core: its tables, and a first principal who may do everything, with a token that is shown once."""
+    """Make a Core: its tables, and a first principal who may do everything, with a token that is
+    shown once.
+    """
     url = database(db)
     with ledger(db, new=True) as opened:
         known = opened.principals.all()
@@ -55,12 +64,16 @@ def init(
             raise InputError(
                 "ARGUMENT_INVALID",
                 f"there is a Core at {shown(url)} already; it knows {', '.join(one.name for one in known[:5])}",
-                suggestions=("`cortex core token create NAME` makes a token of somebody whom it knows.",),
+                suggestions=(
+                    "`cortex core token create NAME` makes a token of somebody whom it knows.",
+                ),
             )
         first = people.add(opened, name or _own_name(), people.HIGHEST, True, {EVERYWHERE: True})
         made, secret = opened.principals.make_token(first.id, FIRST_LABEL)
     if as_json:
-        print_json({"database": shown(url), "principal": first.name, "tokenId": made.id, "token": secret})
+        print_json(
+            {"database": shown(url), "principal": first.name, "tokenId": made.id, "token": secret}
+        )
         return 0
     say(f"✓ Made a Core: {shown(url)}", error=True)
     say(f"  {first.name} may do everything there. The token, shown this once:", error=True)
@@ -82,14 +95,26 @@ def serve(
     ] = None,
     port: Annotated[
         int | None,
-        typer.Option("--port", min=0, max=65_535, metavar="PORT", help="The port; default: core.port; 0: any."),
+        typer.Option(
+            "--port",
+            min=0,
+            max=65_535,
+            metavar="PORT",
+            help="The port; default: core.port; 0: any.",
+        ),
     ] = None,
     tls_cert: Annotated[
-        Path | None, typer.Option("--tls-cert", metavar="FILE", help="The certificate with its chain, as PEM.")
+        Path | None,
+        typer.Option("--tls-cert", metavar="FILE", help="The certificate with its chain, as PEM."),
     ] = None,
-    tls_key: Annotated[Path | None, typer.Option("--tls-key", metavar="FILE", help="Its key, as PEM.")] = None,
+    tls_key: Annotated[
+        Path | None, typer.Option("--tls-key", metavar="FILE", help="Its key, as PEM.")
+    ] = None,
     behind_proxy: Annotated[
-        bool, typer.Option("--behind-proxy", help="A proxy does TLS, and nobody reaches this port but the proxy.")
+        bool,
+        typer.Option(
+            "--behind-proxy", help="A proxy does TLS, and nobody reaches this port but the proxy."
+        ),
     ] = False,
     data: DataOption = None,
 ) -> int:
@@ -99,7 +124,10 @@ def serve(
     folder = index_folder(url, data)
     with ledger(db) as opened:
         if not opened.principals.all():
-            say("warning: nobody is known here yet; `cortex core init` makes the first principal", error=True)
+            say(
+                "warning: nobody is known here yet; `cortex core init` makes the first principal",
+                error=True,
+            )
         from cortex.interfaces.team_server.runner import serve_core  # with all that a server needs
 
         return serve_core(
@@ -111,7 +139,9 @@ def serve(
             tls_cert=tls_cert,
             tls_key=tls_key,
             behind_proxy=behind_proxy,
-            ready=lambda address: say(f"serving {shown(url)} at {address}; press Ctrl-C to stop", error=True),
+            ready=lambda address: say(
+                f"serving {shown(url)} at {address}; press Ctrl-C to stop", error=True
+            ),
         )
 
 
@@ -130,11 +160,15 @@ def migrate(db: DbOption = "", as_json: JsonFlag = False) -> int:
 
 @app.command()
 def backup(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="Where to write it; a file that is there stays.")],
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="Where to write it; a file that is there stays.")
+    ],
     db: DbOption = "",
     as_json: JsonFlag = False,
 ) -> int:
-    """Save everything of a Core into one file, while it is served: records, versions, audit log, principals, hashes of tokens."""
+    """Save everything of a Core into one file, while it is served: records, versions, audit log,
+    principals, hashes of tokens.
+    """
     from cortex.engine.store.records.backup import dump
 
     if os.path.lexists(file):
@@ -145,23 +179,31 @@ def backup(
     if as_json:
         print_json({"file": str(file.absolute()), "bytes": size})
     else:
-        say(f"✓ Wrote {file}: {size:,} bytes. It holds all that the team wrote: keep it as private as that.")
+        say(
+            f"✓ Wrote {file}: {size:,} bytes. It holds all that the team wrote: keep it as private as that."
+        )
     return 0
 
 
 @app.command()
 def restore(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A file that `cortex core backup` wrote.")],
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="A file that `cortex core backup` wrote.")
+    ],
     db: DbOption = "",
     as_json: JsonFlag = False,
 ) -> int:
-    """Make a Core of a backup, in a database that is empty; clients notice it, and send again what the backup doesn't have."""
+    """Make a Core of a backup, in a database that is empty; clients notice it, and send again what
+    the backup doesn't have.
+    """
     from cortex.engine.store.records.backup import check, load
     from cortex.families.team.index_text import wording
 
     if not file.is_file():
         raise FileError(
-            "FILE_NOT_FOUND", f"{file} is no file", instead=("Name a file that `cortex core backup` wrote.",)
+            "FILE_NOT_FOUND",
+            f"{file} is no file",
+            instead=("Name a file that `cortex core backup` wrote.",),
         )
     url = database(db)
     try:
@@ -172,7 +214,9 @@ def restore(
         try:
             load(opened, file, wording=wording(core_settings()), counts=counts)
         except InputError as error:  # it isn't empty
-            error.suggestions = ("Name an empty database with --db, or set CORTEX_HOME to another folder.",)
+            error.suggestions = (
+                "Name an empty database with --db, or set CORTEX_HOME to another folder.",
+            )
             raise
         body = {"database": shown(url), **_counts(opened)}
     if as_json:
@@ -187,7 +231,9 @@ def restore(
 
 @app.command()
 def renew(db: DbOption = "", as_json: JsonFlag = False) -> int:
-    """Say that the database was put back by other means than restore: every replica compares everything with it."""
+    """Say that the database was put back by other means than restore: every replica compares
+    everything with it.
+    """
     url = database(db)
     with ledger(db) as opened:
         opened.renew_epoch()
@@ -195,7 +241,9 @@ def renew(db: DbOption = "", as_json: JsonFlag = False) -> int:
     if as_json:
         print_json(body)
     else:
-        say(f"✓ {shown(url)} begins another history at change {body['change']:,}: all replicas compare everything")
+        say(
+            f"✓ {shown(url)} begins another history at change {body['change']:,}: all replicas compare everything"
+        )
     return 0
 
 

@@ -1,6 +1,8 @@
-"""What the commands for whoever runs a Core have in common: which database is meant, and opening it.
+"""What the commands for whoever runs a Core have in common: which database is meant, and opening
+it.
 
-Its address may hold a password: it is never printed with it, and comes from the environment where the command line would show it.
+Its address may hold a password: it is never printed with it, and comes from the environment where
+the command line would show it.
 """
 
 from __future__ import annotations
@@ -20,9 +22,11 @@ from cortex.base.settings import Settings, environment, load
 from cortex.engine.store.records.ledger import Ledger, folder_of, open_ledger
 
 VARIABLE = "CORTEX_CORE_DB"
-FOLDER, REPLICA = "core", "core-replica"  # in the home: a ledger in SQLite; what is read of one in PostgreSQL
+# In the home: a ledger in SQLite; what is read of one in PostgreSQL
+FOLDER, REPLICA = "core", "core-replica"
 HIDDEN = "***"
-# In place of what the codes say in general: an index can be built anew, a Core's records can't; and who is asked for here is no record.
+# In place of what the codes say in general: an index can be built anew, a Core's records can't; and
+# who is asked for here is no record.
 FOR_ITS_KEEPER = {
     "STORE_CORRUPT": "Restore the last backup into an empty database: `cortex core restore FILE --db URL`.",
     "RECORD_UNKNOWN": "`cortex core principal list` shows everybody, and where each may read and write.",
@@ -61,13 +65,18 @@ def database(told: str) -> str:
 
 
 def index_folder(url: str, data: Path | None) -> Path:
-    """Where what is searched is kept. Raises: InputError, where somebody wants it elsewhere than beside records in SQLite."""
+    """Where what is searched is kept.
+
+    Raises: InputError, where somebody wants it elsewhere than beside records in SQLite.
+    """
     folder = folder_of(url)
     if folder is not None and data is not None:
         raise InputError(
             "ARGUMENT_INVALID",
             f"--data is for records in PostgreSQL; those in SQLite are in {folder}, with their index",
-            instead=(f"Name the directory with --db sqlite:///DIRECTORY or {VARIABLE}, in each command of this Core.",),
+            instead=(
+                f"Name the directory with --db sqlite:///DIRECTORY or {VARIABLE}, in each command of this Core.",
+            ),
         )
     return folder or (data or core_settings().home / REPLICA).absolute()
 
@@ -81,7 +90,8 @@ def shown(url: str) -> str:
 def ledger(told: str, *, new: bool = False) -> Iterator[Ledger]:
     """The ledger, open while a command runs; what goes wrong is told without a password.
 
-    Raises: ConfigError, where there is none and none shall be made; FileError, InputError, StoreError.
+    Raises: ConfigError, where there is none and none shall be made; FileError, InputError,
+    StoreError.
     """
     url = database(told)
     folder = folder_of(url)
@@ -110,15 +120,23 @@ def _opened(url: str, new: bool, told_by: str) -> Ledger:
 
 @contextmanager
 def _for_its_keeper(url: str) -> Iterator[None]:
-    """Have what goes wrong told without a password, in one line, and with what helps whoever runs a Core."""
+    """Have what goes wrong told without a password, in one line, and with what helps whoever runs a
+    Core.
+    """
     try:
         yield
     except CortexError as error:
         general = CODES[error.code].suggestion
         own = FOR_ITS_KEEPER.get(error.code, general)
-        error.suggestions = tuple(own if suggestion == general else suggestion for suggestion in error.suggestions)
-        error.message = re.sub(r"\s*\n\s*", " ", _hide(error.message, url))  # a database says it in lines
-        error.context = {name: _hide(one, url) if isinstance(one, str) else one for name, one in error.context.items()}
+        error.suggestions = tuple(
+            own if suggestion == general else suggestion for suggestion in error.suggestions
+        )
+        # A database says it in lines
+        error.message = re.sub(r"\s*\n\s*", " ", _hide(error.message, url))
+        error.context = {
+            name: _hide(one, url) if isinstance(one, str) else one
+            for name, one in error.context.items()
+        }
         error.args = (error.message,)
         raise
 
@@ -128,8 +146,13 @@ def _hide(text: str, url: str) -> str:
     secrets = {one.partition("=")[2] for one in url.partition("?")[2].split("&") if "passw" in one}
     if "@" in url:  # also of what is no address at all
         password = (url.partition("://")[2] or url).rpartition("@")[0].partition(":")[2]
-        read = re.split("[@:/?#]", password)  # where these aren't spelled out, a part of it is taken for a host
+        # Where these aren't spelled out, a part of it is taken for a host
+        read = re.split("[@:/?#]", password)
         secrets |= {password, *(one for one in read if len(one) > 1)}
-    for secret in sorted({spelled for one in secrets if one for spelled in (one, unquote(one))}, key=len, reverse=True):
+    for secret in sorted(
+        {spelled for one in secrets if one for spelled in (one, unquote(one))},
+        key=len,
+        reverse=True,
+    ):
         text = text.replace(secret, HIDDEN)
     return text

@@ -21,7 +21,11 @@ SLUG = "A subcortex by its slug or id; *: all that aren't private."
 
 ScopeArgument = Annotated[str, typer.Argument(metavar="SLUG", help=SLUG)]
 
-app = typer.Typer(name="principal", help="Who may use the Core, and what each may see and do.", no_args_is_help=True)
+app = typer.Typer(
+    name="principal",
+    help="Who may use the Core, and what each may see and do.",
+    no_args_is_help=True,
+)
 
 
 @app.command()
@@ -29,15 +33,20 @@ def add(
     name: NameArgument,
     tier: Annotated[int, typer.Option("--tier", min=0, max=4, metavar="N", help=TIERS)] = 2,
     read: Annotated[
-        list[str] | None, typer.Option("--read", metavar="SLUG", help=f"Reads there. {SLUG} May be repeated.")
+        list[str] | None,
+        typer.Option("--read", metavar="SLUG", help=f"Reads there. {SLUG} May be repeated."),
     ] = None,
     write: Annotated[
         list[str] | None,
         typer.Option(
-            "--write", metavar="SLUG", help="Reads and writes there; may be repeated. Without --read and --write: *."
+            "--write",
+            metavar="SLUG",
+            help="Reads and writes there; may be repeated. Without --read and --write: *.",
         ),
     ] = None,
-    sensitive: Annotated[bool, typer.Option("--sensitive", help="Sees what is sensitive, too.")] = False,
+    sensitive: Annotated[
+        bool, typer.Option("--sensitive", help="Sees what is sensitive, too.")
+    ] = False,
     db: DbOption = "",
     as_json: JsonFlag = False,
 ) -> int:
@@ -81,24 +90,36 @@ def list_principals(db: DbOption = "", as_json: JsonFlag = False) -> int:
 @app.command()
 def change(
     name: NameArgument,
-    tier: Annotated[int | None, typer.Option("--tier", min=0, max=4, metavar="N", help=TIERS)] = None,
+    tier: Annotated[
+        int | None, typer.Option("--tier", min=0, max=4, metavar="N", help=TIERS)
+    ] = None,
     sensitive: Annotated[
-        bool | None, typer.Option("--sensitive/--no-sensitive", help="Whether they see what is sensitive.")
+        bool | None,
+        typer.Option("--sensitive/--no-sensitive", help="Whether they see what is sensitive."),
     ] = None,
     revoke: Annotated[
         bool | None,
-        typer.Option("--revoke/--restore", help="Lock them out, with all their tokens, or let them in again."),
+        typer.Option(
+            "--revoke/--restore", help="Lock them out, with all their tokens, or let them in again."
+        ),
     ] = None,
     db: DbOption = "",
     as_json: JsonFlag = False,
 ) -> int:
     """Let somebody do more or less from now on; what they wrote stays."""
     if tier is None and sensitive is None and revoke is None:
-        raise InputError("ARGUMENT_INVALID", "nothing to change: say --tier, --sensitive, --revoke or their opposites")
+        raise InputError(
+            "ARGUMENT_INVALID",
+            "nothing to change: say --tier, --sensitive, --revoke or their opposites",
+        )
     state = None if revoke is None else principals.REVOKED if revoke else principals.ACTIVE
     with ledger(db) as opened:
         known = principals.find(opened, name)
-        return _tell(opened, principals.change(opened, known, tier=tier, sensitive=sensitive, state=state), as_json)
+        return _tell(
+            opened,
+            principals.change(opened, known, tier=tier, sensitive=sensitive, state=state),
+            as_json,
+        )
 
 
 @app.command()
@@ -111,14 +132,22 @@ def grant(
 ) -> int:
     """Let somebody read in a subcortex, or also write; a private one has to be named."""
     with ledger(db) as opened:
-        return _tell(opened, principals.grant(opened, principals.find(opened, name), scope, writes=write), as_json)
+        return _tell(
+            opened,
+            principals.grant(opened, principals.find(opened, name), scope, writes=write),
+            as_json,
+        )
 
 
 @app.command()
-def ungrant(name: NameArgument, scope: ScopeArgument, db: DbOption = "", as_json: JsonFlag = False) -> int:
+def ungrant(
+    name: NameArgument, scope: ScopeArgument, db: DbOption = "", as_json: JsonFlag = False
+) -> int:
     """Let somebody see a subcortex no more; it leaves their machine with the next sync."""
     with ledger(db) as opened:
-        return _tell(opened, principals.ungrant(opened, principals.find(opened, name), scope), as_json)
+        return _tell(
+            opened, principals.ungrant(opened, principals.find(opened, name), scope), as_json
+        )
 
 
 def _tell(opened: Ledger, principal: Principal, as_json: bool) -> int:
@@ -139,7 +168,9 @@ def _grants(opened: Ledger, read: Sequence[str], write: Sequence[str]) -> dict[s
 
 def _slugs(opened: Ledger) -> dict[str, str]:
     """What people call the subcortexes that are granted."""
-    scopes = {scope for one in opened.principals.all() for scope in one.grants if scope != EVERYWHERE}
+    scopes = {
+        scope for one in opened.principals.all() for scope in one.grants if scope != EVERYWHERE
+    }
     found = opened.recorded.get(sorted(scopes))
     return {number: record.body.slug for number, record in found.items()}
 
@@ -160,6 +191,14 @@ def _as_json(one: Principal, slugs: dict[str, str]) -> dict[str, object]:
 
 
 def _line(one: Principal, slugs: dict[str, str]) -> str:
-    places = [f"{slugs.get(scope, scope)}{'' if writes else ' (reads)'}" for scope, writes in one.grants.items()]
-    more = [*(["sensitive too"] if one.sensitive else ()), *([one.state] if one.state != principals.ACTIVE else ())]
-    return ", ".join([f"{one.name}: tier {one.tier}", f"in {', '.join(places) or 'nothing'}", *more])
+    places = [
+        f"{slugs.get(scope, scope)}{'' if writes else ' (reads)'}"
+        for scope, writes in one.grants.items()
+    ]
+    more = [
+        *(["sensitive too"] if one.sensitive else ()),
+        *([one.state] if one.state != principals.ACTIVE else ()),
+    ]
+    return ", ".join(
+        [f"{one.name}: tier {one.tier}", f"in {', '.join(places) or 'nothing'}", *more]
+    )

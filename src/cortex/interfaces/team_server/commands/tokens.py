@@ -1,4 +1,7 @@
-"""`cortex core token …`: what lets somebody in. A token is shown once, when it is made; the Core keeps a hash."""
+"""`cortex core token …`: what lets somebody in.
+
+A token is shown once, when it is made; the Core keeps a hash.
+"""
 
 from __future__ import annotations
 
@@ -17,22 +20,35 @@ from cortex.toolkit.terminal.output import moment, print_json, say
 DAY_MS = 86_400_000
 MOST_LABEL = 100
 
-app = typer.Typer(name="token", help="What lets somebody in: made, revoked, listed.", no_args_is_help=True)
+app = typer.Typer(
+    name="token", help="What lets somebody in: made, revoked, listed.", no_args_is_help=True
+)
 
 
 @app.command()
 def create(
     name: NameArgument,
-    label: Annotated[str, typer.Option("--label", metavar="TEXT", help="What it is for, such as a machine.")] = "",
+    label: Annotated[
+        str, typer.Option("--label", metavar="TEXT", help="What it is for, such as a machine.")
+    ] = "",
     days: Annotated[
-        int, typer.Option("--days", min=0, max=3650, metavar="N", help="How long it counts; 0: until it is revoked.")
+        int,
+        typer.Option(
+            "--days",
+            min=0,
+            max=3650,
+            metavar="N",
+            help="How long it counts; 0: until it is revoked.",
+        ),
     ] = 0,
     db: DbOption = "",
     as_json: JsonFlag = False,
 ) -> int:
     """Make a token for somebody and show it, this once."""
     if len(label) > MOST_LABEL or not label.isprintable():
-        raise InputError("ARGUMENT_INVALID", f"a label is one line of at most {MOST_LABEL} characters")
+        raise InputError(
+            "ARGUMENT_INVALID", f"a label is one line of at most {MOST_LABEL} characters"
+        )
     with ledger(db) as opened:
         whose = principals.find(opened, name)
         expires = int(time.time() * 1000) + days * DAY_MS if days else 0
@@ -41,13 +57,19 @@ def create(
         print_json({**_as_json(made, whose.name), "token": secret})
     else:
         say(secret)
-        say(f"A token of {whose.name}, shown this once. On their machine: cortex connect URL", error=True)
+        say(
+            f"A token of {whose.name}, shown this once. On their machine: cortex connect URL",
+            error=True,
+        )
     return 0
 
 
 @app.command()
 def revoke(
-    number: Annotated[str, typer.Argument(metavar="ID", help="The token's id, as `cortex core token list` shows it.")],
+    number: Annotated[
+        str,
+        typer.Argument(metavar="ID", help="The token's id, as `cortex core token list` shows it."),
+    ],
     db: DbOption = "",
     as_json: JsonFlag = False,
 ) -> int:
@@ -57,7 +79,9 @@ def revoke(
             known = any(token.id == number for token in opened.principals.tokens())
             raise InputError(
                 "RECORD_UNKNOWN",
-                f"the token {number!r} was revoked before" if known else f"there is no token {number!r}",
+                f"the token {number!r} was revoked before"
+                if known
+                else f"there is no token {number!r}",
                 context={"type": "token", "id": number},
                 instead=("`cortex core token list` shows them.",),
             )
@@ -78,7 +102,9 @@ def list_tokens(db: DbOption = "", as_json: JsonFlag = False) -> int:
         print_json({"tokens": [_as_json(one, names.get(one.principal, "")) for one in found]})
         return 0
     for one in found:
-        say(f"{one.id}  {names.get(one.principal, '')}{f' ({one.label})' if one.label else ''}: {_state(one)}")
+        say(
+            f"{one.id}  {names.get(one.principal, '')}{f' ({one.label})' if one.label else ''}: {_state(one)}"
+        )
     if not found:
         say("No tokens yet: `cortex core token create NAME` makes one.", error=True)
     return 0

@@ -1,4 +1,5 @@
-"""Lists of records over HTTP: what each kind can be narrowed by, one row for each in a table, and a page of those that are wanted.
+"""Lists of records over HTTP: what each kind can be narrowed by, one row for each in a table, and a
+page of those that are wanted.
 
 What may be seen is the hall's.
 """
@@ -44,7 +45,8 @@ class ListedKind:
     """What can be asked of the records of a kind."""
 
     cls: type
-    narrowed: Mapping[str, str]  # parameters of its list, and the roles in which records point to them
+    # Parameters of its list, and the roles in which records point to them
+    narrowed: Mapping[str, str]
 
     @property
     def name(self) -> str:
@@ -60,11 +62,20 @@ KINDS = (
     ListedKind(Thread, {"subcortex": "subcortex", "tag": "tag", "type": "type", "task": "task"}),
     ListedKind(Comment, {"subcortex": "subcortex", "thread": "thread"}),
     ListedKind(
-        Observation, {"subcortex": "subcortex", "tag": "tag", "thread": "thread", "task": "task", "path": "path"}
+        Observation,
+        {
+            "subcortex": "subcortex",
+            "tag": "tag",
+            "thread": "thread",
+            "task": "task",
+            "path": "path",
+        },
     ),
     ListedKind(Draft, {"tag": "tag", "target": "target"}),
     ListedKind(Artifact, {"subcortex": "subcortex", "tag": "tag", "type": "type"}),
-    ListedKind(Task, {"subcortex": "subcortex", "tag": "tag", "thread": "thread", "assignee": "assignee"}),
+    ListedKind(
+        Task, {"subcortex": "subcortex", "tag": "tag", "thread": "thread", "assignee": "assignee"}
+    ),
     ListedKind(Link, {"source": "source", "target": "target", "relation": "relation"}),
     ListedKind(Notification, {"about": "about"}),
 )
@@ -79,13 +90,19 @@ def list_query(kind: ListedKind) -> type[Arguments]:
         "author": (_ID, None),
         "sensitivity": (Literal[SENSITIVITIES] | None, None),  # type: ignore[valid-type]
         "since": (
-            Annotated[str | None, Field(max_length=40, description="Changed since: a date, a moment or 7d")],
+            Annotated[
+                str | None,
+                Field(max_length=40, description="Changed since: a date, a moment or 7d"),
+            ],
             None,
         ),
         "until": (Annotated[str | None, Field(max_length=40, description="Changed until")], None),
     }
     if cls is Notification:
-        fields["agent"] = (Annotated[bool, Field(description="Those for one's agent instead")], False)
+        fields["agent"] = (
+            Annotated[bool, Field(description="Those for one's agent instead")],
+            False,
+        )
     for name in kind.narrowed:
         if name == "type":
             fields[name] = (Literal[TYPES[cls]] | None, None)  # type: ignore[valid-type]
@@ -104,7 +121,9 @@ def _wanted(asked: RouteContext, kind: ListedKind) -> RecordFilter:
         for value in given if isinstance(given, tuple) else (given,) if given else ():
             refs.append((role, _target(asked, name, value)))
     if kind.cls is Notification:
-        refs.append(("recipient", agent_of(asked.principal.name) if query.agent else asked.principal.name))
+        refs.append(
+            ("recipient", agent_of(asked.principal.name) if query.agent else asked.principal.name)
+        )
     return RecordFilter(
         kinds=(kind.name,),
         states=tuple(dict.fromkeys(query.status)),
@@ -136,7 +155,9 @@ def page(asked: RouteContext, question: str, wanted: RecordFilter) -> RouteResul
     before, size = place_in(question, asked.query.cursor), asked.query.limit + 1
     now = now_ms()
     if wanted.kinds == DRAFTS.kinds:  # one may be over, whatever is kept of it
-        found: Sequence[Record[Any]] = listed(asked.hall, wanted.states, size, before=before, now=now, wanted=wanted)
+        found: Sequence[Record[Any]] = listed(
+            asked.hall, wanted.states, size, before=before, now=now, wanted=wanted
+        )
     else:
         found = asked.hall.store.recorded.select(replace(wanted, before=before), size)
     shown, pagination = page_of(question, asked.query, found, lambda one: one.id)

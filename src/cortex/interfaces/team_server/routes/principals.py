@@ -1,6 +1,8 @@
-"""Who may use a Core, over HTTP: principals, grants and tokens for whoever may do everything, the audit log, and who one is oneself.
+"""Who may use a Core, over HTTP: principals, grants and tokens for whoever may do everything, the
+audit log, and who one is oneself.
 
-A key makes a retry harmless here, too; but a token is told once, so that a retry gives all of it but that.
+A key makes a retry harmless here, too; but a token is told once, so that a retry gives all of it
+but that.
 """
 
 from __future__ import annotations
@@ -29,7 +31,9 @@ _Name = Annotated[str, Field(min_length=1, max_length=100)]
 _Line = Annotated[str, Field(max_length=200, pattern=r"^[^\x00-\x1f\x7f-\x9f]*$")]
 _Grants = Annotated[
     dict[_Line, bool],
-    Field(max_length=1_000, description='Subcortexes by id or slug, or "*"; true: writes there, too'),
+    Field(
+        max_length=1_000, description='Subcortexes by id or slug, or "*"; true: writes there, too'
+    ),
 ]
 
 
@@ -49,7 +53,9 @@ class ChangePrincipal(Arguments):
 
 class NewToken(Arguments):
     label: _Line = ""
-    expires_at: Annotated[str | None, Field(max_length=40, description="A moment; left out: never")] = None
+    expires_at: Annotated[
+        str | None, Field(max_length=40, description="A moment; left out: never")
+    ] = None
 
 
 class Audit(Paged):
@@ -78,9 +84,13 @@ def add_principal(asked: RouteContext) -> RouteResult:
 
     def add() -> str:
         grants = _scopes(asked, body.grants)
-        return principals.add(ledger, body.name, int(body.tier), body.sensitive, grants, by=asked.actor).name
+        return principals.add(
+            ledger, body.name, int(body.tier), body.sensitive, grants, by=asked.actor
+        ).name
 
-    return RouteResult(_row(principals.find(ledger, _once(asked, "add_principal", add))), status=201)
+    return RouteResult(
+        _row(principals.find(ledger, _once(asked, "add_principal", add))), status=201
+    )
 
 
 def change_principal(asked: RouteContext) -> RouteResult:
@@ -95,7 +105,13 @@ def change_principal(asked: RouteContext) -> RouteResult:
         grants = None if body.grants is None else _scopes(asked, body.grants)
         tier = None if body.tier is None else int(body.tier)
         principals.change(
-            ledger, principal, tier=tier, sensitive=body.sensitive, state=body.status, grants=grants, by=asked.actor
+            ledger,
+            principal,
+            tier=tier,
+            sensitive=body.sensitive,
+            state=body.status,
+            grants=grants,
+            by=asked.actor,
         )
         return principal.name
 
@@ -114,7 +130,9 @@ def make_token(asked: RouteContext) -> RouteResult:
 
     def make() -> str:
         nonlocal secret
-        one, secret = ledger.principals.make_token(principal.id, asked.body.label, expires, by=asked.actor)
+        one, secret = ledger.principals.make_token(
+            principal.id, asked.body.label, expires, by=asked.actor
+        )
         return one.id
 
     number = _once(asked, "make_token", make)
@@ -140,7 +158,11 @@ def read_audit(asked: RouteContext) -> RouteResult:
     while len(found) <= asked.query.limit:
         lines = asked.core.ledger.recorded.deeds(asked.query.record or "", _BATCH, before)
         visible = asked.hall.store.recorded.get(one.record for one in lines)
-        found += [line for line in lines if line.record in visible or line.record.startswith(principals.PREFIX)]
+        found += [
+            line
+            for line in lines
+            if line.record in visible or line.record.startswith(principals.PREFIX)
+        ]
         if len(lines) < _BATCH:
             break
         before = lines[-1].id
@@ -148,19 +170,24 @@ def read_audit(asked: RouteContext) -> RouteResult:
     return RouteResult([_deed_row(one) for one in shown], pagination)
 
 
-# -- in common ---------------------------------------------------------------------------------------------------------
+# -- in common
+# ---------------------------------------------------------------------------------------------------------
 
 
 def _once(asked: RouteContext, action: str, work: Callable[[], str]) -> str:
-    """Do something that isn't about records once for its key, in one transaction, by who may at that moment.
+    """Do something that isn't about records once for its key, in one transaction, by who may at
+    that moment.
 
-    Raises: NetworkError AUTH_EXPIRED, InputError RIGHTS_MISSING, where that has changed since they came.
+    Raises: NetworkError AUTH_EXPIRED, InputError RIGHTS_MISSING, where that has changed since they
+    came.
     """
     ledger = asked.core.ledger
     with ledger.together():  # nobody else writes from here on
         found = asked.hall.present.look(asked.principal.name)
         if found is not None and found[0].tier < ALL:
-            raise InputError("RIGHTS_MISSING", f"{asked.principal.name} has tier {found[0].tier} now")
+            raise InputError(
+                "RIGHTS_MISSING", f"{asked.principal.name} has tier {found[0].tier} now"
+            )
         known = ledger.records.known(asked.actor, asked.key, action, asked.payload)
         result = known.result if known is not None else work()
         done = ledger.records.perform(
@@ -180,9 +207,14 @@ def _principal(asked: RouteContext) -> Principal:
 
 
 def _scopes(asked: RouteContext, grants: Mapping[str, bool]) -> dict[str, bool]:
-    """The ids of subcortexes, whoever may see them; of what isn't there nothing near is told. Raises: InputError SCOPE_NOT_FOUND."""
+    """The ids of subcortexes, whoever may see them; of what isn't there nothing near is told.
+
+    Raises: InputError SCOPE_NOT_FOUND.
+    """
     try:
-        return {principals.scope_named(asked.core.ledger, ref): writes for ref, writes in grants.items()}
+        return {
+            principals.scope_named(asked.core.ledger, ref): writes for ref, writes in grants.items()
+        }
     except InputError as error:
         raise access_policy.scope_not_found(str(error.context.get("subcortex", ""))) from None
 

@@ -1,4 +1,5 @@
-"""Every kind of record over HTTP: lists, one by its id, new ones, and changes; the same for all but a few.
+"""Every kind of record over HTTP: lists, one by its id, new ones, and changes; the same for all but
+a few.
 
 What a write means is `records`'s; what may be seen the hall's.
 """
@@ -13,7 +14,17 @@ from typing import Annotated, Any, ClassVar
 from pydantic import Field, create_model
 
 from cortex.base.errors import InputError
-from cortex.base.record_model import Comment, Draft, Link, Notification, Observation, Record, RecordFilter, Task, Thread
+from cortex.base.record_model import (
+    Comment,
+    Draft,
+    Link,
+    Notification,
+    Observation,
+    Record,
+    RecordFilter,
+    Task,
+    Thread,
+)
 from cortex.families.team.notifications import who
 from cortex.families.team.references import resolve_ref
 from cortex.families.team.validation import refusal
@@ -25,11 +36,25 @@ from cortex.interfaces.team_server.apply.visible_records import aimed
 from cortex.interfaces.team_server.cursors import Paged, question_of
 from cortex.interfaces.team_server.responses import RouteResult, code_of
 from cortex.interfaces.team_server.router import Route, RouteContext
-from cortex.interfaces.team_server.routes.lists import KINDS, ListedKind, list_query, list_records, page
-from cortex.interfaces.team_server.schemas import PLURALS, create_body, patch_body, record_row, record_schema, sent
+from cortex.interfaces.team_server.routes.lists import (
+    KINDS,
+    ListedKind,
+    list_query,
+    list_records,
+    page,
+)
+from cortex.interfaces.team_server.schemas import (
+    PLURALS,
+    create_body,
+    patch_body,
+    record_row,
+    record_schema,
+    sent,
+)
 from cortex.toolkit.tool import Arguments
 
-# -- reading -----------------------------------------------------------------------------------------------------------
+# -- reading
+# -----------------------------------------------------------------------------------------------------------
 
 
 def get_record(kind: ListedKind, asked: RouteContext) -> RouteResult:
@@ -56,7 +81,8 @@ def list_comments(asked: RouteContext) -> RouteResult:
     return page(asked, question, RecordFilter(kinds=("comment",), refs=(("thread", thread.id),)))
 
 
-# -- writing -----------------------------------------------------------------------------------------------------------
+# -- writing
+# -----------------------------------------------------------------------------------------------------------
 
 
 def create_record(kind: ListedKind, asked: RouteContext) -> RouteResult:
@@ -66,7 +92,9 @@ def create_record(kind: ListedKind, asked: RouteContext) -> RouteResult:
 
 
 def _created(asked: RouteContext, body: Any, summary: str = "") -> RouteResult:
-    done = create_once(asked.hall, body, actor=asked.actor, key=asked.key, payload=asked.payload, summary=summary)
+    done = create_once(
+        asked.hall, body, actor=asked.actor, key=asked.key, payload=asked.payload, summary=summary
+    )
     return RouteResult(record_row(done.record), status=201)
 
 
@@ -81,14 +109,20 @@ def draft_record(asked: RouteContext) -> RouteResult:
     """Keep a draft; what its author doesn't see is as little there as what isn't."""
     fields = {"title": "", "body": "", **sent(Draft, asked.body)}
     draft = aimed(Draft(**fields), asked.hall.store.recorded)
-    record, _, following = create_draft(asked.hall, draft, actor=asked.actor, key=asked.key, payload=asked.payload)
+    record, _, following = create_draft(
+        asked.hall, draft, actor=asked.actor, key=asked.key, payload=asked.payload
+    )
     return RouteResult({**record_row(record), "next_step": following}, status=201)
 
 
 def create_several(asked: RouteContext) -> RouteResult:
     """Write several observations; what can't be written is told, each by itself."""
-    bodies = [Observation(**sent(Observation, observation)) for observation in asked.body.observations]
-    done = create_observations(asked.hall, bodies, actor=asked.actor, key=asked.key, payload=asked.payload)
+    bodies = [
+        Observation(**sent(Observation, observation)) for observation in asked.body.observations
+    ]
+    done = create_observations(
+        asked.hall, bodies, actor=asked.actor, key=asked.key, payload=asked.payload
+    )
     rows = [
         {
             "index": outcome.index,
@@ -114,7 +148,9 @@ def change_record(kind: ListedKind, asked: RouteContext) -> RouteResult:
         raise refusal("body", "there is nothing to change")
     for name in ("assignees", "watchers", "stewards"):
         if name in fields:
-            names = (who(field, asked.hall.settings, me=asked.principal.name) for field in fields[name])
+            names = (
+                who(field, asked.hall.settings, me=asked.principal.name) for field in fields[name]
+            )
             fields[name] = tuple(dict.fromkeys(names))
     record = revise(
         asked.hall,
@@ -148,7 +184,8 @@ def _action(cls: type, fields: Mapping[str, Any]) -> str:
     return f"edit_{cls.__name__.lower()}"
 
 
-# -- the table ---------------------------------------------------------------------------------------------------------
+# -- the table
+# ---------------------------------------------------------------------------------------------------------
 
 
 def schema_ref(cls: type) -> dict[str, object]:
@@ -156,24 +193,33 @@ def schema_ref(cls: type) -> dict[str, object]:
     return {"$ref": f"#/components/schemas/{cls.__name__}"}
 
 
-SCHEMAS: Mapping[str, Mapping[str, object]] = {one.cls.__name__: record_schema(one.cls) for one in KINDS}
+SCHEMAS: Mapping[str, Mapping[str, object]] = {
+    one.cls.__name__: record_schema(one.cls) for one in KINDS
+}
 
 _NewComment = create_model(
     "NewComment",
     __base__=create_body(Comment),
-    rolling_summary_md=(Annotated[str | None, Field(max_length=1_200, description="A better one of the thread")], None),
+    rolling_summary_md=(
+        Annotated[str | None, Field(max_length=1_200, description="A better one of the thread")],
+        None,
+    ),
 )
 
 
 class _Several(Arguments):
-    most_values: ClassVar[int] = 100_000  # 200 observations, each with all that one can have, hold some 93,000
+    # 200 observations, each with all that one can have, hold some 93,000
+    most_values: ClassVar[int] = 100_000
 
 
 _NewObservations = create_model(
     "NewObservations",
     __base__=_Several,
     observations=(
-        Annotated[tuple[create_body(Observation), ...], Field(min_length=1, max_length=MOST_AT_ONCE, fail_fast=True)],  # type: ignore[misc]
+        Annotated[
+            tuple[create_body(Observation), ...],  # type: ignore[misc]
+            Field(min_length=1, max_length=MOST_AT_ONCE, fail_fast=True),
+        ],
         ...,
     ),
 )
@@ -210,7 +256,9 @@ def _routes() -> list[Route]:
                   PLURALS[name], schema_ref(cls))
         )  # fmt: skip
         if cls not in (Comment, Notification):
-            run: Callable[[RouteContext], RouteResult] = draft_record if cls is Draft else partial(create_record, kind)
+            run: Callable[[RouteContext], RouteResult] = (
+                draft_record if cls is Draft else partial(create_record, kind)
+            )
             found.append(
                 Route("POST", path, f"create{cls.__name__}", f"Write {article} {name}", run, PLURALS[name], schema_ref(cls),
                       body=create_body(cls), keyed=True, status=201)

@@ -1,4 +1,5 @@
-"""What homes sync with: a beginning, changes since a cursor, writes to be taken, and which ids are still visible.
+"""What homes sync with: a beginning, changes since a cursor, writes to be taken, and which ids are
+still visible.
 
 What was changed is told by `deltas`, and whether a write is taken by `flushing`.
 """
@@ -28,9 +29,13 @@ MAX_FLUSH_BYTES = 8 * 1024 * 1024
 
 
 class Since(Arguments):
-    since: Annotated[str, Field(max_length=120, description='Where the pull before ended; "" for the start')] = ""
+    since: Annotated[
+        str, Field(max_length=120, description='Where the pull before ended; "" for the start')
+    ] = ""
     limit: Annotated[int, Field(ge=1, le=MOST_PAGE)] = PAGE
-    view: Annotated[str, Field(max_length=100, description="The stamp of what could be seen then")] = ""
+    view: Annotated[
+        str, Field(max_length=100, description="The stamp of what could be seen then")
+    ] = ""
 
 
 class Flush(Arguments):
@@ -47,10 +52,14 @@ class Flush(Arguments):
 
 
 class Ids(Arguments):
-    ids: Annotated[tuple[Annotated[str, Field(max_length=100)], ...], Field(max_length=MOST_IDS, fail_fast=True)]
+    ids: Annotated[
+        tuple[Annotated[str, Field(max_length=100)], ...],
+        Field(max_length=MOST_IDS, fail_fast=True),
+    ]
 
 
-# -- reading -----------------------------------------------------------------------------------------------------------
+# -- reading
+# -----------------------------------------------------------------------------------------------------------
 
 
 def begin(asked: RouteContext) -> RouteResult:
@@ -61,7 +70,11 @@ def begin(asked: RouteContext) -> RouteResult:
     tier = min(principal.tier, len(asked.core.settings.core.rates) - 1)
     return RouteResult(
         {
-            "principal": {"name": principal.name, "tier": principal.tier, "sensitive": principal.sensitive},
+            "principal": {
+                "name": principal.name,
+                "tier": principal.tier,
+                "sensitive": principal.sensitive,
+            },
             "epoch": asked.core.ledger.epoch(),
             "view": access_policy.stamp_of(asked.viewer),
             "sync_cursor": "",
@@ -84,22 +97,30 @@ def begin(asked: RouteContext) -> RouteResult:
 
 def _told(asked: RouteContext, records: Iterable[Record[Any]]) -> list[Row]:
     """Records as they are pulled."""
-    return [codec.record_to(one) for one in asked.hall.store.recorded.kept(record.id for record in records)]
+    return [
+        codec.record_to(one)
+        for one in asked.hall.store.recorded.kept(record.id for record in records)
+    ]
 
 
 def which_visible(asked: RouteContext) -> RouteResult:
-    """Which of these ids may be seen, and which there aren't at all: copies of those are kept, of what is hidden they aren't.
+    """Which of these ids may be seen, and which there aren't at all: copies of those are kept, of
+    what is hidden they aren't.
 
-    Nobody guesses an id, it has 80 random bits: that there is such a record is told to who has seen it, or was told of it.
+    Nobody guesses an id, it has 80 random bits: that there is such a record is told to who has seen
+    it, or was told of it.
     """
     asked.hall.check_history(asked.core.ledger.epoch())
     ids = [fromkey for fromkey in dict.fromkeys(asked.body.ids) if fromkey.isascii()]
     visible = asked.hall.store.recorded.get(ids)
     known = asked.hall.back.store.recorded.get(ids)
-    return RouteResult({"visible": list(visible), "unknown": [id_ for id_ in asked.body.ids if id_ not in known]})
+    return RouteResult(
+        {"visible": list(visible), "unknown": [id_ for id_ in asked.body.ids if id_ not in known]}
+    )
 
 
-# -- the table ---------------------------------------------------------------------------------------------------------
+# -- the table
+# ---------------------------------------------------------------------------------------------------------
 
 
 def _schema(**properties: Mapping[str, object]) -> dict[str, object]:
@@ -141,7 +162,10 @@ _DELTAS = _schema(
 )
 _RESULT = _schema(
     idempotency_key=_TEXT,
-    status={"type": "string", "enum": [action.APPLIED, action.REPLAYED, action.REFUSED, action.RETRY]},
+    status={
+        "type": "string",
+        "enum": [action.APPLIED, action.REPLAYED, action.REFUSED, action.RETRY],
+    },
     id={"type": ["string", "null"]},
     error={"type": ["object", "null"]},
     records=_RECORDS,

@@ -1,6 +1,8 @@
-"""What is done with records over HTTP: drafts decided about, artifacts accepted and superseded, notifications and the inbox; searches and packs.
+"""What is done with records over HTTP: drafts decided about, artifacts accepted and superseded,
+notifications and the inbox; searches and packs.
 
-Searches and packs are those of the team's tools, over the hall: the same answers, within the same budgets.
+Searches and packs are those of the team's tools, over the hall: the same answers, within the same
+budgets.
 """
 
 from __future__ import annotations
@@ -24,7 +26,11 @@ from cortex.families.team.tools import packs, search_tool
 from cortex.families.team.tools.arguments import Budgeted, GetBootstrapPack, GetContextPack
 from cortex.families.team.tools.search_tool import RECORDS, Filters, TeamSearch
 from cortex.families.team.tools.session import TeamSession
-from cortex.families.team.writes.actions import accept_artifact, deprecate_artifact, supersede_artifact
+from cortex.families.team.writes.actions import (
+    accept_artifact,
+    deprecate_artifact,
+    supersede_artifact,
+)
 from cortex.families.team.writes.drafts import approve, now_ms, reject
 from cortex.interfaces.team_server.cursors import Paged, number_in, page_of, place_in, question_of
 from cortex.interfaces.team_server.read_replica import ReadReplica
@@ -40,11 +46,14 @@ _Note = Annotated[str, Field(max_length=2_000)]
 _OBJECT: Mapping[str, object] = {"type": "object"}
 
 
-# -- drafts ------------------------------------------------------------------------------------------------------------
+# -- drafts
+# ------------------------------------------------------------------------------------------------------------
 
 
 class Approve(Arguments):
-    target_id: Annotated[_Ref, Field(description="Where it goes, where it doesn't say so itself")] = ""
+    target_id: Annotated[
+        _Ref, Field(description="Where it goes, where it doesn't say so itself")
+    ] = ""
     notes: _Note = ""
 
 
@@ -62,7 +71,9 @@ def approve_draft(asked: RouteContext) -> RouteResult:
         target=asked.body.target_id,
         notes=asked.body.notes,
     )
-    return RouteResult({"draft": record_row(done.draft, now_ms()), "published": record_row(done.record)})
+    return RouteResult(
+        {"draft": record_row(done.draft, now_ms()), "published": record_row(done.record)}
+    )
 
 
 def reject_draft(asked: RouteContext) -> RouteResult:
@@ -72,7 +83,8 @@ def reject_draft(asked: RouteContext) -> RouteResult:
     return RouteResult(record_row(done, now_ms()))
 
 
-# -- artifacts ---------------------------------------------------------------------------------------------------------
+# -- artifacts
+# ---------------------------------------------------------------------------------------------------------
 
 
 Accept = changes_body("Accept", Artifact, ("evidence",))
@@ -104,32 +116,41 @@ def accept(asked: RouteContext) -> RouteResult:
 def supersede(asked: RouteContext) -> RouteResult:
     """Have another artifact take the place of one; gives the old one."""
     old, new = _named(asked, "artifact"), asked.body.superseded_by_id
-    record = supersede_artifact(asked.hall, old.id, new, actor=asked.actor, key=asked.key, note=asked.body.note)
+    record = supersede_artifact(
+        asked.hall, old.id, new, actor=asked.actor, key=asked.key, note=asked.body.note
+    )
     return RouteResult(record_row(record))
 
 
 def deprecate(asked: RouteContext) -> RouteResult:
     """Say that an artifact doesn't hold any more."""
     old = _named(asked, "artifact")
-    record = deprecate_artifact(asked.hall, old.id, actor=asked.actor, key=asked.key, note=asked.body.note)
+    record = deprecate_artifact(
+        asked.hall, old.id, actor=asked.actor, key=asked.key, note=asked.body.note
+    )
     return RouteResult(record_row(record))
 
 
 def list_versions(asked: RouteContext) -> RouteResult:
-    """The versions of an artifact that whoever asks may see, the newest first; they are in the ledger alone."""
+    """The versions of an artifact that whoever asks may see, the newest first; they are in the
+    ledger alone.
+    """
     record = _named(asked, "artifact")
     question = question_of(f"/artifacts/{record.id}/versions", asked.query)
     before = number_in(question, asked.query.cursor) or record.version + 1
     found = [
         one
-        for number, one in sorted(asked.core.ledger.recorded.versions(record.id).items(), reverse=True)
+        for number, one in sorted(
+            asked.core.ledger.recorded.versions(record.id).items(), reverse=True
+        )
         if number < before and sees(asked.viewer, one, asked.hall.whole)
     ]
     shown, pagination = page_of(question, asked.query, found, lambda one: one.version)
     return RouteResult([record_row(one) for one in shown], pagination)
 
 
-# -- what waits --------------------------------------------------------------------------------------------------------
+# -- what waits
+# --------------------------------------------------------------------------------------------------------
 
 
 class WaitingQuery(Paged):
@@ -187,11 +208,14 @@ def _named(asked: RouteContext, kind: str) -> Record[Any]:
     return resolve_ref(asked.hall.store.recorded, asked.path["id"], kind)
 
 
-# -- searches and packs ------------------------------------------------------------------------------------------------
+# -- searches and packs
+# ------------------------------------------------------------------------------------------------
 
 
 class Visitor(TeamSession):
-    """The team's tools for whoever visits a hall: its records, no project, no plugin, and nothing else to search."""
+    """The team's tools for whoever visits a hall: its records, no project, no plugin, and nothing
+    else to search.
+    """
 
     def __init__(self, hall: ReadReplica, actor: Actor) -> None:
         self.settings = hall.settings
@@ -214,7 +238,9 @@ class Visitor(TeamSession):
         yield self._hall
 
     @contextmanager
-    def others(self, families: Sequence[str] | None = None) -> Iterator[tuple[list[SearchTarget], list[str]]]:
+    def others(
+        self, families: Sequence[str] | None = None
+    ) -> Iterator[tuple[list[SearchTarget], list[str]]]:
         """Nothing."""
         yield [], []
 
@@ -265,7 +291,8 @@ def _told(asked: RouteContext, answer: Answer) -> RouteResult:
     return RouteResult(said["data"], meta=said["meta"])
 
 
-# -- the table ---------------------------------------------------------------------------------------------------------
+# -- the table
+# ---------------------------------------------------------------------------------------------------------
 
 _ENTRIES: Mapping[str, object] = {"type": "array", "items": _OBJECT}
 

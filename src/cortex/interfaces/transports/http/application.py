@@ -1,6 +1,8 @@
-"""An application over HTTP without the library that carries it: a request comes in as a noun, and an answer goes out as another.
+"""An application over HTTP without the library that carries it: a request comes in as a noun, and
+an answer goes out as another.
 
-It ends HEAD without a body, and forgets who went away before the answer. Which paths there are, and who may ask, is the application's.
+It ends HEAD without a body, and forgets who went away before the answer. Which paths there are, and
+who may ask, is the application's.
 """
 
 from __future__ import annotations
@@ -13,7 +15,13 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from cortex.interfaces.transports.http.gateway import MAX_BODY_BYTES, SAFE_HEADERS, check_origin, network_of, read_body
+from cortex.interfaces.transports.http.gateway import (
+    MAX_BODY_BYTES,
+    SAFE_HEADERS,
+    check_origin,
+    network_of,
+    read_body,
+)
 
 HEAD = "HEAD"
 
@@ -89,14 +97,18 @@ class Application:
                 told = await self.respond(Incoming(scope, receive))
             except Gone:
                 return
-            response = Response(told.body, told.status, {**SAFE_HEADERS, **told.headers}, told.media_type)
+            response = Response(
+                told.body, told.status, {**SAFE_HEADERS, **told.headers}, told.media_type
+            )
             if scope["method"] == HEAD:
                 response.body = b""  # its headers tell how long it would have been
             await response(scope, receive, send)
 
 
 async def _live(receive: Receive, send: Send) -> None:
-    """There is nothing to do when a server begins and ends: whoever opened what an application needs closes it."""
+    """There is nothing to do when a server begins and ends: whoever opened what an application
+    needs closes it.
+    """
     while True:
         message = await receive()
         if message["type"] == "lifespan.startup":

@@ -1,7 +1,9 @@
-"""An embedder as a server of its own: `POST /embed`, `GET /` for its health, `GET /model_info`. Programs that know cortex-embed can ask it.
+"""An embedder as a server of its own: `POST /embed`, `GET /` for its health, `GET /model_info`.
+Programs that know cortex-embed can ask it.
 
-The shapes are cortex-embed's, to the letter; what is refused has the form that errors have everywhere here. Behind the same guard as
-the other HTTP servers. Knows no store and no search. Road not taken: `/v1/embeddings` as well; whoever speaks that has better servers.
+The shapes are cortex-embed's, to the letter; what is refused has the form that errors have
+everywhere here. Behind the same guard as the other HTTP servers. Knows no store and no search. Road
+not taken: `/v1/embeddings` as well; whoever speaks that has better servers.
 """
 
 from __future__ import annotations
@@ -19,7 +21,13 @@ from starlette.types import Receive, Scope, Send
 from cortex.base.errors import CortexError, InputError
 from cortex.base.types import Stamp
 from cortex.engine.embedders import Embedder, EmbedMode
-from cortex.interfaces.transports.http.gateway import SAFE_HEADERS, Guard, HttpError, Site, read_body
+from cortex.interfaces.transports.http.gateway import (
+    SAFE_HEADERS,
+    Guard,
+    HttpError,
+    Site,
+    read_body,
+)
 from cortex.interfaces.transports.http.uvicorn_server import Uvicorn, config, listen
 from cortex.interfaces.transports.jsonrpc import read_object
 from cortex.interfaces.transports.thread_pool import ThreadPool, leave_now
@@ -57,9 +65,13 @@ class EmbedService:
         except HttpError as refused:
             response = refused.response(is_api=True)
         except CortexError as error:
-            response = Response(envelope(error), 503 if error.retryable else 500, SAFE_HEADERS, "application/json")
+            response = Response(
+                envelope(error), 503 if error.retryable else 500, SAFE_HEADERS, "application/json"
+            )
         except Exception as error:
-            response = Response(envelope(unforeseen(error, "embed")), 500, SAFE_HEADERS, "application/json")
+            response = Response(
+                envelope(unforeseen(error, "embed")), 500, SAFE_HEADERS, "application/json"
+            )
         await response(scope, receive, send)
 
     async def _respond(self, scope: Scope, receive: Receive) -> Response:
@@ -82,7 +94,8 @@ class EmbedService:
 def serve_embedding(embedder: Embedder, site: Site, *, ready: Callable[[int], None]) -> int:
     """Serve an embedder at the site until a signal, and close it; gives the exit code.
 
-    `ready` is told the port once it listens. Raises: NetworkError ADDRESS_REFUSED; what `Embedder.connect` raises.
+    `ready` is told the port once it listens. Raises: NetworkError ADDRESS_REFUSED; what
+    `Embedder.connect` raises.
     """
     threads = ThreadPool(THREADS)
     try:
@@ -120,4 +133,9 @@ def _refusal(what: str) -> HttpError:
 
 
 def _json(value: Mapping[str, object]) -> Response:
-    return Response(json.dumps(value, ensure_ascii=False, allow_nan=False), 200, SAFE_HEADERS, "application/json")
+    return Response(
+        json.dumps(value, ensure_ascii=False, allow_nan=False),
+        200,
+        SAFE_HEADERS,
+        "application/json",
+    )

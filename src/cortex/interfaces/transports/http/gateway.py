@@ -1,9 +1,10 @@
 """The door of the HTTP server: every request passes it, whatever it is for.
 
-It refuses, in this order: a Host or Origin that isn't ours (DNS rebinding), a wrong token, too many requests, paths that aren't
-there, and bodies that are no JSON by their type, too large or too late. What a body says is judged behind it: by `parse` for MCP,
-by the API itself for the API. Road not taken: the SDK's OAuth layer, which is for servers with users; here is one token for one
-person or team.
+It refuses, in this order: a Host or Origin that isn't ours (DNS rebinding), a wrong token, too many
+requests, paths that aren't there, and bodies that are no JSON by their type, too large or too late.
+What a body says is judged behind it: by `parse` for MCP, by the API itself for the API. Road not
+taken: the SDK's OAuth layer, which is for servers with users; here is one token for one person or
+team.
 """
 
 from __future__ import annotations
@@ -24,7 +25,13 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from cortex.base.errors import CortexError, InputError, LimitError, NetworkError
-from cortex.interfaces.transports.jsonrpc import INVALID_REQUEST, Refusal, RpcBatch, parse, without_surrogates
+from cortex.interfaces.transports.jsonrpc import (
+    INVALID_REQUEST,
+    Refusal,
+    RpcBatch,
+    parse,
+    without_surrogates,
+)
 from cortex.interfaces.transports.jsonrpc_batches import replay
 from cortex.toolkit.tool import envelope
 
@@ -45,7 +52,8 @@ class Site:
 
     host: str
     port: int
-    token: str = field(default="", repr=False)  # that every request must carry; empty: none, on loopback only
+    # That every request must carry; empty: none, on loopback only
+    token: str = field(default="", repr=False)
     rate: int = 0  # requests per minute of one client; 0: any number
 
     @property
@@ -62,7 +70,9 @@ def is_loopback(host: str) -> bool:
 
 
 def check_origin(headers: Headers, *, local: bool) -> None:
-    """Let in what was sent to this server from no other site; `local` is one that listens on loopback alone. Raises: Refused."""
+    """Let in what was sent to this server from no other site; `local` is one that listens on
+    loopback alone. Raises: Refused.
+    """
     host = headers.get("host", "")
     if local and not is_loopback(_name(f"//{host}")):
         raise HttpError(421, "the Host header names another machine")
@@ -72,19 +82,25 @@ def check_origin(headers: Headers, *, local: bool) -> None:
 
 
 class Rates:
-    """How many requests each client may still send: a minute's worth at once, then as many as come back evenly over time.
+    """How many requests each client may still send: a minute's worth at once, then as many as come
+    back evenly over time.
 
-    One number per client, the moment at which it will have its whole minute back; the clients seen last are kept.
+    One number per client, the moment at which it will have its whole minute back; the clients seen
+    last are kept.
     """
 
-    def __init__(self, rate: int, most: int = MAX_CLIENTS, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, rate: int, most: int = MAX_CLIENTS, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._rate = rate
         self._most = most
         self._clock = clock
         self._whole: dict[object, float] = {}  # longest unseen first
 
     def wait(self, client: object, requests: int = 1) -> float:
-        """Count requests; gives 0, or after how many seconds they would be taken (then they aren't counted)."""
+        """Count requests; gives 0, or after how many seconds they would be taken (then they aren't
+        counted).
+        """
         if not self._rate or requests < 1:
             return 0.0
         now = self._clock()
@@ -117,9 +133,14 @@ class Guard:
         """Let a request in. Raises: Refused."""
         headers = Headers(scope=scope)
         check_origin(headers, local=self._site.local)
-        self.count(scope)  # who has no token is counted apart, so that guessing shuts nobody else out
+        # Who has no token is counted apart, so that guessing shuts nobody else out
+        self.count(scope)
         if not self._admits(headers):
-            raise HttpError(401, "send `Authorization: Bearer` with the server's token", {"WWW-Authenticate": "Bearer"})
+            raise HttpError(
+                401,
+                "send `Authorization: Bearer` with the server's token",
+                {"WWW-Authenticate": "Bearer"},
+            )
 
     def count(self, scope: Scope, requests: int = 1) -> None:
         """Count requests of a client. Raises: Refused, where they are too many."""
@@ -161,11 +182,16 @@ class Door:
                 else:
                     message = parse(body)
                     if isinstance(message, Refusal):
-                        await Response(message.line, 400, SAFE_HEADERS, "application/json")(scope, receive, send)
+                        await Response(message.line, 400, SAFE_HEADERS, "application/json")(
+                            scope, receive, send
+                        )
                         return
                     if isinstance(message, RpcBatch):
                         self._guard.count(scope, message.requests - 1)
-                    scope, receive = {**scope, MESSAGE: message}, replay(without_surrogates(body), receive)
+                    scope, receive = (
+                        {**scope, MESSAGE: message},
+                        replay(without_surrogates(body), receive),
+                    )
         except ClientDisconnect:
             return
         except HttpError as refused:
@@ -178,7 +204,11 @@ class HttpError(Exception):
     """A request that isn't served, with its HTTP status."""
 
     def __init__(
-        self, status: int, message: str, headers: dict[str, str] | None = None, error: CortexError | None = None
+        self,
+        status: int,
+        message: str,
+        headers: dict[str, str] | None = None,
+        error: CortexError | None = None,
     ) -> None:
         super().__init__(message)
         self.status = status
@@ -189,7 +219,11 @@ class HttpError(Exception):
         """The answer: the form that errors have for the API, around it a JSON-RPC error for MCP."""
         body = envelope(self.error)
         if not is_api:
-            detail = {"code": INVALID_REQUEST, "message": self.error.message, "data": json.loads(body)}
+            detail = {
+                "code": INVALID_REQUEST,
+                "message": self.error.message,
+                "data": json.loads(body),
+            }
             body = json.dumps({"jsonrpc": "2.0", "id": None, "error": detail})
         return Response(body, self.status, self.headers, "application/json")
 
@@ -197,7 +231,8 @@ class HttpError(Exception):
 async def read_body(request: Request, most: int = MAX_BODY_BYTES) -> bytes:
     """The body of a request, of so many bytes at most. Raises: Refused."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind != "application/json":  # the types that a page of another site may send without asking are others
+    # The types that a page of another site may send without asking are others
+    if kind != "application/json":
         raise HttpError(415, "send the body as `Content-Type: application/json`")
     declared = request.headers.get("content-length", "")
     too_large = HttpError(413, f"the body is larger than {most} bytes")
@@ -214,13 +249,17 @@ async def read_body(request: Request, most: int = MAX_BODY_BYTES) -> bytes:
         raise HttpError(408, "the body did not arrive in time")
     body = b"".join(parts)
     if not body.strip():
-        error = InputError("ARGUMENT_INVALID", "the body is empty; send {} where there is nothing to say")
+        error = InputError(
+            "ARGUMENT_INVALID", "the body is empty; send {} where there is nothing to say"
+        )
         raise HttpError(400, error.message, error=error)
     return body
 
 
 def network_of(scope: Scope) -> str:
-    """Whose requests are counted together: an IPv4 address, or the 64 bits of IPv6 that one customer has at least."""
+    """Whose requests are counted together: an IPv4 address, or the 64 bits of IPv6 that one
+    customer has at least.
+    """
     try:
         address = ipaddress.ip_address(scope["client"][0].partition("%")[0])
     except (TypeError, ValueError):  # none, or what a proxy made of it
@@ -233,7 +272,9 @@ def network_of(scope: Scope) -> str:
 def _bearer(header: str, token: str) -> bool:
     scheme, _, given = header.partition(" ")
     # Headers arrive decoded as latin-1, whatever the client meant by the bytes.
-    return scheme.lower() == "bearer" and hmac.compare_digest(given.strip().encode("latin-1"), token.encode())
+    return scheme.lower() == "bearer" and hmac.compare_digest(
+        given.strip().encode("latin-1"), token.encode()
+    )
 
 
 def _name(url: str) -> str:

@@ -1,8 +1,10 @@
-"""The tools as a JSON API: `POST /api/<tool>` with the arguments as an object, `GET /api` for the list, and an OpenAPI document.
+"""The tools as a JSON API: `POST /api/<tool>` with the arguments as an object, `GET /api` for the
+list, and an OpenAPI document.
 
-Derived from the same table as MCP, with the same names, arguments and answers; resources and prompts are MCP's. Behind the door,
-so that Host, Origin, token, rate and size are judged. A client that goes away cancels its call. Road not taken: reads by GET with
-query parameters; they would be a second spelling of every argument (lists, numbers, objects) for nothing that POST can't do.
+Derived from the same table as MCP, with the same names, arguments and answers; resources and
+prompts are MCP's. Behind the door, so that Host, Origin, token, rate and size are judged. A client
+that goes away cancels its call. Road not taken: reads by GET with query parameters; they would be a
+second spelling of every argument (lists, numbers, objects) for nothing that POST can't do.
 """
 
 from __future__ import annotations
@@ -22,13 +24,25 @@ from cortex.interfaces.transports.http.openapi import describe, list_tools
 from cortex.interfaces.transports.jsonrpc import read_object, well_formed
 from cortex.interfaces.transports.mcp.server import Identity
 from cortex.interfaces.transports.thread_pool import ThreadPool
-from cortex.toolkit.tool import Answer, Call, Family, Tool, bind, envelope, find_tool, perform, spell, unforeseen
+from cortex.toolkit.tool import (
+    Answer,
+    Call,
+    Family,
+    Tool,
+    bind,
+    envelope,
+    find_tool,
+    perform,
+    spell,
+    unforeseen,
+)
 
 DOCUMENT = "openapi.json"
 META = "Cortex-Meta"  # what is to be said besides the answer, as JSON
 MAX_META_CHARACTERS = 4_000
 
-# The HTTP status of errors by code. Of the others, 503 is for those that may be gone later and 500 for those that won't.
+# The HTTP status of errors by code. Of the others, 503 is for those that may be gone later and 500
+# for those that won't.
 STATUSES: Mapping[str, int] = {
     "ARGUMENT_INVALID": 400,
     "QUERY_EMPTY": 400,
@@ -72,15 +86,27 @@ def status_of(code: str) -> int:
 class Api:
     """ASGI: the tools of the families below /api."""
 
-    def __init__(self, families: Sequence[Family], threads: ThreadPool, identity: Identity, *, guarded: bool) -> None:
+    def __init__(
+        self, families: Sequence[Family], threads: ThreadPool, identity: Identity, *, guarded: bool
+    ) -> None:
         self._families = tuple(families)
         self._threads = threads
         self._trace = identity.trace
         version = identity.version or VERSION
         tools = list_tools(self._families, dotted=identity.dotted)
-        about = {"name": identity.name, "version": version, "openapi": f"{API_PATH}/{DOCUMENT}", "tools": tools}
+        about = {
+            "name": identity.name,
+            "version": version,
+            "openapi": f"{API_PATH}/{DOCUMENT}",
+            "tools": tools,
+        }
         document = describe(
-            self._families, version, STATUSES, dotted=identity.dotted, guarded=guarded, document=DOCUMENT
+            self._families,
+            version,
+            STATUSES,
+            dotted=identity.dotted,
+            guarded=guarded,
+            document=DOCUMENT,
         )
         self._pages = {"": _dump(about), DOCUMENT: _dump(document)}
 
@@ -99,7 +125,9 @@ class Api:
     async def _respond(self, scope: Scope, wanted: str, receive: Receive) -> Response | None:
         if wanted in self._pages:
             if scope["method"] not in ("GET", "HEAD"):
-                raise HttpError(405, f"ask for {scope['path'][:200]} with GET", {"Allow": "GET, HEAD"})
+                raise HttpError(
+                    405, f"ask for {scope['path'][:200]} with GET", {"Allow": "GET, HEAD"}
+                )
             return _json(self._pages[wanted])
         try:
             family, tool = find_tool(self._families, wanted)
@@ -107,11 +135,15 @@ class Api:
             return _json(envelope(error), 404)
         if scope["method"] != "POST":
             raise HttpError(
-                405, f"call {spell(tool.name)} with POST and its arguments as a JSON object", {"Allow": "POST"}
+                405,
+                f"call {spell(tool.name)} with POST and its arguments as a JSON object",
+                {"Allow": "POST"},
             )
         return await self._call(family, tool, scope[BODY], receive)
 
-    async def _call(self, family: Family, tool: Tool, body: bytes, receive: Receive) -> Response | None:
+    async def _call(
+        self, family: Family, tool: Tool, body: bytes, receive: Receive
+    ) -> Response | None:
         """What the tool answers; None where nobody waits for it any more."""
         try:
             arguments = bind(tool, _arguments(tool, body))
@@ -133,7 +165,11 @@ class Api:
             return None
         if answer.failed:
             return _failure(answer.text, answer.error)
-        meta = {} if answer.meta is None else {META: json.dumps(answer.meta, default=str)[:MAX_META_CHARACTERS]}
+        meta = (
+            {}
+            if answer.meta is None
+            else {META: json.dumps(answer.meta, default=str)[:MAX_META_CHARACTERS]}
+        )
         return _json(_content(answer), headers=meta)
 
 
@@ -147,7 +183,9 @@ def _arguments(tool: Tool, body: bytes) -> Mapping[str, object]:
 
 
 def _content(answer: Answer) -> str:
-    """The answer as a JSON object: its structure, its text where that is one, or else the text in `text`."""
+    """The answer as a JSON object: its structure, its text where that is one, or else the text in
+    `text`.
+    """
     return _dump(answer.structured) if answer.structured is not None else _object(answer.text)
 
 
@@ -169,7 +207,9 @@ def _failure(text: str, error: CortexError | None) -> Response:
 
 
 def _json(text: str, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    return Response(well_formed(text), status, SAFE_HEADERS | dict(headers or {}), "application/json")
+    return Response(
+        well_formed(text), status, SAFE_HEADERS | dict(headers or {}), "application/json"
+    )
 
 
 def _dump(value: object) -> str:

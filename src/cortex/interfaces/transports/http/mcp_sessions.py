@@ -1,4 +1,6 @@
-"""The sessions of HTTP clients, in front of the SDK's: who makes room for whom, and which of them may send batches."""
+"""The sessions of HTTP clients, in front of the SDK's: who makes room for whom, and which of them
+may send batches.
+"""
 
 from __future__ import annotations
 
@@ -24,9 +26,11 @@ class _Session:
 
 
 class Sessions:
-    """ASGI: at the limit of sessions, the one that has been without a request for longest ends before a new one begins.
+    """ASGI: at the limit of sessions, the one that has been without a request for longest ends
+    before a new one begins.
 
-    Otherwise clients that shake hands and go away would lock out everybody until their sessions expire.
+    Otherwise clients that shake hands and go away would lock out everybody until their sessions
+    expire.
     """
 
     def __init__(self, app: ASGIApp, limit: int) -> None:
@@ -45,7 +49,8 @@ class Sessions:
         ):
             await Response(NO_BATCH.line, 400, media_type="application/json")(scope, receive, send)
             return
-        opens = not id and not stateless  # for the SDK, which counts it as a session until it is refused
+        # For the SDK, which counts it as a session until it is refused
+        opens = not id and not stateless
 
         async def watch(said: Message) -> None:
             if said["type"] == "http.response.start":
@@ -81,12 +86,18 @@ class Sessions:
         if oldest is None:
             return  # all are at work: the new one is refused
         del self._sessions[oldest]
-        ending = {**scope, "method": "DELETE", "headers": [(MCP_SESSION_ID_HEADER.encode(), oldest.encode())]}
+        ending = {
+            **scope,
+            "method": "DELETE",
+            "headers": [(MCP_SESSION_ID_HEADER.encode(), oldest.encode())],
+        }
         await self._app(ending, replay(b"", receive), _into_nowhere)
 
 
 def _asks_for_batches(message: object) -> bool:
-    """Whether a handshake ends in the revision with batches: the server takes every one that a client may ask for."""
+    """Whether a handshake ends in the revision with batches: the server takes every one that a
+    client may ask for.
+    """
     match message:
         case RpcRequest(method="initialize", params={"protocolVersion": version}):
             return version == BATCH_VERSION

@@ -1,7 +1,7 @@
 """The HTTP server: MCP over streamable HTTP at /mcp and the JSON API at /api, behind one door.
 
-Sessions, streams and revisions of MCP are the SDK's, connections uvicorn's; here both get their limits and their end. Without a
-token only loopback is served.
+Sessions, streams and revisions of MCP are the SDK's, connections uvicorn's; here both get their
+limits and their end. Without a token only loopback is served.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ def serve_http(
     ready: Callable[[int], None] | None = None,
     identity: Identity = CORTEX,
 ) -> int:
-    """Serve the families at the site's /mcp and /api until a signal, and close them; gives the exit code.
+    """Serve the families at the site's /mcp and /api until a signal, and close them; gives the exit
+    code.
 
     `ready` is told the port once it listens. Raises: NetworkError ADDRESS_REFUSED.
     """
@@ -58,7 +59,9 @@ async def serve_http_within(
     stop: asyncio.Event,
     identity: Identity = CORTEX,
 ) -> None:
-    """Serve at a socket inside of a loop that has other things to do, until `stop`; signals are the loop's affair."""
+    """Serve at a socket inside of a loop that has other things to do, until `stop`; signals are the
+    loop's affair.
+    """
     http = Guest(config(_app(families, threads, site, identity), proxied=bool(site.token)))
 
     async def end_when_told() -> None:
@@ -71,7 +74,9 @@ async def serve_http_within(
         tasks.cancel_scope.cancel()
 
 
-def _app(families: Sequence[Family], threads: ThreadPool, site: Site, identity: Identity) -> ASGIApp:
+def _app(
+    families: Sequence[Family], threads: ThreadPool, site: Site, identity: Identity
+) -> ASGIApp:
     server: Server[Any] = make_server(families, threads, identity)
     sessions = StreamableHTTPSessionManager(
         server,
@@ -80,7 +85,8 @@ def _app(families: Sequence[Family], threads: ThreadPool, site: Site, identity: 
         max_request_body_size=MAX_BODY_BYTES,
     )
     inner = Starlette(
-        routes=[Mount("/", app=Sessions(sessions.handle_request, MAX_SESSIONS))], lifespan=lambda app: sessions.run()
+        routes=[Mount("/", app=Sessions(sessions.handle_request, MAX_SESSIONS))],
+        lifespan=lambda app: sessions.run(),
     )
     return Door(inner, Api(families, threads, identity, guarded=bool(site.token)), site)
 
@@ -88,4 +94,6 @@ def _app(families: Sequence[Family], threads: ThreadPool, site: Site, identity: 
 def serving(site: Site, port: int) -> str:
     """What people are told once it listens."""
     host = f"[{site.host}]" if ":" in site.host else site.host
-    return f"serving MCP at http://{host}:{port}/mcp, and the JSON API at /api; press Ctrl-C to stop"
+    return (
+        f"serving MCP at http://{host}:{port}/mcp, and the JSON API at /api; press Ctrl-C to stop"
+    )

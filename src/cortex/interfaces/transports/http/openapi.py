@@ -1,6 +1,7 @@
 """The tools as an OpenAPI 3.1 document, made from the table that MCP lists them from.
 
-It knows schemas and descriptions, not how a call is answered; which statuses errors have is told to it.
+It knows schemas and descriptions, not how a call is answered; which statuses errors have is told to
+it.
 """
 
 from __future__ import annotations
@@ -40,7 +41,10 @@ ERROR: Mapping[str, object] = {
                 "message": {"type": "string"},
                 "category": {"type": "string"},
                 "severity": {"type": "string"},
-                "retryable": {"type": "boolean", "description": "Whether the same request may succeed later."},
+                "retryable": {
+                    "type": "boolean",
+                    "description": "Whether the same request may succeed later.",
+                },
                 "context": {"type": "object", "description": "Facts for programs."},
                 "suggestions": {"type": "array", "items": {"type": "string"}},
                 "timestamp": {"type": "string", "format": "date-time"},
@@ -75,10 +79,14 @@ def describe(
     guarded: bool,
     document: str,
 ) -> dict[str, object]:
-    """The document; `statuses` are those of errors by code, `guarded` is whether every request needs the token."""
+    """The document; `statuses` are those of errors by code, `guarded` is whether every request
+    needs the token.
+    """
     paths: dict[str, object] = {
         API_PATH: {"get": _page("listTools", "List the tools", _LIST)},
-        f"{API_PATH}/{document}": {"get": _page("describeTools", "This document", {"type": "object"})},
+        f"{API_PATH}/{document}": {
+            "get": _page("describeTools", "This document", {"type": "object"})
+        },
     }
     for family, tool, name in _tools(families, dotted):
         paths[f"{API_PATH}/{name}"] = {"post": _operation(family, tool, name)}
@@ -126,7 +134,11 @@ _LIST: Mapping[str, object] = {
 
 
 def _tools(families: Sequence[Family], dotted: bool) -> list[tuple[Family, Tool, str]]:
-    return [(family, tool, spell(tool.name, dotted=dotted)) for family in families for tool in family.tools]
+    return [
+        (family, tool, spell(tool.name, dotted=dotted))
+        for family in families
+        for tool in family.tools
+    ]
 
 
 def _operation(family: Family, tool: Tool, name: str) -> dict[str, object]:
@@ -138,12 +150,19 @@ def _operation(family: Family, tool: Tool, name: str) -> dict[str, object]:
         "tags": [family.name],
         "x-read-only": not tool.writes,
         "requestBody": {"required": True, "content": _json(input_schema(tool))},
-        "responses": {"200": {"description": "What the tool answers.", "content": _json(answer)}, **_refusals()},
+        "responses": {
+            "200": {"description": "What the tool answers.", "content": _json(answer)},
+            **_refusals(),
+        },
     }
 
 
 def _page(name: str, summary: str, schema: Mapping[str, object]) -> dict[str, object]:
-    refused = {status: response for status, response in _refusals().items() if status in ("401", "403", "421", "429")}
+    refused = {
+        status: response
+        for status, response in _refusals().items()
+        if status in ("401", "403", "421", "429")
+    }
     return {
         "operationId": name,
         "summary": summary,
@@ -165,7 +184,9 @@ def _errors(statuses: Mapping[str, int]) -> dict[str, object]:
             "content": _json({"$ref": "#/components/schemas/Error"}),
         }
         if status == 429:
-            response["headers"] = {"Retry-After": {"description": "Seconds.", "schema": {"type": "integer"}}}
+            response["headers"] = {
+                "Retry-After": {"description": "Seconds.", "schema": {"type": "integer"}}
+            }
         found[f"Error{status}"] = response
     return found
 

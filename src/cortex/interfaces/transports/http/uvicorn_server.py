@@ -1,6 +1,8 @@
-"""Connections of the HTTP servers: where they listen, and the limits and the end that uvicorn is given.
+"""Connections of the HTTP servers: where they listen, and the limits and the end that uvicorn is
+given.
 
-Knows no path and no protocol above HTTP; who may ask is `http_door.py`'s. Without a token only loopback is listened on.
+Knows no path and no protocol above HTTP; who may ask is `http_door.py`'s. Without a token only
+loopback is listened on.
 """
 
 from __future__ import annotations
@@ -23,7 +25,8 @@ from cortex.interfaces.transports.thread_pool import leave_soon
 
 MAX_CONNECTIONS = 512
 HEAD_SECONDS = 10.0  # for the head of a request to arrive
-PROXIES = ["127.0.0.1", "::1"]  # that may say for whom they ask, where there is a token: without one nobody may
+# That may say for whom they ask, where there is a token: without one nobody may
+PROXIES = ["127.0.0.1", "::1"]
 GRACE_SECONDS = 0.2  # for answers under way when a signal comes
 
 
@@ -35,7 +38,9 @@ def config(
     grace: float = GRACE_SECONDS,
     tls: tuple[Path, Path] | None = None,
 ) -> uvicorn.Config:
-    """How uvicorn is to serve an app; `proxied` lets a proxy on this machine say for whom it asks, `tls` are a certificate and its key."""
+    """How uvicorn is to serve an app; `proxied` lets a proxy on this machine say for whom it asks,
+    `tls` are a certificate and its key.
+    """
     return uvicorn.Config(
         app,
         log_config=None,
@@ -55,14 +60,17 @@ def config(
 
 
 class _Connection(H11Protocol):
-    """A connection that is closed when it begins a request and doesn't come to the end of its head in time."""
+    """A connection that is closed when it begins a request and doesn't come to the end of its head
+    in time.
+    """
 
     _late: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        # Head and body of an answer are two writes; without this the second waits 40 ms for the client's acknowledgement.
-        # asyncio does it only for sockets that were made with the protocol's number.
+        # Head and body of an answer are two writes; without this the second waits 40 ms for the
+        # client's acknowledgement. asyncio does it only for sockets that were made with the
+        # protocol's number.
         transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._watch()
 
@@ -87,7 +95,9 @@ class _Connection(H11Protocol):
 
 
 class Uvicorn(uvicorn.Server):
-    """uvicorn that ends on a signal with exit code 0, where the original raises the signal once more."""
+    """uvicorn that ends on a signal with exit code 0, where the original raises the signal once
+    more.
+    """
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         leave_soon()
@@ -95,7 +105,9 @@ class Uvicorn(uvicorn.Server):
 
 
 class Patient(uvicorn.Server):
-    """uvicorn that answers what is under way when a signal comes, and ends with exit code 0; at a second one at once."""
+    """uvicorn that answers what is under way when a signal comes, and ends with exit code 0; at a
+    second one at once.
+    """
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         self.force_exit = self.should_exit
@@ -111,18 +123,27 @@ class Guest(uvicorn.Server):
 
 
 def listen(site: Site) -> socket.socket:
-    """A listening socket. Raises: NetworkError ADDRESS_REFUSED, where others could reach it without a token, or it is taken."""
+    """A listening socket.
+
+    Raises: NetworkError ADDRESS_REFUSED, where others could reach it without a token, or it is
+    taken.
+    """
     if not site.token and not site.local:
         raise NetworkError(
             "ADDRESS_REFUSED",
             f"{site.host} is reachable from other machines and no token is set",
-            suggestions=("Use a loopback address, or set CORTEX_HTTP_TOKEN to serve beyond this machine.",),
+            suggestions=(
+                "Use a loopback address, or set CORTEX_HTTP_TOKEN to serve beyond this machine.",
+            ),
         )
     return listen_on(site.host, site.port)
 
 
 def listen_on(host: str, port: int) -> socket.socket:
-    """A listening socket, whoever can reach it. Raises: NetworkError ADDRESS_REFUSED, where the address is taken or none."""
+    """A listening socket, whoever can reach it.
+
+    Raises: NetworkError ADDRESS_REFUSED, where the address is taken or none.
+    """
     name = host.strip("[]")
     try:
         family = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM)[0][0]

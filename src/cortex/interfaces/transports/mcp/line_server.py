@@ -1,10 +1,13 @@
-"""One MCP connection over lines: any source of lines, any sink for them, both protocol eras, and an orderly end.
+"""One MCP connection over lines: any source of lines, any sink for them, both protocol eras, and an
+orderly end.
 
-The SDK's dispatcher does correlation, cancellation and revisions; here each request is led to the era that it speaks: the
-handshake's session, the stateless envelope of 2026-07-28, or (without either, as a shell pipe sends it) the latest handshake
-revision. The answers to a batch are sent together. At the end of the source, what was asked is answered first. It knows neither
-stdin nor sockets. Roads not taken: the SDK's own loop, which cancels what runs when the source ends and refuses requests without
-a handshake; memory streams between lines and dispatcher, which cost a change of tasks for each message.
+The SDK's dispatcher does correlation, cancellation and revisions; here each request is led to the
+era that it speaks: the handshake's session, the stateless envelope of 2026-07-28, or (without
+either, as a shell pipe sends it) the latest handshake revision. The answers to a batch are sent
+together. At the end of the source, what was asked is answered first. It knows neither stdin nor
+sockets. Roads not taken: the SDK's own loop, which cancels what runs when the source ends and
+refuses requests without a handshake; memory streams between lines and dispatcher, which cost a
+change of tasks for each message.
 """
 
 from __future__ import annotations
@@ -29,7 +32,15 @@ from mcp.shared.message import ServerMessageMetadata, SessionMessage
 from mcp.shared.transport_context import TransportContext
 from mcp_types.version import LATEST_HANDSHAKE_VERSION
 
-from cortex.interfaces.transports.jsonrpc import NO_BATCH, Refusal, RpcBatch, RpcNotification, RpcRequest, array, parse
+from cortex.interfaces.transports.jsonrpc import (
+    NO_BATCH,
+    Refusal,
+    RpcBatch,
+    RpcNotification,
+    RpcRequest,
+    array,
+    parse,
+)
 from cortex.interfaces.transports.mcp.server import BATCH_VERSION
 from cortex.toolkit.tool import unforeseen
 
@@ -38,14 +49,16 @@ log = logging.getLogger(__name__)
 MAX_WAITING = 1000  # requests of one connection that are not answered yet; reading pauses above
 DRAIN_SECONDS = 60.0  # for answers still owed when the source has ended
 
-# Takes one line without its newline, in the order of the calls; raises OSError once the peer is gone. Where the wait for it is
-# cancelled, the line is written all the same.
+# Takes one line without its newline, in the order of the calls; raises OSError once the peer is
+# gone. Where the wait for it is cancelled, the line is written all the same.
 Sink = Callable[[bytes], Awaitable[None]]
 Params = Mapping[str, Any] | None
 
 
 async def serve_lines(server: Server[Any], source: AsyncIterable[bytes | None], sink: Sink) -> None:
-    """Serve one connection until the source ends or the sink breaks; None in the source is a line that was too long."""
+    """Serve one connection until the source ends or the sink breaks; None in the source is a line
+    that was too long.
+    """
     with anyio.CancelScope() as connection:
 
         async def say(line: bytes) -> None:
@@ -71,11 +84,14 @@ class _Reply:
 
 
 class _Owed(ObjectSendStream[SessionMessage]):
-    """What the session says, on its way to the peer: answers when the line that asked is answered whole, all else at once."""
+    """What the session says, on its way to the peer: answers when the line that asked is answered
+    whole, all else at once.
+    """
 
     def __init__(self, say: Sink) -> None:
         self.say = say
-        self._replies: dict[int | str, list[_Reply]] = {}  # by the id of a request; a peer may use one several times
+        # By the id of a request; a peer may use one several times
+        self._replies: dict[int | str, list[_Reply]] = {}
         self._count = 0
         self._fewer = anyio.Event()
 
@@ -107,7 +123,10 @@ class _Owed(ObjectSendStream[SessionMessage]):
     async def send(self, item: SessionMessage) -> None:
         message = item.message
         line = _line(message)
-        if isinstance(message, wire.JSONRPCResponse | wire.JSONRPCError) and message.id in self._replies:
+        if (
+            isinstance(message, wire.JSONRPCResponse | wire.JSONRPCError)
+            and message.id in self._replies
+        ):
             await self.settle(message.id, self._replies[message.id][0], line)
         elif line:
             await self.say(line)
@@ -145,7 +164,11 @@ async def _messages(
         message = parse(line)
         if isinstance(message, RpcBatch) and not batches():
             message = NO_BATCH
-        whole = message if isinstance(message, RpcBatch) else RpcBatch(() if message is None else (message,))
+        whole = (
+            message
+            if isinstance(message, RpcBatch)
+            else RpcBatch(() if message is None else (message,))
+        )
         reply = _Reply(whole.requests, whole.refusals, whole is message)
         if not reply.waiting and reply.answers:
             await owed.say(reply.line())
@@ -153,11 +176,17 @@ async def _messages(
             match member:
                 case RpcRequest(id, method, params):
                     await owed.add(id, reply)
-                    request = wire.JSONRPCRequest(jsonrpc="2.0", id=id, method=method, params=_dict(params))
+                    request = wire.JSONRPCRequest(
+                        jsonrpc="2.0", id=id, method=method, params=_dict(params)
+                    )
                     unanswered = partial(owed.settle, id, reply)
-                    yield SessionMessage(request, ServerMessageMetadata(on_request_unanswered=unanswered))
+                    yield SessionMessage(
+                        request, ServerMessageMetadata(on_request_unanswered=unanswered)
+                    )
                 case RpcNotification(method, params):
-                    yield SessionMessage(wire.JSONRPCNotification(jsonrpc="2.0", method=method, params=_dict(params)))
+                    yield SessionMessage(
+                        wire.JSONRPCNotification(jsonrpc="2.0", method=method, params=_dict(params))
+                    )
                 case Refusal():
                     pass
     with anyio.move_on_after(DRAIN_SECONDS):  # perhaps the peer doesn't read
@@ -175,7 +204,9 @@ async def _converse(server: Server[Any], source: AsyncIterable[bytes | None], ow
         session = Connection.for_loop(dispatcher, session_id=None)
         runner = ServerRunner(server, session, state)
 
-        async def on_request(context: DispatchContext[TransportContext], method: str, params: Params) -> dict[str, Any]:
+        async def on_request(
+            context: DispatchContext[TransportContext], method: str, params: Params
+        ) -> dict[str, Any]:
             stateless = method != "initialize" and _has_envelope(params)
             if not stateless and (method == "initialize" or session.initialize_accepted):
                 return await runner.on_request(context, method, params)
@@ -185,11 +216,18 @@ async def _converse(server: Server[Any], source: AsyncIterable[bytes | None], ow
                 if isinstance(route, InboundLadderRejection):
                     raise MCPError(route.code, route.message, route.data)
                 connection = Connection.from_envelope(
-                    route.protocol_version, route.client_info, route.client_capabilities, outbound=outbound
+                    route.protocol_version,
+                    route.client_info,
+                    route.client_capabilities,
+                    outbound=outbound,
                 )
             else:
-                connection = Connection.from_envelope(LATEST_HANDSHAKE_VERSION, None, None, outbound=outbound)
-            return await serve_one(server, context, method, params, connection=connection, lifespan_state=state)
+                connection = Connection.from_envelope(
+                    LATEST_HANDSHAKE_VERSION, None, None, outbound=outbound
+                )
+            return await serve_one(
+                server, context, method, params, connection=connection, lifespan_state=state
+            )
 
         try:
             await dispatcher.run(on_request, runner.on_notify)

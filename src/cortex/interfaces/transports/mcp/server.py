@@ -1,8 +1,11 @@
-"""Families as an MCP server: lists, calls, reads and prompts on the SDK's low-level server, the same for every transport.
+"""Families as an MCP server: lists, calls, reads and prompts on the SDK's low-level server, the
+same for every transport.
 
-Translation only: what a tool does is in families/, how it is described in tools.py. Errors take two roads. Where a request
-doesn't fit (unknown tool, arguments outside the schema) it is a JSON-RPC error; what goes wrong inside a tool is an answer with
-`isError`, in the family's own form, unless the family's contract has a JSON-RPC error for it. Road not taken: the SDK's MCPServer, which answers bad arguments with `isError` too.
+Translation only: what a tool does is in families/, how it is described in tools.py. Errors take two
+roads. Where a request doesn't fit (unknown tool, arguments outside the schema) it is a JSON-RPC
+error; what goes wrong inside a tool is an answer with `isError`, in the family's own form, unless
+the family's contract has a JSON-RPC error for it. Road not taken: the SDK's MCPServer, which
+answers bad arguments with `isError` too.
 """
 
 from __future__ import annotations
@@ -64,9 +67,12 @@ class Identity:
 CORTEX = Identity()
 
 
-def make_server(families: Sequence[Family], threads: ThreadPool, identity: Identity = CORTEX) -> Server[Any]:
+def make_server(
+    families: Sequence[Family], threads: ThreadPool, identity: Identity = CORTEX
+) -> Server[Any]:
     """An SDK server that offers what the families hold, in their order."""
-    # The SDK warns of every odd message; a client that doesn't read our stderr would block us with a full pipe.
+    # The SDK warns of every odd message; a client that doesn't read our stderr would block us with
+    # a full pipe.
     logging.getLogger("mcp").setLevel(logging.ERROR)
     surface = _Surface(families, threads, identity)
     resources = any(family.resources for family in families)
@@ -108,11 +114,15 @@ class _Surface:
         except InputError:
             return None
 
-    async def list_tools(self, context: Context, params: wire.PaginatedRequestParams | None) -> wire.ListToolsResult:
+    async def list_tools(
+        self, context: Context, params: wire.PaginatedRequestParams | None
+    ) -> wire.ListToolsResult:
         _first_page(params)
         return wire.ListToolsResult(tools=self._tools)
 
-    async def call_tool(self, context: Context, params: wire.CallToolRequestParams) -> wire.CallToolResult:
+    async def call_tool(
+        self, context: Context, params: wire.CallToolRequestParams
+    ) -> wire.CallToolResult:
         try:
             family, tool = find_tool(self._families, params.name)
             arguments = bind(tool, params.arguments)
@@ -142,44 +152,61 @@ class _Surface:
         _first_page(params)
         return wire.ListResourceTemplatesResult(resource_templates=self._templates)
 
-    async def read_resource(self, context: Context, params: wire.ReadResourceRequestParams) -> wire.ReadResourceResult:
+    async def read_resource(
+        self, context: Context, params: wire.ReadResourceRequestParams
+    ) -> wire.ReadResourceResult:
         uri = str(params.uri)
         try:
             found = find_resource(self._families, uri)
         except InputError as error:
             raise MCPError(wire.INVALID_PARAMS, well_formed(error.message), {"uri": uri}) from None
         if found is None:
-            raise MCPError(_not_found(context), f"no resource has the address {uri[:200]!r}", {"uri": uri})
+            raise MCPError(
+                _not_found(context), f"no resource has the address {uri[:200]!r}", {"uri": uri}
+            )
         family, resource, variables = found
         call = _call(context)
         try:
-            text = await self._threads.run(partial(resource.read, family.context, variables, call), call)
+            text = await self._threads.run(
+                partial(resource.read, family.context, variables, call), call
+            )
         except CortexError as error:
             raise _read_error(context, family, error) from None
         except Exception as error:
             raise _read_error(context, family, unforeseen(error, resource.name)) from None
-        contents = wire.TextResourceContents(uri=uri, mime_type=resource.mime_type, text=well_formed(text))
+        contents = wire.TextResourceContents(
+            uri=uri, mime_type=resource.mime_type, text=well_formed(text)
+        )
         return wire.ReadResourceResult(contents=[contents])
 
     async def list_prompts(
         self, context: Context, params: wire.PaginatedRequestParams | None
     ) -> wire.ListPromptsResult:
         _first_page(params)
-        return wire.ListPromptsResult(prompts=[_prompt(prompt) for prompt in self._prompts.values()])
+        return wire.ListPromptsResult(
+            prompts=[_prompt(prompt) for prompt in self._prompts.values()]
+        )
 
-    async def get_prompt(self, context: Context, params: wire.GetPromptRequestParams) -> wire.GetPromptResult:
+    async def get_prompt(
+        self, context: Context, params: wire.GetPromptRequestParams
+    ) -> wire.GetPromptResult:
         prompt = self._prompts.get(params.name)
         if prompt is None:
             known = ", ".join(self._prompts)
-            raise MCPError(wire.INVALID_PARAMS, f"unknown prompt {params.name[:80]!r}; known: {known}")
+            raise MCPError(
+                wire.INVALID_PARAMS, f"unknown prompt {params.name[:80]!r}; known: {known}"
+            )
         values = params.arguments or {}
         if unknown := sorted(set(values) - {argument.name for argument in prompt.arguments}):
-            raise MCPError(wire.INVALID_PARAMS, f"{prompt.name}: unknown argument {unknown[0][:80]!r}")
+            raise MCPError(
+                wire.INVALID_PARAMS, f"{prompt.name}: unknown argument {unknown[0][:80]!r}"
+            )
         for argument in prompt.arguments:
             if argument.required and not values.get(argument.name, "").strip():
                 raise MCPError(wire.INVALID_PARAMS, f"{prompt.name}: `{argument.name}` is required")
         message = wire.PromptMessage(
-            role="user", content=wire.TextContent(type="text", text=well_formed(prompt.render(values)))
+            role="user",
+            content=wire.TextContent(type="text", text=well_formed(prompt.render(values))),
         )
         return wire.GetPromptResult(description=prompt.description, messages=[message])
 
@@ -190,9 +217,14 @@ async def _explain(ctx: Context, call_next: CallNext) -> HandlerResult:
         return await call_next(ctx)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
-        # The SDK validates against the revision's message types: their names come first in the place of the error.
-        where = ".".join(str(part) for part in first["loc"] if not str(part)[:1].isupper()) or "params"
-        raise MCPError(wire.INVALID_PARAMS, well_formed(f"{ctx.method}: `{where}`: {first['msg']}")[:300]) from None
+        # The SDK validates against the revision's message types: their names come first in the
+        # place of the error.
+        where = (
+            ".".join(str(part) for part in first["loc"] if not str(part)[:1].isupper()) or "params"
+        )
+        raise MCPError(
+            wire.INVALID_PARAMS, well_formed(f"{ctx.method}: `{where}`: {first['msg']}")[:300]
+        ) from None
     except MCPError:
         raise
     except Exception as error:
@@ -212,7 +244,9 @@ def _client(context: Context) -> str:
     """Name and version of the client, as it says them: a line that is short enough to be kept."""
     params = context.session.client_params
     text = f"{params.client_info.name} {params.client_info.version}".strip() if params else ""
-    return "".join(letter for letter in well_formed(text) if letter.isprintable())[:CLIENT_CHARACTERS]
+    return "".join(letter for letter in well_formed(text) if letter.isprintable())[
+        :CLIENT_CHARACTERS
+    ]
 
 
 def _tool(tool: Tool, dotted: bool) -> wire.Tool:
@@ -254,27 +288,40 @@ def _template(resource: Resource) -> wire.ResourceTemplate:
 
 def _prompt(prompt: Prompt) -> wire.Prompt:
     arguments = [
-        wire.PromptArgument(name=argument.name, description=argument.description, required=argument.required)
+        wire.PromptArgument(
+            name=argument.name, description=argument.description, required=argument.required
+        )
         for argument in prompt.arguments
     ]
-    return wire.Prompt(name=prompt.name, title=prompt.title, description=prompt.description, arguments=arguments)
+    return wire.Prompt(
+        name=prompt.name, title=prompt.title, description=prompt.description, arguments=arguments
+    )
 
 
 def _first_page(params: wire.PaginatedRequestParams | None) -> None:
     if params is not None and params.cursor is not None:
-        raise MCPError(wire.INVALID_PARAMS, "unknown cursor: every list here is one page, ask without `cursor`")
+        raise MCPError(
+            wire.INVALID_PARAMS, "unknown cursor: every list here is one page, ask without `cursor`"
+        )
 
 
 def _not_found(context: Context) -> int:
-    return wire.INVALID_PARAMS if context.protocol_version in MODERN_PROTOCOL_VERSIONS else RESOURCE_NOT_FOUND
+    return (
+        wire.INVALID_PARAMS
+        if context.protocol_version in MODERN_PROTOCOL_VERSIONS
+        else RESOURCE_NOT_FOUND
+    )
 
 
 def _read_error(context: Context, family: Family, error: CortexError) -> MCPError:
-    """A resource has no `isError`: what went wrong is a JSON-RPC error, with the family's form of it as data."""
+    """A resource has no `isError`: what went wrong is a JSON-RPC error, with the family's form of
+    it as data.
+    """
     match error:
         case FileError(code="FILE_NOT_FOUND"):
             code = _not_found(context)
-        case InputError() | FileError() | ConfigError():  # a workspace that nobody knows is a wrong parameter too
+        # A workspace that nobody knows is a wrong parameter too
+        case InputError() | FileError() | ConfigError():
             code = wire.INVALID_PARAMS
         case _:
             code = wire.INTERNAL_ERROR

@@ -1,7 +1,9 @@
 """The process's own stdin and stdout as lines, out of reach of any stray print.
 
-Reading and writing are a daemon thread each, because a blocked read of stdin can't be cancelled and a client that doesn't read must
-not stop the loop. Threads and loop hand over through plain queues: what the async libraries offer for it takes twice the time. It knows nothing of what the lines say and works the same on Windows.
+Reading and writing are a daemon thread each, because a blocked read of stdin can't be cancelled and
+a client that doesn't read must not stop the loop. Threads and loop hand over through plain queues:
+what the async libraries offer for it takes twice the time. It knows nothing of what the lines say
+and works the same on Windows.
 """
 
 from __future__ import annotations
@@ -32,7 +34,9 @@ class Stdio:
 
 
 def claim() -> Stdio:
-    """Take stdin and stdout for the protocol: from now on `print` goes to stderr, and children read nothing."""
+    """Take stdin and stdout for the protocol: from now on `print` goes to stderr, and children read
+    nothing.
+    """
     if sys.stdout is not None:
         sys.stdout.flush()
     taken = Stdio(os.dup(0), os.dup(1))
@@ -58,7 +62,10 @@ async def chunks(stdio: Stdio) -> AsyncIterator[bytes]:
 
 
 def _pump(
-    descriptor: int, room: threading.Semaphore, loop: asyncio.AbstractEventLoop, put: Callable[[bytes], None]
+    descriptor: int,
+    room: threading.Semaphore,
+    loop: asyncio.AbstractEventLoop,
+    put: Callable[[bytes], None],
 ) -> None:
     """Read and hand over one chunk after the other; an empty one is the end."""
     chunk = b"more"
@@ -74,13 +81,16 @@ def _pump(
 
 
 def writing(stdio: Stdio) -> Callable[[bytes], Awaitable[None]]:
-    """A function that writes a line to stdout, whole and after those before, even if nobody waits for it to be written.
+    """A function that writes a line to stdout, whole and after those before, even if nobody waits
+    for it to be written.
 
     It raises OSError once nobody reads.
     """
     loop = asyncio.get_running_loop()
     lines: queue.SimpleQueue[tuple[bytes, asyncio.Future[None]]] = queue.SimpleQueue()
-    threading.Thread(target=_write, args=(stdio.write, lines, loop), name="stdout", daemon=True).start()
+    threading.Thread(
+        target=_write, args=(stdio.write, lines, loop), name="stdout", daemon=True
+    ).start()
 
     async def write_line(line: bytes) -> None:
         written = loop.create_future()
@@ -91,7 +101,9 @@ def writing(stdio: Stdio) -> Callable[[bytes], Awaitable[None]]:
 
 
 def _write(
-    descriptor: int, lines: queue.SimpleQueue[tuple[bytes, asyncio.Future[None]]], loop: asyncio.AbstractEventLoop
+    descriptor: int,
+    lines: queue.SimpleQueue[tuple[bytes, asyncio.Future[None]]],
+    loop: asyncio.AbstractEventLoop,
 ) -> None:
     """Write one line after the other for as long as there is a loop that has some."""
     alive = True

@@ -1,4 +1,6 @@
-"""MCP on stdin and stdout: `serve_stdio` runs until the client closes stdin, goes away or sends a signal, and exits 0."""
+"""MCP on stdin and stdout: `serve_stdio` runs until the client closes stdin, goes away or sends a
+signal, and exits 0.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +23,13 @@ from cortex.interfaces.transports.thread_pool import ThreadPool, end, leave_soon
 from cortex.toolkit.tool import Family
 
 
-def serve_stdio(families: Sequence[Family], stdio: Stdio | None = None, identity: Identity = CORTEX) -> int:
+def serve_stdio(
+    families: Sequence[Family], stdio: Stdio | None = None, identity: Identity = CORTEX
+) -> int:
     """Serve the families to the client at stdin and stdout and close them; gives the exit code.
 
-    `stdio` is what `stdio.claim()` gave, for a caller that claimed early so that opening the families could not print.
+    `stdio` is what `stdio.claim()` gave, for a caller that claimed early so that opening the
+    families could not print.
     """
     threads = ThreadPool()
     anyio.run(_serve, make_server(families, threads, identity), stdio or claim())
@@ -48,7 +53,9 @@ async def _serve(server: Server[Any], stdio: Stdio) -> None:
 
 @contextmanager
 def _woken_by_signals(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
-    """Let every signal wake the loop: one that comes just before the loop goes to sleep would wait until something else does."""
+    """Let every signal wake the loop: one that comes just before the loop goes to sleep would wait
+    until something else does.
+    """
     near, far = socket.socketpair()
     with near, far:
         near.setblocking(False)

@@ -1,8 +1,9 @@
 """Resource addresses: which resource a URI names, and with which variables.
 
-Templates are those of RFC 6570 that we publish: `{name}`, `{+name}` and a trailing `{?a,b}`. Matching is laxer than expansion:
-clients write `codeindex://file/src/a.py/chunks` as well as `src%2Fa.py`, so a variable reaches over plain slashes too.
-Road not taken: the SDK's strict matcher, which knows no resource where somebody wrote a slash or a comma unencoded.
+Templates are those of RFC 6570 that we publish: `{name}`, `{+name}` and a trailing `{?a,b}`.
+Matching is laxer than expansion: clients write `codeindex://file/src/a.py/chunks` as well as
+`src%2Fa.py`, so a variable reaches over plain slashes too. Road not taken: the SDK's strict
+matcher, which knows no resource where somebody wrote a slash or a comma unencoded.
 """
 
 from __future__ import annotations
@@ -19,8 +20,13 @@ MAX_URI_CHARS = 16_384
 _EXPRESSION = re.compile(r"\{([+?]?)([\w,]+)\}")
 
 
-def find_resource(families: Sequence[Family], uri: str) -> tuple[Family, Resource, Mapping[str, str]] | None:
-    """The resource that a URI names, or None. Raises: InputError for a query parameter that the resource doesn't know."""
+def find_resource(
+    families: Sequence[Family], uri: str
+) -> tuple[Family, Resource, Mapping[str, str]] | None:
+    """The resource that a URI names, or None.
+
+    Raises: InputError for a query parameter that the resource doesn't know.
+    """
     if len(uri) > MAX_URI_CHARS:
         return None
     path, _, query = uri.partition("?")
@@ -28,7 +34,10 @@ def find_resource(families: Sequence[Family], uri: str) -> tuple[Family, Resourc
         for resource in family.resources:
             pattern, parameters = _pattern(resource.uri)
             if found := pattern.fullmatch(path):
-                variables = {name: unquote(value, errors="replace") for name, value in found.groupdict().items()}
+                variables = {
+                    name: unquote(value, errors="replace")
+                    for name, value in found.groupdict().items()
+                }
                 return family, resource, variables | _query(query, parameters)
     return None
 
@@ -57,6 +66,10 @@ def _query(query: str, known: tuple[str, ...]) -> dict[str, str]:
     pairs = [pair.partition("=") for pair in query.split("&") if pair]
     unknown = sorted({name for name, _, _ in pairs} - set(known))
     if unknown:
-        hint = f"known: {', '.join(known)}" if known else "this resource takes none; write a literal ? as %3F"
+        hint = (
+            f"known: {', '.join(known)}"
+            if known
+            else "this resource takes none; write a literal ? as %3F"
+        )
         raise InputError("ARGUMENT_INVALID", f"unknown query parameter {unknown[0][:80]!r}; {hint}")
     return {name: unquote(value, errors="replace") for name, _, value in pairs}
