@@ -18,8 +18,8 @@ _WARM = """
 import json, sys, time
 from pathlib import Path
 from cortex.engine import Engine
-from cortex.settings import environment, load
-from cortex.types import Query
+from cortex.base.settings import environment, load
+from cortex.base.types import Query
 tree, warm_up, rounds, k, queries = json.loads(sys.argv[1])
 with Engine(Path(tree), load(Path(tree), environment=environment())) as engine:
     engine.search(Query(warm_up, limit=k))

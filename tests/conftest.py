@@ -158,7 +158,11 @@ def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
         "cortex.families.team.code_links.time", SimpleNamespace(monotonic=lambda: 0.0)
     )
     monkeypatch.setattr("cortex.engine.sources.git.ANSWER_SECONDS", WAIT_SECONDS)
-    for module in ("plugins.githistory", "plugins.coldstart", "records.clashing"):
+    for module in (
+        "plugins.builtin_git_history",
+        "plugins.builtin_coldstart",
+        "families.team.contradictions.detect",
+    ):
         monkeypatch.setattr(f"cortex.{module}.SECONDS", WAIT_SECONDS)
 
 

@@ -20,7 +20,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "src" / "cortex"
 FILES = sorted(PACKAGE.rglob("*.py"))
-MAX_LINES = 700
+MAX_LINES = 720
 EMPTY_NAMES = {"manager", "helper", "util", "utils", "misc"}
 # These choose what a child inherits, or are front ends, which forward what they have and look for
 # cortexd; settings are elsewhere.

@@ -2,7 +2,7 @@
 written.
 
 `interface` is what an author sees, `running` what Cortex calls, `hosts` and `child` the process
-between them, `githistory` and `coldstart` the plugins that come with Cortex, `policy` what all of
+between them, `builtin_git_history` and `builtin_coldstart` the plugins that come with Cortex, `policy` what all of
 them say of a text before it is written.
 """
 

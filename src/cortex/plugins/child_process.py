@@ -1,4 +1,4 @@
-"""The process of one plugin: `python -m cortex.plugins.child NAME MEMORY_BYTES`, a line of JSON for
+"""The process of one plugin: `python -m cortex.plugins.child_process NAME MEMORY_BYTES`, a line of JSON for
 each message on stdin and stdout.
 
 First it says what the plugin declares, then it answers calls until stdin ends; so it dies with its

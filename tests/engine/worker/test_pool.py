@@ -271,8 +271,8 @@ def test_a_killed_parent_leaves_no_worker(until):
     script = textwrap.dedent(
         f"""
         import sys
-        from cortex.types import Cancel
-        from cortex.worker import Pool
+        from cortex.base.types import Cancel
+        from cortex.engine.worker import Pool
         pool = Pool(2, timeout_seconds=60, command={misbehaving()!r})
         list(pool.cut_all([(n, "file.txt", b"x" * 200_000) for n in range(8)], 250, 0, Cancel()))
         sys.stdout.write("ready\\n")

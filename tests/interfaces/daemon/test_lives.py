@@ -186,7 +186,7 @@ def test_a_home_that_can_not_be_written_costs_only_the_log(place):
 
 def test_where_there_can_be_no_meeting_place_it_serves_alone(place):
     script = (
-        "import sys, cortex.daemon.rendezvous as r\n"
+        "import sys, cortex.base.runtime.rendezvous as r\n"
         "def refuse(*_): raise PermissionError('/tmp/x is not ours')\n"
         "r._private_folder = refuse\n"
         f"sys.argv = ['cortex', 'mcp', '--workspace', {str(place.root)!r}]\n"

@@ -27,7 +27,7 @@ shift; exec "$@"
 """
 SEVERAL = """\
 import contextlib, io, json, sys
-from cortex.cli import run
+from cortex.interfaces.cli import run
 said = []
 for words in json.loads(sys.argv[1]):
     out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8") for _ in range(2))
@@ -240,10 +240,10 @@ def filled(place, namespace, tmp_path, monkeypatch) -> Run:
 
 LEFT = """\
 import os
-from cortex.library import Library
-from cortex.memories.writing import add
-from cortex.settings import environment, load
-from cortex.types import Memory
+from cortex.engine.library import Library
+from cortex.families.memory.writer import add
+from cortex.base.settings import environment, load
+from cortex.base.types import Memory
 add(Library(load(None, environment=environment())), Memory('', 'Pears are green'))
 os._exit(0)
 """

@@ -1,4 +1,4 @@
-"""The process that reads and cuts: `python -m cortex.worker.child MEMORY_BYTES`, frames on stdin
+"""The process that reads and cuts: `python -m cortex.engine.worker.child MEMORY_BYTES`, frames on stdin
 and stdout.
 
 It ends when its stdin ends, so it dies with its parent however that dies; if it hangs then, its own

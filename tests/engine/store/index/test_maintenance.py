@@ -202,12 +202,12 @@ def test_a_reader_goes_on_without_words_that_were_removed_before_it_came(open_st
 READER = """
 import sys
 from pathlib import Path
-from cortex.store import FIELDS, Narrow, Store, Term
+from cortex.engine.store import FIELDS, LexicalTerm, SearchFilter, Store
 store = Store(Path(sys.argv[1]))
-term = Term("lamp", tuple((field, 1.0) for field in FIELDS))
+term = LexicalTerm("lamp", tuple((field, 1.0) for field in FIELDS))
 for _ in sys.stdin:
     for _ in range(20):
-        rows = store.indexes.words().search([term], Narrow((1,)), 1000)
+        rows = store.indexes.words().search([term], SearchFilter((1,)), 1000)
         count = len(store.lookup.places([(doc, chunk) for doc, chunk, _ in rows]))
     print(count, store.indexes.state()[0], flush=True)
 store.close()

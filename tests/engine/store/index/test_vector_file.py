@@ -472,9 +472,9 @@ WRITER = """
 import sys
 from pathlib import Path
 import numpy as np
-from cortex.store import vectors as module
-from cortex.store.vectors import Vectors
-from cortex.types import Stamp
+from cortex.engine.store.index import vector_file as module
+from cortex.engine.store.index.vector_file import Vectors
+from cortex.base.types import Stamp
 
 module.DEAD_MINIMUM, module.SNAPSHOT_MINIMUM = 50, 100
 vectors = Vectors.open(Path(sys.argv[1]), Stamp("test", "random", 32), sys.argv[2])

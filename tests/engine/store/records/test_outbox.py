@@ -588,14 +588,14 @@ def test_nothing_of_a_page_is_there_when_it_can_t_be_taken_over_whole(home: Stor
 KILLED = """
 import os, sys
 from pathlib import Path
-from cortex.kinds import Record, Task
-from cortex.store import Kept, Store
+from cortex.base.record_model import Record, Task
+from cortex.engine.store import Store, VersionedRecord
 
 def die(record, get):
     if record.body.title == "3":
         os._exit(9)
 
-page = [Kept(Record(f"task_{number:026}", Task(f"{number}"), "ada", 1, 1, 1), number) for number in range(1, 6)]
+page = [VersionedRecord(Record(f"task_{number:026}", Task(f"{number}"), "ada", 1, 1, 1), number) for number in range(1, 6)]
 Store(Path(sys.argv[1])).records.apply(page, (), wording=die, meta={"core.cursor": "one:5"})
 """
 

@@ -238,9 +238,9 @@ def test_32_retries_of_one_key_at_once_give_one_record(kept: Kept) -> None:
 RETRY = f"""
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from cortex.kinds import Actor, Observation
-from cortex.records.ids import new_id
-from cortex.store.ledger import open_ledger
+from cortex.base.record_model import Actor, Observation
+from cortex.families.team.ids import new_id
+from cortex.engine.store.records.ledger import open_ledger
 
 store = open_ledger(sys.argv[1])
 print("ready", flush=True)

@@ -22,8 +22,8 @@ from protocol.http_client import HEADERS, TOKEN, serving_family
 
 NARROW = """
 import runpy, sys
-import cortex.surfaces.http_server as http_server
-import cortex.surfaces.mcp_http as surface
+import cortex.interfaces.transports.http.uvicorn_server as http_server
+import cortex.interfaces.transports.http.mcp_site as surface
 http_server.HEAD_SECONDS, surface.MAX_SESSIONS = 0.5, 4
 sys.argv = [sys.argv[1], "http", "0"]
 runpy.run_path(sys.argv[0], run_name="__main__")

@@ -33,7 +33,7 @@ def show(
     with team() as library:
         record = resolve_ref(library.store.recorded, ref)
     if record.kind in MODULES:
-        module = import_module(f"cortex.interfaces.cli.{MODULES[record.kind]}")
+        module = import_module(f"cortex.families.team.commands.{MODULES[record.kind]}")
         shows: Callable[..., int] = module.show
         return shows(record.id, **_defaults(record.kind), as_json=as_json)
     if as_json:
