@@ -71,7 +71,7 @@ LONGEST = (
     "families/memory/tools/test_memory_budgets.py",
     "families/chunkfiles/test_generations.py",
     "families/chunkfiles/test_query_embedding.py",
-    "engine/store/index/test_qdrant.py",
+    "engine/test_qdrant.py",
     "engine/test_indexer.py",
 )
 GIT_CONFIG = """\

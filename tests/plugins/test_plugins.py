@@ -380,9 +380,9 @@ def test_no_process_is_left_when_cortex_is_killed(
     log = tmp_path / "log"
     code = f"""
         import sys
-        from cortex.plugins import Limits, Plugins, Subject
+        from cortex.plugins import Plugins, ProcessLimits, Subject
         own = {{"log": {str(log)!r}, "act": {act!r}}}
-        plugins = Plugins({{"wrong": own}}, None, Limits(answer_seconds=30, event_seconds=1))
+        plugins = Plugins({{"wrong": own}}, None, ProcessLimits(answer_seconds=30, event_seconds=1))
         print(plugins.enrich(Subject("thread", title="well")), flush=True)
         plugins.periodic()
         sys.stdin.read()

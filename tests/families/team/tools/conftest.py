@@ -234,6 +234,12 @@ def open_desk(
     return Desk(team.open_family(settings, engines, found, (), beside, read_only=read_only))
 
 
+@pytest.fixture
+def tmp_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder on the disk: no folder in memory can be a source of documents."""
+    return tmp_path_factory.mktemp("place")
+
+
 @pytest.fixture(scope="session")
 def world(tmp_path_factory: pytest.TempPathFactory, strangers_environment: object) -> World:
     """For tests that write nothing, or nothing that another one sees."""

@@ -29,7 +29,7 @@ from cortex.families.documents.search import DocumentResults, find, query_of
 
 URL = "http://127.0.0.1:6333"
 KEY = "a-very-secret-key"
-HANDBOOK = Path(__file__).parents[4] / "docs"
+HANDBOOK = Path(__file__).parents[2] / "docs"
 GUIDE = "# Guide\n\n## Tokens\n\nTokens expire after fifteen minutes.\n\n## Lamps\n\nA lamp is switched by its owner.\n"
 QUESTIONS = (
     "how do tokens expire",
