@@ -11,6 +11,7 @@ PYTHON ?= $(shell for name in python3 python3.14 python3.13 python3.12 python3.1
 	"$$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$name" && break; done)
 
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+PRODUCT := .venv/product
 STAMP := .venv/installed
 REPO ?=
 ARGS ?=
@@ -24,7 +25,7 @@ export PYTHONDONTWRITEBYTECODE :=
 
 help:
 	@echo "make install      build .venv with cortex and the tools of development in it"
-	@echo "make demo         index a repository and answer three questions (REPO=path for one of yours)"
+	@echo "make demo         each kind of knowledge once on a small project (REPO=path for yours, too)"
 	@echo "make test         check, then the tests (ARGS=... goes to pytest)"
 	@echo "make test-pythons the tests of secrets, patterns and readers with every other Python 3.11+ here"
 	@echo "make check        format, lint, types, imports; change nothing"
@@ -39,11 +40,15 @@ help:
 install: $(STAMP)
 
 # The build backend comes first and pinned, so that building needs no environment of its own.
-$(STAMP): pyproject.toml constraints.txt
+$(PRODUCT): pyproject.toml constraints.txt
 	@test -n "$(PYTHON)" || { echo "Cortex needs Python 3.11 or newer; found: $$(python3 --version 2>&1). \
 	Install one, or name it: make PYTHON=/path/to/python3.11 install" >&2; exit 1; }
 	@test -x $(BIN)/python || "$(PYTHON)" -m venv .venv
 	$(PIP) install --constraint constraints.txt hatchling editables
+	$(PIP) install --constraint constraints.txt --no-build-isolation --editable .
+	@touch $@
+
+$(STAMP): $(PRODUCT)
 	$(PIP) install --constraint constraints.txt --no-build-isolation --editable '.[dev]'
 	@touch $@
 
@@ -87,7 +92,7 @@ bench: install
 tour: install
 	$(BIN)/python bench/tour.py $(ARGS)
 
-demo: install
+demo: $(PRODUCT)
 	@$(BIN)/python scripts/demo.py "$(REPO)"
 
 # Training has an environment of its own: nothing in the product needs torch.

@@ -1,78 +1,103 @@
-"""`make demo`: index a repository, ask it three questions, show how an agent is connected.
+"""`make demo`: each kind of knowledge once on a small project, then your own repository.
 
-Uses the `cortex` command as a person would; knows nothing of the package. This file is in
-`.cortexignore`: it would be found by its own questions.
+Uses the `cortex` command as a person would and knows nothing of the package. The small project is
+a copy of `demo/` in a temporary folder with a home of its own, so that nothing of yours changes.
 """
 
-import json
+import os
 import shlex
+import shutil
 import subprocess
 import sys
 import sysconfig
+import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-# A question, a name, and a text as it stands in the files.
-ABOUT_CORTEX = (
-    ["what happens to a damaged store"],
-    ["Lease.take"],
-    ["O_NOFOLLOW", "--mode", "exact"],
+# A title, then commands.
+SMALL_PROJECT = (
+    ("Code: ask in your own words.", "index", "search 'where is a password checked' --limit 1"),
+    (
+        "Documents: your notes, manuals, PDFs.",
+        "kb add {demo}/handbook",
+        "search 'who decides about exceptions' --in kb --limit 1",
+    ),
+    ("Chunk files: the index for other programs to read.", "chunks export"),
+    (
+        "Memories: what was learnt, for the next session.",
+        "memory add 'Sessions expire in tests' --text 'Freeze the clock: they live 15 minutes.'",
+        "memory add 'Card refunds arrive late' --text 'The bank takes five working days.'",
+        "search 'why do sessions expire in tests' --in memory --limit 1",
+    ),
+    (
+        "Team: decisions, with the code they are about.",
+        "artifact create 'Sessions live 15 minutes' --type adr --code sessions.py#Session"
+        " --body 'Long enough to pay, short enough for a shared computer.'",
+        "search 'how long does a session live' --in team --limit 1",
+    ),
+    ("All of it with one question.", "search 'session' --in code,kb,memory,team --limit 3"),
 )
-ABOUT_ANYTHING = (
-    ["parse the command line arguments"],
-    ["read the configuration"],
-    ["TODO", "--mode", "exact"],
+ANY_REPOSITORY = (
+    (
+        "Your repository.",
+        "index",
+        "search 'read the configuration' --limit 2",
+        "search TODO --mode exact --limit 2",
+    ),
 )
-HITS = "2"
-MINUTES = 30
+NEXT = """
+Connect your agent: `{cortex} install` shows what it would change for each client on this machine
+and asks. By hand: docs/getting-started.md.
+"""
+TIMEOUT_SECONDS = 1800
 
 
 def main() -> int:
-    """Run the demonstration on the repository given, or on this one."""
+    """Run the demonstration; the argument is a repository of one's own."""
     given = sys.argv[1] if len(sys.argv) > 1 else ""
-    repository = Path(given).expanduser().resolve() if given else ROOT
-    if not repository.is_dir():
+    repository = Path(given).expanduser().resolve() if given else None
+    if repository is not None and not repository.is_dir():
         sys.stderr.write(f"{repository} is no folder; try make demo REPO=path/to/a/repository\n")
         return 2
     cortex = str(Path(sysconfig.get_path("scripts"), "cortex"))
-    say(f"In {repository}:\n")
-    commands = [["index"]]
-    commands += [
-        ["search", *question, "--limit", HITS]
-        for question in (ABOUT_CORTEX if repository == ROOT else ABOUT_ANYTHING)
-    ]
-    for arguments in commands:
-        say(f"\n$ {shlex.join(['cortex', *arguments])}\n")
-        where = [str(repository)] if arguments[0] == "index" else ["--path", str(repository)]
-        code = subprocess.run(
-            [cortex, *arguments, *where], timeout=MINUTES * 60, check=False
-        ).returncode
-        if code:
-            return code
-    say(connecting(cortex))
+    with tempfile.TemporaryDirectory(prefix="cortex-demo-", ignore_cleanup_errors=True) as name:
+        demo = Path(shutil.copytree(ROOT / "demo", Path(name, "demo")))
+        own = {"CORTEX_HOME": str(Path(name, "home")), "CORTEX_NO_SIDECAR": "1"}
+        code = run(cortex, SMALL_PROJECT, demo / "shop", own, demo=str(demo))
+    if not code and repository is not None:
+        code = run(cortex, ANY_REPOSITORY, repository, {})
+    if not code:
+        say(NEXT.format(cortex=cortex))
+    return code
+
+
+def run(
+    cortex: str,
+    parts: tuple[tuple[str, ...], ...],
+    folder: Path,
+    variables: dict[str, str],
+    **names: str,
+) -> int:
+    """Show and run the commands of each part; stop at the first that fails."""
+    for title, *commands in parts:
+        say(f"\n── {title}\n")
+        for command in commands:
+            words = [word.format(**names) for word in shlex.split(command)]
+            say(f"\n$ cortex {command.format(demo='..')}\n")
+            done = subprocess.run(
+                [cortex, *words],
+                cwd=folder,
+                env=os.environ | variables,
+                timeout=TIMEOUT_SECONDS,
+                check=False,
+            )
+            if done.returncode:
+                return done.returncode
     return 0
 
 
-def connecting(cortex: str) -> str:
-    """How each agent is told of the server: one command where there is one, else the file and what
-    goes into it.
-    """
-    entry = {"command": cortex, "args": ["mcp"]}
-    return f"""
-Connect your agent; run or write this in the project that it works on:
-
-  Claude Code   claude mcp add cortex -- {shlex.quote(cortex)} mcp
-  Codex         codex mcp add cortex -- {shlex.quote(cortex)} mcp
-  VS Code       .vscode/mcp.json       {json.dumps({"servers": {"cortex": {"type": "stdio", **entry}}})}
-  Cursor        .cursor/mcp.json       {json.dumps({"mcpServers": {"cortex": entry}})}
-  Gemini CLI    .gemini/settings.json  {json.dumps({"mcpServers": {"cortex": entry}})}
-
-More in docs/getting-started.md. `cortex doctor` says where the index is; deleting that folder undoes it.
-"""
-
-
 def say(text: str) -> None:
-    """Print at once: what the commands print must come after it."""
+    """Print at once, before the output of the next command."""
     sys.stdout.write(text)
     sys.stdout.flush()
 
