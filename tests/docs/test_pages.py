@@ -274,11 +274,19 @@ def test_the_methods_that_the_page_on_python_names_exist() -> None:
     assert [name for name in named if not callable(getattr(Engine, name, None))] == []
 
 
-def test_the_demonstration_runs_on_another_repository(project: Path) -> None:
+def test_demo_shows_every_family_and_a_repository_of_ones_own(project: Path) -> None:
     done = run([sys.executable, str(ROOT / "scripts" / "demo.py"), str(project)], ROOT)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.count("\n$ cortex ") == 4
-    assert "claude mcp add" in done.stdout
+    assert done.stdout.count("\n$ cortex ") == 14
+    for found in (
+        "passwords.py:16",
+        "returns.md:1",
+        "code-symbols.json",
+        "memories/mem_",
+        "records/artifact_",
+    ):
+        assert found in done.stdout
+    assert done.stdout.rstrip().endswith("docs/getting-started.md.")
 
 
 def test_every_snippet_for_a_client_can_be_parsed() -> None:
