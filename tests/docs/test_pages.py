@@ -35,7 +35,7 @@ from families.memory.adapters.claude_bases import make_claude_mem
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("bench/*.md")])
 CORTEX = str(Path(sysconfig.get_path("scripts"), "cortex"))
-SECONDS = 60
+SECONDS = 110
 Answered = Callable[..., Any]
 LOGIN = '''\
 """Who may come in."""
