@@ -1,4 +1,4 @@
-"""The whole error tree.
+"""The error tree: classes, codes, suggestions.
 
 A caller catches by class; a person or an agent reads code, message and suggestions.
 
@@ -11,8 +11,9 @@ A caller catches by class; a person or an agent reads code, message and suggesti
     ├── NetworkError       network         SERVER_LOST, CORTEXD_UNAVAILABLE, EMBEDDER_UNAVAILABLE, EMBEDDER_REFUSED, EMBEDDER_ANSWER, EMBEDDER_CHANGED, EMBEDDER_MISSING, QDRANT_UNAVAILABLE, CORE_UNAVAILABLE, CORE_DENIED, CORE_REFUSED, CORE_ANSWER, ADDRESS_REFUSED, REQUEST_REFUSED, AUTH_REQUIRED, AUTH_EXPIRED
     └── Cancelled          processing      CANCELLED
 
-`CODES` holds what is fixed for each code; message, context and (extra) suggestions come from where
-it is raised. Each family renders its specification's form of an error; here is no rendering.
+`CODES` holds the fixed facts of each code; message, context and extra suggestions come from the
+place that raises it. Rendering is not known here: each family renders the error form of its own
+specification.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """What every error of one code has in common."""
+    """Fixed facts of an error code, shared by every error that has it."""
 
     category: str  # configuration, filesystem, network, processing, resource
     retryable: bool
@@ -322,10 +323,11 @@ CODES: Mapping[str, Code] = {
 
 
 class CortexError(Exception):
-    """Anything that went wrong and that a caller can be told about.
+    """Base class of every error that is reported to a caller.
 
-    `message` says what happened and what to do; `context` holds machine-readable facts;
-    `suggestions` come before the code's own, those of `instead` in its place, where it doesn't fit.
+    `message` says what happened and what to do; `context` holds machine-readable facts.
+    `suggestions` come before the suggestion of the code; `instead` replaces the code's suggestion
+    where it doesn't fit.
     """
 
     def __init__(
@@ -349,9 +351,7 @@ class CortexError(Exception):
 
     @property
     def exit_code(self) -> int:
-        """What a command ends with: 2 for wrong usage, as where the parser of the command line
-        refuses it.
-        """
+        """Exit code of a command: 2 for wrong usage, as the command-line parser has it, else 1."""
         return 2 if self.code == "ARGUMENT_INVALID" else 1
 
 
@@ -360,7 +360,7 @@ class ConfigError(CortexError):
 
 
 class InputError(CortexError):
-    """A question or argument that can't be answered as it is."""
+    """A query or argument that can't be answered as it is."""
 
 
 class FileError(CortexError):
@@ -376,7 +376,7 @@ class LimitError(CortexError):
 
 
 class NetworkError(CortexError):
-    """Something beyond this process did not answer, or may not be reached."""
+    """Another process or server did not answer, or must not be reached."""
 
 
 class Cancelled(CortexError):
@@ -394,8 +394,9 @@ _CLASSES: Mapping[type[CortexError], str] = {
     LimitError: "INDEX_TIMEOUT SEARCH_TIMEOUT REGEX_TIMEOUT MEMORY_LIMIT MEMORY_SHORT DISK_LIMIT EMBEDDINGS_LIMIT INDEX_BUSY RATE_LIMITED WORKER_FAILED",
     NetworkError: "SERVER_LOST CORTEXD_UNAVAILABLE EMBEDDER_UNAVAILABLE EMBEDDER_REFUSED EMBEDDER_ANSWER EMBEDDER_CHANGED EMBEDDER_MISSING QDRANT_UNAVAILABLE CORE_UNAVAILABLE CORE_DENIED CORE_REFUSED CORE_ANSWER ADDRESS_REFUSED REQUEST_REFUSED AUTH_REQUIRED AUTH_EXPIRED",
 }
-# Of a disk that is full, and of one that is broken or away, or may not hold files so large.
+# A disk that is full.
 _FULL_ERRORS = (errno.ENOSPC, errno.EDQUOT)
+# A disk that is broken or gone, or that can't hold files of this size.
 _BROKEN_ERRORS = (errno.EIO, errno.ENXIO, errno.ENODEV, errno.EFBIG, errno.ESTALE)
 SHORTAGES = {
     "DISK_FULL": "the disk is full",
@@ -406,8 +407,9 @@ _BY_CODE = {code: kind for kind, codes in _CLASSES.items() for code in codes.spl
 
 
 def error_of(code: str, message: str, context: Mapping[str, object] | None = None) -> CortexError:
-    """The error that another process told, in its own class; a code that isn't known here is
-    INTERNAL_ERROR.
+    """Rebuild an error that another process reported, in its own class.
+
+    A code that isn't known here becomes INTERNAL_ERROR.
     """
     if code == "CANCELLED":
         return Cancelled(message)
@@ -417,14 +419,14 @@ def error_of(code: str, message: str, context: Mapping[str, object] | None = Non
 
 
 def explained(error: Exception, doing: str, *suggestions: str) -> CortexError:
-    """What a caller is told instead of an exception that nobody foresaw; one of ours is itself.
+    """Convert an unexpected exception into a CortexError; a CortexError is returned as it is.
 
-    `suggestions` are for the case that it is nothing better than INTERNAL_ERROR.
+    `suggestions` are used only where nothing better than INTERNAL_ERROR fits.
     """
     if isinstance(error, CortexError):
         return error
-    place = f" ({error.filename})" if isinstance(error, OSError) and error.filename else ""
-    if shortage := shortage_of(error, doing + place):
+    file = f" ({error.filename})" if isinstance(error, OSError) and error.filename else ""
+    if shortage := shortage_of(error, doing + file):
         return shortage
     if isinstance(error, PermissionError):
         return FileError("PERMISSION_DENIED", str(error))
@@ -435,13 +437,13 @@ def explained(error: Exception, doing: str, *suggestions: str) -> CortexError:
 
 
 def shortage_of(error: BaseException, doing: str) -> CortexError | None:
-    """Make the error for work that a disk or memory failed; None where it was anything else."""
+    """Build the error for work that failed for lack of disk or memory; None for any other cause."""
     code = code_of(error, "")
     return error_of(code, f"{doing} failed: {SHORTAGES[code]}") if code else None
 
 
 def code_of(error: BaseException, otherwise: str) -> str:
-    """The code of a disk or memory that failed; `otherwise` for any other exception."""
+    """Return the error code of a disk or memory failure; `otherwise` for any other exception."""
     if is_short_of_memory(error):
         return "MEMORY_SHORT"
     if isinstance(error, OSError) and error.errno in _FULL_ERRORS:
@@ -450,7 +452,7 @@ def code_of(error: BaseException, otherwise: str) -> str:
 
 
 def is_short_of_memory(error: BaseException) -> bool:
-    """Tell whether an exception says that the process gets no more memory, or no more threads."""
+    """Return whether an exception means that the process gets no more memory or threads."""
     if isinstance(error, MemoryError):
         return True
     if isinstance(error, OSError):
@@ -459,5 +461,5 @@ def is_short_of_memory(error: BaseException) -> bool:
 
 
 def short_of_memory(doing: str) -> LimitError:
-    """Make the error for work that the system gave no memory for."""
+    """Build the error for work that the system gave no memory for."""
     return LimitError("MEMORY_SHORT", f"{doing} failed: {SHORTAGES['MEMORY_SHORT']}")
