@@ -3,12 +3,24 @@
 A caller catches by class; a person or an agent reads code, message and suggestions.
 
     CortexError
-    ├── ConfigError        configuration   CONFIG_INVALID, WORKSPACE_UNKNOWN, WORKSPACE_MISSING, CLIENT_FILE_INVALID, ENTRY_FOREIGN, CHUNKS_FOREIGN, SOURCE_UNKNOWN, SOURCE_REFUSED, PLUGIN_UNUSABLE, PLUGIN_UNKNOWN, CORE_CONNECTED, CORE_MISSING
-    ├── InputError         processing      QUERY_EMPTY, QUERY_INVALID, REGEX_INVALID, ARGUMENT_INVALID, CURSOR_INVALID, BUDGET_TOO_SMALL, DOCUMENT_UNKNOWN, MEMORY_UNKNOWN, MEMORY_AMBIGUOUS, MEMORY_REFUSED, RECORD_UNKNOWN, RECORD_INVALID, RECORD_CHANGED, TARGET_NOT_FOUND, SCOPE_NOT_FOUND, IDEMPOTENCY_REPLAY, SENSITIVE_BLOCKED, RIGHTS_MISSING, APPROVAL_NEEDED, RESYNC_NEEDED, WORKSPACE_AMBIGUOUS
-    ├── FileError          filesystem      PATH_OUTSIDE, FILE_NOT_FOUND, FILE_UNREADABLE, IMPORT_UNREADABLE, PERMISSION_DENIED, DISK_FULL
-    ├── StoreError         filesystem      STORE_LOCKED, STORE_CORRUPT, STORE_LOST, INDEX_DAMAGED, STORE_NEWER, STORE_UNWRITABLE, STORE_READ_ONLY, STORE_IO
-    ├── LimitError         resource        INDEX_TIMEOUT, SEARCH_TIMEOUT, REGEX_TIMEOUT, MEMORY_LIMIT, MEMORY_SHORT, DISK_LIMIT, EMBEDDINGS_LIMIT, INDEX_BUSY, RATE_LIMITED, WORKER_FAILED
-    ├── NetworkError       network         SERVER_LOST, CORTEXD_UNAVAILABLE, EMBEDDER_UNAVAILABLE, EMBEDDER_REFUSED, EMBEDDER_ANSWER, EMBEDDER_CHANGED, EMBEDDER_MISSING, QDRANT_UNAVAILABLE, CORE_UNAVAILABLE, CORE_DENIED, CORE_REFUSED, CORE_ANSWER, ADDRESS_REFUSED, REQUEST_REFUSED, AUTH_REQUIRED, AUTH_EXPIRED
+    ├── ConfigError        configuration   CONFIG_INVALID, WORKSPACE_UNKNOWN, WORKSPACE_MISSING, \
+CLIENT_FILE_INVALID, ENTRY_FOREIGN, CHUNKS_FOREIGN, SOURCE_UNKNOWN, SOURCE_REFUSED, \
+PLUGIN_UNUSABLE, PLUGIN_UNKNOWN, CORE_CONNECTED, CORE_MISSING
+    ├── InputError         processing      QUERY_EMPTY, QUERY_INVALID, REGEX_INVALID, \
+ARGUMENT_INVALID, CURSOR_INVALID, BUDGET_TOO_SMALL, DOCUMENT_UNKNOWN, MEMORY_UNKNOWN, \
+MEMORY_AMBIGUOUS, MEMORY_REFUSED, RECORD_UNKNOWN, RECORD_INVALID, RECORD_CHANGED, \
+TARGET_NOT_FOUND, SCOPE_NOT_FOUND, IDEMPOTENCY_REPLAY, SENSITIVE_BLOCKED, RIGHTS_MISSING, \
+APPROVAL_NEEDED, RESYNC_NEEDED, WORKSPACE_AMBIGUOUS
+    ├── FileError          filesystem      PATH_OUTSIDE, FILE_NOT_FOUND, FILE_UNREADABLE, \
+IMPORT_UNREADABLE, PERMISSION_DENIED, DISK_FULL
+    ├── StoreError         filesystem      STORE_LOCKED, STORE_CORRUPT, STORE_LOST, INDEX_DAMAGED, \
+STORE_NEWER, STORE_UNWRITABLE, STORE_READ_ONLY, STORE_IO
+    ├── LimitError         resource        INDEX_TIMEOUT, SEARCH_TIMEOUT, REGEX_TIMEOUT, \
+MEMORY_LIMIT, MEMORY_SHORT, DISK_LIMIT, EMBEDDINGS_LIMIT, INDEX_BUSY, RATE_LIMITED, WORKER_FAILED
+    ├── NetworkError       network         SERVER_LOST, CORTEXD_UNAVAILABLE, EMBEDDER_UNAVAILABLE, \
+EMBEDDER_REFUSED, EMBEDDER_ANSWER, EMBEDDER_CHANGED, EMBEDDER_MISSING, QDRANT_UNAVAILABLE, \
+CORE_UNAVAILABLE, CORE_DENIED, CORE_REFUSED, CORE_ANSWER, ADDRESS_REFUSED, REQUEST_REFUSED, \
+AUTH_REQUIRED, AUTH_EXPIRED
     └── Cancelled          processing      CANCELLED
 
 `CODES` holds the fixed facts of each code; message, context and extra suggestions come from the
@@ -37,7 +49,8 @@ CODES: Mapping[str, Code] = {
     "CONFIG_INVALID": Code(
         "configuration",
         False,
-        "Correct the value that the message names; `cortex config show` lists every setting with its value and origin.",
+        "Correct the value that the message names; `cortex config show` lists every setting "
+        "with its value and origin.",
     ),
     "WORKSPACE_UNKNOWN": Code(
         "configuration",
@@ -84,7 +97,8 @@ CODES: Mapping[str, Code] = {
     "CORE_CONNECTED": Code(
         "configuration",
         False,
-        "Leave it first with `cortex disconnect`, your records stay here; or join in a home of its own: `cortex --profile NAME connect URL`.",
+        "Leave it first with `cortex disconnect`, your records stay here; or join in a home of "
+        "its own: `cortex --profile NAME connect URL`.",
     ),
     "CORE_MISSING": Code("configuration", False, "Join a Core with `cortex connect URL`."),
     "QUERY_EMPTY": Code(
@@ -166,7 +180,8 @@ CODES: Mapping[str, Code] = {
     "FILE_NOT_FOUND": Code(
         "filesystem",
         False,
-        "Check the spelling: it may have been moved or deleted; search_code finds the files of a project.",
+        "Check the spelling: it may have been moved or deleted; search_code finds the files of "
+        "a project.",
     ),
     "FILE_UNREADABLE": Code(
         "filesystem", False, "Run `cortex doctor PATH` to see why the file is left out."
@@ -194,7 +209,8 @@ CODES: Mapping[str, Code] = {
     "STORE_LOST": Code(
         "filesystem",
         False,
-        "Run `cortex backup restore` to bring back the last snapshot, or `cortex doctor` to see what there is.",
+        "Run `cortex backup restore` to bring back the last snapshot, or `cortex doctor` to see "
+        "what there is.",
     ),
     "INDEX_DAMAGED": Code(
         "filesystem",
@@ -215,12 +231,14 @@ CODES: Mapping[str, Code] = {
     "STORE_IO": Code(
         "filesystem",
         True,
-        "Check the disk or network drive, its quota too, then try again; nothing that was stored is lost.",
+        "Check the disk or network drive, its quota too, then try again; nothing that was "
+        "stored is lost.",
     ),
     "INDEX_TIMEOUT": Code(
         "processing",
         True,
-        "Run it again: indexing goes on where it stopped. Reduce maxFiles or exclude large folders.",
+        "Run it again: indexing goes on where it stopped. Reduce maxFiles or exclude large "
+        "folders.",
     ),
     "SEARCH_TIMEOUT": Code(
         "processing", True, "Ask for fewer results or a narrower path, or raise search.timeout."
@@ -248,7 +266,8 @@ CODES: Mapping[str, Code] = {
     "WORKER_FAILED": Code(
         "resource",
         True,
-        "Check that this user may run the Python that Cortex is installed with, and that memory is left; then index again.",
+        "Check that this user may run the Python that Cortex is installed with, and that memory "
+        "is left; then index again.",
     ),
     "RATE_LIMITED": Code(
         "resource", True, "Wait as long as `retry_after_seconds` says, then try again."
@@ -257,7 +276,8 @@ CODES: Mapping[str, Code] = {
     "EMBEDDER_REFUSED": Code(
         "network",
         False,
-        "Check the provider's key, model and baseUrl with `cortex config show`; until then search goes by words.",
+        "Check the provider's key, model and baseUrl with `cortex config show`; until then "
+        "search goes by words.",
     ),
     "EMBEDDER_ANSWER": Code(
         "network",
@@ -267,7 +287,8 @@ CODES: Mapping[str, Code] = {
     "EMBEDDER_CHANGED": Code(
         "network",
         False,
-        "Serve the earlier model again, or restart Cortex so that everything is embedded by the new one.",
+        "Serve the earlier model again, or restart Cortex so that everything is embedded by the "
+        "new one.",
     ),
     "EMBEDDER_MISSING": Code(
         "network", False, "Install what is missing, or choose another indexing.embeddingProvider."
@@ -280,7 +301,8 @@ CODES: Mapping[str, Code] = {
     "CORE_UNAVAILABLE": Code(
         "network",
         True,
-        "Check the Core's address and that it runs; where this home is connected, go on working: what is written waits here.",
+        "Check the Core's address and that it runs; where this home is connected, go on "
+        "working: what is written waits here.",
     ),
     "CORE_DENIED": Code(
         "network",
@@ -387,12 +409,24 @@ class Cancelled(CortexError):
 
 
 _CLASSES: Mapping[type[CortexError], str] = {
-    ConfigError: "CONFIG_INVALID WORKSPACE_UNKNOWN WORKSPACE_MISSING CLIENT_FILE_INVALID ENTRY_FOREIGN CHUNKS_FOREIGN SOURCE_UNKNOWN SOURCE_REFUSED PLUGIN_UNUSABLE PLUGIN_UNKNOWN CORE_CONNECTED CORE_MISSING",
-    InputError: "QUERY_EMPTY QUERY_INVALID REGEX_INVALID ARGUMENT_INVALID CURSOR_INVALID BUDGET_TOO_SMALL DOCUMENT_UNKNOWN MEMORY_UNKNOWN MEMORY_AMBIGUOUS MEMORY_REFUSED RECORD_UNKNOWN RECORD_INVALID RECORD_CHANGED TARGET_NOT_FOUND SCOPE_NOT_FOUND IDEMPOTENCY_REPLAY SENSITIVE_BLOCKED RIGHTS_MISSING APPROVAL_NEEDED RESYNC_NEEDED WORKSPACE_AMBIGUOUS",
-    FileError: "PATH_OUTSIDE FILE_NOT_FOUND FILE_UNREADABLE IMPORT_UNREADABLE PERMISSION_DENIED DISK_FULL",
-    StoreError: "STORE_LOCKED STORE_CORRUPT STORE_LOST INDEX_DAMAGED STORE_NEWER STORE_UNWRITABLE STORE_READ_ONLY STORE_IO",
-    LimitError: "INDEX_TIMEOUT SEARCH_TIMEOUT REGEX_TIMEOUT MEMORY_LIMIT MEMORY_SHORT DISK_LIMIT EMBEDDINGS_LIMIT INDEX_BUSY RATE_LIMITED WORKER_FAILED",
-    NetworkError: "SERVER_LOST CORTEXD_UNAVAILABLE EMBEDDER_UNAVAILABLE EMBEDDER_REFUSED EMBEDDER_ANSWER EMBEDDER_CHANGED EMBEDDER_MISSING QDRANT_UNAVAILABLE CORE_UNAVAILABLE CORE_DENIED CORE_REFUSED CORE_ANSWER ADDRESS_REFUSED REQUEST_REFUSED AUTH_REQUIRED AUTH_EXPIRED",
+    ConfigError: "CONFIG_INVALID WORKSPACE_UNKNOWN WORKSPACE_MISSING CLIENT_FILE_INVALID "
+    "ENTRY_FOREIGN CHUNKS_FOREIGN SOURCE_UNKNOWN SOURCE_REFUSED PLUGIN_UNUSABLE "
+    "PLUGIN_UNKNOWN CORE_CONNECTED CORE_MISSING",
+    InputError: "QUERY_EMPTY QUERY_INVALID REGEX_INVALID ARGUMENT_INVALID CURSOR_INVALID "
+    "BUDGET_TOO_SMALL DOCUMENT_UNKNOWN MEMORY_UNKNOWN MEMORY_AMBIGUOUS "
+    "MEMORY_REFUSED RECORD_UNKNOWN RECORD_INVALID RECORD_CHANGED TARGET_NOT_FOUND "
+    "SCOPE_NOT_FOUND IDEMPOTENCY_REPLAY SENSITIVE_BLOCKED RIGHTS_MISSING "
+    "APPROVAL_NEEDED RESYNC_NEEDED WORKSPACE_AMBIGUOUS",
+    FileError: "PATH_OUTSIDE FILE_NOT_FOUND FILE_UNREADABLE IMPORT_UNREADABLE PERMISSION_DENIED "
+    "DISK_FULL",
+    StoreError: "STORE_LOCKED STORE_CORRUPT STORE_LOST INDEX_DAMAGED STORE_NEWER "
+    "STORE_UNWRITABLE STORE_READ_ONLY STORE_IO",
+    LimitError: "INDEX_TIMEOUT SEARCH_TIMEOUT REGEX_TIMEOUT MEMORY_LIMIT MEMORY_SHORT "
+    "DISK_LIMIT EMBEDDINGS_LIMIT INDEX_BUSY RATE_LIMITED WORKER_FAILED",
+    NetworkError: "SERVER_LOST CORTEXD_UNAVAILABLE EMBEDDER_UNAVAILABLE EMBEDDER_REFUSED "
+    "EMBEDDER_ANSWER EMBEDDER_CHANGED EMBEDDER_MISSING QDRANT_UNAVAILABLE "
+    "CORE_UNAVAILABLE CORE_DENIED CORE_REFUSED CORE_ANSWER ADDRESS_REFUSED "
+    "REQUEST_REFUSED AUTH_REQUIRED AUTH_EXPIRED",
 }
 # A disk that is full.
 _FULL_ERRORS = (errno.ENOSPC, errno.EDQUOT)

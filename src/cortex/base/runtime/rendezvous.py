@@ -116,7 +116,10 @@ class Rendezvous:
     def ask(
         self, hello: dict[str, object], wait: float = CONNECT_SECONDS
     ) -> dict[str, object] | None:
-        """Send one message to cortexd and return its answer; None without a listener or in case of timeout."""
+        """Send one message to cortexd and return its answer.
+
+        None where cortexd isn't listening or doesn't answer in time.
+        """
         link = self.connect()
         if link is None:
             return None
@@ -155,7 +158,10 @@ class Rendezvous:
         return json.dumps({"protocol": PROTOCOL, **hello}).encode() + b"\n"
 
     def start(self, by: str, arguments: Sequence[str] = ()) -> Popen[bytes]:
-        """Start a cortexd for this home that outlives this process and inherits none of its settings."""
+        """Start a cortexd for this home that outlives this process.
+
+        It inherits none of this process's settings.
+        """
         import subprocess
 
         own = own_variables(os.environ)
@@ -182,7 +188,10 @@ class Rendezvous:
         arguments: Sequence[str] = (),
         patience: float = 0.0,
     ) -> socket.socket | None:
-        """Connect to cortexd, starting one if none listens for `patience` seconds; None on failure."""
+        """Connect to cortexd; start one where none listens within `patience` seconds.
+
+        Returns None where that fails.
+        """
         began = time.monotonic()
         process: Popen[bytes] | None = None
         failures = 0
@@ -213,7 +222,7 @@ def _reap_in_background(process: Popen[bytes]) -> None:
 
 
 def is_own(link: socket.socket) -> bool:
-    """Return whether the peer of a unix socket runs as this user, as far as the system reports it."""
+    """Return whether the peer of a unix socket runs as this user, where the system reports it."""
     if sys.platform == "linux":
         # struct ucred: pid, uid, gid.
         size, option, level, at = 12, socket.SO_PEERCRED, socket.SOL_SOCKET, 4

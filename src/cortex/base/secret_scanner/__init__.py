@@ -102,7 +102,7 @@ def placeholder(name: str) -> str:
 
 
 def is_key(text: str) -> bool:
-    """Return whether a text is private keys, perhaps with certificates, and hardly anything else."""
+    """Return whether a text is hardly anything but private keys, perhaps with certificates."""
     keys = sorted(private_keys(text), key=lambda leak: leak.start)
     if not keys:
         return False

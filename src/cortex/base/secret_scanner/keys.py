@@ -125,7 +125,8 @@ _SHAPES = (
     ("GitHub token", "github_pat_", r"github_pat_\w{82,255}+"),
     (
         "GitLab token",
-        "glpat- gldt- glft- glrt- glptt- glcbt- glagent- gloas- glimt- glsoat- glffct- glrtr- glwt-",
+        "glpat- gldt- glft- glrt- glptt- glcbt- glagent- gloas- glimt- "
+        "glsoat- glffct- glrtr- glwt-",
         r"gl(?:pat|dt|ft|rt|ptt|cbt|agent|oas|imt|soat|ffct|rtr|wt)-"
         r"[\w-]{20,300}+(?:\.[\w-]{2,20}+){0,2}+",
     ),
@@ -262,7 +263,10 @@ def _begins_within(mark: str, found: str) -> bool:
 
 
 def _alternation(words: Sequence[str]) -> str:
-    """Build a pattern for sorted words, none a prefix of another; shared prefixes are matched once."""
+    """Build a pattern for sorted words, none a prefix of another.
+
+    Shared prefixes are matched once.
+    """
     if words == [""]:
         return ""
     starts = itertools.groupby(words, key=lambda word: word[0])

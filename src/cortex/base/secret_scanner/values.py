@@ -157,7 +157,7 @@ def is_variable(value: str) -> bool:
 
 
 def is_made_up(value: str, least: float = MIN_ENTROPY) -> bool:
-    """Return whether a value is an example: it says so, counts up, or has few distinct characters."""
+    """Return whether a value is an example: by a word, counting up, or few distinct characters."""
     return (
         _SURELY_MADE_UP.search(value) is not None
         or is_sample_token(value)
@@ -167,7 +167,7 @@ def is_made_up(value: str, least: float = MIN_ENTROPY) -> bool:
 
 
 def _counts_up(value: str) -> bool:
-    """Return whether digits and letters, each on their own, count up: a1b2c3d4, a123b45c6d78e9f012."""
+    """Return whether digits and letters, each on their own, count up: a1b2c3d4, a123b45c6d."""
     steps = [
         (ord(second) - ord(first)) % base == 1
         for kind, base in ((str.isdigit, 10), (str.isalpha, 26))
