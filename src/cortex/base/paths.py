@@ -313,7 +313,8 @@ def resolve_inside(root: Path, relative: str) -> Path:
         real = os.path.realpath(os.path.join(root, relative))
         if os.path.commonpath([real_root, real]) != real_root:
             raise _outside(relative)
-    except (ValueError, OSError) as error:  # another drive, or no path at all (a lone surrogate)
+    # The path is on another drive, or isn't a path at all (a lone surrogate).
+    except (ValueError, OSError) as error:
         raise _outside(relative) from error
     return Path(real)
 

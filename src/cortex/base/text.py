@@ -170,7 +170,7 @@ _ROLES: tuple[tuple[str, re.Pattern[str]], ...] = (
 def role_of(path: str) -> str:
     """Return the role of a file by its relative path; "" for ordinary code.
 
-    The first role that matches counts.
+    The first role that matches is returned.
     """
     for role, pattern in _ROLES:
         if pattern.search(path):
@@ -182,8 +182,8 @@ def holds_more(body: bytes, most: int, marks: bytes = b"[{,") -> bool:
     """Return whether JSON in UTF-8 has more than `most` values, before any of them is built.
 
     With the marks "[{" only objects and lists are counted. 61 MB of small values took 2 GB and 7 s
-    to parse. Strings are told apart from structure only where there are many marks at all: 54 MB of
-    prose take 0.3 s, and 1 MB of ordinary records 1 ms.
+    to parse. Strings are distinguished from structure only where there are many marks at all: 54 MB
+    of prose take 0.3 s, and 1 MB of ordinary records 1 ms.
     """
     if sum(body.count(mark) for mark in marks) <= most:
         return False

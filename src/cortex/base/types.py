@@ -172,7 +172,7 @@ class MemoryState(StrEnum):
 
     STAGING = "staging"  # not reviewed yet
     APPROVED = "approved"
-    PROMOTED = "promoted"  # counts in every project
+    PROMOTED = "promoted"  # applies in every project
     REJECTED = "rejected"
     SUPERSEDED = "superseded"  # replaced by another memory
 
@@ -187,7 +187,7 @@ class Memory:
     facts: tuple[str, ...] = ()
     concepts: tuple[str, ...] = ()  # tags
     files: tuple[str, ...] = ()
-    text: str = ""  # the whole story, where there is one
+    text: str = ""  # the full text, where there is one
     project: str = ""
     session: str = ""
     date: str = ""  # of the session, as YYYY-MM-DD
@@ -231,7 +231,7 @@ class Query:
     languages: tuple[str, ...] = ()
     path: str = ""  # only files at or below this relative path
     regex: bool = False  # exact mode: `text` is a regular expression
-    code: bool = False  # `text` is a code snippet: find what is similar
+    code: bool = False  # `text` is a code snippet: find similar code
     # Budget of characters for the texts of all hits; 0 is no limit.
     characters: int = 0
     # Characters of text for the first hit, the second, ..., all others; () is the whole text.
@@ -240,7 +240,8 @@ class Query:
     # Fusion of lexical and semantic results: "auto" adds up evidence, "rrf" adds up ranks.
     fusion: str = "auto"
     meaning_weight: float = 1.0  # factor of the semantic part in both; 0 is lexical only
-    diversity: float | None = None  # weight of relevance against novelty, 0 to 1; None is 1
+    # Weight of relevance against novelty, 0 to 1; None is 1.
+    diversity: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,7 +250,7 @@ class Hit:
 
     source: int
     doc: int
-    chunk: int  # chunk id, 0 for a hit that is no chunk (exact mode)
+    chunk: int  # chunk id, 0 for a hit that isn't a chunk (exact mode)
     path: str
     start_line: int
     end_line: int
@@ -322,8 +323,8 @@ class EmbeddingState:
     """Wanted embedder, its progress, and the vectors that are searched meanwhile."""
 
     provider: str
-    model: str  # "" while the embedder hasn't said
-    dimensions: int  # 0 while the embedder hasn't said
+    model: str  # "" while unknown
+    dimensions: int  # 0 while unknown
     costly: bool
     chunks: int  # in the store
     embedded: int  # of these, by the wanted embedder

@@ -97,10 +97,12 @@ def _committed_lines(folder: Path, subject: Subject) -> str:
     if committed is None or not 1 <= start <= end <= len(current):
         return ""
     old = committed.splitlines()
-    candidates = [number for number, line in enumerate(old, 1) if line == current[start - 1]]
+    candidates = [
+        line_number for line_number, line in enumerate(old, 1) if line == current[start - 1]
+    ]
     if not candidates:
         return ""
-    first = min(candidates, key=lambda number: abs(number - start))
+    first = min(candidates, key=lambda line_number: abs(line_number - start))
     return f"{first},{min(first + end - start, len(old))}"
 
 

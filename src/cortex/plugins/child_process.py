@@ -71,7 +71,7 @@ def encode(message: Message) -> bytes:
     """Encode a message as JSON; dataclasses become objects, other iterables become lists.
 
     Raises:
-      ValueError, TypeError: the plugin's value can't be encoded, or is too large.
+        ValueError, TypeError: the plugin's value can't be encoded, or is too large.
     """
     encoded = json.dumps(message, default=plain).encode("ascii")
     if len(encoded) > MAX_ANSWER_BYTES:
@@ -83,7 +83,7 @@ def plain(value: object) -> object:
     """Convert a value that JSON doesn't support.
 
     Raises:
-      TypeError: there is no conversion.
+        TypeError: there is no conversion.
     """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}

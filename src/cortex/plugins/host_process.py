@@ -1,11 +1,11 @@
 """Execution of one plugin: in a child process, or in this process for built-in plugins.
 
 `Host` starts the child with the first call, keeps it while it is used and ends it when it is idle.
-A call that fails in a way that costs the answer ends it too, and after three such calls in a row
-the plugin is disabled. Each call writes and reads in a thread of its own, which the caller abandons
-when time is up: a pipe that some process still holds can't block Cortex. `Inside` is for the
-plugins that come with Cortex: their work is done by programs that have timeouts already, and a
-process would add a tenth of a second to the first pack.
+A call that leaves the child unusable ends it too, and after three failed calls in a row the plugin
+is disabled. Each call writes and reads in a thread of its own, which the caller abandons when time
+is up: a pipe that some process still holds can't block Cortex. `Inside` is for the plugins that
+come with Cortex: their work is done by programs that have timeouts already, and a process would add
+a tenth of a second to the first pack.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Breaker:
         """Let a call pass.
 
         Raises:
-          Failed: the plugin is disabled.
+            Failed: the plugin is disabled.
         """
         if self.resting:
             raise Failed(self.resting, final=True)
@@ -123,7 +123,7 @@ class Inside:
         """Call a hook and return its answer as parsed by `read`.
 
         Raises:
-          Failed: there is no valid answer.
+            Failed: there is no valid answer.
         """
         self.breaker.allow()
         try:
@@ -163,7 +163,7 @@ class Host:
         """Return the plugin's declaration; starts the plugin if that isn't known.
 
         Raises:
-          Failed: it can't be loaded.
+            Failed: it can't be loaded.
         """
         if self.known is None:
             with self._exclusive(self._limits.start_seconds):
@@ -181,7 +181,7 @@ class Host:
         """Call a hook and return its answer as parsed by `read`.
 
         Raises:
-          Failed: there is no answer in time, or it isn't valid.
+            Failed: there is no answer in time, or it isn't valid.
         """
 
         def work() -> Answer:
@@ -296,7 +296,7 @@ class Host:
         """Send a message, if there is one, and return the next answer.
 
         Raises:
-          Failed: there is none.
+            Failed: there is none.
         """
         process = cast("subprocess.Popen[bytes]", self._process)
         try:

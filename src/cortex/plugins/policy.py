@@ -60,16 +60,16 @@ class Policy:
         return allowed(self.screen(text), field)
 
 
-def allowed(found: Screening, field: str) -> str:
+def allowed(screening: Screening, field: str) -> str:
     """Return the text of a screening that allows it.
 
     Raises: InputError SENSITIVE_BLOCKED with the plugin's reason.
     """
-    if found.allowed:
-        return found.text
+    if screening.allowed:
+        return screening.text
     raise InputError(
         "SENSITIVE_BLOCKED",
-        f"{field}: {found.reason}",
+        f"{field}: {screening.reason}",
         context={"field": field},
         instead=("Say it without what the plugin refuses; nothing was written.",),
     )

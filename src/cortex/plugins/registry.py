@@ -235,7 +235,7 @@ def _has(host: Host | Inside, hook: str) -> bool:
     """Return whether the plugin has a hook and the permission that it needs.
 
     Raises:
-      Failed: the plugin can't be loaded.
+        Failed: the plugin can't be loaded.
     """
     declared = host.declared()
     return HOOKS[hook] in declared.permissions and hook in declared.hooks

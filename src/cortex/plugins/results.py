@@ -49,7 +49,7 @@ def declared_of(value: object, name: str) -> Declared:
     """Parse the declaration of the plugin called `name`.
 
     Raises:
-      ValueError: it isn't valid.
+        ValueError: it isn't valid.
     """
     fields = _object(value, "the declaration")
     if fields.get("name") != name:
@@ -78,7 +78,7 @@ def sections_of(value: object, plugin: str, clean: Clean = str) -> list[Section]
     recognised.
 
     Raises:
-      ValueError: they aren't valid.
+        ValueError: they aren't valid.
     """
     sections = []
     for index, item in enumerate(_list(value, "the answer")[:SECTIONS]):
@@ -96,7 +96,7 @@ def verdict_of(value: object, text: str) -> Verdict:
     """Parse a plugin's verdict on a text.
 
     Raises:
-      ValueError: it isn't a verdict, or not on this text.
+        ValueError: it isn't a verdict, or not on this text.
     """
     fields = _object(value, "the verdict")
     if not isinstance(fields.get("allowed"), bool):
@@ -116,7 +116,7 @@ def observations_of(value: object, plugin: str) -> list[Observation]:
     """Parse the observations of a plugin; surplus ones are dropped.
 
     Raises:
-      ValueError: they aren't valid, or one is too long to be stored.
+        ValueError: they aren't valid, or one is too long to be stored.
     """
     observations = []
     for index, item in enumerate(_list(value, "the answer")[:OBSERVATIONS]):

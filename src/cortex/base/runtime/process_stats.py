@@ -38,5 +38,5 @@ def give_memory_back() -> None:
 
 
 def default_workers() -> int:
-    """Return half the number of cores, at most four: the indexing process needs a core, too."""
+    """Return half the number of cores, at most four: the main process needs a core, too."""
     return max(1, min(4, (os.cpu_count() or 2) // 2))

@@ -247,18 +247,20 @@ def _marks() -> tuple[literals.Pattern[str], dict[str, list[str]]]:
         if not any(mark != other and mark.startswith(other) for other in marks)
     )
     by_mark = {
-        found: [
-            shape for mark, shape in shapes if mark.startswith(found) or _begins_within(mark, found)
+        prefix: [
+            shape
+            for mark, shape in shapes
+            if mark.startswith(prefix) or _begins_within(mark, prefix)
         ]
-        for found in shortest
+        for prefix in shortest
     }
     return literals.compile(_alternation(shortest)), by_mark
 
 
-def _begins_within(mark: str, found: str) -> bool:
+def _begins_within(mark: str, other: str) -> bool:
     return any(
-        mark.startswith(found[start:]) or found.startswith(mark, start)
-        for start in range(1, len(found))
+        mark.startswith(other[start:]) or other.startswith(mark, start)
+        for start in range(1, len(other))
     )
 
 
@@ -322,7 +324,7 @@ def self_describing_tokens(text: str, long: str) -> Iterator[Leak]:
 def _json_of(part: str) -> str | None:
     """Decode the JSON object in a part of a token, as text; None where there is none."""
     try:
-        claims = json.loads(decoded(part))
+        content = json.loads(decoded(part))
     except ValueError:
         return None
-    return json.dumps(claims) if isinstance(claims, dict) else None
+    return json.dumps(content) if isinstance(content, dict) else None

@@ -220,7 +220,8 @@ class OpenAI(CamelGroup):
         repr=False,
         description="Key for the OpenAI-compatible server, from a file that only you can read.",
     )
-    model: Annotated[str, KeyMark(Trust.NEVER, index=True)] = Field(  # another one may cost more
+    # Another model may cost more.
+    model: Annotated[str, KeyMark(Trust.NEVER, index=True)] = Field(
         "text-embedding-3-small", min_length=1, description="Embedding model."
     )
     dimensions: Annotated[Whole, KeyMark(index=True)] = Field(
@@ -232,7 +233,8 @@ class OpenAI(CamelGroup):
     batch_size: Whole = Field(
         100, ge=1, le=2048, description="Texts in one request; at most limits.network.batch_size."
     )
-    base_url: Annotated[Url, KeyMark(Trust.NEVER)] = Field(  # the key goes there
+    # The key is sent there.
+    base_url: Annotated[Url, KeyMark(Trust.NEVER)] = Field(
         "https://api.openai.com/v1",
         min_length=1,
         description="Address of the OpenAI-compatible server.",
@@ -240,7 +242,8 @@ class OpenAI(CamelGroup):
 
 
 class Ollama(CamelGroup):
-    base_url: Annotated[Url, KeyMark(Trust.NEVER)] = Field(  # texts go there
+    # Texts are sent there.
+    base_url: Annotated[Url, KeyMark(Trust.NEVER)] = Field(
         "http://localhost:11434", min_length=1, description="Address of Ollama."
     )
     model: Annotated[str, KeyMark(index=True)] = Field(
@@ -254,7 +257,8 @@ class Ollama(CamelGroup):
 
 
 class CortexEmbed(CamelGroup):
-    base_url: Annotated[Url, KeyMark(Trust.NEVER)] = Field(  # the token goes there
+    # The token is sent there.
+    base_url: Annotated[Url, KeyMark(Trust.NEVER)] = Field(
         "http://127.0.0.1:8121",
         min_length=1,
         description="Address of a `cortex embed serve`, or of a cortex-embed.",
@@ -443,7 +447,8 @@ class EmbeddingSettings(SettingsGroup):
         le=100_000,
         description="Chunk files: length of their vectors; 0: as the files say.",
     )
-    endpoint: Annotated[Url, KeyMark(Trust.LOOPBACK)] = Field(  # questions go there
+    # Queries are sent there.
+    endpoint: Annotated[Url, KeyMark(Trust.LOOPBACK)] = Field(
         "",
         description="Chunk files: address of the server that embeds queries; empty: a model of "
         "our own, where the files are of one.",
@@ -458,7 +463,8 @@ class EmbeddingSettings(SettingsGroup):
         False,
         description="Chunk files: no answers by words alone; without the server there is an error.",
     )
-    autostart: Annotated[bool, KeyMark(Trust.NEVER)] = Field(  # it starts a process
+    # It starts a process.
+    autostart: Annotated[bool, KeyMark(Trust.NEVER)] = Field(
         False,
         description="Chunk files: start `cortex embed serve` at a loopback endpoint where "
         "nobody answers.",
@@ -526,7 +532,8 @@ class Rag(SettingsGroup):
 
 
 class KbQdrant(SettingsGroup):
-    url: Annotated[Url, KeyMark(Trust.NEVER)] = Field(  # what documents mean goes there
+    # Vectors of documents are sent there.
+    url: Annotated[Url, KeyMark(Trust.NEVER)] = Field(
         "",
         description="Documents: address of a Qdrant server that keeps their vectors; empty: "
         "files do.",

@@ -86,11 +86,11 @@ def ask(
     check_families(names)
     person = library_settings(variables, shared=shared)
     scope = load(None, environment=variables).memory.scope
-    found: tuple[Workspace, ...] = ()
+    workspaces: tuple[Workspace, ...] = ()
     warnings = [*person.warnings, *person.unheeded()]
     if not names or (OF_PROJECTS | {TEAM}) & set(names):
         try:
-            found, warnings = workspace.find_for(list(paths), variables, cwd, shared=shared)
+            workspaces, warnings = workspace.find_for(list(paths), variables, cwd, shared=shared)
         except ConfigError as error:
             if (
                 OF_PROJECTS & set(names)
@@ -101,7 +101,7 @@ def ask(
             if not names:
                 warnings.append(f"{error.message}: only what is yours is served, no project's")
     warnings += workspace.home_warnings(person.home)
-    return ServeRequest(tuple(names), found, person, scope, cwd, tuple(warnings))
+    return ServeRequest(tuple(names), workspaces, person, scope, cwd, tuple(warnings))
 
 
 def open_families(
