@@ -15,7 +15,9 @@ Importing the package loads nothing heavy; names are looked up when they are use
 
 from __future__ import annotations
 
-TYPE_CHECKING = False  # as checkers know it: loading `typing` takes longer than all else here
+# Type checkers treat this name like typing.TYPE_CHECKING; importing `typing` would take longer
+# than everything else in this module.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -61,7 +63,7 @@ _HOMES = {
 
 
 def open_engine(root: str | Path) -> Engine:
-    """The engine of a folder, with the settings that count there."""
+    """Open the engine of a folder, with the settings that apply there."""
     from pathlib import Path
 
     from cortex.base.settings import environment, load
@@ -72,6 +74,7 @@ def open_engine(root: str | Path) -> Engine:
 
 
 def __getattr__(name: str) -> object:
+    """Import a public name from its module on first use."""
     if name not in __all__:
         raise AttributeError(f"module 'cortex' has no attribute {name!r}")
     import importlib

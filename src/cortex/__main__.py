@@ -17,27 +17,27 @@ def main() -> int:
     if arguments and arguments[0].startswith("--profile") and len(arguments) > 1:
         from cortex.base.runtime.home import split_profile
 
-        # So that all who ask find the same home, and processes that are started, too.
+        # In the environment, so that this process and its children find the same home.
         os.environ["CORTEX_PROFILE"], arguments = split_profile(arguments)
     if arguments[:1] == ["mcp"]:
-        # Before anything else: a server that is told to go while it starts has nothing to close and
-        # ends well.
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: os._exit(0))
-        alone = os.environ.get("CORTEX_NO_SIDECAR", "") not in ("", "0")
+        # Before anything else: a server that is stopped while it starts has nothing to close, so
+        # it exits with 0.
+        for signal_number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(signal_number, lambda *_: os._exit(0))
+        no_sidecar = os.environ.get("CORTEX_NO_SIDECAR", "") not in ("", "0")
         if (
-            not alone
+            not no_sidecar
             and not _IN_PROCESS.intersection(arguments[1:])
             and arguments[1:2] not in (["status"], ["logs"])
         ):
-            from cortex.interfaces.daemon.shim import main as carry
+            from cortex.interfaces.daemon.shim import main as run_shim
 
-            return carry(arguments[1:])
+            return run_shim(arguments[1:])
     if arguments[:1] == ["hook"] and not _HELP.intersection(arguments[1:]):
-        from cortex.interfaces.daemon.hook import main as take
+        from cortex.interfaces.daemon.hook import main as run_hook
 
-        return take(arguments[1:])
-    # Loading modules makes objects that stay: looking for garbage among them takes a tenth of it.
+        return run_hook(arguments[1:])
+    # Imported modules stay in memory; collecting garbage among them takes a tenth of the start.
     gc.set_threshold(50_000)
     from cortex.interfaces.cli import run
 

@@ -1,6 +1,6 @@
 """`python -m cortex.cortexd`: the cortexd process.
 
-Front ends start it by this name, those of other versions too, and recognise a running one by it.
+Front ends, those of other versions too, start it by this name and recognise a running one by it.
 """
 
 from __future__ import annotations
@@ -21,5 +21,5 @@ def read_arguments(arguments: Sequence[str]) -> Mapping[str, Any]:
 
 
 if __name__ == "__main__":
-    # Exit at once: a thread that still waits for a disk or a network must not hold up the end.
+    # Exit at once: a thread that still waits for a disk or a network must not delay the exit.
     os._exit(main(sys.argv[1:], read_arguments))

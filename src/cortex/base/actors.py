@@ -1,8 +1,8 @@
-"""Who acts: the person or an agent, how the write was made, and which decisions need the person.
+"""Actors (person or agent), the way a write was made, and the decisions that need a person.
 
-A tier above 2 is never given to a caller over MCP or HTTP, whatever the settings say: no agent
-approves. A command without a terminal acts for the person, except for decisions: these need a
-person who can be asked.
+A caller over MCP or HTTP never gets a tier above 2, regardless of the settings: no agent approves.
+A command without a terminal acts for the person, except for decisions: these need a person who can
+be asked.
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ from cortex.base.errors import InputError
 from cortex.base.record_model import Actor
 from cortex.base.settings import Settings
 
-PERSON, AGENT = "person", "agent"  # the two actors on one machine
+# The two actors on one machine.
+PERSON, AGENT = "person", "agent"
+# Highest tier that settings can give an agent.
 MOST_OF_AGENTS = 2
 
 # How a write was made, as the audit log records it. A team server sees a token, never a terminal.
@@ -23,7 +25,7 @@ VIAS = {
     SERVER: "whoever has a token of the team server",
 }
 
-# What speaks for the team, or withdraws what does: a person is asked on a terminal.
+# Decisions that publish or withdraw team knowledge: a person confirms them at a terminal.
 DECISIONS = {
     "approve_draft": "publish a draft",
     "reject_draft": "reject a draft",
@@ -50,13 +52,16 @@ def agent(settings: Settings) -> Actor:
 
 
 def need_person(actor: Actor, action: str) -> None:
-    """Raises: InputError APPROVAL_NEEDED, where this is a decision and only a command made it."""
+    """Require a person for a decision; other actions pass.
+
+    Raises: InputError APPROVAL_NEEDED for a decision that a command without a terminal makes.
+    """
     if actor.via == COMMAND and action in DECISIONS:
         raise approval_needed(action, "this command has no terminal on which to ask one")
 
 
 def approval_needed(action: str, why: str) -> InputError:
-    """The error for a decision that isn't made here."""
+    """Build the error for a decision that can't be made here."""
     return InputError(
         "APPROVAL_NEEDED",
         f"a person decides whether to {DECISIONS[action]}, and {why}; nothing was decided",

@@ -1,18 +1,31 @@
-"""The whole error tree.
+"""The error tree: classes, codes, suggestions.
 
 A caller catches by class; a person or an agent reads code, message and suggestions.
 
     CortexError
-    ├── ConfigError        configuration   CONFIG_INVALID, WORKSPACE_UNKNOWN, WORKSPACE_MISSING, CLIENT_FILE_INVALID, ENTRY_FOREIGN, CHUNKS_FOREIGN, SOURCE_UNKNOWN, SOURCE_REFUSED, PLUGIN_UNUSABLE, PLUGIN_UNKNOWN, CORE_CONNECTED, CORE_MISSING
-    ├── InputError         processing      QUERY_EMPTY, QUERY_INVALID, REGEX_INVALID, ARGUMENT_INVALID, CURSOR_INVALID, BUDGET_TOO_SMALL, DOCUMENT_UNKNOWN, MEMORY_UNKNOWN, MEMORY_AMBIGUOUS, MEMORY_REFUSED, RECORD_UNKNOWN, RECORD_INVALID, RECORD_CHANGED, TARGET_NOT_FOUND, SCOPE_NOT_FOUND, IDEMPOTENCY_REPLAY, SENSITIVE_BLOCKED, RIGHTS_MISSING, APPROVAL_NEEDED, RESYNC_NEEDED, WORKSPACE_AMBIGUOUS
-    ├── FileError          filesystem      PATH_OUTSIDE, FILE_NOT_FOUND, FILE_UNREADABLE, IMPORT_UNREADABLE, PERMISSION_DENIED, DISK_FULL
-    ├── StoreError         filesystem      STORE_LOCKED, STORE_CORRUPT, STORE_LOST, INDEX_DAMAGED, STORE_NEWER, STORE_UNWRITABLE, STORE_READ_ONLY, STORE_IO
-    ├── LimitError         resource        INDEX_TIMEOUT, SEARCH_TIMEOUT, REGEX_TIMEOUT, MEMORY_LIMIT, MEMORY_SHORT, DISK_LIMIT, EMBEDDINGS_LIMIT, INDEX_BUSY, RATE_LIMITED, WORKER_FAILED
-    ├── NetworkError       network         SERVER_LOST, CORTEXD_UNAVAILABLE, EMBEDDER_UNAVAILABLE, EMBEDDER_REFUSED, EMBEDDER_ANSWER, EMBEDDER_CHANGED, EMBEDDER_MISSING, QDRANT_UNAVAILABLE, CORE_UNAVAILABLE, CORE_DENIED, CORE_REFUSED, CORE_ANSWER, ADDRESS_REFUSED, REQUEST_REFUSED, AUTH_REQUIRED, AUTH_EXPIRED
+    ├── ConfigError        configuration   CONFIG_INVALID, WORKSPACE_UNKNOWN, WORKSPACE_MISSING, \
+CLIENT_FILE_INVALID, ENTRY_FOREIGN, CHUNKS_FOREIGN, SOURCE_UNKNOWN, SOURCE_REFUSED, \
+PLUGIN_UNUSABLE, PLUGIN_UNKNOWN, CORE_CONNECTED, CORE_MISSING
+    ├── InputError         processing      QUERY_EMPTY, QUERY_INVALID, REGEX_INVALID, \
+ARGUMENT_INVALID, CURSOR_INVALID, BUDGET_TOO_SMALL, DOCUMENT_UNKNOWN, MEMORY_UNKNOWN, \
+MEMORY_AMBIGUOUS, MEMORY_REFUSED, RECORD_UNKNOWN, RECORD_INVALID, RECORD_CHANGED, \
+TARGET_NOT_FOUND, SCOPE_NOT_FOUND, IDEMPOTENCY_REPLAY, SENSITIVE_BLOCKED, RIGHTS_MISSING, \
+APPROVAL_NEEDED, RESYNC_NEEDED, WORKSPACE_AMBIGUOUS
+    ├── FileError          filesystem      PATH_OUTSIDE, FILE_NOT_FOUND, FILE_UNREADABLE, \
+IMPORT_UNREADABLE, PERMISSION_DENIED, DISK_FULL
+    ├── StoreError         filesystem      STORE_LOCKED, STORE_CORRUPT, STORE_LOST, INDEX_DAMAGED, \
+STORE_NEWER, STORE_UNWRITABLE, STORE_READ_ONLY, STORE_IO
+    ├── LimitError         resource        INDEX_TIMEOUT, SEARCH_TIMEOUT, REGEX_TIMEOUT, \
+MEMORY_LIMIT, MEMORY_SHORT, DISK_LIMIT, EMBEDDINGS_LIMIT, INDEX_BUSY, RATE_LIMITED, WORKER_FAILED
+    ├── NetworkError       network         SERVER_LOST, CORTEXD_UNAVAILABLE, EMBEDDER_UNAVAILABLE, \
+EMBEDDER_REFUSED, EMBEDDER_ANSWER, EMBEDDER_CHANGED, EMBEDDER_MISSING, QDRANT_UNAVAILABLE, \
+CORE_UNAVAILABLE, CORE_DENIED, CORE_REFUSED, CORE_ANSWER, ADDRESS_REFUSED, REQUEST_REFUSED, \
+AUTH_REQUIRED, AUTH_EXPIRED
     └── Cancelled          processing      CANCELLED
 
-`CODES` holds what is fixed for each code; message, context and (extra) suggestions come from where
-it is raised. Each family renders its specification's form of an error; here is no rendering.
+`CODES` holds the fixed facts of each code; message, context and extra suggestions come from the
+place that raises it. Rendering is not known here: each family renders the error form of its own
+specification.
 """
 
 from __future__ import annotations
@@ -24,7 +37,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """What every error of one code has in common."""
+    """Fixed facts of an error code, shared by every error that has it."""
 
     category: str  # configuration, filesystem, network, processing, resource
     retryable: bool
@@ -36,7 +49,8 @@ CODES: Mapping[str, Code] = {
     "CONFIG_INVALID": Code(
         "configuration",
         False,
-        "Correct the value that the message names; `cortex config show` lists every setting with its value and origin.",
+        "Correct the value that the message names; `cortex config show` lists every setting "
+        "with its value and origin.",
     ),
     "WORKSPACE_UNKNOWN": Code(
         "configuration",
@@ -83,7 +97,8 @@ CODES: Mapping[str, Code] = {
     "CORE_CONNECTED": Code(
         "configuration",
         False,
-        "Leave it first with `cortex disconnect`, your records stay here; or join in a home of its own: `cortex --profile NAME connect URL`.",
+        "Leave it first with `cortex disconnect`, your records stay here; or join in a home of "
+        "its own: `cortex --profile NAME connect URL`.",
     ),
     "CORE_MISSING": Code("configuration", False, "Join a Core with `cortex connect URL`."),
     "QUERY_EMPTY": Code(
@@ -165,7 +180,8 @@ CODES: Mapping[str, Code] = {
     "FILE_NOT_FOUND": Code(
         "filesystem",
         False,
-        "Check the spelling: it may have been moved or deleted; search_code finds the files of a project.",
+        "Check the spelling: it may have been moved or deleted; search_code finds the files of "
+        "a project.",
     ),
     "FILE_UNREADABLE": Code(
         "filesystem", False, "Run `cortex doctor PATH` to see why the file is left out."
@@ -193,7 +209,8 @@ CODES: Mapping[str, Code] = {
     "STORE_LOST": Code(
         "filesystem",
         False,
-        "Run `cortex backup restore` to bring back the last snapshot, or `cortex doctor` to see what there is.",
+        "Run `cortex backup restore` to bring back the last snapshot, or `cortex doctor` to see "
+        "what there is.",
     ),
     "INDEX_DAMAGED": Code(
         "filesystem",
@@ -214,12 +231,14 @@ CODES: Mapping[str, Code] = {
     "STORE_IO": Code(
         "filesystem",
         True,
-        "Check the disk or network drive, its quota too, then try again; nothing that was stored is lost.",
+        "Check the disk or network drive, its quota too, then try again; nothing that was "
+        "stored is lost.",
     ),
     "INDEX_TIMEOUT": Code(
         "processing",
         True,
-        "Run it again: indexing goes on where it stopped. Reduce maxFiles or exclude large folders.",
+        "Run it again: indexing goes on where it stopped. Reduce maxFiles or exclude large "
+        "folders.",
     ),
     "SEARCH_TIMEOUT": Code(
         "processing", True, "Ask for fewer results or a narrower path, or raise search.timeout."
@@ -247,7 +266,8 @@ CODES: Mapping[str, Code] = {
     "WORKER_FAILED": Code(
         "resource",
         True,
-        "Check that this user may run the Python that Cortex is installed with, and that memory is left; then index again.",
+        "Check that this user may run the Python that Cortex is installed with, and that memory "
+        "is left; then index again.",
     ),
     "RATE_LIMITED": Code(
         "resource", True, "Wait as long as `retry_after_seconds` says, then try again."
@@ -256,7 +276,8 @@ CODES: Mapping[str, Code] = {
     "EMBEDDER_REFUSED": Code(
         "network",
         False,
-        "Check the provider's key, model and baseUrl with `cortex config show`; until then search goes by words.",
+        "Check the provider's key, model and baseUrl with `cortex config show`; until then "
+        "search goes by words.",
     ),
     "EMBEDDER_ANSWER": Code(
         "network",
@@ -266,7 +287,8 @@ CODES: Mapping[str, Code] = {
     "EMBEDDER_CHANGED": Code(
         "network",
         False,
-        "Serve the earlier model again, or restart Cortex so that everything is embedded by the new one.",
+        "Serve the earlier model again, or restart Cortex so that everything is embedded by the "
+        "new one.",
     ),
     "EMBEDDER_MISSING": Code(
         "network", False, "Install what is missing, or choose another indexing.embeddingProvider."
@@ -279,7 +301,8 @@ CODES: Mapping[str, Code] = {
     "CORE_UNAVAILABLE": Code(
         "network",
         True,
-        "Check the Core's address and that it runs; where this home is connected, go on working: what is written waits here.",
+        "Check the Core's address and that it runs; where this home is connected, go on "
+        "working: what is written waits here.",
     ),
     "CORE_DENIED": Code(
         "network",
@@ -322,10 +345,11 @@ CODES: Mapping[str, Code] = {
 
 
 class CortexError(Exception):
-    """Anything that went wrong and that a caller can be told about.
+    """Base class of every error that is reported to a caller.
 
-    `message` says what happened and what to do; `context` holds machine-readable facts;
-    `suggestions` come before the code's own, those of `instead` in its place, where it doesn't fit.
+    `message` says what happened and what to do; `context` holds machine-readable facts.
+    `suggestions` come before the suggestion of the code; `instead` replaces the code's suggestion
+    where it doesn't fit.
     """
 
     def __init__(
@@ -349,9 +373,7 @@ class CortexError(Exception):
 
     @property
     def exit_code(self) -> int:
-        """What a command ends with: 2 for wrong usage, as where the parser of the command line
-        refuses it.
-        """
+        """Exit code of a command: 2 for wrong usage, as the command-line parser has it, else 1."""
         return 2 if self.code == "ARGUMENT_INVALID" else 1
 
 
@@ -360,7 +382,7 @@ class ConfigError(CortexError):
 
 
 class InputError(CortexError):
-    """A question or argument that can't be answered as it is."""
+    """A query or argument that can't be answered as it is."""
 
 
 class FileError(CortexError):
@@ -376,7 +398,7 @@ class LimitError(CortexError):
 
 
 class NetworkError(CortexError):
-    """Something beyond this process did not answer, or may not be reached."""
+    """Another process or server did not answer, or must not be reached."""
 
 
 class Cancelled(CortexError):
@@ -387,15 +409,28 @@ class Cancelled(CortexError):
 
 
 _CLASSES: Mapping[type[CortexError], str] = {
-    ConfigError: "CONFIG_INVALID WORKSPACE_UNKNOWN WORKSPACE_MISSING CLIENT_FILE_INVALID ENTRY_FOREIGN CHUNKS_FOREIGN SOURCE_UNKNOWN SOURCE_REFUSED PLUGIN_UNUSABLE PLUGIN_UNKNOWN CORE_CONNECTED CORE_MISSING",
-    InputError: "QUERY_EMPTY QUERY_INVALID REGEX_INVALID ARGUMENT_INVALID CURSOR_INVALID BUDGET_TOO_SMALL DOCUMENT_UNKNOWN MEMORY_UNKNOWN MEMORY_AMBIGUOUS MEMORY_REFUSED RECORD_UNKNOWN RECORD_INVALID RECORD_CHANGED TARGET_NOT_FOUND SCOPE_NOT_FOUND IDEMPOTENCY_REPLAY SENSITIVE_BLOCKED RIGHTS_MISSING APPROVAL_NEEDED RESYNC_NEEDED WORKSPACE_AMBIGUOUS",
-    FileError: "PATH_OUTSIDE FILE_NOT_FOUND FILE_UNREADABLE IMPORT_UNREADABLE PERMISSION_DENIED DISK_FULL",
-    StoreError: "STORE_LOCKED STORE_CORRUPT STORE_LOST INDEX_DAMAGED STORE_NEWER STORE_UNWRITABLE STORE_READ_ONLY STORE_IO",
-    LimitError: "INDEX_TIMEOUT SEARCH_TIMEOUT REGEX_TIMEOUT MEMORY_LIMIT MEMORY_SHORT DISK_LIMIT EMBEDDINGS_LIMIT INDEX_BUSY RATE_LIMITED WORKER_FAILED",
-    NetworkError: "SERVER_LOST CORTEXD_UNAVAILABLE EMBEDDER_UNAVAILABLE EMBEDDER_REFUSED EMBEDDER_ANSWER EMBEDDER_CHANGED EMBEDDER_MISSING QDRANT_UNAVAILABLE CORE_UNAVAILABLE CORE_DENIED CORE_REFUSED CORE_ANSWER ADDRESS_REFUSED REQUEST_REFUSED AUTH_REQUIRED AUTH_EXPIRED",
+    ConfigError: "CONFIG_INVALID WORKSPACE_UNKNOWN WORKSPACE_MISSING CLIENT_FILE_INVALID "
+    "ENTRY_FOREIGN CHUNKS_FOREIGN SOURCE_UNKNOWN SOURCE_REFUSED PLUGIN_UNUSABLE "
+    "PLUGIN_UNKNOWN CORE_CONNECTED CORE_MISSING",
+    InputError: "QUERY_EMPTY QUERY_INVALID REGEX_INVALID ARGUMENT_INVALID CURSOR_INVALID "
+    "BUDGET_TOO_SMALL DOCUMENT_UNKNOWN MEMORY_UNKNOWN MEMORY_AMBIGUOUS "
+    "MEMORY_REFUSED RECORD_UNKNOWN RECORD_INVALID RECORD_CHANGED TARGET_NOT_FOUND "
+    "SCOPE_NOT_FOUND IDEMPOTENCY_REPLAY SENSITIVE_BLOCKED RIGHTS_MISSING "
+    "APPROVAL_NEEDED RESYNC_NEEDED WORKSPACE_AMBIGUOUS",
+    FileError: "PATH_OUTSIDE FILE_NOT_FOUND FILE_UNREADABLE IMPORT_UNREADABLE PERMISSION_DENIED "
+    "DISK_FULL",
+    StoreError: "STORE_LOCKED STORE_CORRUPT STORE_LOST INDEX_DAMAGED STORE_NEWER "
+    "STORE_UNWRITABLE STORE_READ_ONLY STORE_IO",
+    LimitError: "INDEX_TIMEOUT SEARCH_TIMEOUT REGEX_TIMEOUT MEMORY_LIMIT MEMORY_SHORT "
+    "DISK_LIMIT EMBEDDINGS_LIMIT INDEX_BUSY RATE_LIMITED WORKER_FAILED",
+    NetworkError: "SERVER_LOST CORTEXD_UNAVAILABLE EMBEDDER_UNAVAILABLE EMBEDDER_REFUSED "
+    "EMBEDDER_ANSWER EMBEDDER_CHANGED EMBEDDER_MISSING QDRANT_UNAVAILABLE "
+    "CORE_UNAVAILABLE CORE_DENIED CORE_REFUSED CORE_ANSWER ADDRESS_REFUSED "
+    "REQUEST_REFUSED AUTH_REQUIRED AUTH_EXPIRED",
 }
-# Of a disk that is full, and of one that is broken or away, or may not hold files so large.
+# A disk that is full.
 _FULL_ERRORS = (errno.ENOSPC, errno.EDQUOT)
+# A disk that is broken or gone, or that can't hold files of this size.
 _BROKEN_ERRORS = (errno.EIO, errno.ENXIO, errno.ENODEV, errno.EFBIG, errno.ESTALE)
 SHORTAGES = {
     "DISK_FULL": "the disk is full",
@@ -406,8 +441,9 @@ _BY_CODE = {code: kind for kind, codes in _CLASSES.items() for code in codes.spl
 
 
 def error_of(code: str, message: str, context: Mapping[str, object] | None = None) -> CortexError:
-    """The error that another process told, in its own class; a code that isn't known here is
-    INTERNAL_ERROR.
+    """Rebuild an error that another process reported, in its own class.
+
+    A code that isn't known here becomes INTERNAL_ERROR.
     """
     if code == "CANCELLED":
         return Cancelled(message)
@@ -417,14 +453,14 @@ def error_of(code: str, message: str, context: Mapping[str, object] | None = Non
 
 
 def explained(error: Exception, doing: str, *suggestions: str) -> CortexError:
-    """What a caller is told instead of an exception that nobody foresaw; one of ours is itself.
+    """Convert an unexpected exception into a CortexError; a CortexError is returned as it is.
 
-    `suggestions` are for the case that it is nothing better than INTERNAL_ERROR.
+    `suggestions` are used only where nothing better than INTERNAL_ERROR fits.
     """
     if isinstance(error, CortexError):
         return error
-    place = f" ({error.filename})" if isinstance(error, OSError) and error.filename else ""
-    if shortage := shortage_of(error, doing + place):
+    file = f" ({error.filename})" if isinstance(error, OSError) and error.filename else ""
+    if shortage := shortage_of(error, doing + file):
         return shortage
     if isinstance(error, PermissionError):
         return FileError("PERMISSION_DENIED", str(error))
@@ -435,13 +471,13 @@ def explained(error: Exception, doing: str, *suggestions: str) -> CortexError:
 
 
 def shortage_of(error: BaseException, doing: str) -> CortexError | None:
-    """Make the error for work that a disk or memory failed; None where it was anything else."""
+    """Build the error for work that failed for lack of disk or memory; None for any other cause."""
     code = code_of(error, "")
     return error_of(code, f"{doing} failed: {SHORTAGES[code]}") if code else None
 
 
 def code_of(error: BaseException, otherwise: str) -> str:
-    """The code of a disk or memory that failed; `otherwise` for any other exception."""
+    """Return the error code of a disk or memory failure; `otherwise` for any other exception."""
     if is_short_of_memory(error):
         return "MEMORY_SHORT"
     if isinstance(error, OSError) and error.errno in _FULL_ERRORS:
@@ -450,7 +486,7 @@ def code_of(error: BaseException, otherwise: str) -> str:
 
 
 def is_short_of_memory(error: BaseException) -> bool:
-    """Tell whether an exception says that the process gets no more memory, or no more threads."""
+    """Return whether an exception means that the process gets no more memory or threads."""
     if isinstance(error, MemoryError):
         return True
     if isinstance(error, OSError):
@@ -459,5 +495,5 @@ def is_short_of_memory(error: BaseException) -> bool:
 
 
 def short_of_memory(doing: str) -> LimitError:
-    """Make the error for work that the system gave no memory for."""
+    """Build the error for work that the system gave no memory for."""
     return LimitError("MEMORY_SHORT", f"{doing} failed: {SHORTAGES['MEMORY_SHORT']}")

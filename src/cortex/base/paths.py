@@ -1,9 +1,8 @@
-"""Where things live on disk: a project's root, its store's folder, and paths that must stay inside
-a root.
+"""Locations on disk: project roots, store folders, and paths that must stay inside a root.
 
-Knows nothing of settings or stores: the user's home and Cortex's home come in as arguments. Git's
-files are read directly, because starting `git` to find one folder costs more than everything else
-at start-up.
+Knows nothing of settings or stores: the user's home and Cortex's home are arguments. Git's files
+are read directly, because starting `git` to find one folder costs more than everything else at
+start-up.
 """
 
 from __future__ import annotations
@@ -18,19 +17,23 @@ from cortex.base.errors import FileError, code_of, error_of
 from cortex.base.text import hash_bytes
 
 MAX_PATH_CHARACTERS = 4096
-# Of a file that holds one path, or our own few lines
+# Largest file that holds a single path, or the few lines that Cortex writes.
 MAX_POINTER_CHARACTERS = MAX_PATH_CHARACTERS + 16
 STORE_FOLDER = ".cortex"
-PROJECTS_NOTE = "projects.txt"  # in the home: roots with a store in themselves, a line each
-LAST_SETTINGS_FOLDER = "last-settings"  # in the home: settings files as they could last be read
-SNAPSHOTS_FOLDER = "backups"  # in the home: snapshots of what a person wrote
+# In the home: the roots of projects that hold their own store, one per line.
+PROJECTS_NOTE = "projects.txt"
+# In the home: the last readable version of each settings file.
+LAST_SETTINGS_FOLDER = "last-settings"
+# In the home: snapshots of what a person wrote.
+SNAPSHOTS_FOLDER = "backups"
 
 MARKERS = frozenset({
-    ".git", ".hg", ".svn", "package.json", "deno.json", "pyproject.toml", "setup.py", "setup.cfg", "requirements.txt", "Pipfile",
-    "Cargo.toml", "go.mod", "go.work", "pom.xml", "build.gradle", "build.gradle.kts", "settings.gradle", "settings.gradle.kts",
-    "build.sbt", "composer.json", "Gemfile", "mix.exs", "rebar.config", "stack.yaml", "cabal.project", "Package.swift", "pubspec.yaml",
-    "CMakeLists.txt", "meson.build", "WORKSPACE", "MODULE.bazel", "dune-project", "project.clj", "deps.edn", "flake.nix",
-    "codeindex.config.json",
+    ".git", ".hg", ".svn", "package.json", "deno.json", "pyproject.toml", "setup.py", "setup.cfg",
+    "requirements.txt", "Pipfile", "Cargo.toml", "go.mod", "go.work", "pom.xml", "build.gradle",
+    "build.gradle.kts", "settings.gradle", "settings.gradle.kts", "build.sbt", "composer.json",
+    "Gemfile", "mix.exs", "rebar.config", "stack.yaml", "cabal.project", "Package.swift",
+    "pubspec.yaml", "CMakeLists.txt", "meson.build", "WORKSPACE", "MODULE.bazel", "dune-project",
+    "project.clj", "deps.edn", "flake.nix", "codeindex.config.json",
 })  # fmt: skip
 MARKER_ENDINGS = (".sln", ".csproj", ".fsproj", ".vcxproj", ".xcodeproj", ".gemspec", ".cabal")
 
@@ -51,14 +54,15 @@ _OWN_FILES = (
     "/*.log",
 )
 _OWN_NAME = re.compile(r"cortex\.db|words|vectors|lease$|\.gitignore$")
-# Ours in a project or in the home
+# Cortex's own files in a project or in the home.
 _KEPT_NAME = re.compile(_OWN_NAME.pattern + r"|projects\.txt$|logs$")
 _DRIVE = re.compile(r"[A-Za-z]:[\\/]|\\\\")
 
 
 def find_project_root(start: Path, user_home: Path) -> Path | None:
-    """The repository around `start`, else the nearest folder that looks like a project; never the
-    home folder or a filesystem root.
+    """Return the repository around `start`, else the nearest folder that looks like a project.
+
+    Never returns the home folder or a filesystem root.
     """
     nearest: Path | None = None
     home = user_home.resolve()
@@ -74,7 +78,7 @@ def find_project_root(start: Path, user_home: Path) -> Path | None:
 
 
 def is_project(root: Path) -> bool:
-    """Whether `root` itself holds a marker of a project: a repository, a package or a build file."""
+    """Return whether `root` directly holds a project marker: a repository or a build file."""
     try:
         names = os.listdir(root)
     except OSError:
@@ -83,31 +87,34 @@ def is_project(root: Path) -> bool:
 
 
 def store_dir(root: Path, cortex_home: Path, *, in_project: bool = True) -> Path:
-    """The folder of `root`'s store: in the project (a linked worktree's is its main worktree's),
-    else under `cortex_home`.
+    """Return the folder of `root`'s store: in the project, else under `cortex_home`.
 
-    Under `cortex_home` also where something that isn't ours stands in the place of our files, or a
-    home does: its database is the only copy of what a person wrote, a project's can be made again.
+    A linked worktree uses the store of its main worktree. The store is also under `cortex_home`
+    where a foreign file has the name of one of ours, and where the project's folder is a home: a
+    home's database is the only copy of what a person wrote, a project's can be rebuilt.
     """
     root = root.resolve()
     root = main_worktree(root) or root
-    own, other = root / STORE_FOLDER, cortex_home / "projects" / hash_bytes(os.fsencode(root)).hex()
-    if not in_project or not is_project(root) or _is_occupied(own):
-        return other
-    if _is_same(own, cortex_home) or is_home(own):
-        return other
-    # Where neither can be written, the one that is there is read.
-    readable = is_frozen(own) and not own.is_symlink() and not _can_be_made(other)
-    return own if _is_writable(root) or readable else other
+    in_root, under_home = (
+        root / STORE_FOLDER,
+        cortex_home / "projects" / hash_bytes(os.fsencode(root)).hex(),
+    )
+    if not in_project or not is_project(root) or _is_occupied(in_root):
+        return under_home
+    if _is_same(in_root, cortex_home) or is_home(in_root):
+        return under_home
+    # Where neither place is writable, an existing store in the project is read.
+    readable = is_frozen(in_root) and not in_root.is_symlink() and not _can_create(under_home)
+    return in_root if _is_writable(root) or readable else under_home
 
 
 def is_home(folder: Path) -> bool:
-    """Whether a folder has what only a home has: snapshots, or the list of projects."""
+    """Return whether a folder has what only a home has: snapshots, or the list of projects."""
     return any((folder / name).exists() for name in (SNAPSHOTS_FOLDER, PROJECTS_NOTE))
 
 
 def is_frozen(folder: Path) -> bool:
-    """Whether a store's folder is there with a database, and can be read but not written."""
+    """Return whether a store's folder holds a database that can be read but not written."""
     try:
         there = os.stat(folder / "cortex.db").st_size > 0
     except OSError:
@@ -122,14 +129,15 @@ def _is_same(folder: Path, other: Path) -> bool:
         return os.path.realpath(folder) == os.path.realpath(other)
 
 
-def _can_be_made(folder: Path) -> bool:
-    there = next((parent for parent in (folder, *folder.parents) if parent.exists()), folder)
-    return os.access(there, os.W_OK | os.X_OK)
+def _can_create(folder: Path) -> bool:
+    existing = next((parent for parent in (folder, *folder.parents) if parent.exists()), folder)
+    return os.access(existing, os.W_OK | os.X_OK)
 
 
 def _is_occupied(folder: Path) -> bool:
-    """Whether a link, a pipe or another person's file has one of our names: opening it would reach
-    beyond the folder.
+    """Return whether a link, a pipe or another user's file has one of our names.
+
+    Opening it would reach beyond the folder.
     """
     try:
         with os.scandir(folder) as entries:
@@ -148,7 +156,7 @@ def _is_foreign(entry: os.DirEntry[str]) -> bool:
 
 
 def main_worktree(root: Path) -> Path | None:
-    """The main worktree's root where `root` is a linked git worktree, else None."""
+    """Return the root of the main worktree where `root` is a linked git worktree, else None."""
     pointer = root / ".git"
     if not pointer.is_file():
         return None
@@ -157,16 +165,16 @@ def main_worktree(root: Path) -> Path | None:
     back = _read_path(git_dir / "gitdir", "", git_dir) if git_dir else None
     if common is None or common.name != ".git" or not common.is_dir():
         return None
-    # Only a link that is known on the other side counts: a stranger's archive could name any
-    # folder.
+    # Both sides must name each other: a pointer in an untrusted archive could name any folder.
     if back is None or back.resolve() != pointer.resolve():
         return None
     return common.parent
 
 
 def make_private(folder: Path) -> None:
-    """Make a folder and those above it that are missing, for their owner only; what is there
-    already keeps its mode.
+    """Create a folder and its missing parents for their owner only.
+
+    Folders that exist keep their mode.
     """
     for parent in reversed(folder.parents):
         if not parent.exists():
@@ -175,16 +183,15 @@ def make_private(folder: Path) -> None:
 
 
 def open_private(path: str, flags: int) -> int:
-    """Open a file (as an `opener`) that only its owner reads where it is new."""
+    """Open a file so that a new one is readable by its owner only; for use as an `opener`."""
     return os.open(path, flags, 0o600)
 
 
 def keep_private(folder: Path, names: re.Pattern[str] | None = None) -> None:
-    """Close what lies in a folder to others, whatever wrote it; only these names, or else all and
-    the folder itself.
+    """Remove access by others from the files of a folder, whichever program wrote them.
 
-    The library of the word index writes its files as the umask says, and older versions of Cortex
-    did so, too.
+    With `names` only matching files are changed, else all files and the folder itself. The library
+    of the lexical index, and older versions of Cortex, write files as the umask allows.
     """
     if os.name == "nt":
         return
@@ -194,19 +201,20 @@ def keep_private(folder: Path, names: re.Pattern[str] | None = None) -> None:
         with os.scandir(folder) as entries:
             for entry in entries:
                 if (names is None or names.match(entry.name)) and not entry.is_symlink():
-                    _close(entry)
+                    _restrict(entry)
 
 
-def _close(entry: os.DirEntry[str]) -> None:
-    # What vanishes meanwhile, or is another person's, is not ours to close.
+def _restrict(entry: os.DirEntry[str]) -> None:
+    # A file that vanishes meanwhile, or belongs to another user, is left alone.
     with suppress(OSError):
         if entry.stat(follow_symlinks=False).st_mode & 0o077:
             os.chmod(entry.path, 0o700 if entry.is_dir(follow_symlinks=False) else 0o600)
 
 
 def ensure_store_dir(folder: Path) -> None:
-    """Make a store's folder, for its owner only; in a project with a .gitignore of our own files,
-    unless another one is there.
+    """Create a store's folder for its owner only.
+
+    In a project it gets a .gitignore of Cortex's own files, unless another .gitignore is there.
 
     Raises: FileError PERMISSION_DENIED or DISK_FULL, StoreError STORE_IO.
     """
@@ -223,8 +231,9 @@ def ensure_store_dir(folder: Path) -> None:
 
 
 def bytes_on_disk(path: Path) -> int:
-    """What a file, or everything below a folder, takes; links are not followed, and what vanishes
-    meanwhile takes nothing.
+    """Return the size of a file, or of everything below a folder.
+
+    Links are not followed; files that vanish meanwhile count as 0.
     """
     folders = (
         os.walk(path)
@@ -240,8 +249,9 @@ def bytes_on_disk(path: Path) -> int:
 
 
 def remember_project(home: Path, root: Path) -> None:
-    """Note in the home that a project has its store in itself, so that it can be found again when
-    all is to be removed.
+    """Add a project that holds its own store to the list in the home.
+
+    The list is used to find such stores again when everything is to be removed.
     """
     try:
         if root in known_projects(home):
@@ -250,11 +260,12 @@ def remember_project(home: Path, root: Path) -> None:
         with open(home / PROJECTS_NOTE, "a", encoding="utf-8", opener=open_private) as file:
             file.write(f"{root}\n")
     except (OSError, FileError, UnicodeError):
-        pass  # a home that can't be written, a name that isn't text: nothing else depends on it
+        # The home isn't writable, or the name isn't text. Nothing else depends on the list.
+        pass
 
 
 def known_projects(home: Path) -> list[Path]:
-    """The projects with a store in themselves that were opened with this home."""
+    """Return the projects with a store of their own that were opened with this home."""
     try:
         lines = (home / PROJECTS_NOTE).read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeError):
@@ -263,12 +274,12 @@ def known_projects(home: Path) -> list[Path]:
 
 
 def root_text(root: Path) -> str:
-    """A root as text that can be stored and shown.
+    """Return a root as text that can be stored and shown.
 
     Raises: FileError FILE_UNREADABLE where a name in it isn't UTF-8.
     """
     text = str(root)
-    shown = _shown(text)
+    shown = _displayable(text)
     if shown != text:
         raise FileError(
             "FILE_UNREADABLE",
@@ -280,9 +291,9 @@ def root_text(root: Path) -> str:
 
 
 def resolve_inside(root: Path, relative: str) -> Path:
-    """The real path of `relative` (or of an absolute path inside `root`), every symlink followed.
+    """Resolve `relative` (or an absolute path inside `root`) with every symlink followed.
 
-    Raises: FileError PATH_OUTSIDE for whatever isn't in `root` or can't be a path.
+    Raises: FileError PATH_OUTSIDE for a path that isn't in `root` or isn't a path at all.
     """
     if "\0" in relative or len(relative) > MAX_PATH_CHARACTERS:
         raise _outside(relative)
@@ -302,13 +313,14 @@ def resolve_inside(root: Path, relative: str) -> Path:
         real = os.path.realpath(os.path.join(root, relative))
         if os.path.commonpath([real_root, real]) != real_root:
             raise _outside(relative)
-    except (ValueError, OSError) as error:  # another drive, or no path at all (a lone surrogate)
+    # The path is on another drive, or isn't a path at all (a lone surrogate).
+    except (ValueError, OSError) as error:
         raise _outside(relative) from error
     return Path(real)
 
 
 def relative_of(root: Path, path: Path) -> str:
-    """`path` relative to `root`, with "/" on every platform; "" for the root itself.
+    """Return `path` relative to `root`, with "/" on every platform; "" for the root itself.
 
     Raises: FileError PATH_OUTSIDE.
     """
@@ -323,27 +335,29 @@ def relative_of(root: Path, path: Path) -> str:
 
 
 def _outside(path: str) -> FileError:
-    shown = _shown(path[:200]).replace("\0", "\\0")
+    shown = _displayable(path[:200]).replace("\0", "\\0")
     return FileError(
         "PATH_OUTSIDE", f"the path '{shown}' is not inside the workspace", context={"path": shown}
     )
 
 
-def _shown(path: str) -> str:
+def _displayable(path: str) -> str:
     return path.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def _is_writable(root: Path) -> bool:
     folder = root / STORE_FOLDER
-    if folder.is_symlink():  # a stranger's repository could point it anywhere
+    # An untrusted repository could point the link anywhere.
+    if folder.is_symlink():
         return False
     if folder.exists():
         return folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)
-    return os.access(root, os.W_OK | os.X_OK)  # false on a filesystem mounted read-only, too
+    # Also false on a filesystem that is mounted read-only.
+    return os.access(root, os.W_OK | os.X_OK)
 
 
 def _read_path(file: Path, prefix: str, base: Path) -> Path | None:
-    """The path that one of git's pointer files holds."""
+    """Return the path that one of git's pointer files holds."""
     line = (_read_regular(file) or "").strip("\r\n")
     if not line.startswith(prefix) or "\0" in line or len(line) == len(prefix):
         return None
@@ -361,8 +375,9 @@ def _write_ignore_file(file: Path) -> None:
 
 
 def _read_regular(file: Path) -> str | None:
-    """The beginning of a regular file; None of anything else, which could keep us waiting (a pipe)
-    or never end (a device).
+    """Return the beginning of a regular file, None for anything else.
+
+    A pipe could block and a device might never end.
     """
     try:
         if not stat.S_ISREG(os.lstat(file).st_mode):
@@ -380,12 +395,13 @@ def _read_regular(file: Path) -> str | None:
 
 
 def without_waiting(path: str, flags: int) -> int:
-    """Open a file (as an `opener`) even where a pipe has its name: one that nobody writes to is
-    empty then.
+    """Open a file without blocking, for use as an `opener`.
+
+    A pipe that has no writer reads as empty.
     """
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0), 0o666)
 
 
 def _open_directly(path: str, flags: int) -> int:
-    """Open without following a link or waiting for a pipe's other end."""
+    """Open without following a link or waiting for the other end of a pipe."""
     return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0), 0o600)

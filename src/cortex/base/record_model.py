@@ -1,9 +1,8 @@
-"""The nouns of what a team keeps: records, one body per kind; frozen, slotted, no I/O, standard
-library only.
+"""Data model of team records: one body class per kind; no I/O, standard library only.
 
-A `Record` is a header that is the same for all and a body that is one of these. What a body points
-to stands in `refs_of`, once, so that "who speaks of this" is one question for every kind. What the
-states mean and who may do what is not known here.
+A `Record` is a header that all kinds share, and a body. `refs_of` lists the references of a body in
+one place, so that "which records refer to this" is one query for every kind. The meaning of states
+and the permissions are not known here.
 """
 
 from __future__ import annotations
@@ -13,8 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 NORMAL, SENSITIVE = "normal", "sensitive"
-PRESSING = ("urgent", "high")  # priorities of what comes first
-# Of a thread: made of what is said there, unless somebody wrote it
+# Priorities that are shown first.
+PRESSING = ("urgent", "high")
+# Summary fields of a thread: derived from its comments, unless a person or an agent wrote them.
 SUMMARY = (
     "summary",
     "summary_sources",
@@ -24,17 +24,19 @@ SUMMARY = (
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """Who does something: the person at the terminal, or what came over a protocol."""
+    """The author of a write: the person at the terminal, or a caller over a protocol."""
 
     name: str
     tier: int  # 0 reads, 1 observes and drafts, 2 writes, 3 approves, 4 all
-    via: str = ""  # how they write, for the audit log: one of `records.rights.VIAS`, "" unknown
+    # How the write was made, for the audit log: a key of `actors.VIAS`, "" where unknown.
+    via: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class CodeLink:
-    """A file, or a symbol in it, that a record speaks of; where it could be looked at, as it was
-    then.
+    """A file, or a symbol in it, that a record refers to.
+
+    Hashes and commit describe it as it was when the link was made, where it could be read.
     """
 
     path: str  # relative to the repository's root, with "/"
@@ -43,14 +45,14 @@ class CodeLink:
     line_start: int = 0
     line_end: int = 0
     commit: str = ""
-    root: str = ""  # where the repository was on this machine; "" where nobody looked
+    root: str = ""  # the repository's folder on this machine; "" where it wasn't looked up
     file_hash: str = ""  # hexadecimal
     body_hash: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What an artifact rests on."""
+    """A source that supports an artifact."""
 
     kind: str  # thread, comment, observation, artifact or url
     ref: str
@@ -59,7 +61,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Attachment:
-    """A file or page that belongs to a record; only where it is, never its bytes."""
+    """A file or page that belongs to a record: its location, never its bytes."""
 
     name: str
     ref: str
@@ -100,7 +102,7 @@ class Subcortex:
 
 @dataclass(frozen=True, slots=True)
 class Thread:
-    """A discussion: what it is about, and a summary that follows its comments."""
+    """A discussion: its subject, and a summary that follows its comments."""
 
     title: str
     body: str = ""
@@ -111,7 +113,7 @@ class Thread:
     tags: tuple[str, ...] = ()
     summary: str = ""
     summary_sources: tuple[str, ...] = ()  # ids of comments
-    summary_by: str = ""  # who wrote it; "" where it was made of sentences of the comments
+    summary_by: str = ""  # the author; "" where it was extracted from the comments
     task: str = ""
     resolution: str = ""
     code_links: tuple[CodeLink, ...] = ()
@@ -119,7 +121,7 @@ class Thread:
 
 @dataclass(frozen=True, slots=True)
 class Comment:
-    """What somebody says in a thread."""
+    """A contribution to a thread."""
 
     thread: str
     body: str
@@ -137,7 +139,7 @@ class Comment:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """Something that was seen: a result, a note, a change."""
+    """Something observed: a result, a note, a change."""
 
     title: str
     summary: str = ""
@@ -158,7 +160,7 @@ class Observation:
 
 @dataclass(frozen=True, slots=True)
 class Artifact:
-    """Knowledge that somebody stands for: a decision, a runbook, a specification."""
+    """Knowledge with an owner: a decision, a runbook, a specification."""
 
     title: str
     body: str = ""
@@ -213,7 +215,7 @@ class Draft:
     citations: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
     reason: str = ""
-    summary: str = ""  # of an artifact, or a better one of the thread that a comment is for
+    summary: str = ""  # of an artifact; of a comment: the new summary of its thread
     risk_flags: tuple[str, ...] = ()
     sensitivity: str = NORMAL
     code_links: tuple[CodeLink, ...] = ()
@@ -221,26 +223,26 @@ class Draft:
     reviewed_by: str = ""
     reviewed_at: int = 0
     review_notes: str = ""
-    published: str = ""  # what it became
+    published: str = ""  # id of the record that it became
     expires: int = 0  # milliseconds since 1970
 
 
 @dataclass(frozen=True, slots=True)
 class Notification:
-    """Something that somebody should hear of, until they say that they have."""
+    """Something for a recipient to know, open until they mark it as read."""
 
     type: str
     recipient: str
     about: str  # the id of a record
     title: str
-    reason: str  # why they get it
+    reason: str  # why the recipient gets it
     state: str = "new"
     sensitivity: str = NORMAL
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """How one record stands to another."""
+    """A relation from one record to another."""
 
     source: str
     relation: str  # supersedes, contradicts, supports or depends_on
@@ -257,7 +259,7 @@ class Link:
 Body = Subcortex | Thread | Comment | Observation | Artifact | Task | Draft | Notification | Link
 B = TypeVar("B", bound=Any)
 
-# The prefix of an id is the kind, but for those that have a shorter one.
+# The prefix of an id is the kind; observations and notifications have a shorter one.
 PREFIXES: Mapping[type, str] = {
     Subcortex: "subcortex_",
     Thread: "thread_",
@@ -270,13 +272,13 @@ PREFIXES: Mapping[type, str] = {
     Link: "link_",
 }
 KINDS: Mapping[str, type] = {cls.__name__.lower(): cls for cls in PREFIXES}
-# That a search finds
+# Kinds that a search returns.
 FOUND_KINDS = ("subcortex", "thread", "comment", "observation", "artifact", "task")
 
 
 @dataclass(frozen=True, slots=True)
 class Record(Generic[B]):
-    """Something that a team keeps. `version` counts its writes; 0 is one that was never written."""
+    """A team record. `version` counts its writes; 0 is a record that was never written."""
 
     id: str
     body: B
@@ -291,59 +293,59 @@ class Record(Generic[B]):
 
 
 def kind_of(body: Body) -> str:
-    """The kind of a body: "thread", "observation", ..."""
+    """Return the kind of a body: "thread", "observation", ..."""
     return type(body).__name__.lower()
 
 
 @dataclass(frozen=True, slots=True)
 class RecordFilter:
-    """Which records somebody wants; every condition that is given holds for each of them."""
+    """Conditions on records; a record matches where every given condition holds."""
 
     kinds: tuple[str, ...] = ()
     states: tuple[str, ...] = ()
-    refs: tuple[tuple[str, str], ...] = ()  # role and target, as `refs_of` tells them
+    refs: tuple[tuple[str, str], ...] = ()  # role and target, as `refs_of` returns them
     authors: tuple[str, ...] = ()
     sensitivity: str = ""
     since: int = 0  # changed at or after, in milliseconds
     until: int = 0  # changed before; 0 is no limit
     before: str = ""  # made before the record of this id
     due: str = ""  # to be reviewed before this day, YYYY-MM-DD
-    by_change: bool = field(default=False)  # the last changed first, instead of the last made
+    by_change: bool = field(default=False)  # order: last changed first, else last created first
 
 
 def refs_of(body: Body) -> tuple[tuple[str, str], ...]:
-    """What a body points to: role and target. Paths, tags and names are targets, too."""
-    found: list[tuple[str, str]] = []
+    """Return the references of a body as (role, target); paths, tags and names are targets, too."""
+    refs: list[tuple[str, str]] = []
     for role in ("subcortex", "thread", "task", "parent", "target", "about", "supersedes"):
         if isinstance(value := getattr(body, role, ""), str) and value:
-            found.append((role, value))
-    for name, role in _MANY:
-        found += [(role, value) for value in getattr(body, name, ()) if value]
-    found += [("tag", tag.casefold()) for tag in getattr(body, "tags", ())]
-    found += [("evidence", one.ref) for one in getattr(body, "evidence", ())]
-    found += [("citation", one.ref) for one in getattr(body, "attachments", ())]
+            refs.append((role, value))
+    for name, role in _LIST_FIELD_ROLES:
+        refs += [(role, value) for value in getattr(body, name, ()) if value]
+    refs += [("tag", tag.casefold()) for tag in getattr(body, "tags", ())]
+    refs += [("evidence", evidence.ref) for evidence in getattr(body, "evidence", ())]
+    refs += [("citation", attachment.ref) for attachment in getattr(body, "attachments", ())]
     for link in getattr(body, "code_links", ()):
-        found.append(("path", link.path))
-        found += [("symbol", link.symbol.casefold())] if link.symbol else []
+        refs.append(("path", link.path))
+        refs += [("symbol", link.symbol.casefold())] if link.symbol else []
     match body:
         case Subcortex():
-            found.append(("slug", body.slug))
+            refs.append(("slug", body.slug))
         case Thread():
-            found.append(("type", body.type))
+            refs.append(("type", body.type))
         case Artifact():
-            found.append(("type", body.type))
-            found += [("due", body.review_by)] if body.review_by else []
+            refs.append(("type", body.type))
+            refs += [("due", body.review_by)] if body.review_by else []
         case Task() if body.priority in PRESSING:
-            found.append(("priority", body.priority))
+            refs.append(("priority", body.priority))
         case Notification():
-            found.append(("recipient", body.recipient))
+            refs.append(("recipient", body.recipient))
         case Link():
-            found.append(("source", body.source))
-            found.append(("relation", body.relation))
-    return tuple(dict.fromkeys(found))
+            refs.append(("source", body.source))
+            refs.append(("relation", body.relation))
+    return tuple(dict.fromkeys(refs))
 
 
-_MANY = (
+_LIST_FIELD_ROLES = (
     ("pinned_threads", "pin"),
     ("pinned_artifacts", "pin"),
     ("pinned_tasks", "pin"),

@@ -1,4 +1,4 @@
-"""A text without its secrets: each is replaced by its kind, and every line keeps its number.
+"""Redaction of texts: each secret is replaced by its kind, and every line keeps its number.
 
 Chunks, symbols and offsets of the original are moved along, so that a reader of the redacted text
 needs to know nothing of the original. Knows no store, setting or tool.
@@ -15,27 +15,32 @@ from typing import Any
 from cortex.base.secret_scanner import blot, find_leaks_by_line, placeholder, redact
 from cortex.base.types import Chunk, Cut, Entry, Leak, Symbol
 
-MIN_PART = 8  # characters of a secret that give it away where a field holds only its beginning
-NAMED = 10  # places that a note names; the others are counted
+# Characters at the beginning of a secret that identify it in a field that holds only a part.
+MIN_PART = 8
+# Places that a note names; the others are counted.
+NAMED = 10
 WARNING = "secrets are redacted, don't copy these lines into a file"
 
-Redacted = tuple[int, str]  # the number of a line that was changed, and the kind of secret in it
+# The number of a changed line, and the kind of secret in it.
+Redacted = tuple[int, str]
 
 
 class RedactedText:
-    """A text and its secrets, in order and each within one line, as `find_leaks_by_line` tells
-    them.
+    """A text with its secrets replaced, and a mapping of offsets into the result.
+
+    `leaks` are in order and each within one line, as `find_leaks_by_line` returns them.
     """
 
     def __init__(self, original: str, leaks: Sequence[Leak]) -> None:
         self._original = original
         self._leaks = tuple(leaks)
-        moved, by = [], 0
+        placeholders, shift = [], 0
         for leak in self._leaks:
             size = len(placeholder(leak.name))
-            moved.append(Leak(leak.name, leak.start + by, leak.start + by + size))
-            by += size - (leak.end - leak.start)
-        self.leaks = tuple(moved)  # where the placeholders are
+            placeholders.append(Leak(leak.name, leak.start + shift, leak.start + shift + size))
+            shift += size - (leak.end - leak.start)
+        # The ranges of the placeholders in the redacted text.
+        self.leaks = tuple(placeholders)
 
     def __bool__(self) -> bool:
         return bool(self._leaks)
@@ -47,36 +52,34 @@ class RedactedText:
 
     @cached_property
     def lines(self) -> tuple[Redacted, ...]:
-        """The changed lines and what was in them."""
-        found, line, at = [], 1, 0
+        """Changed lines, each with the kind of secret that it held."""
+        changed, line, position = [], 1, 0
         for leak in self._leaks:
-            line += self._original.count("\n", at, leak.start)
-            at = leak.start
-            found.append((line, leak.name))
-        return tuple(dict.fromkeys(found))
+            line += self._original.count("\n", position, leak.start)
+            position = leak.start
+            changed.append((line, leak.name))
+        return tuple(dict.fromkeys(changed))
 
     def offset(self, original: int) -> int:
-        """The place of an offset of the original; one inside a secret is where its placeholder
-        ends.
-        """
-        number = bisect_right(self._starts, original) - 1
-        if number < 0:
+        """Map an offset of the original; one inside a secret maps to the end of its placeholder."""
+        index = bisect_right(self._starts, original) - 1
+        if index < 0:
             return original
-        leak, moved = self._leaks[number], self.leaks[number]
+        leak, moved = self._leaks[index], self.leaks[index]
         if original == leak.start:
             return moved.start
         return moved.end + max(0, original - leak.end)
 
     def hides(self, start: int, end: int) -> bool:
-        """Whether this range of the redacted text lies inside a placeholder."""
-        number = bisect_right(self.leaks, start, key=lambda leak: leak.start) - 1
-        if number < 0:
+        """Return whether this range of the redacted text lies inside a placeholder."""
+        index = bisect_right(self.leaks, start, key=lambda leak: leak.start) - 1
+        if index < 0:
             return False
-        leak = self.leaks[number]
+        leak = self.leaks[index]
         return start < leak.end and end <= leak.end
 
     def slices(self, original: str, ranges: Sequence[tuple[int, int]]) -> list[str]:
-        """What these ranges of the original say, redacted."""
+        """Return these ranges of the original, redacted."""
         if not self:
             return [original[start:end] for start, end in ranges]
         return [self.text[self.offset(start) : self.offset(end)] for start, end in ranges]
@@ -86,7 +89,10 @@ class RedactedText:
         return [leak.start for leak in self._leaks]
 
     def field(self, value: str) -> str:
-        """A name, signature or comment taken from the text, without what it has of a secret."""
+        """Redact a name, signature or comment taken from the text.
+
+        A field may hold only the beginning of a secret.
+        """
         for secret, name in self._secrets:
             part = secret[:MIN_PART]
             at = value.find(part)
@@ -102,14 +108,14 @@ class RedactedText:
 
     @cached_property
     def _secrets(self) -> tuple[tuple[str, str], ...]:
-        found = {self._original[leak.start : leak.end]: leak.name for leak in self._leaks}
-        # Stored redacted, a secret is its placeholder already.
+        kinds = {self._original[leak.start : leak.end]: leak.name for leak in self._leaks}
+        # A text that is stored redacted already holds the placeholder.
         return tuple(
-            (secret, name) for secret, name in found.items() if secret != placeholder(name)
+            (secret, name) for secret, name in kinds.items() if secret != placeholder(name)
         )
 
     def chunk(self, chunk: Chunk) -> Chunk:
-        """A chunk of the original as one of the redacted text."""
+        """Convert a chunk of the original to a chunk of the redacted text."""
         return replace(
             chunk,
             start=self.offset(chunk.start),
@@ -121,12 +127,12 @@ class RedactedText:
         )
 
     def symbol(self, symbol: Symbol) -> Symbol:
-        """A definition without what its name has of a secret."""
+        """Redact the names of a symbol."""
         name, qualified = self.field(symbol.name), self.field(symbol.qualified)
         return replace(symbol, name=name, qualified=qualified, parent=self.field(symbol.parent))
 
     def cut(self, cut: Cut) -> Cut:
-        """What was cut of the original, cut of the redacted text."""
+        """Convert the chunks and symbols of the original to those of the redacted text."""
         chunks = tuple(map(self.chunk, cut.chunks))
         return Cut(
             cut.language, self.text, chunks, tuple(map(self.symbol, cut.symbols)), self.leaks
@@ -137,19 +143,20 @@ CLEAN = RedactedText("", ())
 
 
 def redaction_of(text: str) -> RedactedText:
-    """A text that was not looked at yet."""
+    """Scan a text for secrets and return its redaction."""
     leaks = find_leaks_by_line(text)
     return RedactedText(text, leaks) if leaks else CLEAN
 
 
 def redact_cut(cut: Cut) -> Cut:
-    """The same cut, redacted where its text has secrets."""
+    """Redact a cut file where its text has secrets; otherwise return it as it is."""
     return RedactedText(cut.text, cut.leaks).cut(cut) if cut.leaks else cut
 
 
 def redact_entry(entry: Entry) -> tuple[Entry, tuple[Redacted, ...]]:
-    """A chunk of a chunk file without secrets in its text and whatever else it says, and the lines
-    of that text.
+    """Redact the text and all other fields of a chunk-file entry.
+
+    Also returns the changed lines of the text.
     """
     text = redaction_of(entry.text)
     shown = replace(
@@ -163,12 +170,12 @@ def redact_entry(entry: Entry) -> tuple[Entry, tuple[Redacted, ...]]:
 
 
 def _redact_value(value: Any) -> Any:
-    """A value of JSON with every text in it redacted."""
+    """Redact every text inside a JSON value."""
     if isinstance(value, str):
         return redact(value)[0]
     if isinstance(value, Mapping):
-        # A value may be a secret only by the name that it has.
-        return {key: _redact_named(str(key), one) for key, one in value.items()}
+        # Some values are recognised as secrets only together with their key.
+        return {key: _redact_named(str(key), item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return type(value)(map(_redact_value, value))
     return value
@@ -183,7 +190,7 @@ def _redact_named(name: str, value: Any) -> Any:
 
 
 def note_of(places: Iterable[tuple[str, Redacted]]) -> tuple[str, ...]:
-    """One note that says which lines of which files are redacted; none where there are none."""
+    """Build one note that lists the redacted lines by file; empty where there are none."""
     lines = [f"{path}:{line} ({name})" for path, (line, name) in dict.fromkeys(places)]
     more = f" and {len(lines) - NAMED} more" if len(lines) > NAMED else ""
     return (f"{WARNING}: {', '.join(lines[:NAMED])}{more}",) if lines else ()

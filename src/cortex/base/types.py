@@ -1,8 +1,7 @@
-"""The nouns of Cortex: frozen, slotted, no I/O, standard library only.
+"""Shared data types of Cortex: frozen, slotted, no I/O, standard library only.
 
-Every folder speaks in these. A value that two folders name lives here; what only one folder needs
-lives there. Not here: settings (they know where they came from), errors (they have a tree of their
-own).
+A type that two packages use lives here; one that only a single package needs lives there. Not here:
+settings (they know where they came from) and errors (they have a tree of their own).
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from enum import StrEnum
 
 
 class Mode(StrEnum):
-    """How a query is answered."""
+    """Search mode of a query."""
 
     HYBRID = "hybrid"
     MEANING = "meaning"
@@ -25,9 +24,7 @@ class Mode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A place that text comes from: a workspace, a folder of documents, chunk files, or a record
-    space.
-    """
+    """A source of text: a workspace, a folder of documents, chunk files, or a record space."""
 
     id: int
     kind: str  # "files", "documents", "chunks", "memories" or "records"
@@ -37,7 +34,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class ScannedFile:
-    """A file that a scan found and that belongs in the index, judged by name and size only."""
+    """A file that a scan found and that belongs in the index, by name and size only."""
 
     path: str  # relative to the source's root, with "/" on every platform
     size: int
@@ -46,26 +43,27 @@ class ScannedFile:
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """A file that was seen and left out, and why ("binary", "secret", "too large", "ignored", ...)."""
+    """A file that was left out, and the reason ("binary", "secret", "too large", ...)."""
 
     path: str
     reason: str
 
 
 def count_secrets(skipped: Iterable[Skipped]) -> int:
-    """The number of files that were left out because they are secrets, by name or by content."""
+    """Count the files that were left out because they are secrets, by name or by content."""
     return sum(skip.reason in ("secret", "private key") for skip in skipped)
 
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """What one look at a source's root found: `files` and `skipped` sorted by path."""
+    """Result of scanning a source's root: `files` and `skipped`, sorted by path."""
 
     files: tuple[ScannedFile, ...]
     skipped: tuple[Skipped, ...]
 
 
-TURN = "turn"  # the kind of a chunk that somebody says in a conversation; its name is who
+# The kind of a chunk that is a turn in a conversation; its name is the speaker.
+TURN = "turn"
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,21 +108,19 @@ class Leak:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """What reading and cutting one file gives: its text as stored, and ranges in it."""
+    """Result of reading and chunking one file: its text as stored, and ranges in it."""
 
     language: str
     text: str
     chunks: tuple[Chunk, ...]
     symbols: tuple[Symbol, ...]
-    # The secrets in the text, by line; None where nobody looked
+    # The secrets in the text, by line; None where it wasn't scanned.
     leaks: tuple[Leak, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class UnreadableFile:
-    """A file whose content can't or shouldn't be indexed ("binary", "minified", "generated", "timed
-    out", ...).
-    """
+    """A file that can't or shouldn't be indexed ("binary", "minified", "timed out", ...)."""
 
     reason: str
 
@@ -149,7 +145,7 @@ class Doc:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """A text on its way in through `engine.put`."""
+    """A text to be stored through `engine.put`."""
 
     source: str  # name of a records source
     path: str  # unique in the source: the record's id
@@ -159,7 +155,7 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A chunk as a chunk file has it, but for its vector; None is what the file says nothing about."""
+    """A chunk of a chunk file without its vector; None marks a field that the file doesn't have."""
 
     id: str
     chunk_type: str | None
@@ -172,18 +168,18 @@ class Entry:
 
 
 class MemoryState(StrEnum):
-    """How far a memory has been judged."""
+    """Review state of a memory."""
 
-    STAGING = "staging"  # nobody has looked at it
+    STAGING = "staging"  # not reviewed yet
     APPROVED = "approved"
-    PROMOTED = "promoted"  # counts in every project
+    PROMOTED = "promoted"  # applies in every project
     REJECTED = "rejected"
-    SUPERSEDED = "superseded"  # another one says it better
+    SUPERSEDED = "superseded"  # replaced by another memory
 
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Something that was learnt: a title to find it by, and what is known."""
+    """Something that was learnt: a title to find it by, and its facts."""
 
     key: str  # unique in its origin
     title: str
@@ -191,18 +187,18 @@ class Memory:
     facts: tuple[str, ...] = ()
     concepts: tuple[str, ...] = ()  # tags
     files: tuple[str, ...] = ()
-    text: str = ""  # the whole story, where there is one
+    text: str = ""  # the full text, where there is one
     project: str = ""
     session: str = ""
     date: str = ""  # of the session, as YYYY-MM-DD
     created: int = 0  # milliseconds since 1970
     kind: str = ""  # "decision", "bugfix", "discovery", ...
-    provenance: str = ""  # who or what brought it
+    provenance: str = ""  # the person or program that added it
 
 
 @dataclass(frozen=True, slots=True)
 class Citation:
-    """A file, or a symbol in it, that a memory speaks of, as it was then."""
+    """A file, or a symbol in it, that a memory refers to, as it was then."""
 
     root: str
     path: str  # relative to the root, with "/"
@@ -214,7 +210,7 @@ class Citation:
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
-    """Which embedder made an index's vectors. Vectors with different stamps are never compared."""
+    """Identity of the embedder of an index's vectors; different stamps are never compared."""
 
     provider: str
     model: str
@@ -224,7 +220,7 @@ class Stamp:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A question to a store."""
+    """A search query to a store."""
 
     text: str
     mode: Mode = Mode.HYBRID
@@ -235,27 +231,26 @@ class Query:
     languages: tuple[str, ...] = ()
     path: str = ""  # only files at or below this relative path
     regex: bool = False  # exact mode: `text` is a regular expression
-    code: bool = False  # `text` is a code snippet: find what is similar
-    # Hits get their text until this many characters are given out; 0 is no limit
+    code: bool = False  # `text` is a code snippet: find similar code
+    # Budget of characters for the texts of all hits; 0 is no limit.
     characters: int = 0
-    snippets: tuple[
-        int, ...
-        # Characters of text for the first hit, the second, ..., all others; () is the whole text
-    ] = ()
+    # Characters of text for the first hit, the second, ..., all others; () is the whole text.
+    snippets: tuple[int, ...] = ()
     explain: bool = False  # hits carry their evidence
-    # How words and meaning become one order: "auto" adds up evidence, "rrf" adds up ranks
+    # Fusion of lexical and semantic results: "auto" adds up evidence, "rrf" adds up ranks.
     fusion: str = "auto"
-    meaning_weight: float = 1.0  # times what meaning counts in both; 0 is words alone
-    diversity: float | None = None  # how much a hit counts against its being new, 0 to 1; None is 1
+    meaning_weight: float = 1.0  # factor of the semantic part in both; 0 is lexical only
+    # Weight of relevance against novelty, 0 to 1; None is 1.
+    diversity: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """One answer: a chunk of a doc, with the evidence for it."""
+    """One search result: a chunk of a doc, with the evidence for it."""
 
     source: int
     doc: int
-    chunk: int  # chunk id, 0 for a hit that is no chunk (exact mode)
+    chunk: int  # chunk id, 0 for a hit that isn't a chunk (exact mode)
     path: str
     start_line: int
     end_line: int
@@ -269,31 +264,31 @@ class Hit:
     signature: str = ""
     why: str = ""  # the strongest evidence in a short phrase
     lines: tuple[int, ...] = ()  # the numbers of the lines in `text`, where it leaves some out
-    evidence: tuple[
-        tuple[str, float], ...
-    ] = ()  # what each part of the evidence adds to the score, where it was asked for
-    # Lines whose secrets are left out, and of which kind these are
+    # Contribution of each part of the evidence to the score, with Query.explain.
+    evidence: tuple[tuple[str, float], ...] = ()
+    # Lines with redacted secrets, and the kinds of these.
     redacted: tuple[tuple[int, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """The answer to a Query: the hits asked for, best first, and how they came about."""
+    """Result of a Query: the requested hits, best first, and facts about the search."""
 
     hits: tuple[Hit, ...]
-    total: int  # hits before limit and offset; at least, where a note says that the search stopped
+    # Hits before limit and offset; a lower bound where a note says that the search stopped early.
+    total: int
     mode: Mode  # the mode that ran
-    notes: tuple[str, ...] = ()  # what a reader should know: degraded mode, indexing under way, ...
+    notes: tuple[str, ...] = ()  # remarks for the reader: degraded mode, indexing under way, ...
     docs: int = 0  # searched
     chunks: int = 0
     cached: bool = False
-    # A first index is under way: what isn't here may be in a file that is not read yet
+    # The first indexing run is under way: results may be missing from files not yet read.
     is_partial: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a long piece of work is."""
+    """Progress of a long-running task."""
 
     stage: str  # "scanning", "reading", "embedding"
     done: int
@@ -302,7 +297,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class IndexReport:
-    """What one run of `engine.index` did."""
+    """Result of one run of `engine.index`."""
 
     status: str  # "completed", "cancelled", "partial"
     added: int = 0
@@ -315,7 +310,7 @@ class IndexReport:
 
 @dataclass(frozen=True, slots=True)
 class Freshness:
-    """How far an index follows its source."""
+    """Indexing state of a source."""
 
     state: str  # "ready", "indexing", "error"
     progress: float  # 0 to 1
@@ -325,38 +320,39 @@ class Freshness:
 
 @dataclass(frozen=True, slots=True)
 class EmbeddingState:
-    """Which embedder is wanted, how far it is, and whose vectors answer meanwhile."""
+    """Wanted embedder, its progress, and the vectors that are searched meanwhile."""
 
     provider: str
-    model: str  # "" while the embedder hasn't said
-    dimensions: int  # 0 while the embedder hasn't said
+    model: str  # "" while unknown
+    dimensions: int  # 0 while unknown
     costly: bool
     chunks: int  # in the store
     embedded: int  # of these, by the wanted embedder
-    answering: str  # provider and model of the vectors that are searched now; "" where words answer
-    # Why the wanted vectors aren't searched, or aren't made, as far as that is no matter of time
+    # Provider and model of the vectors that are searched now; "" where search is lexical.
+    answering: str
+    # Why the wanted vectors aren't searched or aren't made, unless it is only a matter of time.
     problem: str = ""
 
     @property
     def share(self) -> float:
-        """How much is embedded, 0 to 1, rounded down: 1 is everything."""
+        """Share of chunks that are embedded, 0 to 1, rounded down: 1 is everything."""
         return int(10_000 * self.embedded / self.chunks) / 10_000 if self.chunks else 1.0
 
     def as_json(self) -> dict[str, object]:
-        """As status answers tell it, whichever asks."""
-        told: dict[str, object] = {
+        """Return the JSON form that all status answers share."""
+        status: dict[str, object] = {
             "provider": self.provider,
             "model": self.model or None,
             "dimensions": self.dimensions or None,
             "share": self.share,
             "answering": self.answering or None,
         }
-        return {**told, "problem": self.problem} if self.problem else told
+        return {**status, "problem": self.problem} if self.problem else status
 
 
 @dataclass(frozen=True, slots=True)
 class StoreStats:
-    """A store's health in numbers, for status and stats."""
+    """Figures about a store, for status and stats."""
 
     freshness: Freshness
     holder: bool  # this process holds the lease
@@ -378,13 +374,13 @@ class StoreStats:
 
     @property
     def embedded_chunks(self) -> int:
-        """How many chunks the wanted embedder has embedded."""
+        """Number of chunks that the wanted embedder has embedded."""
         return self.embedding.embedded if self.embedding else 0
 
 
 @dataclass(frozen=True, slots=True)
 class FileView:
-    """A file as it is on disk now, with what the index knows of it."""
+    """A file as it is on disk now, with its chunks and symbols from the index."""
 
     path: str
     language: str
@@ -397,7 +393,7 @@ class FileView:
 
 
 class Cancel:
-    """A flag that one thread raises and long work in another looks at."""
+    """A cancellation flag that one thread sets and long work in another checks."""
 
     def __init__(self) -> None:
         self._event = threading.Event()

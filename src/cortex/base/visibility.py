@@ -1,8 +1,8 @@
-"""Who sees what of a team's records: one rule, for reading, writing and syncing alike; no I/O.
+"""Access policy of team records: one rule for reading, writing and syncing; no I/O.
 
 A record belongs to a scope, the subcortex that it is filed under or "" for none. A viewer reads and
-writes in scopes; "*" stands for all that aren't private, and for what is filed under none. The
-store knows the same rule as SQL (`engine/store/row_level_security.py`), and a test holds the two
+writes in scopes; "*" covers all scopes that aren't private, and records without a scope. The store
+implements the same rule in SQL (`engine/store/row_level_security.py`), and a test holds the two
 together.
 """
 
@@ -24,9 +24,10 @@ from cortex.base.record_model import (
 
 EVERYWHERE = "*"
 UNFILED = ""
-REVIEWER = 3  # the tier from which drafts of others are seen
-# Of a notification about a link from an observation of a thread; what goes in a circle is filed
-# nowhere
+# Lowest tier that sees drafts of others.
+REVIEWER = 3
+# Longest chain to a scope: a notification about a link from an observation of a thread. A cycle
+# of references ends without a scope.
 STEPS = 3
 
 Get = Callable[[str], Record[Any] | None]  # by id; a subcortex by its slug, too
@@ -34,14 +35,14 @@ Get = Callable[[str], Record[Any] | None]  # by id; a subcortex by its slug, too
 
 @dataclass(frozen=True, slots=True)
 class Viewer:
-    """Somebody who looks at a team's records, and where they may look and write."""
+    """A principal that reads a team's records, with the scopes it may read and write."""
 
     name: str
     tier: int
-    sensitive: bool = False  # sees what is sensitive
+    sensitive: bool = False  # sees sensitive records
     reads: frozenset[str] = frozenset()  # scopes; "*" among them for all but the hidden ones
     writes: frozenset[str] = frozenset()
-    hidden: frozenset[str] = frozenset()  # private scopes, that "*" doesn't cover
+    hidden: frozenset[str] = frozenset()  # private scopes, which "*" doesn't cover
 
     def may_read(self, scope: str) -> bool:
         return self._covers(self.reads, scope)
@@ -50,7 +51,7 @@ class Viewer:
         return self._covers(self.writes, scope)
 
     def is_own(self, name: str) -> bool:
-        """Whether a name is theirs, or their agent's."""
+        """Return whether a name is the viewer's own, or its agent's."""
         return name == self.name or name.startswith(f"{self.name}/")
 
     def _covers(self, scopes: frozenset[str], scope: str) -> bool:
@@ -58,8 +59,9 @@ class Viewer:
 
 
 def scope_of(record: Record[Any], get: Get, steps: int = STEPS) -> str:
-    """The scope that a record belongs to: its subcortex, or that of what it is about, in so many
-    steps.
+    """Return the scope of a record: its subcortex, or the scope of the record that it refers to.
+
+    At most `steps` references are followed.
     """
     body = record.body
     match body:
@@ -75,12 +77,12 @@ def scope_of(record: Record[Any], get: Get, steps: int = STEPS) -> str:
             target = body.thread or body.task
         case _:
             return body.subcortex
-    found = get(target) if target and steps else None
-    return UNFILED if found is None else scope_of(found, get, steps - 1)
+    referenced = get(target) if target and steps else None
+    return UNFILED if referenced is None else scope_of(referenced, get, steps - 1)
 
 
 def sees(viewer: Viewer, record: Record[Any], get: Get) -> bool:
-    """Whether a viewer may know of a record."""
+    """Return whether a viewer may see a record."""
     body = record.body
     if not viewer.may_read(scope_of(record, get)) or (
         body.sensitivity == SENSITIVE and not viewer.sensitive

@@ -1,9 +1,8 @@
-"""Plugins: other people's code that adds to context packs, brings observations and judges what is
-written.
+"""Plugins: third-party code that adds to context packs, observes, and screens writes.
 
-`interface` is what an author sees, `running` what Cortex calls, `hosts` and `child` the process
-between them, `builtin_git_history` and `builtin_coldstart` the plugins that come with Cortex, `policy` what all of
-them say of a text before it is written.
+Modules: `api` (for authors), `registry` (for Cortex), `host_process` and `child_process` (the
+process of a plugin), `builtin_git_history` and `builtin_coldstart` (plugins that come with Cortex),
+`policy` (screening of a text before it is written).
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    # A plugin's process imports this package too and needs none of the other side.
+    # A plugin's process imports this package too, and needs nothing of the host side.
     if name in __all__:
         from cortex.plugins import registry
 

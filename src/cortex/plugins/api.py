@@ -1,10 +1,9 @@
-"""What a plugin is: the class that its author derives from, what its hooks get and what they give
-back.
+"""Plugin API: the base class, and the arguments and results of its hooks.
 
-Only the standard library, so that a plugin needs nothing but this module, and not even that:
-whatever has the attributes and methods is a plugin, and JSON values of the same shape do for the
-answers. How a plugin is run isn't known here. Not taken: a hook for each category; what a plugin
-may do is said by its permissions, the category only says to people what it is for.
+Standard library only, so that a plugin needs nothing but this module, and not even that: any class
+with these attributes and methods is a plugin, and hooks may return JSON values of the same shape.
+The process that runs a plugin isn't known here. Not taken: a hook for each category; permissions
+say what a plugin may do, the category is only a description for people.
 """
 
 from __future__ import annotations
@@ -13,7 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-GROUP = "cortex.plugins"  # the entry points by which plugins are found
+# Entry point group of plugins.
+GROUP = "cortex.plugins"
 CATEGORIES: Mapping[str, str] = {
     "context": "brings context that Cortex itself doesn't have",
     "ingestion": "brings observations from elsewhere",
@@ -21,12 +21,14 @@ CATEGORIES: Mapping[str, str] = {
     "policy": "says what may be written",
 }
 PERMISSIONS: Mapping[str, str] = {
-    "context": "is asked for sections of a context pack, and sees the subject and what the pack has so far",
+    "context": "is asked for sections of a context pack, and sees the subject and what the pack "
+    "has so far",
     "preflight": "sees every text before it is written, and may refuse or redact it",
     "observe": "is called at start, now and then and at the end, and may return observations",
     "files": "gets to know where the workspace is on disk",
 }
-HOOKS: Mapping[str, str] = {  # hook -> the permission without which it is never called
+# The permission that each hook needs to be called.
+HOOKS: Mapping[str, str] = {
     "on_start": "observe",
     "on_periodic": "observe",
     "on_stop": "observe",
@@ -37,30 +39,30 @@ HOOKS: Mapping[str, str] = {  # hook -> the permission without which it is never
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What a plugin knows of where it runs."""
+    """Environment of a plugin."""
 
-    config: Mapping[str, object]  # its own settings, which fit its `config_schema`
+    config: Mapping[str, object]  # the plugin's settings, valid by its `config_schema`
     root: str | None = None  # the workspace; only with the permission "files"
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What a context pack is about."""
+    """Subject of a context pack."""
 
-    # Thread, task, subcortex, artifact, code; bootstrap: a project that nothing is known of yet
+    # Thread, task, subcortex, artifact, code, or bootstrap for a project without any records.
     kind: str
     id: str = ""
     title: str = ""
     path: str = ""  # of a file, relative to `repo_root`
     symbol: str = ""
     repo_root: str = ""  # only with the permission "files"
-    # The symbol's first and last line in the file as it is now
+    # The symbol's first and last line in the file as it is now.
     lines: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line of a section; the id is that of what it speaks of, where it has one."""
+    """One line of a section, with the id of the thing it is about, if that has one."""
 
     text: str
     id: str = ""
@@ -72,12 +74,12 @@ class Section:
 
     title: str
     lines: tuple[Line, ...]
-    plugin: str = ""  # whose it is; Cortex sets it
+    plugin: str = ""  # name of the plugin; set by Cortex
 
 
 @dataclass(frozen=True, slots=True)
 class Redaction:
-    """text[start:end] is replaced by "[redacted: name]" before it is written."""
+    """A range of the text that is replaced by "[redacted: name]" before it is written."""
 
     start: int
     end: int
@@ -86,30 +88,30 @@ class Redaction:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether a text may be written, and what must go before it is."""
+    """Permission to write a text, with the ranges to redact first."""
 
     allowed: bool = True
     redactions: tuple[Redaction, ...] = ()
     warnings: tuple[str, ...] = ()
-    reason: str = ""  # why not
+    reason: str = ""  # why it isn't allowed
 
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """Something that a plugin noticed, to be kept."""
+    """Something that a plugin noticed, to be recorded."""
 
     title: str
     summary: str
     tags: tuple[str, ...] = field(default=())
-    plugin: str = ""  # whose it is; Cortex sets it
+    plugin: str = ""  # name of the plugin; set by Cortex
 
 
 class Plugin:
-    """The base of a plugin: declare, and override the hooks that you need."""
+    """Base class of plugins: declare the class attributes and override the hooks you need."""
 
     name: ClassVar[str] = ""  # as in the entry point and in the settings
     category: ClassVar[str] = "context"  # one of CATEGORIES
-    permissions: ClassVar[tuple[str, ...]] = ()  # out of PERMISSIONS
+    permissions: ClassVar[tuple[str, ...]] = ()  # keys of PERMISSIONS
     config_schema: ClassVar[Mapping[str, object]] = {
         "type": "object",
         "additionalProperties": False,
@@ -119,23 +121,23 @@ class Plugin:
         self.context = context
 
     def on_start(self, context: Context) -> Iterable[Observation]:
-        """Work in the workspace begins."""
+        """Called when work in the workspace begins."""
         return ()
 
     def on_periodic(self, context: Context) -> Iterable[Observation]:
-        """Some time has passed."""
+        """Called from time to time."""
         return ()
 
     def on_stop(self, context: Context) -> Iterable[Observation]:
-        """Work in the workspace ends."""
+        """Called when work in the workspace ends."""
         return ()
 
     def enrich_context_pack(
         self, subject: Subject, partial: Sequence[Section]
     ) -> Iterable[Section]:
-        """Sections to add to a pack about `subject`; `partial` is what it has so far."""
+        """Return sections to add to a pack about `subject`; `partial` is the pack so far."""
         return ()
 
     def preflight_upload(self, text: str) -> Verdict:
-        """Whether this text may be written."""
+        """Judge whether this text may be written."""
         return Verdict()

@@ -1,10 +1,9 @@
-"""A beginning for a home that knows nothing yet: what a project's README, documents and history
-say, in a few lines.
+"""Bootstrap context for a new home: a project's README, documents and history, quoted.
 
-Asked for a bootstrap pack that has nothing else to tell; as soon as the team has topics, decisions
-or priorities of its own, those are told instead. Only quotes, nothing is summarised. What it reads
-is a stranger's text: no link is followed. Lines are handed on whole: whoever asks takes secrets out
-of them, and cuts them then.
+Used for a bootstrap pack that has nothing else; as soon as the team has topics, decisions or
+priorities of its own, those are shown instead. Only quotes, nothing is summarised. The files are
+untrusted: no link is followed. Lines are returned whole: the caller removes secrets from them first
+and cuts them then.
 """
 
 from __future__ import annotations
@@ -21,15 +20,19 @@ from cortex.base.text import one_line
 from cortex.engine.sources import git
 from cortex.plugins.api import Line, Plugin, Section, Subject
 
-BOOTSTRAP = "bootstrap"  # the kind of subject that this plugin is asked about
-PARAGRAPHS = 3  # of a README
+# The kind of subject that this plugin answers.
+BOOTSTRAP = "bootstrap"
+# Paragraphs of a README.
+PARAGRAPHS = 3
 DOCUMENTS = 15
 COMMITS = 8
 AUTHORS = 5
-# Commits that are looked at for their authors; entries of a folder that are looked at for documents
+# Commits that are searched for authors; entries of a folder that are searched for documents.
 SEARCHED = 200
-SECONDS = 1.0  # for git
-READ_CHARACTERS = 20_000  # of a file
+# Time limit for git.
+SECONDS = 1.0
+# Characters read of a file.
+READ_CHARACTERS = 20_000
 README = re.compile(r"readme(?:\.(?:md|markdown|rst|txt))?", re.IGNORECASE)
 TEXTS = (".md", ".markdown", ".rst")
 FOLDERS = ("docs", "doc", "documentation")
@@ -38,7 +41,7 @@ _NO_PROSE = re.compile(r"^(?:#|!\[|\[!\[|<|```|~~~|\||[-*=_]{3,}\s*$)")
 
 
 class ColdStart(Plugin):
-    """What to know of a project that nobody has written anything about."""
+    """Facts about a project that has no records yet."""
 
     name = "coldstart"
     category = "context"
@@ -53,24 +56,24 @@ class ColdStart(Plugin):
     }
 
     def enrich_context_pack(self, subject: Subject, partial: Sequence[Section]) -> list[Section]:
-        """What the project says of itself, for a bootstrap pack."""
+        """Return the project's own description, for a bootstrap pack."""
         if subject.kind != BOOTSTRAP or not subject.repo_root:
             return []
         root = Path(subject.repo_root)
-        found = (
+        parts = (
             ("What the README says", _readme(root)),
-            ("Documents", _documents(root, self._most("documents", DOCUMENTS))),
-            ("Last commits", _history(root, self._most("commits", COMMITS))),
+            ("Documents", _documents(root, self._limit("documents", DOCUMENTS))),
+            ("Last commits", _history(root, self._limit("commits", COMMITS))),
         )
-        return [Section(title, tuple(lines)) for title, lines in found if lines]
+        return [Section(title, tuple(lines)) for title, lines in parts if lines]
 
-    def _most(self, setting: str, usual: int) -> int:
-        most = self.context.config.get(setting)
-        return most if isinstance(most, int) else usual
+    def _limit(self, setting: str, default: int) -> int:
+        limit = self.context.config.get(setting)
+        return limit if isinstance(limit, int) else default
 
 
 def _readme(root: Path) -> list[Line]:
-    """The heading and the first paragraphs of the README."""
+    """Return the heading and the first paragraphs of the README."""
     names = (path for path in _files(root) if README.fullmatch(path.name))
     path = min(names, key=lambda path: (path.suffix.lower() != ".md", path.name), default=None)
     text = _read(path) if path else ""
@@ -79,7 +82,7 @@ def _readme(root: Path) -> list[Line]:
 
 
 def _documents(root: Path, most: int) -> list[Line]:
-    """The other documents of a project by what each is called, those beside the README first."""
+    """Return the headings of the other documents, those beside the README first."""
     folders = [
         root,
         *(
@@ -104,7 +107,7 @@ def _documents(root: Path, most: int) -> list[Line]:
 
 
 def _history(root: Path, most: int) -> list[Line]:
-    """The last commits, and who made most of those that are looked at."""
+    """Return the last commits, and the authors of most of the searched ones."""
     commits = git.commits(root, ".", max(SEARCHED, most), SECONDS) if most else []
     lines = [Line(_commit(commit), commit.id) for commit in commits[:most]]
     authors = Counter(one_line(commit.author, 60) for commit in commits)
@@ -118,16 +121,16 @@ def _commit(commit: git.Commit) -> str:
 
 
 def _files(folder: Path) -> list[Path]:
-    """The files of a folder by name, links left out."""
+    """List the files of a folder by name, without links."""
     try:
-        some = sorted(islice(folder.iterdir(), SEARCHED))
-        return [path for path in some if path.is_file() and not path.is_symlink()]
+        entries = sorted(islice(folder.iterdir(), SEARCHED))
+        return [path for path in entries if path.is_file() and not path.is_symlink()]
     except OSError:
         return []
 
 
 def _read(path: Path) -> str:
-    """The beginning of a file."""
+    """Read the beginning of a file."""
     try:
         with open(path, encoding="utf-8", errors="replace", opener=without_waiting) as file:
             return file.read(READ_CHARACTERS)
@@ -136,12 +139,12 @@ def _read(path: Path) -> str:
 
 
 def _heading(text: str) -> str:
-    found = _HEADING.search(text)
-    return (found[1] or found[2]) if found else ""
+    match = _HEADING.search(text)
+    return (match[1] or match[2]) if match else ""
 
 
 def _paragraphs(text: str) -> Iterator[str]:
-    """The paragraphs of a text that are prose, code and pictures left out."""
+    """Yield the paragraphs of a text that are prose; code and images are left out."""
     fenced = False
     for part in re.split(r"\n\s*\n", text):
         fences = len(re.findall(r"^(?:```|~~~)", part, re.MULTILINE))

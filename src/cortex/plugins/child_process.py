@@ -1,10 +1,10 @@
-"""The process of one plugin: `python -m cortex.plugins.child_process NAME MEMORY_BYTES`, a line of JSON for
-each message on stdin and stdout.
+"""Child process of one plugin: `python -m cortex.plugins.child_process NAME MEMORY_BYTES`.
 
-First it says what the plugin declares, then it answers calls until stdin ends; so it dies with its
-parent however that dies, and takes with it whatever the plugin started. What a hook raises is the
-answer to that call. Only the standard library is imported here: what a plugin needs it brings, and
-it starts in a tenth of a second.
+Messages on stdin and stdout are one line of JSON each. The child first sends the plugin's
+declaration, then answers calls until stdin ends; so it dies with its parent however that dies, and
+takes along all processes that the plugin started. An exception in a hook is the answer to that
+call. Only the standard library is imported here: a plugin brings its own dependencies, and the
+child starts in a tenth of a second.
 """
 
 from __future__ import annotations
@@ -28,59 +28,62 @@ from cortex.plugins.api import GROUP, HOOKS, Context, Line, Section, Subject
 
 MAX_ANSWER_BYTES = 64 * 1024
 MAX_REASON_CHARACTERS = 300
-LOAD_SECONDS = 30.0  # the parent kills first
-# What the plugin gets to end when nobody wants it any more, or nobody kills it in time
+# The parent's own limit is shorter, so it kills first.
+LOAD_SECONDS = 30.0
+# Time that the plugin has to end after stdin is closed or a call's time is up.
 GRACE_SECONDS = 1.0
 Message = Mapping[str, object]
 
 
 def main(arguments: list[str]) -> int:
-    """Declare, then answer calls until stdin ends."""
+    """Send the declaration, then answer calls until stdin ends."""
     requests, answers = _take_streams()
-    _settle(int(arguments[1]))
-    atexit.register(_end_all)  # the first to be registered is the last to run
+    _apply_limits(int(arguments[1]))
+    # Registered first, so it runs last.
+    atexit.register(_end_all)
     calls: queue.SimpleQueue[Message | None] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(requests, calls), daemon=True).start()
-    with open(os.devnull, "wb") as nowhere, contextlib.suppress(BrokenPipeError):
-        # A thread in C: it also ends a plugin that holds Python's lock while the parent is gone.
-        faulthandler.dump_traceback_later(LOAD_SECONDS, exit=True, file=nowhere)
-        kind = _load(arguments[0], answers)
+    with open(os.devnull, "wb") as null_device, contextlib.suppress(BrokenPipeError):
+        # faulthandler uses a C thread: it ends even a plugin that holds the GIL.
+        faulthandler.dump_traceback_later(LOAD_SECONDS, exit=True, file=null_device)
+        plugin_class = _load(arguments[0], answers)
         faulthandler.cancel_dump_traceback_later()
         plugin: object = None
-        while kind is not None and (call := calls.get()) is not None:
+        while plugin_class is not None and (call := calls.get()) is not None:
             faulthandler.dump_traceback_later(
-                cast(float, call["seconds"]) + GRACE_SECONDS, exit=True, file=nowhere
+                cast(float, call["seconds"]) + GRACE_SECONDS, exit=True, file=null_device
             )
             try:
                 if call["hook"] == "load":
-                    plugin = kind(_context(call))
-                    said = encode({"answer": None})
+                    plugin = plugin_class(_context(call))
+                    reply = encode({"answer": None})
                 else:
-                    said = encode({"answer": _perform(plugin, call)})
-            except Exception as error:  # whatever a plugin raises is its answer
-                said = encode({"error": _told(error)})
+                    reply = encode({"answer": _perform(plugin, call)})
+            # Any exception of a plugin is the answer to the call.
+            except Exception as error:
+                reply = encode({"error": _describe(error)})
             faulthandler.cancel_dump_traceback_later()
-            _say(answers, said)
+            _send(answers, reply)
     return 0
 
 
 def encode(message: Message) -> bytes:
-    """One line of JSON; dataclasses are objects, any other iterable is a list.
+    """Encode a message as JSON; dataclasses become objects, other iterables become lists.
 
     Raises:
-        ValueError, TypeError: the plugin gave what JSON can't say, or too much of it.
+        ValueError, TypeError: the plugin's value can't be encoded, or is too large.
     """
-    said = json.dumps(message, default=plain).encode("ascii")
-    if len(said) > MAX_ANSWER_BYTES:
-        raise ValueError(f"an answer of {len(said):,} bytes; at most {MAX_ANSWER_BYTES:,}")
-    return said
+    encoded = json.dumps(message, default=plain).encode("ascii")
+    if len(encoded) > MAX_ANSWER_BYTES:
+        raise ValueError(f"an answer of {len(encoded):,} bytes; at most {MAX_ANSWER_BYTES:,}")
+    return encoded
 
 
 def plain(value: object) -> object:
-    """What JSON can say instead of a value that it can't.
+    """Convert a value that JSON doesn't support.
 
     Raises:
-        TypeError: there is nothing.
+        TypeError: there is no conversion.
     """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
@@ -93,32 +96,31 @@ def plain(value: object) -> object:
 
 
 def _load(name: str, answers: BinaryIO) -> Callable[[Context], object] | None:
-    """The plugin's class, when it has been said what it declares; None when it has been said why
-    there is none.
-    """
+    """Load the plugin's class and send its declaration; None after sending why it failed."""
     try:
-        found = {entry.name: entry for entry in entry_points(group=GROUP)}
-        if name not in found:
+        points = {entry.name: entry for entry in entry_points(group=GROUP)}
+        if name not in points:
             raise LookupError(
-                f"it isn't installed; installed: {', '.join(sorted(found)) or 'none'}"
+                f"it isn't installed; installed: {', '.join(sorted(points)) or 'none'}"
             )
-        kind = found[name].load()
+        plugin_class = points[name].load()
         declared = {
-            "name": getattr(kind, "name", ""),
-            "category": getattr(kind, "category", "context"),
-            "permissions": getattr(kind, "permissions", ()),
-            "schema": getattr(kind, "config_schema", {}),
-            "hooks": [hook for hook in HOOKS if callable(getattr(kind, hook, None))],
+            "name": getattr(plugin_class, "name", ""),
+            "category": getattr(plugin_class, "category", "context"),
+            "permissions": getattr(plugin_class, "permissions", ()),
+            "schema": getattr(plugin_class, "config_schema", {}),
+            "hooks": [hook for hook in HOOKS if callable(getattr(plugin_class, hook, None))],
         }
-        said = encode({"declares": declared})
-    except Exception as error:  # an import may raise anything
-        _say(
+        declaration = encode({"declares": declared})
+    # An import may raise anything.
+    except Exception as error:
+        _send(
             answers,
-            encode({"refused": str(error) if isinstance(error, LookupError) else _told(error)}),
+            encode({"refused": str(error) if isinstance(error, LookupError) else _describe(error)}),
         )
         return None
-    _say(answers, said)
-    return kind
+    _send(answers, declaration)
+    return plugin_class
 
 
 def _context(call: Message) -> Context:
@@ -137,30 +139,30 @@ def _perform(plugin: object, call: Message) -> object:
     return method(_context(call))
 
 
-def _subject(told: dict[str, object]) -> Subject:
-    lines = cast("list[int] | None", told.pop("lines"))
-    return Subject(**told, lines=(lines[0], lines[1]) if lines else None)  # pyright: ignore[reportArgumentType]
+def _subject(fields: dict[str, object]) -> Subject:
+    lines = cast("list[int] | None", fields.pop("lines"))
+    return Subject(**fields, lines=(lines[0], lines[1]) if lines else None)  # pyright: ignore[reportArgumentType]
 
 
-def _sections(told: object) -> tuple[Section, ...]:
-    sections = cast(list[dict[str, list[dict[str, str]]]], told)
+def _sections(value: object) -> tuple[Section, ...]:
+    sections = cast(list[dict[str, list[dict[str, str]]]], value)
     return tuple(
         Section(**{**section, "lines": tuple(Line(**line) for line in section["lines"])})
         for section in sections
     )  # pyright: ignore[reportArgumentType]
 
 
-def _told(error: Exception) -> str:
+def _describe(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"[:MAX_REASON_CHARACTERS]
 
 
-def _say(answers: BinaryIO, said: bytes) -> None:
-    answers.write(said + b"\n")
+def _send(answers: BinaryIO, message: bytes) -> None:
+    answers.write(message + b"\n")
     answers.flush()
 
 
 def _listen(requests: BinaryIO, calls: queue.SimpleQueue[Message | None]) -> None:
-    """Pass on the calls; when there are no more, see to it that this process ends."""
+    """Pass on the calls; after the last one make sure that this process ends."""
     with contextlib.suppress(OSError, ValueError):
         for line in requests:
             calls.put(json.loads(line))
@@ -170,7 +172,7 @@ def _listen(requests: BinaryIO, calls: queue.SimpleQueue[Message | None]) -> Non
 
 
 def _end_all() -> None:
-    """End this process and whatever the plugin started."""
+    """End this process and all processes that the plugin started."""
     if sys.platform != "win32" and os.getpgrp() == os.getpid():
         with contextlib.suppress(OSError, ValueError):
             sys.stdout.flush()
@@ -179,24 +181,26 @@ def _end_all() -> None:
 
 
 def _take_streams() -> tuple[BinaryIO, BinaryIO]:
-    """The real stdin and stdout; from now on whatever prints, prints to stderr, and whatever reads,
-    reads nothing.
+    """Return the real stdin and stdout, and replace them.
+
+    From now on prints go to stderr, and reads return nothing.
     """
     requests = os.fdopen(os.dup(sys.stdin.fileno()), "rb")
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    with open(os.devnull, "rb") as nothing:
-        os.dup2(nothing.fileno(), sys.stdin.fileno())
+    with open(os.devnull, "rb") as null_device:
+        os.dup2(null_device.fileno(), sys.stdin.fileno())
     return requests, answers
 
 
-def _settle(memory_bytes: int) -> None:
-    """Limit memory, leave Ctrl-C to the parent."""
+def _apply_limits(memory_bytes: int) -> None:
+    """Limit memory, and leave Ctrl-C to the parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if memory_bytes and sys.platform != "win32":
         import resource
 
-        with contextlib.suppress(ValueError, OSError):  # macOS refuses some values
+        # macOS refuses some values.
+        with contextlib.suppress(ValueError, OSError):
             resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
 
 

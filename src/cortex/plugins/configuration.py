@@ -1,7 +1,7 @@
-"""A plugin's settings, checked against the JSON schema that the plugin declares.
+"""Validation of a plugin's settings against the JSON schema that it declares.
 
-Every keyword of the schema's draft counts. A reference leads within the schema, or to a draft of
-JSON Schema itself: nothing is fetched.
+Every keyword of the schema's draft is supported. References lead within the schema, or to a draft
+of JSON Schema itself: nothing is fetched.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ from jsonschema.validators import validator_for
 from jsonschema_specifications import REGISTRY
 from referencing.exceptions import Unresolvable
 
-MAX_MESSAGE = 200  # characters: a message quotes the value
+# Characters of a message, which quotes the value.
+MAX_MESSAGE = 200
 
 
 def misfit(config: object, schema: Mapping[str, object] | bool) -> str:
-    """Why settings don't fit a schema, or can't be compared with it; "" where they fit."""
+    """Return why settings don't fit a schema or can't be checked; "" where they fit."""
     if not isinstance(config, Mapping):
         return f"its settings don't fit: {_cut(repr(config))} is no object"
     rules = dict(schema) if isinstance(schema, Mapping) else {} if schema else {"not": {}}
@@ -29,7 +30,10 @@ def misfit(config: object, schema: Mapping[str, object] | bool) -> str:
     except SchemaError as error:
         return f"its config_schema is no JSON schema: {_cut(error.message)}"
     except Unresolvable as error:
-        return f"its config_schema refers to what isn't in it, and nothing is fetched: {_cut(error.ref)}"
+        return (
+            "its config_schema refers to what isn't in it, and nothing is fetched: "
+            f"{_cut(error.ref)}"
+        )
     if error is None:
         return ""
     place = error.json_path.removeprefix("$").removeprefix(".") or "the settings"

@@ -1,12 +1,11 @@
-"""One plugin at a time: the process that a stranger's runs in, and the same interface for ours,
-which needs none.
+"""Execution of one plugin: in a child process, or in this process for built-in plugins.
 
-`Host` is started by its first call, kept while it is used, ended when it is idle; a call that fails
-in any way that costs the answer ends it too, and after three such calls in a row the plugin rests.
-Written and read in a thread of each call's own, which the caller leaves behind when time is up: a
-pipe that something still holds can't hold Cortex. `Inside` is for the plugins that come with
-Cortex: they do their work in programs that have timeouts already, and a process would add a tenth
-of a second to the first pack.
+`Host` starts the child with the first call, keeps it while it is used and ends it when it is idle.
+A call that leaves the child unusable ends it too, and after three failed calls in a row the plugin
+is disabled. Each call writes and reads in a thread of its own, which the caller abandons when time
+is up: a pipe that some process still holds can't block Cortex. `Inside` is for the plugins that
+come with Cortex: their work is done by programs that have timeouts already, and a process would add
+a tenth of a second to the first pack.
 """
 
 from __future__ import annotations
@@ -30,11 +29,14 @@ from cortex.plugins.child_process import MAX_ANSWER_BYTES, encode, plain
 from cortex.plugins.configuration import misfit
 from cortex.plugins.results import Declared, declared_of
 
-MOST_FAILURES = 3  # in a row
-# On Linux; libraries for numbers reserve hundreds of megabytes that they never touch
+# Consecutive failures that disable a plugin.
+MOST_FAILURES = 3
+# Address space on Linux; numeric libraries reserve hundreds of megabytes that they never touch.
 MEMORY_BYTES = 2 << 30
-END_SECONDS = 0.5  # what a process gets to end by itself
-KILL_SECONDS = 5.0  # what the system gets to end a process that was killed
+# Time that a process has to end by itself.
+END_SECONDS = 0.5
+# Time that the system has to end a killed process.
+KILL_SECONDS = 5.0
 
 log = logging.getLogger(__name__)
 
@@ -43,54 +45,57 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True, slots=True)
 class ProcessLimits:
-    """How long a plugin may take."""
+    """Time limits of a plugin."""
 
-    answer_seconds: float = 2.0  # for a section or a verdict: somebody waits
-    event_seconds: float = 10.0  # at start, now and then, at the end
-    start_seconds: float = 10.0  # until it is loaded: a busy machine is no plugin's fault
+    answer_seconds: float = 2.0  # for a section or a verdict: a caller waits
+    event_seconds: float = 10.0  # for on_start, on_periodic and on_stop
+    start_seconds: float = 10.0  # until it is loaded, generous for a busy machine
     idle_seconds: float = 60.0
 
 
 class Failed(Exception):
-    """A plugin didn't answer, or not as it should; the message is why."""
+    """A plugin gave no valid answer; the message is the reason."""
 
     def __init__(self, why: str, *, lost: bool = False, final: bool = False) -> None:
         super().__init__(why)
-        self.lost = lost  # its process is no good any more
-        self.final = final  # asking again gives the same
+        self.lost = lost  # its process can't be used any more
+        self.final = final  # a retry would fail the same way
 
 
 class Breaker:
-    """How often in a row a plugin failed, and whether it rests."""
+    """Circuit breaker: disables a plugin after consecutive failures."""
 
     def __init__(self) -> None:
-        self.resting = ""  # why
+        self.resting = ""  # the reason while the plugin is disabled
         self._failures = 0
 
     def allow(self) -> None:
         """Let a call pass.
 
         Raises:
-            Failed: the plugin rests.
+            Failed: the plugin is disabled.
         """
         if self.resting:
             raise Failed(self.resting, final=True)
 
     def good(self) -> None:
-        """A call was answered."""
+        """Record a successful call."""
         self._failures = 0
 
     def bad(self, failed: Failed) -> None:
-        """A call failed."""
+        """Record a failed call."""
         self._failures += 1
         if failed.final:
             self.resting = str(failed)
         elif self._failures >= MOST_FAILURES:
-            self.resting = f"it failed {self._failures} times in a row and rests until Cortex is restarted; last: {failed}"
+            self.resting = (
+                f"it failed {self._failures} times in a row and rests until Cortex is restarted; "
+                f"last: {failed}"
+            )
 
 
 class Inside:
-    """A plugin that comes with Cortex, in this process."""
+    """A built-in plugin, run in this process."""
 
     def __init__(self, kind: type[Plugin], config: object, root: str | None) -> None:
         self.name = kind.name
@@ -98,14 +103,14 @@ class Inside:
         self.known = Declared(
             kind.category, frozenset(kind.permissions), frozenset(HOOKS), dict(kind.config_schema)
         )
-        wrong = misfit(config, kind.config_schema)
-        if wrong:
-            self.breaker.bad(Failed(wrong, final=True))
-        own = {} if wrong else cast(Mapping[str, object], config)
-        self._plugin = kind(Context(own, root if "files" in kind.permissions else None))
+        problem = misfit(config, kind.config_schema)
+        if problem:
+            self.breaker.bad(Failed(problem, final=True))
+        valid_config = {} if problem else cast(Mapping[str, object], config)
+        self._plugin = kind(Context(valid_config, root if "files" in kind.permissions else None))
 
     def declared(self) -> Declared:
-        """What it declares."""
+        """Return the plugin's declaration."""
         return self.known
 
     def call(
@@ -115,16 +120,17 @@ class Inside:
         seconds: float,
         read: Callable[[object], Answer],
     ) -> Answer:
-        """What `read` makes of the hook's answer.
+        """Call a hook and return its answer as parsed by `read`.
 
         Raises:
-            Failed: it has none.
+            Failed: there is no valid answer.
         """
         self.breaker.allow()
         try:
-            told = getattr(self._plugin, hook)(*(arguments.values() or (self._plugin.context,)))
-            answer = read(json.loads(encode({"answer": told}))["answer"])
-        except Exception as error:  # as for a stranger's plugin: a pack goes on without it
+            result = getattr(self._plugin, hook)(*(arguments.values() or (self._plugin.context,)))
+            answer = read(json.loads(encode({"answer": result}))["answer"])
+        # As for a third-party plugin: the pack is built without it.
+        except Exception as error:
             log.exception("the plugin %s failed", self.name)
             failed = Failed(f"{type(error).__name__}: {error}")
             self.breaker.bad(failed)
@@ -133,11 +139,11 @@ class Inside:
         return answer
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: there is no process to end."""
 
 
 class Host:
-    """A stranger's plugin, in a process of its own."""
+    """A third-party plugin, run in a process of its own."""
 
     def __init__(self, name: str, config: object, root: str | None, limits: ProcessLimits) -> None:
         self.name = name
@@ -145,24 +151,24 @@ class Host:
         self._config = config
         self._root = root
         self._limits = limits
-        self.known: Declared | None = None  # what it declared, when it was first asked
+        self.known: Declared | None = None  # the declaration, after the first start
         self._process: subprocess.Popen[bytes] | None = None
-        self._talking: threading.Thread | None = None
+        self._exchange_thread: threading.Thread | None = None
         self._idle: threading.Timer | None = None
         self._used = 0.0
         self._lock = threading.Lock()  # one call at a time
         self._closed = False
 
     def declared(self) -> Declared:
-        """What the plugin declares; starts it if that isn't known.
+        """Return the plugin's declaration; starts the plugin if that isn't known.
 
         Raises:
-            Failed: it can't be known.
+            Failed: it can't be loaded.
         """
         if self.known is None:
-            with self._turn(self._limits.start_seconds):
+            with self._exclusive(self._limits.start_seconds):
                 if self.known is None:
-                    self._kept(self._ready)
+                    self._tracked(self._ensure_loaded)
         return cast(Declared, self.known)
 
     def call(
@@ -172,14 +178,14 @@ class Host:
         seconds: float,
         read: Callable[[object], Answer],
     ) -> Answer:
-        """What `read` makes of the hook's answer.
+        """Call a hook and return its answer as parsed by `read`.
 
         Raises:
-            Failed: there is none in time, or `read` can't make anything of it.
+            Failed: there is no answer in time, or it isn't valid.
         """
 
         def work() -> Answer:
-            self._ready()
+            self._ensure_loaded()
             message = {"hook": hook, "seconds": seconds, **arguments, **self._context()}
             reply = self._exchange(message, seconds)
             if "answer" not in reply:
@@ -189,8 +195,8 @@ class Host:
             except ValueError as error:
                 raise Failed(f"a wrong answer: {error}") from error
 
-        with self._turn(seconds + self._limits.start_seconds):
-            return self._kept(work)
+        with self._exclusive(seconds + self._limits.start_seconds):
+            return self._tracked(work)
 
     def close(self) -> None:
         """End the process; a call under way fails."""
@@ -207,8 +213,8 @@ class Host:
                 self._lock.release()
 
     @contextlib.contextmanager
-    def _turn(self, seconds: float) -> Iterator[None]:
-        """The time in which nobody else asks."""
+    def _exclusive(self, seconds: float) -> Iterator[None]:
+        """Hold the lock for one call."""
         if not self._lock.acquire(timeout=seconds):
             raise Failed("it is busy")
         try:
@@ -220,8 +226,8 @@ class Host:
             self._used = time.monotonic()
             self._lock.release()
 
-    def _kept(self, work: Callable[[], Answer]) -> Answer:
-        """Do it and remember how it went."""
+    def _tracked(self, work: Callable[[], Answer]) -> Answer:
+        """Run a call and record its outcome in the circuit breaker."""
         try:
             answer = work()
         except Failed as failed:
@@ -233,12 +239,13 @@ class Host:
         self.breaker.good()
         return answer
 
-    def _ready(self) -> None:
-        """Start the process and have the plugin loaded, unless it is."""
+    def _ensure_loaded(self) -> None:
+        """Start the process and load the plugin, unless it is loaded."""
         if self._process is not None:
             if self._process.poll() is None:
                 return
-            self._end()  # it ended while nobody asked it, which costs nobody an answer
+            # It ended between two calls, so no answer was lost.
+            self._end()
         self._process = self._start()
         hello = self._exchange(None, self._limits.start_seconds)
         if "declares" not in hello:
@@ -248,8 +255,8 @@ class Host:
         except ValueError as error:
             raise Failed(str(error), final=True) from error
         self.known = declared
-        if wrong := misfit(self._config, declared.schema):
-            raise Failed(wrong, final=True)
+        if problem := misfit(self._config, declared.schema):
+            raise Failed(problem, final=True)
         seconds = self._limits.start_seconds
         loaded = self._exchange({"hook": "load", "seconds": seconds, **self._context()}, seconds)
         if "answer" not in loaded:
@@ -263,7 +270,7 @@ class Host:
     def _start(self) -> subprocess.Popen[bytes]:
         try:
             return subprocess.Popen(
-                # -P: the folder that a workspace happens to be must not shadow modules.
+                # -P: files in the working directory must not shadow modules.
                 [
                     sys.executable,
                     "-P",
@@ -274,9 +281,10 @@ class Host:
                 ],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                # No folder of the user's, or it couldn't be removed.
+                # Not a folder of the user's, which couldn't be removed while in use.
                 cwd=os.path.dirname(os.path.abspath(sys.executable)),
-                start_new_session=True,  # so that what it starts ends with it
+                # A group of its own, so that the processes it starts end with it.
+                start_new_session=True,
                 creationflags=getattr(subprocess, "CREATE_NO_WINDOW", 0),
             )
         except (OSError, ValueError) as error:
@@ -285,7 +293,7 @@ class Host:
     def _exchange(
         self, message: Mapping[str, object] | None, seconds: float
     ) -> Mapping[str, object]:
-        """Send a message, if there is one, and take the next answer.
+        """Send a message, if there is one, and return the next answer.
 
         Raises:
             Failed: there is none.
@@ -299,11 +307,13 @@ class Host:
             )
         except (TypeError, ValueError) as error:
             raise Failed(f"it can't be told: {error}") from error
-        heard: queue.SimpleQueue[bytes] = queue.SimpleQueue()
-        self._talking = threading.Thread(target=_talk, args=(process, body, heard), daemon=True)
-        self._talking.start()
+        lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+        self._exchange_thread = threading.Thread(
+            target=_write_and_read, args=(process, body, lines), daemon=True
+        )
+        self._exchange_thread.start()
         try:
-            line = heard.get(timeout=seconds)
+            line = lines.get(timeout=seconds)
         except queue.Empty:
             raise Failed(f"it took longer than {seconds:g} s", lost=True) from None
         if len(line) > MAX_ANSWER_BYTES + 1:
@@ -334,7 +344,7 @@ class Host:
                 self._end(END_SECONDS)
 
     def _end(self, grace_seconds: float = 0.0) -> None:
-        """End the process: by closing its stdin, then by force, with all that it started."""
+        """End the process and all that it started: by closing its stdin, then by force."""
         process, self._process = self._process, None
         if self._idle is not None:
             self._idle.cancel()
@@ -348,28 +358,31 @@ class Host:
         _kill(process)
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(KILL_SECONDS)
-        if self._talking is not None:
-            self._talking.join(END_SECONDS)
-            if self._talking.is_alive():  # something that left its group still holds the pipe
+        if self._exchange_thread is not None:
+            self._exchange_thread.join(END_SECONDS)
+            # A process that left its group still holds the pipe.
+            if self._exchange_thread.is_alive():
                 return
         for stream in (process.stdin, process.stdout):
             with contextlib.suppress(OSError):
                 cast(BinaryIO, stream).close()
 
 
-def _talk(process: subprocess.Popen[bytes], body: bytes, heard: queue.SimpleQueue[bytes]) -> None:
-    """Write a message and read a line; what is no whole line stands for the end of the process."""
+def _write_and_read(
+    process: subprocess.Popen[bytes], body: bytes, lines: queue.SimpleQueue[bytes]
+) -> None:
+    """Write a message and read a line; an incomplete line means that the process ended."""
     line = b""
     with contextlib.suppress(OSError, ValueError):
         if body:
             cast(BinaryIO, process.stdin).write(body)
             cast(BinaryIO, process.stdin).flush()
         line = cast(BinaryIO, process.stdout).readline(MAX_ANSWER_BYTES + 2)
-    heard.put(line)
+    lines.put(line)
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
-    """Kill a process and its group; one that nobody has waited for yet still has its number."""
+    """Kill a process and its group; a process that wasn't waited for still has its pid."""
     with contextlib.suppress(OSError):
         if process.returncode is None and sys.platform != "win32":
             os.killpg(process.pid, signal.SIGKILL)

@@ -1,10 +1,9 @@
-"""The plugins that a person's settings name, opened together: ask them for sections, verdicts and
-observations.
+"""Registry of the enabled plugins: ask them for sections, verdicts and observations.
 
-A plugin that fails costs its own answer and leaves a warning; only what is about to be written
-waits for every plugin that has a say in it, and where one can't be asked the answer is no. Asked
-one after the other, in the order of the settings, so that each sees what the one before redacted.
-Knows neither records nor packs: sections go out, texts come in.
+A plugin that fails costs its own answer and leaves a warning. Writes are different: every plugin
+that screens them must answer, and where one can't be asked the text is rejected. Plugins are asked
+one after the other, in the order of the settings, so that each sees the text as redacted by the one
+before. Knows neither records nor packs: sections go out, texts come in.
 """
 
 from __future__ import annotations
@@ -24,13 +23,14 @@ from cortex.plugins.builtin_git_history import GitHistory
 from cortex.plugins.host_process import Failed, Host, Inside, ProcessLimits
 from cortex.plugins.results import Clean, observations_of, sections_of, verdict_of
 
-SWITCH = "enabled"  # the one word in a plugin's settings that is ours
+# The one key in a plugin's settings that Cortex reads itself.
+SWITCH = "enabled"
 BUILT_IN: Mapping[str, type[Plugin]] = {kind.name: kind for kind in (GitHistory, ColdStart)}
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A plugin that gave no answer, and why."""
+    """A plugin that gave no answer, and the reason."""
 
     plugin: str
     why: str
@@ -41,35 +41,36 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Screening:
-    """Whether a text may be written, and what it is without what must not be."""
+    """Result of screening a text: permission, and the redacted text."""
 
     allowed: bool
     text: str
     warnings: tuple[str, ...] = ()
-    reason: str = ""  # why not
+    reason: str = ""  # why it isn't allowed
     unusable: str = ""  # the plugin that couldn't be asked
 
 
 @dataclass(frozen=True, slots=True)
 class PluginState:
-    """How a plugin stands; nothing is started to know it."""
+    """State of a plugin, read without starting it."""
 
     name: str
     category: str = ""  # "" until it was first used
     permissions: tuple[str, ...] = ()
-    resting: str = ""  # why it isn't asked any more
+    resting: str = ""  # why it is disabled
 
 
 def known_names() -> tuple[str, ...]:
-    """The plugins that can be turned on: those that come with Cortex, and those that are installed
-    beside it.
-    """
+    """List the plugins that can be enabled: built-in ones, and those installed beside Cortex."""
     installed = {point.name for point in entry_points(group=GROUP)}
     return (*BUILT_IN, *sorted(installed - set(BUILT_IN)))
 
 
 def check_known(names: Iterable[str]) -> None:
-    """Raises: ConfigError PLUGIN_UNKNOWN with the names that are known."""
+    """Check that all these plugins are known.
+
+    Raises: ConfigError PLUGIN_UNKNOWN with the names that are known.
+    """
     known = known_names()
     if unknown := [name for name in names if name not in known]:
         raise ConfigError(
@@ -80,23 +81,21 @@ def check_known(names: Iterable[str]) -> None:
 
 
 def enabled_by(names: Iterable[str], settings: object = None) -> dict[str, object]:
-    """The plugins that are on, each with its own settings: of those in `names` the ones that their
-    settings don't turn off.
-    """
-    given = cast(Mapping[str, object], settings) if isinstance(settings, Mapping) else {}
+    """Return the enabled plugins with their settings: those in `names` that aren't switched off."""
+    by_plugin = cast(Mapping[str, object], settings) if isinstance(settings, Mapping) else {}
     enabled: dict[str, object] = {}
     for name in names:
-        own = given.get(name, {})
-        if isinstance(own, Mapping):
-            if own.get(SWITCH, True) is False:
+        config = by_plugin.get(name, {})
+        if isinstance(config, Mapping):
+            if config.get(SWITCH, True) is False:
                 continue
-            own = {key: value for key, value in own.items() if key != SWITCH}
-        enabled[name] = own
+            config = {key: value for key, value in config.items() if key != SWITCH}
+        enabled[name] = config
     return enabled
 
 
 class Plugins:
-    """The plugins that are on; each starts when it is first asked and ends when it is idle."""
+    """The enabled plugins; each starts when it is first asked and ends when it is idle."""
 
     def __init__(
         self,
@@ -106,10 +105,10 @@ class Plugins:
         *,
         redacted: bool = True,
     ) -> None:
-        """`enabled` is what `enabled_by` makes of the settings: a plugin's name -> its own
-        settings, in the order of asking.
+        """Prepare the plugins; nothing is started yet.
 
-        `redacted` takes secrets out of what they add to a pack.
+        `enabled` is the result of `enabled_by`: settings by plugin name, in the order of asking.
+        `redacted` removes secrets from the sections that they add to a pack.
         """
         self._limits = limits or ProcessLimits()
         self._clean: Clean = _without_secrets if redacted else str
@@ -122,27 +121,28 @@ class Plugins:
                 self._hosts.append(Host(name, config, place, self._limits))
 
     def names(self) -> tuple[str, ...]:
-        """The plugins that are on."""
+        """Return the names of the enabled plugins."""
         return tuple(host.name for host in self._hosts)
 
     def standing(self) -> tuple[PluginState, ...]:
-        """How each plugin that is on stands."""
-        found = []
+        """Return the state of each enabled plugin."""
+        states = []
         for host in self._hosts:
             known = host.known
-            of = (known.category, tuple(sorted(known.permissions))) if known else ("", ())
-            found.append(PluginState(host.name, *of, host.breaker.resting))
-        return tuple(found)
+            facts = (known.category, tuple(sorted(known.permissions))) if known else ("", ())
+            states.append(PluginState(host.name, *facts, host.breaker.resting))
+        return tuple(states)
 
     def enrich(
         self, subject: Subject, partial: Sequence[Section] = ()
     ) -> tuple[list[Section], list[str]]:
-        """What the plugins add to a context pack about `subject` that has `partial` so far, and
-        warnings.
+        """Return the plugins' sections for a context pack about `subject`, and warnings.
+
+        `partial` is the pack so far.
         """
         sections: list[Section] = []
         warnings: list[str] = []
-        for host in self._with("enrich_context_pack", warnings):
+        for host in self._hosts_with("enrich_context_pack", warnings):
             files = "files" in host.declared().permissions
             arguments = {
                 "subject": subject if files else replace(subject, repo_root=""),
@@ -160,7 +160,7 @@ class Plugins:
         return sections, warnings
 
     def preflight(self, text: str) -> Screening:
-        """Whether `text` may be written; no, where a plugin that has a say can't be asked."""
+        """Screen a text; it is rejected where a plugin that screens writes can't be asked."""
         warnings: list[str] = []
         for host in self._hosts:
             try:
@@ -188,19 +188,19 @@ class Plugins:
         return Screening(True, text, tuple(warnings))
 
     def start(self) -> tuple[list[Observation], list[str]]:
-        """Work in the workspace begins: what the plugins noticed, and warnings."""
+        """Signal that work in the workspace begins; returns observations and warnings."""
         return self._observations("on_start")
 
     def periodic(self) -> tuple[list[Observation], list[str]]:
-        """Some time has passed: what the plugins noticed, and warnings."""
+        """Signal that some time has passed; returns observations and warnings."""
         return self._observations("on_periodic")
 
     def stop(self) -> tuple[list[Observation], list[str]]:
-        """Work in the workspace ends: what the plugins noticed, and warnings."""
+        """Signal that work in the workspace ends; returns observations and warnings."""
         return self._observations("on_stop")
 
     def close(self) -> None:
-        """End every process that a plugin runs in."""
+        """End the processes of all plugins."""
         for host in self._hosts:
             host.close()
 
@@ -213,7 +213,7 @@ class Plugins:
     def _observations(self, hook: str) -> tuple[list[Observation], list[str]]:
         observations: list[Observation] = []
         warnings: list[str] = []
-        for host in self._with(hook, warnings):
+        for host in self._hosts_with(hook, warnings):
             read: Callable[[object], list[Observation]] = bound(observations_of, plugin=host.name)
             try:
                 observations += host.call(hook, {}, self._limits.event_seconds, read)
@@ -221,8 +221,8 @@ class Plugins:
                 warnings.append(str(Failure(host.name, str(failed))))
         return observations, warnings
 
-    def _with(self, hook: str, warnings: list[str]) -> Iterator[Host | Inside]:
-        """The plugins that have the hook and may be asked; a warning for each that can't say."""
+    def _hosts_with(self, hook: str, warnings: list[str]) -> Iterator[Host | Inside]:
+        """Yield the plugins that have a hook and its permission; a warning for each that fails."""
         for host in self._hosts:
             try:
                 if _has(host, hook):
@@ -232,10 +232,10 @@ class Plugins:
 
 
 def _has(host: Host | Inside, hook: str) -> bool:
-    """Whether the plugin has a hook and the permission that it needs.
+    """Return whether the plugin has a hook and the permission that it needs.
 
     Raises:
-        Failed: the plugin can't say.
+        Failed: the plugin can't be loaded.
     """
     declared = host.declared()
     return HOOKS[hook] in declared.permissions and hook in declared.hooks
@@ -246,11 +246,11 @@ def _without_secrets(text: str) -> str:
 
 
 def _redacted(text: str, redactions: Sequence[Redaction]) -> str:
-    """The text without these parts; where two overlap, both go, under the first one's name."""
+    """Replace the given ranges; overlapping ones become one, with the name of the first."""
     parts: list[str] = []
-    at = 0
-    for one in sorted(redactions, key=lambda one: (one.start, one.end)):
-        if one.start >= at:
-            parts += [text[at : one.start], f"[redacted: {one.name}]"]
-        at = max(at, one.end)
-    return "".join((*parts, text[at:]))
+    position = 0
+    for redaction in sorted(redactions, key=lambda redaction: (redaction.start, redaction.end)):
+        if redaction.start >= position:
+            parts += [text[position : redaction.start], f"[redacted: {redaction.name}]"]
+        position = max(position, redaction.end)
+    return "".join((*parts, text[position:]))

@@ -1,7 +1,6 @@
-"""Answers in parts: the tokens that one may cost, and the opaque place at which the next part
-begins.
+"""Pagination of answers: token budgets and opaque cursors.
 
-Knows no tool: what an answer is made of, and what is left off first, is each family's.
+Knows no tool: each family decides about the content of an answer, and what is dropped first.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ MAX_OFFSET = 1_000_000_000
 
 
 def check_budget(budget: int | None, default: int) -> int:
-    """The budget that counts. Raises: InputError BUDGET_TOO_SMALL."""
+    """Return the budget that applies. Raises: InputError BUDGET_TOO_SMALL."""
     if budget is not None and budget < MIN_BUDGET:
         raise InputError(
             "BUDGET_TOO_SMALL",
@@ -27,7 +26,7 @@ def check_budget(budget: int | None, default: int) -> int:
 
 
 def too_small(characters: int) -> InputError:
-    """The error that says how large a budget would be large enough for this many characters."""
+    """Build the error that names the budget needed for this many characters."""
     needed = -(-characters // TOKEN_CHARACTERS)
     return InputError(
         "BUDGET_TOO_SMALL",
@@ -38,14 +37,14 @@ def too_small(characters: int) -> InputError:
 
 
 def make_cursor(key: str, offset: int) -> str:
-    """An opaque place in the answer to one question."""
+    """Encode an offset in the answer to one query as an opaque cursor."""
     return base64.urlsafe_b64encode(f"{offset}:{_digest(key)}".encode()).decode()
 
 
 def read_cursor(key: str, cursor: str | None) -> int:
-    """The offset that a cursor stands for.
+    """Decode a cursor to its offset.
 
-    Raises: InputError CURSOR_INVALID, if it belongs to another question.
+    Raises: InputError CURSOR_INVALID, if it belongs to another query.
     """
     if cursor is None:
         return 0

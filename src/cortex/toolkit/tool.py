@@ -1,10 +1,9 @@
-"""What an agent or a person can call: one definition per tool, resource and prompt, from which
-every surface is derived.
+"""Definitions of tools, resources and prompts, from which every transport is derived.
 
-A family module builds a `Family` around the context it opened; surfaces list it, bind arguments and
-run it. This module knows neither JSON-RPC nor HTTP nor argv. Road not taken: deriving a tool from a
-function's signature by decorator; a pydantic model says ranges, aliases and descriptions in one
-readable place and gives the schema and the validation from the same lines.
+A family module builds a `Family` around the context it opened; transports list it, bind arguments
+and run it. This module knows neither JSON-RPC nor HTTP nor argv. Road not taken: deriving a tool
+from a function's signature by decorator; a pydantic model has ranges, aliases and descriptions in
+one readable place and gives the schema and the validation from the same lines.
 """
 
 from __future__ import annotations
@@ -31,7 +30,8 @@ from cortex.engine.search.federated import SearchTarget
 
 log = logging.getLogger(__name__)
 
-ECHO_CHARS = 80  # of a refused value, in a message
+# Characters of a rejected value in a message.
+ECHO_CHARS = 80
 PROBLEMS_SHOWN = 5
 
 
@@ -43,29 +43,26 @@ class Arguments(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """What a running tool knows of the request it answers: whether it is still wanted, and where to
-    say how far it is.
-    """
+    """The request that a tool answers: cancellation, progress and facts about the client."""
 
     cancel: Cancel = field(default_factory=Cancel)
     report: Callable[[float, float | None, str], None] = lambda done, total, message: None
-    meta: Mapping[str, object] = field(default_factory=dict)  # what the client sent along
-    client: str = ""  # how the client calls itself
-    # Takes a family and what a call of it did, never its content
+    meta: Mapping[str, object] = field(default_factory=dict)  # metadata of the request
+    client: str = ""  # name of the client
+    # Takes a family and a line about a call, never its content.
     trace: Callable[[str, str], None] | None = None
 
     def progress(self, done: float, total: float | None = None, message: str = "") -> None:
-        """Say how far the work is; may be called often and from any thread."""
+        """Report progress; may be called often and from any thread."""
         self.report(done, total, message)
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a tool says; `failed` marks the text as a rendered error, of which `error` is the
-    original.
+    """Result of a tool; with `failed` the text is a rendered error, and `error` the original.
 
-    `notes` are for a reader of a text whose form leaves no place for them; `meta` says the same to
-    a program. With `fault` the contract has an error of the request in place of an answer.
+    `notes` are for readers of a text that has no place for them; `meta` has the same for programs.
+    With `fault` the contract requires an error of the request in place of a result.
     """
 
     text: str
@@ -80,9 +77,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """An error of a request rather than an answer: the number and the sentence that a family's
-    contract has for it.
-    """
+    """Error of a request instead of a result: the code and message of a family's contract."""
 
     number: int
     message: str
@@ -90,7 +85,7 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """One thing that can be called.
+    """A callable tool.
 
     `run(context, arguments, call)` may block; it runs in a thread.
     """
@@ -98,21 +93,23 @@ class Tool:
     family: str
     name: str
     title: str
-    description: str  # the first sentence says when to use it
+    description: str  # the first sentence says when to use the tool
     arguments: type[BaseModel]
     run: Callable[[Any, Any, Call], Answer]
     writes: bool
     idempotent: bool
     destructive: bool = False
     open_world: bool = False
-    keyed: bool = False  # it takes an idempotency key: to call it again can't do it twice
+    keyed: bool = False  # takes an idempotency key: a repeated call has no second effect
     output_schema: Mapping[str, object] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """A text with an address: `uri` is fixed, or an RFC 6570 template whose variables reach
-    `read(context, variables, call)`.
+    """A text with a URI.
+
+    `uri` is fixed, or an RFC 6570 template; its variables are passed to `read(context, variables,
+    call)`.
     """
 
     uri: str
@@ -129,7 +126,7 @@ class Resource:
 
 @dataclass(frozen=True, slots=True)
 class PromptArgument:
-    """A blank in a prompt."""
+    """A placeholder in a prompt."""
 
     name: str
     description: str
@@ -138,7 +135,7 @@ class PromptArgument:
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """A text that a person starts a conversation with."""
+    """A prepared text that starts a conversation."""
 
     name: str
     title: str
@@ -148,7 +145,7 @@ class Prompt:
 
 
 def envelope(error: CortexError) -> str:
-    """The JSON text of an error, with all that a caller needs to go on."""
+    """Render an error as JSON text, with all that a caller needs to continue."""
     body = {
         "code": error.code,
         "message": error.message,
@@ -164,7 +161,7 @@ def envelope(error: CortexError) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """Tools, resources and prompts that belong together, and the opened context that they run on."""
+    """Tools, resources and prompts that belong together, and the context that they run on."""
 
     name: str
     instructions: str  # when to use which tool; a few sentences
@@ -173,18 +170,16 @@ class Family:
     resources: tuple[Resource, ...] = ()
     prompts: tuple[Prompt, ...] = ()
     render_error: Callable[[CortexError], str] = envelope
-    # None: the error is the tool's answer
+    # Maps an error to a fault; None makes the error the tool's answer.
     fault: Callable[[CortexError], Fault | None] = lambda error: None
-    warnings: tuple[str, ...] = ()  # what whoever starts the server should know
+    warnings: tuple[str, ...] = ()  # for the person who starts the server
     close: Callable[[], None] = lambda: None
-    # To be searched, for one call
+    # The family's search targets, opened for one call.
     places: Callable[[], AbstractContextManager[Sequence[SearchTarget]]] = lambda: nullcontext(())
 
 
 def perform(family: Family, tool: Tool, arguments: BaseModel, call: Call) -> Answer:
-    """Run a tool; whatever it raises becomes an answer, and the traceback of what nobody foresaw
-    goes to the log.
-    """
+    """Run a tool; every exception becomes an answer, and unexpected ones are logged."""
     started = time.perf_counter()
     answer = _run(family, tool, arguments, call)
     if call.trace is not None:
@@ -203,7 +198,8 @@ def _run(family: Family, tool: Tool, arguments: BaseModel, call: Call) -> Answer
         return tool.run(family.context, arguments, call)
     except CortexError as error:
         return _failure(family, error)
-    except Exception as error:  # the surface's last line of defence
+    # Last line of defence of the transport.
+    except Exception as error:
         return _failure(family, unforeseen(error, spell(tool.name)))
 
 
@@ -212,7 +208,7 @@ def _failure(family: Family, error: CortexError) -> Answer:
 
 
 def unforeseen(error: Exception, where: str) -> CortexError:
-    """Log an exception that nobody foresaw and give what a caller is told instead."""
+    """Log an unexpected exception and return the error for the caller."""
     if shortage := shortage_of(error, where):
         log.warning("%s", shortage.message)
         return shortage
@@ -225,14 +221,12 @@ def unforeseen(error: Exception, where: str) -> CortexError:
 
 
 def spell(name: str, *, dotted: bool = False) -> str:
-    """A tool's name as it is listed: clients and model APIs refuse dots, so they are `_` unless
-    somebody wants them.
-    """
+    """Return a tool's name as it is listed: with `_` for dots, which many clients refuse."""
     return name if dotted else name.replace(".", "_")
 
 
 def list_once(families: Sequence[Family]) -> list[Family]:
-    """The same families, each tool name listed once: by the last family that has it."""
+    """Return the families with each tool name listed once, in the last family that has it."""
     listed: set[str] = set()
     kept: list[Family] = []
     for family in reversed(families):
@@ -243,28 +237,29 @@ def list_once(families: Sequence[Family]) -> list[Family]:
 
 
 def find_tool(families: Sequence[Family], name: str) -> tuple[Family, Tool]:
-    """The tool of that name, in either spelling, and its family.
+    """Find a tool by name, in either spelling, and its family.
 
     Raises: InputError ARGUMENT_INVALID, naming the nearest known.
     """
-    everything = [(family, tool) for family in families for tool in family.tools]
-    # A name as it is defined comes before one that is only spelled like it
+    tools = [(family, tool) for family in families for tool in family.tools]
+    # An exact match takes precedence over one in the other spelling.
     for dotted in (True, False):
-        for family, tool in everything:
+        for family, tool in tools:
             if spell(tool.name, dotted=dotted) == name:
                 return family, tool
-    known = [spell(tool.name) for _, tool in everything]  # which every client can call
+    # The spelling that every client can call.
+    known = [spell(tool.name) for _, tool in tools]
     raise InputError("ARGUMENT_INVALID", f"unknown tool {_echo(name)}{_nearest(name, known)}")
 
 
 def bind(tool: Tool, arguments: Mapping[str, object] | None) -> BaseModel:
-    """The arguments as the tool's model.
+    """Validate arguments with the tool's model.
 
-    Raises: InputError ARGUMENT_INVALID, saying what to do about each.
+    Raises: InputError ARGUMENT_INVALID, with a sentence for each problem.
     """
     try:
-        # Through JSON, because strictness there means JSON's types: a list fits a tuple, a string
-        # an enum, "5" no number.
+        # Through JSON, where strict mode means JSON's types: a list fits a tuple, a string fits an
+        # enum, but "5" isn't a number.
         return tool.arguments.model_validate_json(json.dumps(arguments or {}), strict=True)
     except ValidationError as error:
         problems = [_problem(tool, detail) for detail in error.errors(include_url=False)]
@@ -294,7 +289,7 @@ def _problem(tool: Tool, detail: ErrorDetails) -> str:
 
 
 def _names_beside(schema: Mapping[str, Any], loc: tuple[int | str, ...]) -> list[str]:
-    """The names that a schema knows at the place where `loc` gave another."""
+    """Return the names that a schema knows at the place where `loc` has an unknown one."""
     for part in loc[:-1]:
         schema = (
             schema.get("items", {})
@@ -327,7 +322,7 @@ class _AnyNumber:
 
 
 def _whole(value: object) -> object:
-    """50.0 is 50; 50.7 and what is no finite number are left for pydantic to refuse."""
+    """Convert 50.0 to 50; 50.7 and non-finite numbers are left for pydantic to reject."""
     return (
         int(value)
         if isinstance(value, float) and value.is_integer() and abs(value) < 2**63
@@ -336,34 +331,36 @@ def _whole(value: object) -> object:
 
 
 def nearest_within(least: int, most: int) -> BeforeValidator:
-    """A validator that takes a number outside a range for the nearest one inside it."""
+    """Build a validator that clamps a number to a range."""
 
     def clamp(value: object) -> object:
         if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
-            return value  # for pydantic to refuse
+            # pydantic rejects it.
+            return value
         return int(max(least, min(most, value)))
 
     return BeforeValidator(clamp)
 
 
-# A count whose schema says "number": programs write 50 or 50.0, and both mean fifty.
+# A count with the schema type "number": programs write 50 or 50.0, and both mean fifty.
 Whole = Annotated[int, BeforeValidator(_whole), _AnyNumber()]
 
 
-# pydantic leaves these names where a range stands beside "may be null".
+# pydantic leaves these names in the schema of a nullable field with a range.
 _RANGES = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum"}
 
 
 def input_schema(tool: Tool) -> Mapping[str, Any]:
-    """The JSON schema of a tool's arguments: no titles, no references, no null where "may be left
-    out" is meant.
+    """Return the JSON schema of a tool's arguments.
+
+    It has no titles, no references, and no null for arguments that may be left out.
     """
     return schema_of(tool.arguments)
 
 
 @cache
 def schema_of(arguments: type[BaseModel]) -> Mapping[str, Any]:
-    """The same of any model."""
+    """Return the JSON schema of a model, in the form of `input_schema`."""
     schema = arguments.model_json_schema(by_alias=True, schema_generator=_Plain)
     inlined = _inline(schema, schema.get("$defs", {}))
     return {
@@ -373,9 +370,7 @@ def schema_of(arguments: type[BaseModel]) -> Mapping[str, Any]:
 
 
 class _Plain(GenerateJsonSchema):
-    """pydantic's schema without what only repeats names; a default of None is shown only where a
-    field asks for it.
-    """
+    """Schema generator without titles and nullable types; a default of None is left out."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:
         return False
@@ -390,9 +385,7 @@ class _Plain(GenerateJsonSchema):
 
 
 def _inline(node: Any, definitions: Mapping[str, Any]) -> Any:
-    """The schema with every `$ref` replaced by what it points to, without model titles, ranges by
-    their JSON names.
-    """
+    """Replace every `$ref` by its definition, drop model titles, and rename range keywords."""
     if isinstance(node, list):
         return [_inline(part, definitions) for part in node]
     if not isinstance(node, dict):

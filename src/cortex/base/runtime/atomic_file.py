@@ -1,5 +1,6 @@
-"""A file that a command writes: aside, then renamed, so that a reader sees the old one or the new
-one.
+"""Atomic file replacement: write a temporary file, then rename it over the target.
+
+A reader sees the old file or the new one, never a part.
 """
 
 from __future__ import annotations
@@ -15,17 +16,17 @@ from cortex.base.errors import FileError, code_of, error_of
 
 @contextmanager
 def written_aside(file: Path) -> Iterator[Path]:
-    """Where to write a file that nobody else can read and that is there once it is whole.
+    """Yield a private temporary path that replaces `file` when the block ends without an error.
 
     Raises: FileError.
     """
     temporary = ""
     try:
-        # For us alone
-        number, temporary = tempfile.mkstemp(
+        # mkstemp creates it with access for this user only.
+        descriptor, temporary = tempfile.mkstemp(
             dir=file.parent, prefix=f".{file.name[:40]}-", suffix=".tmp"
         )
-        os.close(number)
+        os.close(descriptor)
         yield Path(temporary)
         os.replace(temporary, file)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""A lock on an open file that ends with the process, however it ends; standard library only."""
+"""File locks that the system releases when the process ends; standard library only."""
 
 from __future__ import annotations
 
@@ -36,15 +36,16 @@ else:
 
 @contextmanager
 def turn(path: str, seconds: float, given_up: Callable[[], bool]) -> Iterator[bool]:
-    """Be the only one on this machine inside the block; false where that took too long, or was
-    given up. Children don't inherit it.
+    """Hold an exclusive lock on this machine inside the block; child processes don't inherit it.
+
+    Yields False where the lock wasn't free within `seconds`, or `given_up` returned true.
     """
     deadline = time.monotonic() + seconds
     file = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
     try:
-        while not (mine := lock_file(file)) and time.monotonic() < deadline and not given_up():
+        while not (locked := lock_file(file)) and time.monotonic() < deadline and not given_up():
             time.sleep(POLL_SECONDS)
-        yield mine
+        yield locked
     finally:
         os.close(file)
 

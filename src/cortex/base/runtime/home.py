@@ -1,21 +1,26 @@
-"""The person's own folder, and which environment variables are Cortex's: for processes that import
-the standard library only.
+"""Cortex's home folder and the environment variables it reads; standard library only.
+
+Processes that must start fast (shim, hooks) import this.
 """
 
 from __future__ import annotations
 
 import os
 
-TYPE_CHECKING = False  # as checkers know it: loading `typing` takes longer than all else here
+# Type checkers treat this name like typing.TYPE_CHECKING; importing `typing` would take longer
+# than everything else in this module.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-VERSION = "0.1.0"  # as the package has it
-INBOX = "inbox"  # in a home, for what hooks bring
+# Same as the version of the package.
+VERSION = "0.1.0"
+# Folder in a home that hooks write to.
+INBOX = "inbox"
 # Every variable that Cortex reads, besides CORTEX_<GROUP>_<KEY>, which each setting has. Front ends
 # pass them on to cortexd, `cortex.base.settings` reads them, and docs/settings.md lists them.
 PREFIXES = ("CORTEX_", "CODEINDEX_", "CONDUIT_", "ACK_")
-# Other names of settings; of several that are set the first counts.
+# Other names of settings; the first one that is set takes precedence.
 SETTING_VARIABLES = {
     "CODEINDEX_WORKSPACE_PATH": "workspace.paths",
     "CODEINDEX_MAX_FILES": "workspace.maxFiles",
@@ -38,7 +43,7 @@ SETTING_VARIABLES = {
     "CLAUDE_MEM_DATA_DIR": "memory.claude_mem",
     "ACK_MEM_SCOPE": "memory.scope",
 }
-# No settings: they say where things are, or are too secret to be one.
+# Not settings: they are locations, or too secret to be a setting.
 OTHER_VARIABLES = (
     "CORTEX_HOME",
     "CORTEX_PROFILE",
@@ -50,8 +55,9 @@ OTHER_VARIABLES = (
 )
 # For commands alone; cortexd needs none of them.
 COMMAND_VARIABLES = ("VISUAL", "EDITOR")
-PROFILES = "profiles"  # in a home, the homes of its profiles
-# A disk may not tell capitals from others
+# Folder in a home that holds the homes of its profiles.
+PROFILES = "profiles"
+# Lower case only: a filesystem may ignore case.
 _FIRST_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789")
 _NAME_CHARACTERS = _FIRST_CHARACTERS | frozenset("._-")
 MAX_NAME = 50
@@ -59,12 +65,12 @@ NAMES = f"at most {MAX_NAME} small letters, digits, '.', '_' and '-', the first 
 
 
 def version_parts(version: str) -> tuple[int, ...]:
-    """A version to compare by; what isn't a number ("0rc1") doesn't count."""
+    """Parse a version for comparison; parts that aren't numbers ("0rc1") are left out."""
     return tuple(int(part) for part in version.split(".") if part.isdigit())
 
 
 def own_variables(variables: Mapping[str, str]) -> dict[str, str]:
-    """Those of the variables that a connection's settings may depend on."""
+    """Return the variables that a connection's settings may depend on."""
     listed = {*SETTING_VARIABLES, *OTHER_VARIABLES}
     return {
         name: value
@@ -74,9 +80,9 @@ def own_variables(variables: Mapping[str, str]) -> dict[str, str]:
 
 
 def find_home(variables: Mapping[str, str], user_home: str) -> str:
-    """$CORTEX_HOME or ~/.cortex, and in it the folder of the profile that CORTEX_PROFILE names.
+    """Return $CORTEX_HOME or ~/.cortex, or the profile in it that CORTEX_PROFILE names.
 
-    Raises: ValueError, with a sentence for people and the variable that is wrong.
+    Raises: ValueError, with a message for people and the name of the wrong variable.
     """
     given = variables.get("CORTEX_HOME", "")
     if given == "~" or given[:2] in ("~/", "~\\"):
@@ -96,7 +102,7 @@ def find_home(variables: Mapping[str, str], user_home: str) -> str:
 
 
 def is_profile(name: str) -> bool:
-    """Whether a profile can be called that."""
+    """Return whether this is a valid name of a profile."""
     return (
         0 < len(name) <= MAX_NAME
         and name[0] in _FIRST_CHARACTERS
@@ -105,17 +111,21 @@ def is_profile(name: str) -> bool:
 
 
 def profile_names(home: str) -> list[str]:
-    """The profiles that there are in a home, that of no profile."""
+    """List the profiles of a home, which must be a home without a profile."""
     try:
-        with os.scandir(os.path.join(home, PROFILES)) as found:
-            return sorted(one.name for one in found if is_profile(one.name) and one.is_dir())
-    except OSError:  # there are none
+        with os.scandir(os.path.join(home, PROFILES)) as entries:
+            return sorted(
+                entry.name for entry in entries if is_profile(entry.name) and entry.is_dir()
+            )
+    # The home has no profiles.
+    except OSError:
         return []
 
 
 def split_profile(arguments: Sequence[str]) -> tuple[str, list[str]]:
-    """The profile that a command line names before its command, "" for none, and the command line
-    without it.
+    """Split `--profile NAME` off the beginning of a command line.
+
+    Returns the profile ("" for none) and the other arguments.
     """
     rest = list(arguments)
     if rest[:1] == ["--profile"] and len(rest) > 1:

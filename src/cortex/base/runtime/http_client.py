@@ -1,14 +1,14 @@
-"""One request to another machine over HTTP: within time and size, to that server and no other.
+"""HTTP requests to one server, bounded in time and size.
 
-The only room that knows the library for it.
+The only module that knows the HTTP library. The caller interprets the response and decides about
+retries. The key is sent in one header and appears nowhere else: not in errors, logs or requests to
+another host. No redirect is followed; proxies, netrc and other environment variables are ignored,
+except for the certificates to trust where `own_certificates` is set.
 
-What an answer means is up to whoever asks, and so is trying again. The key goes into one header and
-nowhere else: not into errors, logs or another host, since no redirect is followed and no proxy,
-netrc or other variable of the environment is looked at, but for the certificates to trust where
-that is wanted. A request has one deadline, and but for looking up a name nothing of it waits
-longer: the library's own limits are for each read, so that a head of a line a second held a request
-of 3 s for as long as the server liked. Roads not taken: a timer that closes the socket, which is a
-thread for each request; an SDK for each server, they differ by a few lines.
+Each request has one deadline that everything but name resolution respects. The library's own
+timeouts apply to each read: a server that sent one header line a second could hold a request of 3 s
+for as long as it liked. Roads not taken: a timer that closes the socket, which is a thread for each
+request; an SDK for each server, as they differ by a few lines.
 """
 
 from __future__ import annotations
@@ -25,35 +25,38 @@ from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote, urlsplit
 
-if TYPE_CHECKING:  # 50 ms, needed once something is asked
+# Importing it takes 50 ms, so it is imported with the first request.
+if TYPE_CHECKING:
     import httpcore2
 
 CONNECT_SECONDS = 5.0
-# Of one answer, with all that come before the last; the library refuses one of 100 KB
+# Limit for the heads of all responses to a request, informational ones included; the library
+# itself refuses a single head of 100 KB.
 MAX_HEAD_BYTES = 256 * 1024
 MAX_SHOWN_CHARACTERS = 200
 MAX_CONNECTIONS = 100
-IDLE_SECONDS = 5.0  # that an unused connection is kept
+# Time that an unused connection is kept open.
+IDLE_SECONDS = 5.0
 UNUSABLE = "has an address or a key that can't be used"
-# What an address may hold as it is; everything else is percent-encoded.
+# Characters of a URL that stay as they are; all others are percent-encoded.
 ADDRESS_SIGNS = "/%:@!$&'(),;=~?+*"
 
 
 @dataclass(frozen=True, slots=True)
 class HttpResponse:
-    """What a server answered, whatever it is."""
+    """A server's response, with any status."""
 
     status: int
     body: bytes
-    retry_after: float  # seconds that it asks to wait, 0 where it doesn't
+    retry_after: float  # seconds to wait by its Retry-After header, 0 without one
 
 
 class NoAnswer(Exception):
-    """There is no answer, and the text says why; the server's name goes before it."""
+    """No usable response; the message says why and is meant to follow the server's name."""
 
 
 class Late(NoAnswer):
-    """It took too long; `slow` where the server was at work on it."""
+    """The request timed out; `slow` where the server had received it."""
 
     def __init__(self, seconds: float, *, slow: bool) -> None:
         super().__init__(f"did not answer within {round(seconds, 2):g} s")
@@ -61,32 +64,34 @@ class Late(NoAnswer):
 
 
 class Unsendable(NoAnswer):
-    """The address or the key can't be used."""
+    """The URL or the key can't be used."""
 
 
 class Untrusted(NoAnswer):
-    """Nobody that is trusted vouches for the server's certificate."""
+    """The server's certificate isn't signed by a trusted authority."""
 
 
 class TooLarge(NoAnswer):
-    """The answer is larger than anything that is read."""
+    """The response exceeds the size limit."""
 
 
 class Closed(NoAnswer):
-    """These connections were closed."""
+    """The connections were closed."""
 
     def __init__(self) -> None:
         super().__init__("was closed")
 
 
 class HttpConnections:
-    """Connections to one server; threads may use them at once."""
+    """A pool of connections to one server; safe for use by several threads."""
 
     def __init__(
         self, url: str, key: str = "", *, max_bytes: int, own_certificates: bool = False
     ) -> None:
-        """`max_bytes` is the largest answer; with `own_certificates` SSL_CERT_FILE says whom to
-        trust, where it is set.
+        """Create the pool; the first request opens a connection.
+
+        `max_bytes` is the largest response body. With `own_certificates` the file that
+        SSL_CERT_FILE names is trusted, where it is set.
         """
         self.url = url.rstrip("/")
         self._key = key
@@ -99,11 +104,14 @@ class HttpConnections:
         self._under_way = _UnderWay(self._closed)
 
     def ask(self, method: str, path: str, content: bytes | None, timeout: float) -> HttpResponse:
-        """The server's answer. Raises: NoAnswer, in the class that says why."""
+        """Send a request and return the response.
+
+        Raises: NoAnswer, in the subclass that names the cause.
+        """
         import httpcore2
 
-        waits = dict.fromkeys(("read", "write", "pool"), timeout)
-        limits = {"timeout": {**waits, "connect": min(timeout, CONNECT_SECONDS)}}
+        timeouts = dict.fromkeys(("read", "write", "pool"), timeout)
+        limits = {"timeout": {**timeouts, "connect": min(timeout, CONNECT_SECONDS)}}
         self._under_way.begin(timeout)
         try:
             address = _address(self.url + path)
@@ -126,28 +134,29 @@ class HttpConnections:
             RuntimeError,
             ValueError,
         ) as error:
-            # The last two: what is closed meanwhile, in the pool or in TLS.
+            # The pool raises RuntimeError and TLS raises ValueError when closed during a request.
             if self._closed.is_set():
                 raise Closed from None
             why = self.redacted(str(error)) or type(error).__name__
-            if "WRONG_VERSION_NUMBER" in why:  # how the library for TLS reads an answer without it
+            # OpenSSL reports this where the response isn't TLS at all.
+            if "WRONG_VERSION_NUMBER" in why:
                 why = "it answers, but not over TLS; does it speak http://?"
             kind = Untrusted if "CERTIFICATE_VERIFY_FAILED" in why else NoAnswer
             raise kind(f"can't be reached: {why}") from None
 
     def wait(self, seconds: float) -> bool:
-        """Wait before another try; false where they were closed meanwhile."""
+        """Wait before another attempt; False where the connections were closed meanwhile."""
         return not self._closed.wait(seconds)
 
     def close(self) -> None:
-        """End all connections; whoever waits is told so."""
+        """Close all connections; requests under way raise Closed."""
         self._closed.set()
         with self._lock:
             if self._pool is not None:
                 self._pool.close()
 
     def redacted(self, text: str) -> str:
-        """A text without the key."""
+        """Return a text with the key masked."""
         return text.replace(self._key, "***") if self._key else text
 
     def _open(self) -> httpcore2.ConnectionPool:
@@ -175,19 +184,20 @@ class HttpConnections:
             return self._pool
 
     def _trusted(self) -> ssl.SSLContext | None:
-        """The certificates to trust; none are read where the address has no TLS."""
+        """Load the certificates to trust; None where the URL has no TLS."""
         if not self.url.lower().startswith("https:"):
             return None
         import httpx2
 
         try:
             return httpx2.create_ssl_context(trust_env=self._own_certificates)
-        except OSError as error:  # a file that the environment names: no server is asked
+        # A file named by the environment can't be read; no request is sent.
+        except OSError as error:
             why = f"the certificates to trust can't be read: {error}"
             raise Untrusted(f"can't be asked: {why}") from None
 
     def _read(self, response: httpcore2.Response) -> bytes:
-        """The body, as far as there is room for it."""
+        """Read the body, up to the size limit."""
         parts, size = [], 0
         for part in response.iter_stream():
             size += len(part)
@@ -198,8 +208,9 @@ class HttpConnections:
 
 
 class _UnderWay(threading.local):
-    """What the request of this thread may still take: the library asks, sends and reads in the
-    thread of whoever asks.
+    """Time and head size that the current thread's request has left.
+
+    Thread-local, because the library connects, sends and reads in the caller's thread.
     """
 
     until = 0.0
@@ -212,13 +223,13 @@ class _UnderWay(threading.local):
         self.until, self.room = time.monotonic() + seconds, MAX_HEAD_BYTES
 
     def head_is_read(self) -> None:
-        """From now on whoever reads the body counts."""
+        """Stop counting head bytes: the reader of the body has a limit of its own."""
         self.room = sys.maxsize
 
     def left(self) -> float:
-        """The seconds that there are, more than none.
+        """Return the seconds left, always more than 0.
 
-        Raises: TimeoutError; OSError, where it was closed meanwhile.
+        Raises: TimeoutError; OSError, where the connections were closed meanwhile.
         """
         if self._closed.is_set():
             raise OSError("closed")
@@ -229,25 +240,27 @@ class _UnderWay(threading.local):
 
 
 class _Network:
-    """Where the library gets its connections from.
+    """Network backend of the library.
 
-    This and `_Stream` have its shapes without being made of them, see its import.
+    This class and `_Stream` match its interfaces without inheriting, so that it needn't be
+    imported.
     """
 
     def __init__(self, under_way: _UnderWay) -> None:
         self._under_way = under_way
 
     def connect_tcp(self, host: str, port: int, timeout: float, **options: Any) -> _Stream:
-        """A connection to the first address of a name that answers; those not tried yet share what
-        is left of the request's time.
+        """Connect to the first address of a host that answers.
+
+        The addresses not tried yet share the time that the request has left.
         """
         import httpcore2
 
-        found = dict.fromkeys(
-            str(one[4][0]) for one in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        resolved = dict.fromkeys(
+            str(info[4][0]) for info in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         )
         failed: Exception = OSError("it has no address")
-        addresses = list(found) if len(found) > 1 else [host]
+        addresses = list(resolved) if len(resolved) > 1 else [host]
         for tried, address in enumerate(addresses):
             limit = min(timeout, self._under_way.left() / (len(addresses) - tried))
             try:
@@ -260,8 +273,9 @@ class _Network:
 
 
 class _Stream:
-    """A connection that each request uses up to its deadline; what the library says of a single
-    wait is never less.
+    """A connection that limits every wait by the deadline of the current request.
+
+    The timeout that the library passes for a single wait is ignored: it is never shorter.
     """
 
     def __init__(self, stream: httpcore2.NetworkStream, under_way: _UnderWay) -> None:
@@ -293,7 +307,7 @@ class _Stream:
                 left = left[self._socket.send(left) :]
         except TimeoutError:
             raise httpcore2.WriteTimeout from None
-        # Which the library passes over: there may be an answer nonetheless
+        # The library ignores a WriteError: there may be a response nonetheless.
         except OSError as error:
             raise httpcore2.WriteError(str(error)) from None
 
@@ -304,13 +318,14 @@ class _Stream:
         return _Stream(self._stream.start_tls(ssl_context, server_hostname, limit), self._under_way)
 
     def close(self) -> None:
-        with suppress(OSError):  # who waits for it hears of that, and of being closed alone doesn't
+        # A thread that waits in recv wakes up on shutdown, but not on close alone.
+        with suppress(OSError):
             socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
         self._stream.close()
 
 
 def shown(url: str) -> str:
-    """An address without the secrets that it may hold."""
+    """Return a URL without the secrets that it may hold."""
     try:
         parts = urlsplit(url)
         port = "" if parts.port is None else f":{parts.port}"
@@ -321,20 +336,21 @@ def shown(url: str) -> str:
 
 
 def short(text: str) -> str:
-    """What a server said, in a line that fits into an error."""
+    """Shorten a server's message to one line that fits into an error."""
     line = " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
     return line if len(line) <= MAX_SHOWN_CHARACTERS else line[:MAX_SHOWN_CHARACTERS] + "..."
 
 
 def _address(url: str) -> httpcore2.URL:
-    """An address as it is sent. Raises: Unsendable."""
+    """Parse and encode a URL for sending. Raises: Unsendable."""
     import httpcore2
 
     try:
         parts = urlsplit(url)
         host = (parts.hostname or "").encode("idna" if parts.hostname else "ascii")
         port = parts.port
-    except ValueError:  # UnicodeError, too: a name that can't be one
+    # Includes UnicodeError, for a host name that isn't valid.
+    except ValueError:
         raise Unsendable(UNUSABLE) from None
     if not host or parts.scheme not in ("http", "https"):
         raise Unsendable(UNUSABLE)
@@ -350,9 +366,7 @@ def _sendable(key: str) -> str:
 
 
 def _retry_after(response: httpcore2.Response) -> float:
-    """Seconds that a Retry-After header asks to wait, given as a number or as a date; 0 without
-    one.
-    """
+    """Return the seconds of a Retry-After header, given as a number or a date; 0 without one."""
     values = [value for name, value in response.headers if name.lower() == b"retry-after"]
     text = values[0].decode("latin-1").strip() if values else ""
     if text.isdecimal():

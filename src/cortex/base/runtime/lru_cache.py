@@ -1,8 +1,7 @@
-"""Answers that were given before, in memory: least recently used out first, bounded by bytes and
-age.
+"""Least-recently-used cache of search results, bounded by bytes and age.
 
-A key holds the store's sequence number, so a change makes the old answers unreachable and nothing
-has to be told.
+A key contains the store's sequence number, so a change makes old results unreachable and nothing
+has to be invalidated.
 """
 
 from __future__ import annotations
@@ -14,12 +13,14 @@ from collections.abc import Hashable
 
 from cortex.base.types import Page
 
-HIT_BYTES = 600  # what a hit costs besides its text
-PAGE_BYTES = 1_500  # what a page and its question cost without either: where nothing was found, too
+# Cost of a hit besides its text.
+HIT_BYTES = 600
+# Cost of a page and its query without their texts; an empty page costs this, too.
+PAGE_BYTES = 1_500
 
 
 class Cache:
-    """A bounded map from questions to pages."""
+    """A bounded map from queries to pages."""
 
     def __init__(self, max_bytes: int, max_age_seconds: float) -> None:
         self._max_bytes = max_bytes
@@ -31,7 +32,7 @@ class Cache:
 
     @property
     def hit_rate(self) -> float:
-        """The share of questions that were answered from here."""
+        """Share of lookups that found a page."""
         return round(self._hits / self._asked, 4) if self._asked else 0.0
 
     def get(self, key: Hashable) -> Page | None:
@@ -48,7 +49,7 @@ class Cache:
             return entry[0]
 
     def put(self, key: Hashable, page: Page, asked: int = 0) -> None:
-        """Remember a page; `asked` is what its question takes, in bytes."""
+        """Store a page; `asked` is the size of its query in bytes."""
         cost = PAGE_BYTES + asked + sum(HIT_BYTES + 2 * len(hit.text) for hit in page.hits)
         if cost > self._max_bytes:
             return

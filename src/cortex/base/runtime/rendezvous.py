@@ -1,10 +1,9 @@
-"""Where cortexd and those who want it meet: a socket and a lock in a private folder, one pair for
-each home.
+"""Rendezvous of cortexd and its clients: a socket and a lock in a private folder, per home.
 
 Standard library only, and little of it: every agent window pays for these imports. The lock is the
-election: whoever has it is cortexd, and it ends with its process. The socket's name says nothing
-about who listens. On Windows, which has no such sockets for Python, it is a port on loopback, and a
-token that only the person can read.
+election: the process that holds it is cortexd, and the lock ends with the process. The socket's
+name doesn't say who listens. Windows has no unix sockets for Python; there it is a port on
+loopback, and a token that only this user can read.
 """
 
 from __future__ import annotations
@@ -19,25 +18,32 @@ import zlib
 
 from cortex.base.runtime.home import find_home, own_variables
 
-TYPE_CHECKING = False  # as checkers know it: loading `typing` takes longer than all else here
+# Type checkers treat this name like typing.TYPE_CHECKING; importing `typing` would take longer
+# than everything else in this module.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from subprocess import Popen
 
-PROTOCOL = 1  # of hello and welcome
-MAX_SOCKET_BYTES = 104  # of a socket's path, on macOS
-TEMPORARY = "/tmp"  # not what TMPDIR says, which differs between clients
-START_SECONDS = 15.0  # for cortexd to listen after it was started
-ELECTED = 2  # exit code of a cortexd that found another one
+# Version of the hello and welcome messages.
+PROTOCOL = 1
+# Longest path of a socket on macOS.
+MAX_SOCKET_BYTES = 104
+# Not TMPDIR, which differs between clients.
+TEMPORARY = "/tmp"
+# Time that cortexd has to listen after it was started.
+START_SECONDS = 15.0
+# Exit code of a cortexd that lost the election to a running one.
+ELECTED = 2
 CONNECT_SECONDS = 5.0
 MAX_HELLO_BYTES = 4 << 20
 
 
 def find(profile: str = "") -> tuple[Rendezvous, dict[str, str]]:
-    """The meeting place of this process's home, or of a profile's, and its own variables.
+    """Return the rendezvous of this process's home (or a profile's) and Cortex's own variables.
 
-    Raises: ValueError, with a sentence for people first, where they are wrong; OSError, where there
-    can't be a private folder.
+    Raises: ValueError, with a message for people first, where a variable is wrong; OSError, where
+    no private folder is possible.
     """
     variables = own_variables(os.environ)
     if profile:
@@ -46,34 +52,36 @@ def find(profile: str = "") -> tuple[Rendezvous, dict[str, str]]:
 
 
 def meet_at(home: str) -> Rendezvous:
-    """The meeting place of a home. Raises: OSError, where there can't be a private folder."""
+    """Return the rendezvous of a home. Raises: OSError, where no private folder is possible."""
     return Rendezvous(home, os.environ)
 
 
 def profile_of(arguments: Sequence[str]) -> str:
-    """What a command line says after --profile, "" for nothing."""
-    for number, word in enumerate(arguments):
+    """Return the value of --profile in a command line, "" without one."""
+    for index, word in enumerate(arguments):
         if word.startswith("--profile="):
             return word[10:]
         if word == "--profile":
-            return "".join(arguments[number + 1 : number + 2])
+            return "".join(arguments[index + 1 : index + 2])
     return ""
 
 
 class Rendezvous:
-    """The meeting place of one home."""
+    """Paths of one home's socket, lock and note, and the ways to reach its cortexd."""
 
     def __init__(self, home: str, variables: Mapping[str, str]) -> None:
         self.home = home
-        known = os.fsencode(os.path.realpath(home))  # by whatever name it was reached
-        name = f"cortexd-{zlib.crc32(known):08x}{zlib.crc32(known[::-1]):08x}"
+        # The real path, so that every spelling of the home leads to the same socket.
+        real_home = os.fsencode(os.path.realpath(home))
+        name = f"cortexd-{zlib.crc32(real_home):08x}{zlib.crc32(real_home[::-1]):08x}"
         folder = _private_folder(variables, home, len(name) + 6)
         self.socket = os.path.join(folder, f"{name}.sock")
         self.lock = os.path.join(folder, f"{name}.lock")
-        self.note = os.path.join(folder, f"{name}.json")  # who listens, for people and for Windows
+        # Describes the running cortexd, for people and for clients on Windows.
+        self.note = os.path.join(folder, f"{name}.json")
 
     def connect(self) -> socket.socket | None:
-        """A connection to cortexd, None where nobody listens."""
+        """Connect to cortexd; None where none is listening."""
         deadline = time.monotonic() + CONNECT_SECONDS
         while True:
             link: socket.socket | None = None
@@ -95,20 +103,22 @@ class Rendezvous:
                     link.close()
                 if not isinstance(error, BlockingIOError) or time.monotonic() > deadline:
                     return None
-            time.sleep(0.02)  # so many want to connect at once that the queue is full
+            # The listen queue is full because many clients connect at once.
+            time.sleep(0.02)
 
     def read_note(self) -> dict[str, object]:
-        """What the last cortexd said of itself: pid, version, port and token where it has them."""
+        """Return the note of the last cortexd: pid, version, port and token where it has them."""
         with contextlib.suppress(OSError, ValueError), open(self.note, encoding="utf-8") as file:
-            found = json.load(file)
-            return found if isinstance(found, dict) else {}
+            note = json.load(file)
+            return note if isinstance(note, dict) else {}
         return {}
 
     def ask(
         self, hello: dict[str, object], wait: float = CONNECT_SECONDS
     ) -> dict[str, object] | None:
-        """Say one thing to cortexd and hear the answer; None where nobody listens or nobody answers
-        in time.
+        """Send one message to cortexd and return its answer.
+
+        None where cortexd isn't listening or doesn't answer in time.
         """
         link = self.connect()
         if link is None:
@@ -122,32 +132,36 @@ class Rendezvous:
     def exchange(
         self, link: socket.socket, hello: dict[str, object], wait: float
     ) -> dict[str, object] | None:
-        """Say one thing over a connection and hear the answer, a line, no more; None where it ends
-        first.
+        """Send one message over a connection and read exactly one line as the answer.
 
-        Raises: TimeoutError; OSError and ValueError, where the connection breaks or the answer is
-        none.
+        Returns None where the connection ends first.
+
+        Raises: TimeoutError; OSError and ValueError, where the connection breaks or the answer
+        isn't JSON.
         """
         link.settimeout(wait)
         link.sendall(self.encode(hello))
         line = b""
         while not line.endswith(b"\n"):
-            waiting = link.recv(65_536, socket.MSG_PEEK)
-            if not waiting:
+            available = link.recv(65_536, socket.MSG_PEEK)
+            if not available:
                 return None
-            line += link.recv(waiting.find(b"\n") + 1 or len(waiting))
+            line += link.recv(available.find(b"\n") + 1 or len(available))
         link.settimeout(None)
-        found = json.loads(line)
-        return found if isinstance(found, dict) else None
+        answer = json.loads(line)
+        return answer if isinstance(answer, dict) else None
 
     def encode(self, hello: dict[str, object]) -> bytes:
-        """A first line for cortexd."""
+        """Encode the first line that a client sends to cortexd."""
         if sys.platform == "win32":
             hello = {**hello, "token": self.read_note().get("token", "")}
         return json.dumps({"protocol": PROTOCOL, **hello}).encode() + b"\n"
 
     def start(self, by: str, arguments: Sequence[str] = ()) -> Popen[bytes]:
-        """Start a cortexd for this home that outlives this process and has none of its settings."""
+        """Start a cortexd for this home that outlives this process.
+
+        It inherits none of this process's settings.
+        """
         import subprocess
 
         own = own_variables(os.environ)
@@ -174,8 +188,9 @@ class Rendezvous:
         arguments: Sequence[str] = (),
         patience: float = 0.0,
     ) -> socket.socket | None:
-        """A connection to cortexd, which is started where there is none, after some patience; None
-        where that fails.
+        """Connect to cortexd; start one where none listens within `patience` seconds.
+
+        Returns None where that fails.
         """
         began = time.monotonic()
         process: Popen[bytes] | None = None
@@ -184,7 +199,7 @@ class Rendezvous:
             link = self.connect()
             if link is not None:
                 if process is not None:
-                    _forget(process)
+                    _reap_in_background(process)
                 return link
             if time.monotonic() >= began + patience and (
                 process is None or process.poll() is not None
@@ -192,23 +207,22 @@ class Rendezvous:
                 failures += process is not None and process.returncode not in (0, ELECTED)
                 try:
                     process = self.start(by, arguments)
-                except OSError:  # no memory, no interpreter any more
+                # No memory, or the interpreter is gone.
+                except OSError:
                     return None
             time.sleep(0.02)
         return None
 
 
-def _forget(process: Popen[bytes]) -> None:
-    """Let the child be: it lives on. Whoever lost the election has ended or is about to."""
+def _reap_in_background(process: Popen[bytes]) -> None:
+    """Wait for a started child in a thread, so that one that lost the election leaves no zombie."""
     import threading
 
     threading.Thread(target=process.wait, name="child", daemon=True).start()
 
 
 def is_own(link: socket.socket) -> bool:
-    """Whether the process at the other end of a unix socket is this user's, as far as the system
-    says it.
-    """
+    """Return whether the peer of a unix socket runs as this user, where the system reports it."""
     if sys.platform == "linux":
         # struct ucred: pid, uid, gid.
         size, option, level, at = 12, socket.SO_PEERCRED, socket.SOL_SOCKET, 4
@@ -218,20 +232,21 @@ def is_own(link: socket.socket) -> bool:
     else:
         return True
     try:
-        told = link.getsockopt(level, option, size)
+        credentials = link.getsockopt(level, option, size)
     except OSError:
         return False
-    return int.from_bytes(told[at : at + 4], sys.byteorder) == os.getuid()
+    return int.from_bytes(credentials[at : at + 4], sys.byteorder) == os.getuid()
 
 
 def _private_folder(variables: Mapping[str, str], home: str, name_bytes: int) -> str:
-    """A folder that only this user can enter, with room for a socket's name: the system's, a
-    temporary one, the home's.
+    """Return a folder that only this user can enter, with room for a socket's name.
+
+    Candidates: the system's runtime folder, a temporary one, one in the home.
 
     Raises: OSError, where each of these is another user's or open to others.
     """
     given = variables.get("XDG_RUNTIME_DIR", "")
-    # Clients hand on few variables: without it the place must be the same
+    # Some clients pass on few variables; the folder must be the same without this one.
     if not given and sys.platform == "linux":
         given = f"/run/user/{os.getuid()}" if os.path.isdir(f"/run/user/{os.getuid()}") else ""
     if (
@@ -250,8 +265,8 @@ def _private_folder(variables: Mapping[str, str], home: str, name_bytes: int) ->
     try:
         return _make_private(temporary)
     except OSError:
-        # It can't be made, or another user made it first. Ours that is open to others is for the
-        # person to close.
+        # It can't be created, or another user created it first. Where it is ours but open to
+        # others, the user has to fix its mode.
         inside = os.path.join(home, "run")
         if _is_ours(temporary) or len(os.fsencode(inside)) + name_bytes + 1 > MAX_SOCKET_BYTES:
             raise
@@ -262,7 +277,8 @@ def _private_folder(variables: Mapping[str, str], home: str, name_bytes: int) ->
 def _is_ours(folder: str) -> bool:
     try:
         status = os.lstat(folder)
-    except OSError:  # nothing is there
+    # It doesn't exist.
+    except OSError:
         return False
     return status.st_uid == os.getuid() and status.st_mode & 0o170000 == 0o040000
 

@@ -1,8 +1,8 @@
-"""Whether a database may have been written to since it was read, told by its files alone.
+"""Detection of writes to a SQLite database by the state of its files alone.
 
-SQLite fills its journal first, and what it wrote can be read only when the disk has confirmed it:
-whoever reads in between sees the files of after the write and the rows of before it. So what was
-read shortly after the files changed is read again, a few times.
+SQLite fills its journal first, and the rows become readable only when the disk has confirmed the
+write: a reader in between sees the new state of the files and the old rows. So data that was read
+shortly after the files changed is read again, a few times.
 """
 
 from __future__ import annotations
@@ -12,17 +12,18 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-SETTLED_SECONDS = 10.0  # after the last write: no disk takes that long to confirm it
+# Time after the last write by which every disk has confirmed it.
+SETTLED_SECONDS = 10.0
 
 
 def state_of(path: Path) -> tuple[int, ...]:
-    """What differs when something was written to a database or its journal; () where there is none."""
+    """Return numbers that change with every write to a database or its journal; () without one."""
     path = real(path)
     state: list[int] = []
-    for name in (path, path.with_name(f"{path.name}-wal")):
+    for file in (path, path.with_name(f"{path.name}-wal")):
         with suppress(OSError, ValueError):
-            found = name.stat()
-            state += (found.st_ino, found.st_mtime_ns, found.st_size)
+            status = file.stat()
+            state += (status.st_ino, status.st_mtime_ns, status.st_size)
             continue
         if not state:
             return ()
@@ -30,8 +31,9 @@ def state_of(path: Path) -> tuple[int, ...]:
 
 
 def may_lack(state: Sequence[int], read_at: float, now: float) -> bool:
-    """Whether a reading at that time (Unix seconds), of files in that state, may lack what they
-    hold, and a new one is due by now.
+    """Return whether data read at `read_at` may miss a write, and another read is due by `now`.
+
+    Times are Unix seconds; `state` is the state of the files at the time of reading.
     """
     if not state:
         return False
@@ -41,8 +43,9 @@ def may_lack(state: Sequence[int], read_at: float, now: float) -> bool:
 
 
 def real(path: Path) -> Path:
-    """Where the file is, for its journal lies beside that and not beside a link."""
+    """Return the path with links resolved: the journal is beside the file, not beside a link."""
     try:
         return Path(os.path.realpath(path))
-    except ValueError:  # no name of a file
+    # Not a valid file name.
+    except ValueError:
         return path

@@ -1,17 +1,18 @@
-r"""Secrets inside a text: keys of known shape, private keys, passwords in addresses and
-assignments.
+"""Secret scanner: keys of known shape, private keys, passwords in addresses and assignments.
 
-A pure function of the text: nobody is asked whether a key still works. A shape says whose key it
-is; where a name alone speaks for a value ("password = …"), the value must look random too, so that
+A pure function of the text: no service is asked whether a key still works. A shape names the issuer
+of a key; where only a name marks a value ("password = …"), the value must look random too, so that
 prose about passwords, placeholders, hashes and identifiers pass. Every repetition is bounded and
-possessive and starts at the edge of a word, so that the time is linear in the text; `regex`, not
-`re`, which misses possessive groups before Python 3.11.5 and takes twice as long. Not taken: high
-entropy anywhere (checksums and minified code are full of it), and lists of words to allow.
+possessive and starts at the edge of a word, so that the time is linear in the text. The scanner
+uses `regex` and not `re`, which misses possessive groups before Python 3.11.5 and takes twice as
+long. Not taken: high entropy anywhere (checksums and minified code are full of it), and lists of
+words to allow.
 """
 
 from __future__ import annotations
 
-import re as literals  # four times as fast as `regex` where no repetition is to be looked for
+# Four times as fast as `regex` for patterns without repetition.
+import re as literals
 from collections.abc import Iterator, Sequence
 
 import regex as re
@@ -24,9 +25,12 @@ from cortex.base.secret_scanner.keys import (
 from cortex.base.secret_scanner.named import command_passwords, named_values, passwords_in_addresses
 from cortex.base.types import Leak
 
-MIN_KEY = 20  # characters of the shortest key that is told by its shape
-VERSION = 2  # grows whenever the same text has other secrets
-MAX_BESIDE_KEY = 200  # characters, besides white space, of a file that is nothing but a key
+# Characters of the shortest key that is recognised by its shape.
+MIN_KEY = 20
+# Incremented whenever the scanner finds other secrets in the same text.
+VERSION = 2
+# Characters besides white space that a file may have around a key and still count as a key.
+MAX_BESIDE_KEY = 200
 
 _CERTIFICATE = re.compile(
     r"-----BEGIN [A-Z0-9 ]{3,60}+-----[A-Za-z0-9+/=\s]{0,20000}+-----END [A-Z0-9 ]{3,60}+-----"
@@ -35,10 +39,10 @@ _DIGIT = literals.compile("[0-9]").search
 
 
 def find_leaks(text: str) -> list[Leak]:
-    """The secrets in a text, in order, none over another."""
-    # Most texts have nothing that could be one: a look at their longest words, and for the names of
-    # secrets, is a tenth of all these. A key of small letters alone is none: names in programs are.
-    long = " ".join(
+    """Return the secrets in a text, in order and without overlaps."""
+    # Most texts have no candidates: checking only their long words, and the names of secrets,
+    # takes a tenth of the time. Words of lower-case letters alone are identifiers, not keys.
+    long_words = " ".join(
         {
             word
             for word in text.split()
@@ -46,13 +50,15 @@ def find_leaks(text: str) -> list[Leak]:
         }
     )
     by_shape = (
-        (*keys_of_known_shape(text, long), *self_describing_tokens(text, long)) if long else ()
+        (*keys_of_known_shape(text, long_words), *self_describing_tokens(text, long_words))
+        if long_words
+        else ()
     )
     by_place = (*passwords_in_addresses(text), *command_passwords(text), *named_values(text))
-    found = (*private_keys(text), *by_shape, *by_place)
+    leaks = (*private_keys(text), *by_shape, *by_place)
     merged: list[Leak] = []
-    # Stable: of two at the same place the better known is first
-    for leak in sorted(found, key=lambda leak: leak.start):
+    # The sort is stable: of two leaks at the same place the more specific one comes first.
+    for leak in sorted(leaks, key=lambda leak: leak.start):
         if merged and leak.start < merged[-1].end:
             last = merged.pop()
             leak = Leak(last.name, last.start, max(last.end, leak.end))
@@ -61,13 +67,13 @@ def find_leaks(text: str) -> list[Leak]:
 
 
 def redact(text: str) -> tuple[str, tuple[str, ...]]:
-    """The text with what it leaks replaced by the name of the secret, and these names."""
+    """Replace each secret by a placeholder; also returns the kinds of secrets."""
     leaks = find_leaks(text)
     return blot(text, leaks), tuple(dict.fromkeys(leak.name for leak in leaks))
 
 
 def find_leaks_by_line(text: str) -> tuple[Leak, ...]:
-    """The secrets in a text, each line of one by itself, so that redacting moves no line."""
+    """Return the secrets in a text split by line, so that redacting moves no line."""
     return tuple(part for leak in find_leaks(text) for part in _lines_of(text, leak))
 
 
@@ -82,21 +88,21 @@ def _lines_of(text: str, leak: Leak) -> Iterator[Leak]:
 
 
 def blot(text: str, leaks: Sequence[Leak]) -> str:
-    """The text with each of these secrets, which come in order, replaced by its name."""
-    parts, at = [], 0
+    """Replace the given secrets, which are in order, by their placeholders."""
+    parts, position = [], 0
     for leak in leaks:
-        parts += [text[at : leak.start], placeholder(leak.name)]
-        at = leak.end
-    return "".join([*parts, text[at:]])
+        parts += [text[position : leak.start], placeholder(leak.name)]
+        position = leak.end
+    return "".join([*parts, text[position:]])
 
 
 def placeholder(name: str) -> str:
-    """What stands in the place of a secret of this name."""
+    """Return the text that replaces a secret of this kind."""
     return f"[redacted: {name}]"
 
 
 def is_key(text: str) -> bool:
-    """Whether a text is private keys, perhaps with certificates, and hardly anything else."""
+    """Return whether a text is hardly anything but private keys, perhaps with certificates."""
     keys = sorted(private_keys(text), key=lambda leak: leak.start)
     if not keys:
         return False

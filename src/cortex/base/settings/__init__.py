@@ -1,8 +1,7 @@
-"""Settings: one frozen object per workspace, from defaults, files, environment and flags; knows
-where each value came from.
+"""Settings of a workspace, from defaults, files, environment and flags, with their origins.
 
-groups (what there is) -> keys (as a table) -> layers (checking and trust) -> model (Settings) ->
-files, load -> roots.
+The modules in order: groups (all settings), registry (as a table), merge (checking and trust),
+model (Settings), files and load, workspaces.
 """
 
 from cortex.base.settings.files import read_setting, write_setting

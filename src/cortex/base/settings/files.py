@@ -1,8 +1,8 @@
-"""Reading a settings file into entries, and changing one key of a YAML file with its comments kept.
+"""Settings files: reading one into entries, and changing one key of a YAML file in place.
 
-Knows the two formats and nothing of precedence or trust. A file that can't be read is a warning,
-never an error; its text is never quoted, since a link may point anywhere. ruamel.yaml is imported
-only when a YAML file is there.
+Comments are kept. Knows the two formats and nothing of precedence or trust. A file that can't be
+read is a warning, never an error; its text is never quoted, since a link may point anywhere.
+ruamel.yaml is imported only when there is a YAML file.
 """
 
 from __future__ import annotations
@@ -37,8 +37,10 @@ from cortex.base.text import hash_bytes
 if TYPE_CHECKING:
     from ruamel.yaml import YAML
 
-MAX_FILE_BYTES = 256_000  # what is larger would take seconds to parse, at every command
-MAX_UNKNOWN_WARNINGS = 20  # in one file
+# A larger file would take seconds to parse, at every command.
+MAX_FILE_BYTES = 256_000
+# Per file.
+MAX_UNKNOWN_WARNINGS = 20
 EXPOSED = "others can read this file; make it yours alone (chmod 600), or use the environment"
 _MAPPING_STEP = re.compile(
     r"^[^\s#-][^\n]*:[ \t]*(?:#[^\n]*)?\n(?:[ \t]*#[^\n]*\n)*( +)[^\s#-]", re.MULTILINE
@@ -52,12 +54,12 @@ def read_file(
     groups: tuple[str, ...] = (),
     home: Path | None = None,
 ) -> tuple[list[SettingEntry], list[str]]:
-    """The entries of a settings file and what is wrong with it; nothing if there is no file.
+    """Read a settings file; returns its entries and warnings, both empty without a file.
 
-    `within` is the folder that the file must really lie in; `groups` are those of another product's
-    file whose unknown keys are said; the rest of such a file is that product's. With a `home`, what
-    a file said when it could last be read counts while it can't: a typo must not switch off what it
-    excludes.
+    `within` is the folder that the file must really lie in. `groups` are the groups of another
+    product's file in which unknown keys are reported; the rest of such a file is that product's.
+    With a `home`, the last valid content of a file is used while it can't be read: a typo must not
+    switch off what the file excludes.
     """
     ignored = ""
     try:
@@ -68,18 +70,19 @@ def read_file(
         text = _read_text(path)
         content = _parse(path, text)
         if home is not None:
-            _keep(home, path, text)
+            _save_valid(home, path, text)
     except (OSError, ValueError, RecursionError) as error:
         content = _last_valid(home, path) if home is not None else None
         before = "" if content is None else "; what it said before counts"
         ignored = f"{path}: {_reason(error)}{before} (file ignored)"
-    said = [ignored] if ignored else []
+    unreadable = [ignored] if ignored else []
     if content is None:
-        return [], said
+        return [], unreadable
     entries, warnings = read_entries(content, str(path), groups=groups)
-    warnings += said
+    warnings += unreadable
     open_to_others = _others_can_read(path)
-    if within or not open_to_others:  # a project's file may say no secret anyway
+    # Secrets in a project's file are never accepted anyway.
+    if within or not open_to_others:
         return entries, warnings
     exposed = [entry for entry in entries if _is_secret(entry.key)]
     warnings += [f"{path}: {entry.key.name}: {EXPOSED} (ignored)" for entry in exposed]
@@ -87,13 +90,14 @@ def read_file(
 
 
 def _is_secret(key: Key | FamilyKey) -> bool:
-    """Whether it is a secret that may stand in a file."""
+    """Return whether a key is a secret that may be set in a file."""
     return isinstance(key, Key) and key.secret and key.trust is not Trust.ENVIRONMENT
 
 
 def _others_can_read(path: Path) -> bool:
-    """Whether the file is open to other people on this machine; Windows keeps a profile's files
-    private by itself.
+    """Return whether other users on this machine can read the file.
+
+    Windows keeps a profile's files private by itself.
     """
     try:
         return os.name == "posix" and bool(path.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH))
@@ -101,34 +105,35 @@ def _others_can_read(path: Path) -> bool:
         return True
 
 
-def _keep(home: Path, path: Path, text: str) -> None:
-    """Keep a valid text for the time when the file can't be read; a home isn't made for it."""
-    kept = _kept(home, path)
+def _save_valid(home: Path, path: Path, text: str) -> None:
+    """Save a valid text for the time when the file can't be read; never creates a home."""
+    saved = _saved_path(home, path)
     with suppress(OSError, UnicodeError, FileError):
-        if home.is_dir() and not (kept.exists() and kept.read_text(encoding="utf-8") == text):
-            _replace(kept, text, private=True)
+        if home.is_dir() and not (saved.exists() and saved.read_text(encoding="utf-8") == text):
+            _replace(saved, text, private=True)
 
 
 def _last_valid(home: Path, path: Path) -> Mapping[object, object] | None:
     try:
-        return _parse(path, _read_text(_kept(home, path)))
+        return _parse(path, _read_text(_saved_path(home, path)))
     except (OSError, ValueError, RecursionError):
         return None
 
 
-def _kept(home: Path, path: Path) -> Path:
+def _saved_path(home: Path, path: Path) -> Path:
     return home / LAST_SETTINGS_FOLDER / hash_bytes(os.fsencode(os.path.abspath(path))).hex()
 
 
 def read_entries(
     content: Mapping[object, object], origin: str, *, groups: tuple[str, ...] = ()
 ) -> tuple[list[SettingEntry], list[str]]:
-    """The entries of a parsed file, with a warning for every key that isn't known; of some groups
-    only, where they are named.
+    """Return the entries of a parsed file, with a warning for every unknown key.
+
+    With `groups` unknown keys are reported in these groups only.
     """
     entries: list[SettingEntry] = []
-    strange: list[str] = []
-    shapeless: list[str] = []
+    unknown_keys: list[str] = []
+    not_groups: list[str] = []
 
     def walk(node: Mapping[object, object], prefix: str) -> None:
         for part, value in node.items():
@@ -140,25 +145,27 @@ def read_entries(
                 if isinstance(value, Mapping):
                     walk(value, f"{name}.")
                 elif value is not None:
-                    shapeless.append(f"{origin}: {name}: is a group of keys, not a value (ignored)")
+                    not_groups.append(
+                        f"{origin}: {name}: is a group of keys, not a value (ignored)"
+                    )
             elif key is None and name != "$schema":
-                strange.append(name)
+                unknown_keys.append(name)
 
     walk(content, "")
     if groups:
-        strange = [
+        unknown_keys = [
             name
-            for name in strange
+            for name in unknown_keys
             if {normalise(name.partition(".")[0]), nearest_key(name)} & {*groups}
         ]
-    warnings = [f"{origin}: {unknown(name)}" for name in strange[:MAX_UNKNOWN_WARNINGS]]
-    if len(strange) > MAX_UNKNOWN_WARNINGS:
-        warnings.append(f"{origin}: {len(strange) - MAX_UNKNOWN_WARNINGS} more unknown keys")
-    return entries, warnings + shapeless
+    warnings = [f"{origin}: {unknown(name)}" for name in unknown_keys[:MAX_UNKNOWN_WARNINGS]]
+    if len(unknown_keys) > MAX_UNKNOWN_WARNINGS:
+        warnings.append(f"{origin}: {len(unknown_keys) - MAX_UNKNOWN_WARNINGS} more unknown keys")
+    return entries, warnings + not_groups
 
 
 def read_setting(path: Path, key: Key) -> object:
-    """The value of `key` in one file; None if it holds none that is allowed."""
+    """Return the valid value of `key` in one file; None without one."""
     written = [entry.value for entry in read_file(path)[0] if entry.key == key]
     try:
         return key.parse(written[-1]) if written else None
@@ -169,11 +176,10 @@ def read_setting(path: Path, key: Key) -> object:
 def write_setting(
     path: Path, key: Key, value: object, *, private: bool, within: Path | None = None
 ) -> None:
-    """Set `key` to the checked `value` in a YAML file, which is made if it is missing and replaced
-    in one step.
+    """Set `key` to the checked `value` in a YAML file, atomically; a missing file is created.
 
-    Raises: ConfigError, if the file can't be understood; FileError, if it can't be written. Then it
-    is as it was.
+    Raises: ConfigError, if the file can't be understood; FileError, if it can't be written. The
+    file is unchanged then.
     """
     target = Path(os.path.realpath(path))
     if within and not target.is_relative_to(within.resolve()):
@@ -231,7 +237,7 @@ def _load(path: Path, text: str) -> object:
 
 
 def _reason(error: Exception) -> str:
-    """Why a file can't be read, without any of its text."""
+    """Describe why a file can't be read, without any of its text."""
     match error:
         case json.JSONDecodeError():
             return f"isn't valid JSON at line {error.lineno}"
@@ -263,22 +269,21 @@ def _change_yaml(text: str, key: Key, value: object) -> str:
         )
     except YAMLError as error:
         raise ValueError(_yaml_reason(error)) from error
-    if content is None:  # nothing but comments: they stay on top
+    # The file has nothing but comments: they stay on top.
+    if content is None:
         content = CommentedMap()
-        _place(content, key.name, _plain(key, value))
+        _set_in(content, key.name, _as_written(key, value))
         return (text.rstrip() + "\n" if text.strip() else "") + _dump(yaml, content)
     if not isinstance(content, CommentedMap):
         raise ValueError("holds no keys with values")
     step = _MAPPING_STEP.search(text)
     yaml.indent(mapping=len(step[1]) if step else 2, sequence=sequence or 2, offset=offset or 0)
-    _place(content, key.name, _plain(key, value))
+    _set_in(content, key.name, _as_written(key, value))
     return _dump(yaml, content)
 
 
-def _place(node: MutableMapping[str, object], name: str, value: object) -> None:
-    """Put `value` where `name` is in `node`, in whatever spelling it is there; otherwise under its
-    own.
-    """
+def _set_in(node: MutableMapping[str, object], name: str, value: object) -> None:
+    """Set `name` in `node`, under the spelling it has there, otherwise under its own."""
     parts = name.split(".")
     for length in range(len(parts), 0, -1):
         wanted = normalise(".".join(parts[:length]))
@@ -290,7 +295,7 @@ def _place(node: MutableMapping[str, object], name: str, value: object) -> None:
             node[present[-1]] = value
             return
         if isinstance(inner, MutableMapping):
-            _place(inner, ".".join(parts[length:]), value)
+            _set_in(inner, ".".join(parts[length:]), value)
             return
         if inner is None:
             node[present[-1]] = _nested(parts[length:], value)
@@ -305,8 +310,8 @@ def _nested(parts: list[str], value: object) -> object:
     return value
 
 
-def _plain(key: Key, value: object) -> object:
-    """A checked value as it is best read in a file."""
+def _as_written(key: Key, value: object) -> object:
+    """Return a checked value in its most readable form for a file."""
     if key.kind == "size" and isinstance(value, int):
         return format_size(value)
     if key.kind == "duration" and isinstance(value, float):
@@ -315,8 +320,9 @@ def _plain(key: Key, value: object) -> object:
 
 
 def _quoted(value: object) -> object:
-    """A text with line breaks or control characters in double quotes: other styles fold some of
-    them into spaces.
+    """Put a text with line breaks or control characters in double quotes.
+
+    Other YAML styles fold some of them into spaces.
     """
     from ruamel.yaml.scalarstring import DoubleQuotedScalarString
 
@@ -334,8 +340,9 @@ def _dump(yaml: YAML, content: object) -> str:
 
 
 def _replace(path: Path, text: str, *, private: bool) -> None:
-    """Write aside, then rename: a reader sees the old file or the new one."""
-    make_private(path.parent)  # a store may come to lie beside the file
+    """Write to a temporary file, then rename: a reader sees the old file or the new one."""
+    # A store may later be created beside the file.
+    make_private(path.parent)
     mode = 0o600 if private else (path.stat().st_mode & 0o777 if path.exists() else 0o644)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:

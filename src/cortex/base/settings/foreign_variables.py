@@ -1,4 +1,4 @@
-"""Variables by which other programs say where their files are; none of them is a setting of ours."""
+"""Environment variables by which other programs name their folders; none is a setting."""
 
 from __future__ import annotations
 
@@ -7,5 +7,5 @@ from collections.abc import Iterable
 
 
 def variables_of_others(names: Iterable[str]) -> dict[str, str]:
-    """Those of the named variables that are set and not empty."""
+    """Return the named variables that are set and not empty."""
     return {name: value for name in names if (value := os.environ.get(name, ""))}

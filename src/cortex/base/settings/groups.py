@@ -1,10 +1,9 @@
-"""Every setting there is: its group, type, default, range, description, and who may say it.
+"""Definition of every setting: group, type, default, range, description and trust.
 
-The table in `keys.py` is read from here.
-
-Frozen pydantic models, one per group, nested as in the files. Knows no file, no variable's value
-and no origin. Groups that come from `codeindex.config.json` are spelled in camelCase there, the
-others in snake_case; both spellings are read everywhere.
+Frozen pydantic models, one per group, nested as in the files; `registry.py` reads its table from
+here. Knows no file, no variable's value and no origin. Groups that come from
+`codeindex.config.json` are spelled in camelCase there, the others in snake_case; both spellings are
+read everywhere.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ DEFAULT_EXCLUDES = ("node_modules/**", ".git/**", "dist/**", "build/**", "*.log"
 
 
 class Trust(StrEnum):
-    """What a project's own files may say about a key; they are a stranger's."""
+    """Restriction on a key in a project's own files, which are untrusted."""
 
     FREE = "yes"
     NEVER = "no"
@@ -44,15 +43,16 @@ class Trust(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SettingKind:
-    """How a value is called in messages and documentation."""
+    """Name of a value's type in messages and documentation."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class KeyMark:
-    """What pydantic doesn't know of a setting: its trust, whether it is a secret, whether it
-    decides what an index holds.
+    """Facts about a setting that pydantic doesn't know.
+
+    Its trust, whether it is a secret, and whether it decides what an index holds.
     """
 
     trust: Trust = Trust.FREE
@@ -99,7 +99,7 @@ def _level(value: object) -> object:
 class SettingsGroup(BaseModel):
     """A group of settings.
 
-    Values are checked one by one by `layers.py`, so every field has a default.
+    `merge.py` validates values one by one, so every field has a default.
     """
 
     model_config = ConfigDict(
@@ -114,7 +114,7 @@ class SettingsGroup(BaseModel):
 
 
 class CamelGroup(SettingsGroup):
-    """A group whose keys are camelCase in files."""
+    """A group with camelCase keys in files."""
 
     model_config = ConfigDict(alias_generator=to_camel)
 
@@ -171,8 +171,10 @@ class Indexing(CamelGroup):
         KeyMark(Trust.PROVIDER, index=True),
     ] = Field(
         "local",
-        description="Who turns text into vectors: local is the model that comes along, none leaves only words. A project may choose "
-        "openai, ollama or cortex-embed only where you configured it: a key, another baseUrl, for ollama another model.",
+        description="Who turns text into vectors: local is the model that comes along, none "
+        "leaves only words. A project may choose "
+        "openai, ollama or cortex-embed only where you configured it: a key, another baseUrl, "
+        "for ollama another model.",
     )
     update_interval: Duration = Field(
         60.0,
@@ -218,7 +220,8 @@ class OpenAI(CamelGroup):
         repr=False,
         description="Key for the OpenAI-compatible server, from a file that only you can read.",
     )
-    model: Annotated[str, KeyMark(Trust.NEVER, index=True)] = Field(  # another one may cost more
+    # Another model may cost more.
+    model: Annotated[str, KeyMark(Trust.NEVER, index=True)] = Field(
         "text-embedding-3-small", min_length=1, description="Embedding model."
     )
     dimensions: Annotated[Whole, KeyMark(index=True)] = Field(
@@ -230,7 +233,8 @@ class OpenAI(CamelGroup):
     batch_size: Whole = Field(
         100, ge=1, le=2048, description="Texts in one request; at most limits.network.batch_size."
     )
-    base_url: Annotated[Url, KeyMark(Trust.NEVER)] = Field(  # the key goes there
+    # The key is sent there.
+    base_url: Annotated[Url, KeyMark(Trust.NEVER)] = Field(
         "https://api.openai.com/v1",
         min_length=1,
         description="Address of the OpenAI-compatible server.",
@@ -238,7 +242,8 @@ class OpenAI(CamelGroup):
 
 
 class Ollama(CamelGroup):
-    base_url: Annotated[Url, KeyMark(Trust.NEVER)] = Field(  # texts go there
+    # Texts are sent there.
+    base_url: Annotated[Url, KeyMark(Trust.NEVER)] = Field(
         "http://localhost:11434", min_length=1, description="Address of Ollama."
     )
     model: Annotated[str, KeyMark(index=True)] = Field(
@@ -252,7 +257,8 @@ class Ollama(CamelGroup):
 
 
 class CortexEmbed(CamelGroup):
-    base_url: Annotated[Url, KeyMark(Trust.NEVER)] = Field(  # the token goes there
+    # The token is sent there.
+    base_url: Annotated[Url, KeyMark(Trust.NEVER)] = Field(
         "http://127.0.0.1:8121",
         min_length=1,
         description="Address of a `cortex embed serve`, or of a cortex-embed.",
@@ -284,11 +290,13 @@ class ServerSettings(CamelGroup):
         BeforeValidator(_level),
     ] = Field(
         "info",
-        description="What is logged; debug: each call of a tool, with its time and hits, without content.",
+        description="What is logged; debug: each call of a tool, with its time and hits, "
+        "without content.",
     )
     enable_telemetry: bool = Field(
         False,
-        description="Accepted for compatibility: there is no telemetry, and turning it on is answered with a warning.",
+        description="Accepted for compatibility: there is no telemetry, and turning it on is "
+        "answered with a warning.",
     )
     local_only: Annotated[bool, KeyMark(Trust.ON)] = Field(
         False, description="No embedder but local ones, no socket but loopback."
@@ -299,7 +307,8 @@ class ServerSettings(CamelGroup):
     memory: Annotated[Size, KeyMark(Trust.NEVER)] = Field(
         2_000_000_000,
         ge=0,
-        description="Above this cortexd closes the projects that were unused longest, until their next call; 0: no limit.",
+        description="Above this cortexd closes the projects that were unused longest, until "
+        "their next call; 0: no limit.",
     )
     rate_limit: Annotated[Whole, KeyMark(Trust.NEVER)] = Field(
         1200,
@@ -352,12 +361,14 @@ class DiskLimits(SettingsGroup):
     cache: Annotated[Size, KeyMark(Trust.LOWER)] = Field(
         5_000_000_000,
         ge=0,
-        description="Disk for remembered answers; they are kept in memory only, so this is never reached.",
+        description="Disk for remembered answers; they are kept in memory only, so this is "
+        "never reached.",
     )
     logs: Annotated[Size, KeyMark(Trust.LOWER)] = Field(
         1_000_000_000,
         ge=0,
-        description="Disk for the operations log, whose oldest lines go first; all other logs go to stderr.",
+        description="Disk for the operations log, whose oldest lines go first; all other logs "
+        "go to stderr.",
     )
 
 
@@ -436,22 +447,27 @@ class EmbeddingSettings(SettingsGroup):
         le=100_000,
         description="Chunk files: length of their vectors; 0: as the files say.",
     )
-    endpoint: Annotated[Url, KeyMark(Trust.LOOPBACK)] = Field(  # questions go there
+    # Queries are sent there.
+    endpoint: Annotated[Url, KeyMark(Trust.LOOPBACK)] = Field(
         "",
-        description="Chunk files: address of the server that embeds queries; empty: a model of our own, where the files are of one.",
+        description="Chunk files: address of the server that embeds queries; empty: a model of "
+        "our own, where the files are of one.",
     )
     allowed_projects: Annotated[Paths, KeyMark(Trust.NEVER)] = Field(
         (),
-        description="Chunk files: projects whose own files may name an embedding server on this machine; "
+        description="Chunk files: projects whose own files may name an embedding server on this "
+        "machine; "
         "`cortex chunks allow` adds one.",
     )
     required: bool = Field(
         False,
         description="Chunk files: no answers by words alone; without the server there is an error.",
     )
-    autostart: Annotated[bool, KeyMark(Trust.NEVER)] = Field(  # it starts a process
+    # It starts a process.
+    autostart: Annotated[bool, KeyMark(Trust.NEVER)] = Field(
         False,
-        description="Chunk files: start `cortex embed serve` at a loopback endpoint where nobody answers.",
+        description="Chunk files: start `cortex embed serve` at a loopback endpoint where "
+        "nobody answers.",
     )
 
 
@@ -470,7 +486,8 @@ class Storage(SettingsGroup):
     cache_max_size_mb: Whole = Field(
         500,
         ge=0,
-        description="Chunk files: most that another indexer's caches may take, in MB. No effect yet.",
+        description="Chunk files: most that another indexer's caches may take, in MB. No effect "
+        "yet.",
     )
 
 
@@ -486,14 +503,16 @@ class Security(SettingsGroup):
         KeyMark(Trust.NEVER, index=True),
     ] = Field(
         "answers",
-        description="Secrets in files: redacted in answers and exports, also kept out of the index, or shown (off).",
+        description="Secrets in files: redacted in answers and exports, also kept out of the "
+        "index, or shown (off).",
     )
 
 
 class Rag(SettingsGroup):
     fusion: Annotated[Literal["auto", "rrf"], KeyMark(Trust.NEVER)] = Field(
         "auto",
-        description="Documents: how words and meaning become one ranking: auto adds up evidence, rrf adds up ranks (k = 60).",
+        description="Documents: how words and meaning become one ranking: auto adds up "
+        "evidence, rrf adds up ranks (k = 60).",
     )
     min_score: Annotated[Number, KeyMark(Trust.NEVER)] = Field(
         0.0, ge=0, le=1, description="Documents: results below this score are left out."
@@ -513,9 +532,11 @@ class Rag(SettingsGroup):
 
 
 class KbQdrant(SettingsGroup):
-    url: Annotated[Url, KeyMark(Trust.NEVER)] = Field(  # what documents mean goes there
+    # Vectors of documents are sent there.
+    url: Annotated[Url, KeyMark(Trust.NEVER)] = Field(
         "",
-        description="Documents: address of a Qdrant server that keeps their vectors; empty: files do.",
+        description="Documents: address of a Qdrant server that keeps their vectors; empty: "
+        "files do.",
     )
     api_key: Annotated[str, KeyMark(Trust.NEVER, secret=True)] = Field(
         "",
@@ -555,7 +576,8 @@ class KbSearch(SettingsGroup):
     )
     semantic_fallback: Annotated[bool, KeyMark(Trust.NEVER)] = Field(
         True,
-        description="Documents: answer by words where meaning is unavailable; false: that is an error.",
+        description="Documents: answer by words where meaning is unavailable; false: that is an "
+        "error.",
     )
 
 
@@ -566,7 +588,8 @@ class KbLogging(SettingsGroup):
         KeyMark(Trust.NEVER),
     ] = Field(
         "info",
-        description="Documents: what is logged of their tools, where server.logLevel isn't set; debug: each call, without content.",
+        description="Documents: what is logged of their tools, where server.logLevel isn't set; "
+        "debug: each call, without content.",
     )
     to_stderr: Annotated[bool, KeyMark(Trust.NEVER)] = Field(
         False,
@@ -586,7 +609,8 @@ class Mcp(SettingsGroup):
 class MemorySettings(SettingsGroup):
     path: Annotated[Line, KeyMark(Trust.NEVER)] = Field(
         "",
-        description="Memories: folder with claude-mem.db and scopes/NAME/memory.db; empty: ~/.ack-mem.",
+        description="Memories: folder with claude-mem.db and scopes/NAME/memory.db; empty: "
+        "~/.ack-mem.",
     )
     database: Annotated[Line, KeyMark(Trust.NEVER)] = Field(
         "",
@@ -600,7 +624,8 @@ class MemorySettings(SettingsGroup):
     )
     uncurated: Annotated[Literal["approved", "staging"], KeyMark(Trust.NEVER)] = Field(
         "approved",
-        description="Memories: what rows of other products' databases count as that nobody has judged.",
+        description="Memories: what rows of other products' databases count as that nobody has "
+        "judged.",
     )
 
 
@@ -616,23 +641,27 @@ class TeamSettings(SettingsGroup):
     )
     embed_sensitive: Annotated[bool, KeyMark(Trust.NEVER)] = Field(
         False,
-        description="Team: vectors are made of sensitive records, too; otherwise only words find them.",
+        description="Team: vectors are made of sensitive records, too; otherwise only words "
+        "find them.",
     )
     name: Annotated[Line, KeyMark(Trust.NEVER)] = Field(
         "",
-        description="Team: what others call you in mentions and assignments; empty: your login name.",
+        description="Team: what others call you in mentions and assignments; empty: your login "
+        "name.",
     )
     approval: Annotated[Literal["terminal", "studio"], KeyMark(Trust.NEVER)] = Field(
         "terminal",
-        description="Team: where a person decides: commands ask on a terminal; studio: only on the page of a later version.",
+        description="Team: where a person decides: commands ask on a terminal; studio: only on "
+        "the page of a later version.",
     )
     plugins: Annotated[Texts, KeyMark(Trust.NEVER)] = Field(
         ("git",), description="Team: plugins that are used."
     )
-    # What the team keeps goes there, and a token
+    # The team's records and a token are sent there.
     server: Annotated[Url, KeyMark(Trust.NEVER)] = Field(
         "",
-        description="Team: address of the Core that `cortex connect` and `cortex sync` join where none is joined yet.",
+        description="Team: address of the Core that `cortex connect` and `cortex sync` join "
+        "where none is joined yet.",
     )
     sync_seconds: Annotated[Duration, KeyMark(Trust.NEVER)] = Field(
         30.0,

@@ -1,11 +1,12 @@
-"""Where settings come from, in order: defaults, files, environment, flags; the later one counts.
+"""Loading of settings by precedence: defaults, files, environment, flags; later ones win.
 
-    defaults < conduit.yaml < $CORTEX_HOME/config.yml < <root>/.cortex/config.yml < <root>/codeindex.config.json
-             < <root>/.cortex/config.json < environment < flags (< runtime, see Settings.changed)
+    defaults < conduit.yaml < $CORTEX_HOME/config.yml < <root>/.cortex/config.yml
+             < <root>/codeindex.config.json < <root>/.cortex/config.json
+             < environment < flags (< runtime, see Settings.changed)
 
 `environment()` is the only place in Cortex that reads the process's own variables; `load` takes
-them as an argument, because one process may serve connections that have different ones. Trust needs
-two passes: what a project may say depends on what counts without it, and that includes the
+them as an argument, because one process may serve connections with different ones. Trust needs two
+passes: the values that a project may set depend on the settings without it, and these include the
 environment, which comes after the project's files.
 """
 
@@ -27,7 +28,8 @@ from cortex.base.settings.registry import KEYS, Key
 
 PROJECT_FILES = (".cortex/config.yml", "codeindex.config.json", ".cortex/config.json")
 OWN_FILE, CONDUIT_FILE = "config.yml", "conduit.yaml"
-_FLAGS = {"workspace.paths": "--workspace"}  # where a flag isn't called like its key
+# Flags that aren't named like their key.
+_FLAGS = {"workspace.paths": "--workspace"}
 _PREFIXES = (
     *(f"CORTEX_{group.upper()}_" for group in Groups.model_fields),
     "CODEINDEX_",
@@ -37,8 +39,9 @@ _VARIABLES = {variable: key for key in KEYS for variable in key.variables}
 
 
 def environment() -> dict[str, str]:
-    """The process's variables that Cortex reads: those listed in `base/runtime/home.py`, and all
-    that begin like a setting's.
+    """Return the process's variables that Cortex reads.
+
+    These are the ones listed in `base/runtime/home.py`, and all with the prefix of a setting.
     """
     names = {*home.OTHER_VARIABLES, *home.COMMAND_VARIABLES, *_VARIABLES}
     return {
@@ -49,7 +52,7 @@ def environment() -> dict[str, str]:
 
 
 def choose_profile(name: str) -> None:
-    """Have this process, and those that it starts, use the home of a profile."""
+    """Use the home of a profile in this process and its children."""
     os.environ["CORTEX_PROFILE"] = name
 
 
@@ -61,14 +64,14 @@ def load(
     user_home: Path | None = None,
     shared: bool = False,
 ) -> Settings:
-    """The settings of the workspace at `root`, or those that count without one.
+    """Load the settings of the workspace at `root`, or those that apply without one.
 
-    `flags` go by a setting's name; one that is None was not given. `shared` is for a client of a
-    process that serves several: what decides what an index holds then comes from files alone, and
-    `unheeded` says which variables don't count.
+    `flags` are keyed by a setting's name; None means not given. `shared` is for a client of a
+    process that serves several: settings that decide what an index holds then come from files
+    alone, and `unheeded` lists the variables that are ignored.
 
-    Raises: ConfigError (CONFIG_INVALID) for an invalid flag or variable; what is wrong in files is
-    in `warnings`.
+    Raises: ConfigError (CONFIG_INVALID) for an invalid flag or variable; problems in files are in
+    `warnings`.
     """
     user_home = user_home or Path.home()
     own_home = find_home(environment, user_home)
@@ -76,11 +79,11 @@ def load(
     own, own_warnings = _read_own(own_home, environment, user_home)
     project, project_warnings = _read_project(root, own_home)
     variables = list(_read_variables(environment))
-    apart = [
+    ignored = [
         entry for entry in variables if shared and isinstance(entry.key, Key) and entry.key.index
     ]
-    heeded = [entry for entry in variables if entry not in apart]
-    typed = ((heeded, Speaker.ENVIRONMENT), (list(_read_flags(flags or {})), Speaker.FLAG))
+    applied = [entry for entry in variables if entry not in ignored]
+    typed = ((applied, Speaker.ENVIRONMENT), (list(_read_flags(flags or {})), Speaker.FLAG))
 
     trusted = Layers()
     for entries, speaker in ((own, Speaker.HOME), *typed):
@@ -88,18 +91,20 @@ def load(
     layers = Layers(warnings=[*own_warnings, *project_warnings, *_unknown_variables(environment)])
     for entries, speaker in ((own, Speaker.HOME), (project, Speaker.PROJECT), *typed):
         layers.lay(entries, speaker, held=trusted, root=root)
-    # What isn't allowed is an error all the same
-    Layers().lay(apart, Speaker.ENVIRONMENT, held=trusted, root=root)
+    # An invalid value is an error even where the variable is ignored.
+    Layers().lay(ignored, Speaker.ENVIRONMENT, held=trusted, root=root)
     inputs = Inputs(
-        root, dict(environment), dict(flags or {}), user_home, shared, files, tuple(apart)
+        root, dict(environment), dict(flags or {}), user_home, shared, files, tuple(ignored)
     )
     return Settings.build(layers, home=own_home, root=root, own=trusted, inputs=inputs)
 
 
 def load_again(settings: Settings, *, settle_seconds: float = 0.0) -> Settings:
-    """The settings as their files say it now: the same object where no file changed, or one changed
-    so lately that it may be half written. Where a file can't be read any more, the values from
-    before count: a typo must not switch off what a file excludes.
+    """Reload the settings if their files changed.
+
+    Returns the same object where no file changed, or one changed so lately that it may be half
+    written. Where a file can't be read any more, the earlier values apply: a typo must not switch
+    off what a file excludes.
     """
     inputs = settings.inputs
     if inputs is None:
@@ -110,38 +115,36 @@ def load_again(settings: Settings, *, settle_seconds: float = 0.0) -> Settings:
     now = time.time_ns()
     if any(state and 0 <= now - state[0] < settle_seconds * 1e9 for state in files):
         return settings
-    again = load(
+    reloaded = load(
         inputs.root,
         environment=inputs.environment,
         flags=inputs.flags,
         user_home=inputs.user_home,
         shared=inputs.shared,
     )
-    if set(again.ignored_files()) <= set(settings.ignored_files()):
-        return again
-    return settings.model_copy(update={"warnings": again.warnings, "inputs": again.inputs})
+    if set(reloaded.ignored_files()) <= set(settings.ignored_files()):
+        return reloaded
+    return settings.model_copy(update={"warnings": reloaded.warnings, "inputs": reloaded.inputs})
 
 
 def _file_states(
     root: Path | None, home: Path, environment: Mapping[str, str], user_home: Path
 ) -> FileStates:
-    """Time, size and number of each settings file, None where there is none: it was written to
-    where that differs.
-    """
+    """Return time, size and inode of each settings file, None where there is none."""
     paths = [find_conduit(environment, user_home) / CONDUIT_FILE, home / OWN_FILE]
     paths += [root / name for name in PROJECT_FILES] if root else []
     states: list[tuple[int, int, int] | None] = []
     for path in paths:
         try:
-            seen = os.stat(path)
-            states.append((seen.st_mtime_ns, seen.st_size, seen.st_ino))
+            status = os.stat(path)
+            states.append((status.st_mtime_ns, status.st_size, status.st_ino))
         except (OSError, ValueError):
             states.append(None)
     return tuple(states)
 
 
 def find_home(environment: Mapping[str, str], user_home: Path) -> Path:
-    """The person's own folder. Raises: ConfigError (CONFIG_INVALID)."""
+    """Return Cortex's home folder. Raises: ConfigError (CONFIG_INVALID)."""
     try:
         return Path(home.find_home(environment, str(user_home)))
     except ValueError as error:
@@ -152,20 +155,20 @@ def find_home(environment: Mapping[str, str], user_home: Path) -> Path:
 def _read_own(
     home: Path, environment: Mapping[str, str], user_home: Path
 ) -> tuple[list[SettingEntry], list[str]]:
-    """The person's own files.
+    """Read the user's own files.
 
     Of conduit.yaml only the keys of documents are ours; the rest belongs to that product.
     """
-    conduit, more = read_file(
+    conduit, conduit_warnings = read_file(
         find_conduit(environment, user_home) / CONDUIT_FILE, groups=("kb", "mcp"), home=home
     )
     entries, warnings = read_file(home / OWN_FILE, home=home)
     documents = [entry for entry in conduit if entry.key.name.startswith(("kb.", "mcp.kb."))]
-    return documents + entries, more + warnings
+    return documents + entries, conduit_warnings + warnings
 
 
 def find_conduit(environment: Mapping[str, str], user_home: Path) -> Path:
-    """Where Conduit keeps its files: conduit.yaml, and a base to import."""
+    """Return the folder in which Conduit keeps its files: conduit.yaml, and a base to import."""
     given = environment.get("CONDUIT_HOME", "")
     return expand(given, user_home) if given else user_home / ".conduit"
 
@@ -174,19 +177,17 @@ def _read_project(root: Path | None, home: Path) -> tuple[list[SettingEntry], li
     entries: list[SettingEntry] = []
     warnings: list[str] = []
     for path in [root / name for name in PROJECT_FILES] if root else ():
-        # The root is the person's own home folder
+        # The root is the user's home folder, so this file was already read.
         if path.resolve() == (home / OWN_FILE).resolve():
             continue
-        found, more = read_file(path, within=root, home=home)
-        entries += found
-        warnings += more
+        file_entries, file_warnings = read_file(path, within=root, home=home)
+        entries += file_entries
+        warnings += file_warnings
     return entries, warnings
 
 
 def _read_variables(environment: Mapping[str, str]) -> Iterator[SettingEntry]:
-    """One entry per key: of several variables for one key the first that is set counts, and
-    CORTEX_* come first.
-    """
+    """Yield one entry per key, from the first of its variables that is set; CORTEX_* come first."""
     for key in KEYS:
         name = next((variable for variable in key.variables if environment.get(variable)), "")
         if name:
@@ -224,8 +225,9 @@ def _unknown_variables(environment: Mapping[str, str]) -> Iterator[str]:
 
 
 def expand(path: str, user_home: Path) -> Path:
-    """`path` with a leading ~ replaced; not by Path.expanduser, which reads the process's own
-    variables.
+    """Replace a leading ~ in `path`.
+
+    Path.expanduser isn't used because it reads the process's own variables.
     """
     return (
         user_home / path[2:]

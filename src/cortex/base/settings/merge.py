@@ -1,10 +1,9 @@
-"""Laying one origin's values over another's: checking, trust, and what holds where several settings
-meet.
+"""Merging of settings from several origins: validation, trust, and limits between settings.
 
-An invalid value in a file is a warning and the next lower origin's value counts: a broken file must
-not stop the engine. The same in a variable, a flag or a runtime change is an error: somebody just
-typed it. A project's own files are a stranger's, and what comes at runtime comes from an agent:
-`_admit` says what they may not say. Knows no file format and no variable.
+An invalid value in a file is a warning, and the value of the next lower origin applies: a broken
+file must not stop the engine. In a variable, a flag or a runtime change it is an error, because it
+was just typed. A project's own files are untrusted, and runtime changes come from an agent:
+`_admit` restricts what they may set. Knows no file format and no variable.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from cortex.base.settings.registry import KEYS, FamilyKey, Key
 from cortex.base.settings.values import is_embedding_address, stays_here
 
 _SHORT = reprlib.Repr()
-# A stranger's YAML may unfold without end
+# Untrusted YAML may unfold without end.
 _SHORT.maxlevel, _SHORT.maxlist, _SHORT.maxdict, _SHORT.maxstring = (
     2,
     4,
@@ -32,7 +31,7 @@ _SHORT.maxlevel, _SHORT.maxlist, _SHORT.maxdict, _SHORT.maxstring = (
 
 
 class Speaker(Enum):
-    """Who says a value."""
+    """Kind of origin of a value."""
 
     HOME = auto()
     PROJECT = auto()
@@ -42,18 +41,18 @@ class Speaker(Enum):
 
     @property
     def strict(self) -> bool:
-        """Whether an invalid value is an error."""
+        """True where an invalid value is an error."""
         return self in (Speaker.ENVIRONMENT, Speaker.FLAG, Speaker.RUNTIME)
 
     @property
     def stranger(self) -> bool:
-        """Whether only what is harmless counts."""
+        """True where only harmless values are accepted."""
         return self in (Speaker.PROJECT, Speaker.RUNTIME)
 
 
 @dataclass(frozen=True, slots=True)
 class SettingEntry:
-    """A value as it was written somewhere."""
+    """A value as it was written, with its origin."""
 
     key: Key | FamilyKey
     value: object
@@ -62,7 +61,7 @@ class SettingEntry:
 
 @dataclass(slots=True)
 class Layers:
-    """The values so far, with their origins; `lay` adds one origin's."""
+    """Merged values with their origins; `lay` adds those of one more origin."""
 
     values: dict[str, object] = field(
         default_factory=lambda: {key.name: key.default for key in KEYS}
@@ -74,9 +73,11 @@ class Layers:
     def lay(
         self, entries: Iterable[SettingEntry], speaker: Speaker, held: Layers, root: Path | None
     ) -> None:
-        """Put `entries` over the values so far; `held` is what counts without any project's files.
+        """Merge `entries` over the values so far.
 
-        Raises: ConfigError (CONFIG_INVALID), if a strict speaker says what isn't allowed.
+        `held` are the values without any project's files.
+
+        Raises: ConfigError (CONFIG_INVALID), if a strict origin has a value that isn't allowed.
         """
         for entry in entries:
             key = entry.key
@@ -103,13 +104,13 @@ class Layers:
 
 
 def settle(values: Mapping[str, object]) -> tuple[dict[str, object], list[str]]:
-    """The values that hold where several settings meet, and a warning for each that was changed so."""
+    """Apply the limits between settings; returns the values and a warning for each changed one."""
     settled, warnings = dict(values), []
     ceilings = {
-        "workspace.maxFiles": _whole(values["limits.processing.max_files"]),
-        "workspace.maxFileSize": _whole(values["limits.processing.max_file_size"]),
-        "indexing.chunkOverlap": _whole(values["indexing.chunkSize"]) // 2,
-        "mcp.kb.search.default_limit": _whole(values["mcp.kb.search.max_limit"]),
+        "workspace.maxFiles": _as_int(values["limits.processing.max_files"]),
+        "workspace.maxFileSize": _as_int(values["limits.processing.max_file_size"]),
+        "indexing.chunkOverlap": _as_int(values["indexing.chunkSize"]) // 2,
+        "mcp.kb.search.default_limit": _as_int(values["mcp.kb.search.max_limit"]),
     }
     reasons = {
         "indexing.chunkOverlap": "half of indexing.chunkSize",
@@ -117,11 +118,12 @@ def settle(values: Mapping[str, object]) -> tuple[dict[str, object], list[str]]:
     }
     for key in KEYS:
         ceiling = ceilings.get(key.name)
-        if ceiling is not None and _whole(values[key.name]) > ceiling:
+        if ceiling is not None and _as_int(values[key.name]) > ceiling:
             settled[key.name] = ceiling
             reason = reasons.get(key.name, f"limits.processing.{key.attribute[-1]}")
             warnings.append(
-                f"{key.name}: {key.show(values[key.name])} is more than {reason} allows; {key.show(ceiling)} counts"
+                f"{key.name}: {key.show(values[key.name])} is more than {reason} allows; "
+                f"{key.show(ceiling)} counts"
             )
     if values["server.enableTelemetry"]:
         warnings.append(
@@ -135,7 +137,7 @@ def settle(values: Mapping[str, object]) -> tuple[dict[str, object], list[str]]:
 def _admit(
     key: Key | FamilyKey, value: object, speaker: Speaker, held: Layers, root: Path | None
 ) -> tuple[object, str]:
-    """What of `value` the speaker may say (None: nothing), and why not the rest."""
+    """Restrict `value` to what this origin may set (None: nothing); also returns the reason."""
     if key.trust is Trust.ENVIRONMENT and speaker is not Speaker.ENVIRONMENT:
         variables = key.variables if isinstance(key, Key) else ()
         return None, f"counts only from the environment ({', '.join(variables)})"
@@ -166,19 +168,22 @@ def _admit(
         case Trust.PROVIDER if not _is_configured(str(value), held):
             return (
                 None,
-                f"{value!r} can be chosen only where your own configuration, the environment or a flag configures it",
+                f"{value!r} can be chosen only where your own configuration, the environment or "
+                "a flag configures it",
             )
     return value, ""
 
 
 def _admit_address(address: str, held: Layers, root: Path | None) -> tuple[object, str]:
-    """An embedding server on this machine, for a project that the person allowed to name one:
-    questions go there.
+    """Admit an embedding server on this machine, for a project that may name one.
+
+    The user allows that per project, because queries are sent to the server.
     """
     if not stays_here(address):
         return (
             None,
-            "an address beyond this machine counts only from your own configuration, the environment or a flag",
+            "an address beyond this machine counts only from your own configuration, the "
+            "environment or a flag",
         )
     if not is_embedding_address(address):
         return (
@@ -199,14 +204,15 @@ def _is_same_folder(path: str, root: Path) -> bool:
 
 
 def _admit_paths(value: object, root: Path | None) -> tuple[object, str]:
-    """Paths at or below the root, made absolute."""
+    """Admit paths at or below the root, made absolute."""
     written = (value,) if isinstance(value, str) else _texts(value)
     kept, outside = [], []
     for path in written:
         inside = _resolve_inside(path, root) if root and isinstance(path, str) else ""
         (kept if inside else outside).append(inside or path)
     complaint = (
-        f"a path outside the project counts only from your own configuration, the environment or a flag: {_SHORT.repr(outside)}"
+        "a path outside the project counts only from your own configuration, the environment "
+        f"or a flag: {_SHORT.repr(outside)}"
         if outside
         else ""
     )
@@ -219,11 +225,13 @@ def _resolve_inside(path: str, root: Path) -> str:
     try:
         resolved = (root / path).resolve()
         return str(resolved) if resolved.is_relative_to(root.resolve()) else ""
-    except (OSError, ValueError, RuntimeError):  # a null character, a loop of links
+    # A null character, or a loop of links.
+    except (OSError, ValueError, RuntimeError):
         return ""
 
 
-_SAID_OF = {  # what a person says of their own about a provider's server
+# Settings by which the user configures the server of a provider.
+_PROVIDER_KEYS = {
     "openai": ("providers.openai.apiKey", "providers.openai.baseUrl"),
     "ollama": ("providers.ollama.baseUrl", "providers.ollama.model"),
     "cortex-embed": ("providers.cortexEmbed.baseUrl", "providers.cortexEmbed.token"),
@@ -231,17 +239,15 @@ _SAID_OF = {  # what a person says of their own about a provider's server
 
 
 def _is_configured(provider: str, held: Layers) -> bool:
-    """Whether the person said anything of their own about where a provider is; one without a server
-    needs nothing.
-    """
-    names = _SAID_OF.get(provider, ())
+    """Return whether the user configured a provider; one without a server needs nothing."""
+    names = _PROVIDER_KEYS.get(provider, ())
     return not names or any(
         held.values[key.name] != key.default for key in KEYS if key.name in names
     )
 
 
 def _shown(entry: SettingEntry) -> str:
-    """What was written, unless that is a secret, or an address that may hold one."""
+    """Return the value as written, hidden where it is a secret or an address that may hold one."""
     key = entry.key
     hidden = isinstance(key, Key) and (
         key.secret or (key.kind == "address" and re.search("[@?#]", str(entry.value)))
@@ -256,8 +262,9 @@ def _shown_held(key: Key | FamilyKey, held: Layers) -> str:
 
 
 def _is_flat(value: object) -> bool:
-    """Whether `value` is no deeper than a list: what unfolds without end would be shown without
-    end.
+    """Return whether `value` is no deeper than a list.
+
+    A value that unfolds without end would be shown without end.
     """
     return (
         all(not isinstance(part, dict | list) for part in value)
@@ -267,17 +274,17 @@ def _is_flat(value: object) -> bool:
 
 
 def _exceeds(key: Key | FamilyKey, value: object, held: object) -> bool:
-    # By the number of cores: one is surely not more
+    # 0 means by the number of cores; only 1 worker is certainly not more than that.
     if key.name == "indexing.workers" and 0 in (value, held):
         return value not in (held, 1)
-    return _number(value) > _number(held)
+    return _as_number(value) > _as_number(held)
 
 
-def _number(value: object) -> float:
+def _as_number(value: object) -> float:
     return value if isinstance(value, int | float) else 0.0
 
 
-def _whole(value: object) -> int:
+def _as_int(value: object) -> int:
     return value if isinstance(value, int) else 0
 
 

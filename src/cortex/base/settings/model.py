@@ -1,8 +1,8 @@
-"""One frozen Settings: all values, where each came from, and what was wrong with the files.
+"""Frozen Settings object: all values, their origins, and warnings about the files.
 
-Made by `load.py`; changed only into a new one. Knows no file. Values are kept twice, as stated and
-as they hold together (`settle`), so that a runtime change starts from what was said and not from
-what had been capped.
+Built by `load.py`; a change makes a new object. Knows no file. Values are kept twice, as stated and
+as limited by each other (`settle`), so that a runtime change starts from the stated values and not
+from capped ones.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ FileStates = tuple[tuple[int, int, int] | None, ...]
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """All that settings were made from, to make them again; settings are compared by their values,
-    not by this.
+    """Everything that settings were loaded from, to load them again.
+
+    Settings are compared by their values, not by this.
     """
 
     root: Path | None = field(compare=False)
@@ -34,11 +35,12 @@ class Inputs:
     user_home: Path = field(compare=False)
     shared: bool = field(compare=False)
     files: FileStates = field(compare=False)  # as they were before they were read
-    # What variables say that don't count
+    # Entries from variables that are ignored.
     apart: tuple[SettingEntry, ...] = field(compare=False, default=())
 
 
-IGNORED = "(file ignored)"  # at the end of a warning
+# End of a warning about a file that is ignored as a whole.
+IGNORED = "(file ignored)"
 
 
 class Settings(Groups):
@@ -46,68 +48,72 @@ class Settings(Groups):
 
     home: Path = Path()
     root: Path | None = None
-    # Keys of other families, as they are written
+    # Keys of other families, as they are written.
     families: Mapping[str, object] = Field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     origins: Mapping[str, str] = Field(default_factory=dict, repr=False)
     stated: Mapping[str, object] = Field(default_factory=dict, repr=False)
-    # What counts without any project's files
+    # The values without any project's files.
     own: Layers = Field(default_factory=Layers, repr=False)
     inputs: Inputs | None = Field(None, repr=False)
 
     def origin(self, name: str) -> str:
-        """Where the value of a key came from: "default", a file, "environment NAME", "flag --name"
-        or "runtime".
+        """Return the origin of a key's value.
+
+        It is "default", a file, "environment NAME", "flag --name" or "runtime".
 
         Raises: ConfigError (CONFIG_INVALID), if there is no such key.
         """
         return self.origins.get(known_key(name).name, "default")
 
     def value(self, name: str) -> object:
-        """The value of a key by its name in any spelling; None for another family's key that isn't
-        set.
+        """Return the value of a key by its name, in any spelling.
+
+        None for another family's key that isn't set.
 
         Raises: ConfigError (CONFIG_INVALID), if there is no such key.
         """
         key = known_key(name)
         if isinstance(key, FamilyKey):
             return self.families.get(key.name)
-        found: object = self
+        value: object = self
         for attribute in key.attribute:
-            found = getattr(found, attribute)
-        return found
+            value = getattr(value, attribute)
+        return value
 
     def warning_about(self, name: str) -> str:
-        """Why what a file says of a key doesn't count, "" where nothing was said, or it does."""
+        """Return the reason why a file's value of a key is ignored, "" where it isn't."""
         return next((warning for warning in self.warnings if f": {name}: " in warning), "")
 
     def ignored_files(self) -> tuple[str, ...]:
-        """The warnings about settings files that can't be read."""
+        """Return the warnings about settings files that can't be read."""
         return tuple(warning for warning in self.warnings if warning.endswith(IGNORED))
 
     def index_values(self) -> dict[str, object]:
-        """The settings that decide what an index holds, by name, as JSON has them."""
+        """Return the settings that decide what an index holds, by name, as JSON values."""
         values = ((key.name, self.value(key.name)) for key in KEYS if key.index)
         return {name: list(value) if isinstance(value, tuple) else value for name, value in values}
 
     def unheeded(self, now: Settings | None = None) -> tuple[str, ...]:
-        """Which variables of this client don't count, and what does (as settings say it `now`), in
-        a sentence each.
+        """Describe the variables of this client that are ignored, one sentence each.
+
+        `now` are the settings that apply instead; by default these.
         """
-        counting = now or self
+        effective = now or self
         texts: list[str] = []
         for entry in self.inputs.apart if self.inputs else ():
-            key, counts = entry.key, counting.value(entry.key.name)
-            if isinstance(key, Key) and (value := key.parse(entry.value)) != counts:
+            key, effective_value = entry.key, effective.value(entry.key.name)
+            if isinstance(key, Key) and (value := key.parse(entry.value)) != effective_value:
                 texts.append(
-                    f"{entry.origin}: {key.name} is the same for all clients of an index, and {key.show(counts)} counts "
-                    f"({counting.origin(key.name)}); for {key.show(value)} run "
+                    f"{entry.origin}: {key.name} is the same for all clients of an index, and "
+                    f"{key.show(effective_value)} counts "
+                    f"({effective.origin(key.name)}); for {key.show(value)} run "
                     f"`cortex config set {key.name} {key.show(value)}`"
                 )
         return tuple(texts)
 
     def changed(self, changes: Mapping[str, object], origin: str = "runtime") -> Self:
-        """A copy with `changes`, each checked as what an agent may say.
+        """Return a copy with `changes`, each limited to what an agent may set.
 
         Raises: ConfigError (CONFIG_INVALID), if a key is unknown or a value isn't allowed; then
         nothing is changed.
@@ -120,10 +126,11 @@ class Settings(Groups):
         return self.build(layers, home=self.home, root=self.root, own=self.own, inputs=self.inputs)
 
     def check(self, key: Key, value: object, *, project: Path | None) -> object:
-        """`value` as it would count in the person's own file, or in the files of `project`; these
-        settings are the person's.
+        """Validate `value` for the user's own file, or for the files of `project`.
 
-        Raises: ConfigError (CONFIG_INVALID), if it isn't allowed or would not count there.
+        These settings are the user's. Returns the value as it would apply.
+
+        Raises: ConfigError (CONFIG_INVALID), if it isn't allowed or would be ignored there.
         """
         layers = Layers(dict(self.stated))
         speaker = Speaker.PROJECT if project else Speaker.HOME
@@ -135,7 +142,8 @@ class Settings(Groups):
             raise ConfigError("CONFIG_INVALID", message, context={"key": key.name})
         new = layers.values[key.name]
         settled, warnings = settle(layers.values)
-        if isinstance(new, int) and settled[key.name] != new:  # capped by another setting
+        # Capped by another setting.
+        if isinstance(new, int) and settled[key.name] != new:
             reason = next(
                 warning for warning in warnings if warning.startswith(f"{key.name}: ")
             ).partition(";")[0]
@@ -153,7 +161,7 @@ class Settings(Groups):
         own: Layers,
         inputs: Inputs | None = None,
     ) -> Self:
-        """The settings that `layers` add up to; `own` is what counts without any project's files."""
+        """Build settings from merged layers; `own` are the layers without any project's files."""
         settled, warnings = settle(layers.values)
         return cls.model_construct(
             None,
@@ -170,7 +178,7 @@ class Settings(Groups):
 
 
 def known_key(name: str) -> Key | FamilyKey:
-    """The key that `name` spells.
+    """Return the key that `name` spells.
 
     Raises: ConfigError (CONFIG_INVALID) with the nearest known key.
     """
@@ -183,7 +191,7 @@ def known_key(name: str) -> Key | FamilyKey:
 def _nest(
     model: type[SettingsGroup], values: Mapping[str, object], path: tuple[str, ...]
 ) -> dict[str, object]:
-    """The fields of a group, made from checked values without checking them again."""
+    """Build the fields of a group from checked values, without validating them again."""
     out: dict[str, object] = {}
     for attribute, info in model.model_fields.items():
         here = (*path, attribute)

@@ -1,7 +1,7 @@
-"""Settings that a tool changed for everybody who uses an index: kept with the index, over what
-files say, until a person ends it.
+"""Settings that a tool changed for all users of an index, until a person ends the override.
 
-Text to and from values; where it is kept is the caller's.
+They are stored with the index and take precedence over files. Converts between text and values; the
+caller stores the text.
 """
 
 from __future__ import annotations
@@ -16,29 +16,29 @@ from cortex.base.settings.model import Settings
 
 @dataclass(frozen=True, slots=True)
 class Override:
-    """What counts in place of what the files say, who set it last, and when (RFC 3339)."""
+    """Overriding values, with their author and time (RFC 3339)."""
 
     settings: Mapping[str, object] = field(default_factory=dict)
     by: str = ""
     since: str = ""
 
     def as_text(self) -> str:
-        """As it is kept."""
+        """Encode for storage."""
         return json.dumps({"settings": dict(self.settings), "by": self.by, "since": self.since})
 
     def in_words(self) -> str:
-        """One line for people."""
+        """Describe the override in one line."""
         values = ", ".join(f"{name} = {value}" for name, value in self.settings.items())
         return f"{values}, set by {self.by} at {self.since}"
 
 
 def read_override(text: str) -> Override | None:
-    """What was kept, None for nothing, or for what is none."""
+    """Decode a stored override; None where there is none or it isn't valid."""
     try:
-        found = json.loads(text) if text else None
+        content = json.loads(text) if text else None
         return (
-            Override(dict(found["settings"]), str(found["by"]), str(found["since"]))
-            if found
+            Override(dict(content["settings"]), str(content["by"]), str(content["since"]))
+            if content
             else None
         )
     except (ValueError, KeyError, TypeError):
@@ -46,13 +46,17 @@ def read_override(text: str) -> Override | None:
 
 
 def apply_override(settings: Settings, override: Override | None) -> Settings:
-    """The settings with an override; of one that isn't allowed any more nothing counts, and a
-    warning says so.
+    """Apply an override to settings.
+
+    One that is no longer allowed is ignored as a whole, with a warning.
     """
     if override is None or not override.settings:
         return settings
     try:
         return settings.changed(override.settings)
     except ConfigError as error:
-        warning = f"what update_config set doesn't count any more: {error.message}; end it with `cortex config end-override`"
+        warning = (
+            f"what update_config set doesn't count any more: {error.message}; "
+            "end it with `cortex config end-override`"
+        )
         return settings.model_copy(update={"warnings": (*settings.warnings, warning)})

@@ -1,9 +1,8 @@
-"""The table of all settings, read from the groups: name, kind, default, range, variables, who may
-say it.
+"""Registry of all settings, read from the groups: name, kind, default, range, variables.
 
-Documentation, `cortex config` and the search for the nearest known key use it; so does the reading
-of files and variables. A name is found in any spelling (`workspace.maxFiles`,
-`workspace.max_files`). Knows no values but the defaults.
+Used by the documentation, `cortex config`, the search for the nearest known key, and the reading of
+files and variables. A name is found in any spelling (`workspace.maxFiles`, `workspace.max_files`).
+Knows no values but the defaults.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ MAX_SHOWN_CHARACTERS = 80
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """One setting."""
+    """Definition of one setting."""
 
     name: str  # "workspace.maxFiles", as it is spelled in files
     attribute: tuple[str, ...]  # ("workspace", "max_files")
@@ -48,25 +47,25 @@ class Key:
     default: object
     description: str
     allowed: str  # "a whole number from 50 to 1000"
-    variables: tuple[str, ...]  # the first that is set counts
-    trust: Trust  # what a project's own files may say
+    variables: tuple[str, ...]  # the first one that is set takes precedence
+    trust: Trust  # the values that a project's own files may set
     secret: bool
     index: bool  # it decides what an index holds: the same for all clients of a store
 
     def parse(self, value: object) -> object:
-        """`value` as the type of this setting.
+        """Parse and validate `value`.
 
         Raises: ValueError, if it isn't allowed.
         """
         field = self.attribute[-1]
         try:
             return getattr(self.group.model_validate({field: value}), field)
-        # A parser of ours may raise on its own: bad JSON in a list
+        # Our own parsers may raise ValueError: bad JSON in a list.
         except (ValidationError, ValueError) as error:
             raise ValueError(self.allowed) from error
 
     def show(self, value: object) -> str:
-        """`value` as a person writes it; a secret is hidden."""
+        """Format `value` as a person writes it; a secret is hidden."""
         if self.secret:
             return HIDDEN if value else ""
         if self.kind == "size" and isinstance(value, int):
@@ -78,7 +77,7 @@ class Key:
         return json.dumps(value, ensure_ascii=False)
 
     def reveal(self, value: object) -> object:
-        """`value` for JSON: numbers stay numbers, a secret is hidden."""
+        """Convert `value` for JSON: numbers stay numbers, a secret is hidden."""
         if self.secret:
             return HIDDEN if value else ""
         return list(value) if isinstance(value, tuple) else value
@@ -86,9 +85,7 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class FamilyKey:
-    """A key that files of one of the other families hold: known, kept as it is written, not checked
-    here.
-    """
+    """A key of another family's files: known and kept as written, not checked here."""
 
     name: str
     description: str
@@ -131,10 +128,10 @@ def _read_key(
 
 
 def _choices(annotation: object) -> tuple[str, ...]:
-    found = [part for part in get_args(annotation) if isinstance(part, str)]
+    choices = [part for part in get_args(annotation) if isinstance(part, str)]
     for part in get_args(annotation):
-        found.extend(choice for choice in get_args(part) if isinstance(choice, str))
-    return tuple(found)
+        choices.extend(choice for choice in get_args(part) if isinstance(choice, str))
+    return tuple(choices)
 
 
 def _allowed(kind: str, choices: tuple[str, ...], field: FieldInfo) -> str:
@@ -178,7 +175,7 @@ FAMILY_KEYS: tuple[FamilyKey, ...] = (
 
 
 def normalise(name: str) -> str:
-    """A key's name with every spelling made equal."""
+    """Return a key's name in a form that is equal for every spelling."""
     return name.replace("_", "").replace("-", "").lower()
 
 
@@ -188,19 +185,17 @@ _GROUP_NAMES |= {name.partition(".")[0] for name in _GROUP_NAMES} | {"mcp.kb"}
 
 
 def find_key(name: str) -> Key | FamilyKey | None:
-    """The key that `name` spells, if there is one."""
+    """Return the key that `name` spells, if there is one."""
     return _BY_NAME.get(normalise(name))
 
 
 def is_group(name: str) -> bool:
-    """Whether `name` spells a group of keys."""
+    """Return whether `name` spells a group of keys."""
     return normalise(name) in _GROUP_NAMES
 
 
 def nearest_key(name: str) -> str:
-    """The known key that looks most like `name`, also where only its last part does; "" if none
-    does.
-    """
+    """Return the known key most similar to `name`, also by its last part; "" if none is."""
     wanted = normalise(name[:MAX_SHOWN_CHARACTERS])
     whole = difflib.get_close_matches(wanted, _BY_NAME, n=1, cutoff=0.75)
     if whole:
@@ -214,7 +209,7 @@ def nearest_key(name: str) -> str:
 
 
 def unknown(name: str) -> str:
-    """The sentence about a key that isn't known."""
+    """Build the message about an unknown key."""
     if is_group(name):
         return f"{name!r} is a group of keys, not one; `cortex config show` lists them"
     near = nearest_key(name)

@@ -1,9 +1,8 @@
-"""How a setting is written: sizes ("1.5MB"), durations ("60s"), lists ("a,b"), and back to text
-that reads the same.
+"""Parsing and formatting of values: sizes ("1.5MB"), durations ("60s"), lists ("a,b").
 
-Pure functions; knows no key and no file. Sizes are decimal (1 MB = 1,000,000 bytes) as storage is
-sold and as the defaults are meant; the binary units are spelled KiB, MiB, ... A value that can't be
-read raises ValueError saying what is allowed.
+Pure functions; knows no key and no file. Formatted values parse back to the same value. Sizes are
+decimal (1 MB = 1,000,000 bytes) as storage is sold and as the defaults are meant; the binary units
+are spelled KiB, MiB, ... A value that can't be parsed raises ValueError saying what is allowed.
 """
 
 from __future__ import annotations
@@ -25,13 +24,13 @@ _LOOPBACK = re.compile(
     r"https?://(localhost|127(\.\d{1,3}){3}|\[::1\])(:\d{1,5})?(/[^\\@\s]*)?",
     re.ASCII | re.IGNORECASE,
 )
-# Where a server that speaks one of our dialects is reached
+# Paths of servers that speak a supported embedding protocol.
 _EMBEDDING_PATHS = ("", "/embed", "/v1", "/v1/embeddings")
 _URL = re.compile(r"https?://[^\s\\/?#@]+(/[^\s\\?#]*)?", re.IGNORECASE)
 
 
 def parse_size(value: object) -> int:
-    """The number of bytes that "1.5MB", "512 KiB" or a plain number stands for."""
+    """Parse "1.5MB", "512 KiB" or a plain number to bytes."""
     amount, unit = _amount(value, "a size such as 1.5MB, 512KiB or a number of bytes")
     if unit.upper() not in _SIZE_UNITS:
         raise ValueError("a size such as 1.5MB, 512KiB or a number of bytes")
@@ -39,7 +38,7 @@ def parse_size(value: object) -> int:
 
 
 def parse_duration(value: object) -> float:
-    """The number of seconds that "60s", "30m", "500ms" or a plain number stands for."""
+    """Parse "60s", "30m", "500ms" or a plain number to seconds."""
     amount, unit = _amount(value, "a duration such as 500ms, 60s, 30m or a number of seconds")
     if unit.lower() not in _SECONDS:
         raise ValueError("a duration such as 500ms, 60s, 30m or a number of seconds")
@@ -47,7 +46,7 @@ def parse_duration(value: object) -> float:
 
 
 def parse_list(value: object) -> object:
-    """A list written in one text: a JSON array, or parts between commas.
+    """Parse a list from text: a JSON array, or parts between commas.
 
     Anything else is returned as it is.
     """
@@ -59,15 +58,16 @@ def parse_list(value: object) -> object:
 
 
 def parse_paths(value: object) -> object:
-    """Like `parse_list`, but a text that is no JSON array is one path: commas are allowed in paths."""
+    """Parse like `parse_list`, but text that isn't a JSON array is one path: paths have commas."""
     if isinstance(value, str) and not value.lstrip().startswith("["):
         return [value]
     return parse_list(value)
 
 
 def parse_url(value: object) -> object:
-    """`value` if it is an http or https address, or empty; without a user, ? and #: addresses are
-    shown, and may hold no secret.
+    """Return `value` if it is an http or https URL, or empty.
+
+    A user, ? and # are rejected: URLs are shown, and must not hold a secret.
     """
     if isinstance(value, str) and value and not _URL.fullmatch(value):
         raise ValueError(
@@ -77,14 +77,14 @@ def parse_url(value: object) -> object:
 
 
 def refuse_boolean(value: object) -> object:
-    """`value`, unless it is a boolean: `maxFiles: true` is a mistake, not one file."""
+    """Return `value` unless it is a boolean: `maxFiles: true` is a mistake, not one file."""
     if isinstance(value, bool):
         raise ValueError("a number")
     return value
 
 
 def stays_here(url: str) -> bool:
-    """Whether `url` surely stays on this machine.
+    """Return whether `url` certainly stays on this machine.
 
     Strict on purpose: a spelling that parsers read differently doesn't count.
     """
@@ -92,15 +92,13 @@ def stays_here(url: str) -> bool:
 
 
 def is_embedding_address(url: str) -> bool:
-    """Whether `url` stays on this machine and has a path that an embedding server is documented to
-    have.
-    """
-    found = _LOOPBACK.fullmatch(url)
-    return found is not None and (found[4] or "").rstrip("/") in _EMBEDDING_PATHS
+    """Return whether `url` stays on this machine and has a documented path of embedding servers."""
+    match = _LOOPBACK.fullmatch(url)
+    return match is not None and (match[4] or "").rstrip("/") in _EMBEDDING_PATHS
 
 
 def format_size(size: int) -> str:
-    """The shortest spelling of `size` that reads back as the same number."""
+    """Return the shortest spelling of `size` that parses back to the same number."""
     for unit in ("TB", "GB", "MB", "KB"):
         text = f"{size / _SIZE_UNITS[unit]:.3f}".rstrip("0").rstrip(".")
         if size >= _SIZE_UNITS[unit] and parse_size(text + unit) == size:
@@ -109,7 +107,7 @@ def format_size(size: int) -> str:
 
 
 def format_duration(seconds: float) -> str:
-    """A spelling of `seconds` that reads back as the same number."""
+    """Return a spelling of `seconds` that parses back to the same number."""
     for unit in ("h", "m"):
         whole, rest = divmod(seconds, _SECONDS[unit])
         if whole and not rest:

@@ -1,11 +1,11 @@
-"""Which folders are the workspaces, and the settings of each.
+"""Workspace folders and the settings of each.
 
-A root's files are settings, and settings name the roots; so it goes in two steps. First what counts
-without any project (flags, environment, the person's own file): if that names folders, they are the
-roots, each with its own files. Otherwise the root is guessed (CLAUDE_PROJECT_DIR, the repository
-around the working directory, the working directory), and if that folder's own files name folders
-inside it, these are the roots, with those files' settings. A person's home, `/` and the folder of
-Cortex's own plugin are never guessed.
+A root's files are settings, and settings name the roots; so there are two steps. First the settings
+without any project (flags, environment, the user's own file): folders named there are the roots,
+each with its own files. Otherwise the root is guessed (CLAUDE_PROJECT_DIR, the repository around
+the working directory, the working directory), and folders inside it that its own files name are the
+roots, with those files' settings. The user's home, `/` and the folder of Cortex's own plugin are
+never guessed.
 """
 
 from __future__ import annotations
@@ -21,8 +21,7 @@ from cortex.base.paths import find_project_root
 from cortex.base.settings.load import expand, load
 from cortex.base.settings.model import Settings
 
-# A plugin's manifest beside the file of its servers, in the portable form and in that of Claude
-# Code.
+# A plugin's manifest and the file of its servers, in the portable form and in Claude Code's.
 PLUGIN_FILES = (("plugin.json", "mcp.json"), (".claude-plugin/plugin.json", ".mcp.json"))
 PLUGIN_NAME = "cortex"
 MANIFEST_BYTES = 100_000
@@ -30,7 +29,7 @@ MANIFEST_BYTES = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Workspace:
-    """A folder that is indexed, with the settings that count there."""
+    """An indexed folder, with its settings."""
 
     root: Path
     settings: Settings
@@ -45,11 +44,12 @@ def find_workspaces(
     user_home: Path | None = None,
     shared: bool = False,
 ) -> tuple[Workspace, ...]:
-    """The workspaces, in the order they are named; `settings` are those that count without a root
-    (`load(None, ...)`), `shared` is as there.
+    """Return the workspaces, in the order they are named.
 
-    Raises: ConfigError (WORKSPACE_UNKNOWN), if a folder that was named isn't there;
-    (WORKSPACE_MISSING), if none was named and the working directory can't be one.
+    `settings` are those without a root (`load(None, ...)`); `shared` is passed on to `load`.
+
+    Raises: ConfigError (WORKSPACE_UNKNOWN), if a named folder doesn't exist; (WORKSPACE_MISSING),
+    if none was named and the working directory can't be one.
     """
     user_home = user_home or Path.home()
     if settings.workspace.paths:
@@ -65,11 +65,11 @@ def find_workspaces(
         )
     root = _guess(cwd, environment, user_home)
     own = load(root, environment=environment, flags=flags, user_home=user_home, shared=shared)
-    return tuple(Workspace(found, own) for found in (_check(own, root, user_home) or (root,)))
+    return tuple(Workspace(folder, own) for folder in (_check(own, root, user_home) or (root,)))
 
 
 def _check(settings: Settings, base: Path, user_home: Path) -> tuple[Path, ...]:
-    """The folders that `workspace.paths` names, absolute and once each."""
+    """Return the folders that `workspace.paths` names, absolute and without duplicates."""
     origin = settings.origin("workspace.paths")
     roots: dict[Path, None] = {}
     for path in settings.workspace.paths:
@@ -90,7 +90,8 @@ def _check(settings: Settings, base: Path, user_home: Path) -> tuple[Path, ...]:
 def _resolve(base: Path, path: str, user_home: Path) -> Path | None:
     try:
         return (base / expand(path, user_home)).resolve()
-    except (OSError, ValueError, RuntimeError):  # a null character, a loop of links
+    # A null character, or a loop of links.
+    except (OSError, ValueError, RuntimeError):
         return None
 
 
@@ -105,22 +106,24 @@ def _guess(cwd: Path, environment: Mapping[str, str], user_home: Path) -> Path:
         message,
         context={"cwd": str(cwd)},
         suggestions=(
-            "Name the folder: cortex index FOLDER, cortex search --path FOLDER, cortex mcp --workspace FOLDER.",
-            "Where a client starts the server: cortex install CLIENT --workspace FOLDER, or in the project cortex install "
+            "Name the folder: cortex index FOLDER, cortex search --path FOLDER, cortex mcp "
+            "--workspace FOLDER.",
+            "Where a client starts the server: cortex install CLIENT --workspace FOLDER, or in "
+            "the project cortex install "
             "CLIENT --scope project.",
         ),
     )
 
 
 def _is_own_plugin(folder: Path) -> bool:
-    """Whether the folder is a copy of Cortex's plugin, in which some clients start its server."""
+    """Return whether a folder is a copy of Cortex's plugin; some clients start its server there."""
     for manifest, servers in PLUGIN_FILES:
         with suppress(OSError, ValueError, RecursionError):
             file = folder / manifest
             if file.stat().st_size > MANIFEST_BYTES or not (folder / servers).is_file():
                 continue
-            told = json.loads(file.read_bytes())
-            if isinstance(told, dict) and told.get("name") == PLUGIN_NAME:
+            content = json.loads(file.read_bytes())
+            if isinstance(content, dict) and content.get("name") == PLUGIN_NAME:
                 return True
     return False
 
@@ -133,12 +136,15 @@ def _candidates(cwd: Path, environment: Mapping[str, str], user_home: Path) -> I
         if _is_own_plugin(folder):
             raise ConfigError(
                 "WORKSPACE_MISSING",
-                f"no workspace was named, and {cwd} is the folder of Cortex's own plugin, no project",
+                f"no workspace was named, and {cwd} is the folder of Cortex's own plugin, no "
+                "project",
                 context={"cwd": str(cwd)},
                 instead=(
-                    "This client starts the servers of plugins outside of your projects: connect it with "
+                    "This client starts the servers of plugins outside of your projects: "
+                    "connect it with "
                     "`cortex install CLIENT` in place of the plugin.",
-                    "Or name the folder to serve: CORTEX_WORKSPACE_PATHS=FOLDER in the server's environment, or "
+                    "Or name the folder to serve: CORTEX_WORKSPACE_PATHS=FOLDER in the server's "
+                    "environment, or "
                     '`"args": ["mcp", "--workspace", "FOLDER"]` in its entry.',
                 ),
             )

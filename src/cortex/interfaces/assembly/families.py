@@ -1,10 +1,9 @@
-"""Which families of tools a client gets, and over what: a project's code and chunk files, the
-person's documents and memories.
+"""Selection of the tool families that a client gets, and the opening of each.
 
-Without names it gets `code`, `memory` and `team`, though they are empty: which tools there are
-never depends on what a home contains. `chunks` and `kb` come with a folder of chunk files and a
-source of documents. What can't be opened ends a start that asked for nothing else, and is left out,
-with a word to the person, beside other families.
+Without names a client gets `code`, `memory` and `team`, even if they are empty: the list of tools
+never depends on the content of a home. `chunks` and `kb` are added where there is a folder of chunk
+files or a source of documents. A family that can't be opened ends the start if nothing else was
+requested; beside other families it is left out, with a message to the user.
 """
 
 from __future__ import annotations
@@ -25,43 +24,44 @@ from cortex.toolkit.terminal import workspace
 from cortex.toolkit.tool import Family, list_once
 
 OF_PROJECTS = frozenset({"code", "chunks"})
-TEAM = "team"  # which asks all others
+# Searches all other families.
+TEAM = "team"
 
 
 @dataclass(frozen=True, slots=True)
 class ServeRequest:
-    """What a command line asks for."""
+    """Parsed request of a command line."""
 
-    names: tuple[str, ...]  # of families; none is the default
-    found: tuple[Workspace, ...]  # none where only what is the person's is asked for
-    # What counts without any project's files, and without a scope: so windows of several scopes
-    # share a library
+    names: tuple[str, ...]  # requested families; empty means the default
+    found: tuple[Workspace, ...]  # empty where only the user's own families are requested
+    # Settings without any project's files, and without a scope, so that clients with different
+    # scopes share a library.
     person: Settings
-    scope: str  # of memories, "" where nobody named one
+    scope: str  # of memories, "" where none was named
     cwd: Path
     warnings: tuple[str, ...]
 
     @property
     def settings(self) -> Settings:
-        """Those that hold for a connection as a whole."""
+        """Settings that apply to the connection as a whole."""
         return self.found[0].settings if self.found else self.person
 
 
 @dataclass(frozen=True, slots=True)
 class SharedResources:
-    """What the clients of one process share."""
+    """Resources that the clients of one process share."""
 
     engines: EnginePool
     shelves: ChunkIndexPool
 
     def close(self) -> None:
-        """Close everything, whoever has it."""
+        """Close everything, even if it is in use."""
         self.shelves.close()
         self.engines.close()
 
 
 def check_families(names: Sequence[str]) -> None:
-    """Refuse families that there aren't. Raises: InputError ARGUMENT_INVALID."""
+    """Reject unknown families. Raises: InputError ARGUMENT_INVALID."""
     for name in names:
         if name not in FAMILIES:
             raise InputError(
@@ -77,19 +77,20 @@ def ask(
     *,
     shared: bool = False,
 ) -> ServeRequest:
-    """What somebody with these variables, in that folder, asks for; `shared`: of a process that
-    serves others, too.
+    """Resolve the request of a client with these variables in `cwd`.
+
+    `shared` is set in a process that serves other clients, too.
 
     Raises: InputError ARGUMENT_INVALID, ConfigError.
     """
     check_families(names)
     person = library_settings(variables, shared=shared)
     scope = load(None, environment=variables).memory.scope
-    found: tuple[Workspace, ...] = ()
+    workspaces: tuple[Workspace, ...] = ()
     warnings = [*person.warnings, *person.unheeded()]
     if not names or (OF_PROJECTS | {TEAM}) & set(names):
         try:
-            found, warnings = workspace.find_for(list(paths), variables, cwd, shared=shared)
+            workspaces, warnings = workspace.find_for(list(paths), variables, cwd, shared=shared)
         except ConfigError as error:
             if (
                 OF_PROJECTS & set(names)
@@ -100,17 +101,18 @@ def ask(
             if not names:
                 warnings.append(f"{error.message}: only what is yours is served, no project's")
     warnings += workspace.home_warnings(person.home)
-    return ServeRequest(tuple(names), found, person, scope, cwd, tuple(warnings))
+    return ServeRequest(tuple(names), workspaces, person, scope, cwd, tuple(warnings))
 
 
 def open_families(
-    asked: ServeRequest, lenders: SharedResources, *, read_only: bool
+    request: ServeRequest, resources: SharedResources, *, read_only: bool
 ) -> tuple[list[Family], list[str]]:
-    """The families that were asked for, opened in the background, and what a person should know
-    about them and those left out.
+    """Open the requested families in the background.
+
+    Also returns messages for the user about them and about those left out.
     """
-    default = _default_names(asked)
-    names = asked.names or default
+    default = _default_names(request)
+    names = request.names or default
     families: list[Family] = []
     messages: list[str] = []
     missing: dict[str, str] = {}
@@ -118,40 +120,47 @@ def open_families(
         if name == TEAM:
             continue
         try:
-            families.append(_open(name, asked, lenders, read_only))
+            families.append(_open(name, request, resources, read_only))
             messages += families[-1].warnings
         except CortexError as error:
-            if len(asked.names) == 1:
+            if len(request.names) == 1:
                 raise
             missing[name] = error.message
             messages.append(f"{name} is left out: {error.message}")
     if TEAM in names:
         unlisted = [name for name in default if name not in names]
-        families.append(_open_team(asked, lenders, read_only, families, unlisted, missing))
+        families.append(_open_team(request, resources, read_only, families, unlisted, missing))
     return list_once(families), messages
 
 
 def _open_team(
-    asked: ServeRequest,
-    lenders: SharedResources,
+    request: ServeRequest,
+    resources: SharedResources,
     read_only: bool,
     beside: Sequence[Family],
     unlisted: Sequence[str],
     missing: dict[str, str],
 ) -> Family:
-    """The team's family, which searches all that the others have: those beside it, and those whose
-    tools nobody asked for.
+    """Open the team family, which also searches the other families.
+
+    These are the ones beside it, and those that were not requested and stay unlisted.
     """
     from cortex.families.team import tools as team
 
     hidden: list[Family] = []
     for name in unlisted:
         try:
-            hidden.append(_open(name, asked, lenders, read_only))
+            hidden.append(_open(name, request, resources, read_only))
         except CortexError as error:
             missing[name] = error.message
     return team.open_family(
-        asked.person, lenders.engines, asked.found, beside, hidden, missing, read_only=read_only
+        request.person,
+        resources.engines,
+        request.found,
+        beside,
+        hidden,
+        missing,
+        read_only=read_only,
     )
 
 
@@ -159,38 +168,38 @@ def _has_own(person: Settings) -> bool:
     return has_folders(person.home) or has_memories(person) or has_records(person.home)
 
 
-def _default_names(asked: ServeRequest) -> list[str]:
-    """The families of a client that names none."""
+def _default_names(request: ServeRequest) -> list[str]:
+    """Return the families of a client that names none."""
     from cortex.families.chunkfiles.tools import has_chunks
 
     served = {
-        "code": bool(asked.found),
-        "chunks": any(has_chunks(workspace) for workspace in asked.found),
-        "kb": has_folders(asked.person.home),
+        "code": bool(request.found),
+        "chunks": any(has_chunks(workspace) for workspace in request.found),
+        "kb": has_folders(request.person.home),
         "memory": True,
         TEAM: True,
     }
     return [name for name in FAMILIES if served[name]]
 
 
-def _open(name: str, asked: ServeRequest, lenders: SharedResources, read_only: bool) -> Family:
+def _open(name: str, request: ServeRequest, resources: SharedResources, read_only: bool) -> Family:
     match name:
         case "chunks":
             from cortex.families.chunkfiles import tools as chunks
 
-            return chunks.open_family(asked.found, lenders.shelves)
+            return chunks.open_family(request.found, resources.shelves)
         case "kb":
             from cortex.families.documents import tools as kb
 
-            return kb.open_family(asked.person, lenders.engines)
+            return kb.open_family(request.person, resources.engines)
         case "memory":
             from cortex.families.memory import tools as memory
 
-            folder = asked.found[0].root if asked.found else asked.cwd
-            return memory.open_family(asked.person, lenders.engines, folder, asked.scope)
+            folder = request.found[0].root if request.found else request.cwd
+            return memory.open_family(request.person, resources.engines, folder, request.scope)
         case _:
             from cortex.families.code import tools as code
 
-            family = code.open_family(asked.found, lenders.engines, read_only=read_only)
+            family = code.open_family(request.found, resources.engines, read_only=read_only)
             family.context.start()
             return family

@@ -1,4 +1,4 @@
-"""An MCP server as `cortex mcp` describes it: its address, its identity, its log level.
+"""Configuration of an MCP server by `cortex mcp`: address, identity, log level.
 
 Used by the command where it serves from its own process, and by cortexd for each client.
 """
@@ -14,27 +14,28 @@ from cortex.base.errors import InputError, NetworkError
 from cortex.base.settings import Settings
 from cortex.interfaces.assembly.families import ServeRequest
 
-if TYPE_CHECKING:  # the SDK is loaded once stdout is claimed
+# The SDK is loaded at run time only after stdout is claimed.
+if TYPE_CHECKING:
     from cortex.interfaces.transports.http.gateway import Site
     from cortex.interfaces.transports.mcp.server import Identity
 
 calls = logging.getLogger("cortex.calls")
 Tell = Callable[[str], None]
-DEFAULT_ADDRESS = ("127.0.0.1", 8765)  # where server.transport is http and no flag says where
+# Used where server.transport is http and no flag gives an address.
+DEFAULT_ADDRESS = ("127.0.0.1", 8765)
 
 
 class ToolNames(StrEnum):
-    """How names of tools are spelled."""
+    """Spelling of tool names."""
 
     UNDERSCORE = "underscore"
     DOTTED = "dotted"
 
 
 def log_level(asked: ServeRequest) -> str:
-    """What goes to stderr.
+    """Return the level of the log on stderr.
 
-    Where documents alone are served, `mcp.kb.logging` has its say, unless somebody chose
-    `server.logLevel`.
+    Where only documents are served, `mcp.kb.logging` applies, unless `server.logLevel` is set.
     """
     settings = asked.settings
     if asked.names != ("kb",) or settings.origin("server.logLevel") != "default":
@@ -44,26 +45,27 @@ def log_level(asked: ServeRequest) -> str:
 
 
 def http_site(http: str | None, asked: ServeRequest) -> Site | None:
-    """Where to serve and for whom, if it is HTTP that is wanted.
+    """Return the address and token to serve over HTTP, None for another transport.
 
     Raises: InputError, NetworkError ADDRESS_REFUSED.
     """
     if http is None and asked.settings.server.transport != "http":
         return None
     host, port = _address(http) if http else DEFAULT_ADDRESS
-    told = [(one.settings, str(one.root)) for one in asked.found]
-    return site_at(host, port, told or [(asked.person, "you")])
+    owners = [(workspace.settings, str(workspace.root)) for workspace in asked.found]
+    return site_at(host, port, owners or [(asked.person, "you")])
 
 
-def site_at(host: str, port: int, told: Sequence[tuple[Settings, str]]) -> Site:
-    """Where to serve, with the token and the rate of the first settings; all of them may forbid
-    other machines.
+def site_at(host: str, port: int, owners: Sequence[tuple[Settings, str]]) -> Site:
+    """Return the address to serve, with the token and the rate limit of the first settings.
+
+    `owners` are settings with a name for messages; each of them may forbid other machines.
 
     Raises: NetworkError ADDRESS_REFUSED.
     """
     from cortex.interfaces.transports.http.gateway import Site, is_loopback
 
-    for settings, where in told:
+    for settings, where in owners:
         if settings.server.local_only and not is_loopback(host):
             raise NetworkError(
                 "ADDRESS_REFUSED",
@@ -72,13 +74,14 @@ def site_at(host: str, port: int, told: Sequence[tuple[Settings, str]]) -> Site:
                     f"Use 127.0.0.1, or turn it off in: {settings.origin('server.localOnly')}.",
                 ),
             )
-    server = told[0][0].server
+    server = owners[0][0].server
     return Site(host, port, server.http_token, server.rate_limit)
 
 
 def identity_of(asked: ServeRequest, tool_names: ToolNames, tell: Tell | None = None) -> Identity:
-    """How the server calls itself and its tools, and who hears of each call; `tell` reaches the
-    stderr of a client of cortexd.
+    """Return the server's identity, the spelling of its tools, and the tracer of calls.
+
+    `tell` writes to the stderr of a client of cortexd.
     """
     from cortex.interfaces.transports.mcp.server import Identity
 
@@ -88,20 +91,21 @@ def identity_of(asked: ServeRequest, tool_names: ToolNames, tell: Tell | None = 
 
 
 def _tracer(asked: ServeRequest, tell: Tell | None) -> Callable[[str, str], None] | None:
-    """Logs each call at level debug: all of them by server.logLevel, those of documents by
-    mcp.kb.logging too.
+    """Build a tracer that logs each call at level debug.
+
+    All calls are logged by server.logLevel, those of documents by mcp.kb.logging, too.
     """
     settings, documents = asked.settings, asked.person.mcp.kb.logging
     everything = settings.server.log_level == "debug"
     chosen = settings.origin("server.logLevel") != "default"
-    # Without cortexd the log is stderr, which is for documents only where they are told to use it.
+    # Without cortexd the log is stderr, which documents use only with mcp.kb.logging.to_stderr.
     kb = documents.level == "debug" and not chosen and (tell is not None or documents.to_stderr)
     if not everything and not kb:
         return None
 
     def trace(family: str, text: str) -> None:
         if everything or family == "kb":
-            # Whatever the level of the process is: a client of cortexd has its own.
+            # Bypasses the level of the process: a client of cortexd has its own.
             calls.handle(calls.makeRecord(calls.name, logging.DEBUG, __file__, 0, text, (), None))
         if kb and family == "kb" and documents.to_stderr and tell is not None:
             tell(text)

@@ -1,7 +1,7 @@
 """The pool of engines that a server shares between its clients.
 
-Opening the person's library here also starts what memories need in the background, which the engine
-itself knows nothing of.
+Opening the user's library here also starts the background work of memories, which the engine itself
+doesn't know.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from cortex.families.memory.background import begin, tend
 
 
 def engine_pool(*, keep: bool, linger: float = 0.0, rest: float = 0.0) -> EnginePool:
-    """Return a pool whose library copies memories of other products and takes in what hooks left."""
+    """Return a pool with a library that imports other products' memories and the hooks' inbox."""
     return EnginePool(keep=keep, linger=linger, rest=rest, opener=open_engine)
 
 

@@ -1,7 +1,7 @@
-"""A home brought back: from a snapshot, or from what can be read of a damaged database.
+"""Recovery of a home: from a snapshot, or from the readable part of a damaged database.
 
-The new database is put together aside and takes its place when it is whole. What was there before
-is kept as the file itself, and where it was sound as a snapshot, too, so that a restore can be
+The new database is built in a separate folder and takes its place when it is complete. The previous
+database is kept as a file and, where it was sound, also as a snapshot, so that a restore can be
 undone. Documents are read again from their files. Knows no command.
 """
 
@@ -41,7 +41,7 @@ from cortex.families.team.sync.state import RESYNC, URL
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """What a restore did: the snapshot that undoes it, and where the database of before is."""
+    """Result of a restore: the snapshot that undoes it, and the previous database."""
 
     snapshot: Snapshot
     before: Snapshot | None
@@ -51,9 +51,7 @@ class Restored:
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """What a salvage gave: the rows, the snapshot that filled the gaps, and where the damaged
-    database is.
-    """
+    """Result of a salvage: the rows, the snapshot that filled gaps, and the damaged database."""
 
     rows: Salvaged
     snapshot: Snapshot | None
@@ -61,19 +59,19 @@ class Recovered:
 
 
 def restore_snapshot(settings: Settings, snapshot: Snapshot) -> Restored:
-    """Put a home back to a snapshot.
+    """Restore a home from a snapshot.
 
-    Raises: FileError IMPORT_UNREADABLE, where that is damaged; StoreError STORE_LOCKED, where
-    another process writes to the home.
+    Raises: FileError IMPORT_UNREADABLE, where the snapshot is damaged; StoreError STORE_LOCKED,
+    where another process writes to the home.
     """
     home = settings.home
     make_private(home)
-    with leased(home), _aside(home) as folder:
+    with leased(home), _recovery_folder(home) as folder:
         unpack(snapshot, folder / STORE_NAME)
         texts: list[str | None] = []
         _renew(settings, folder, lambda connection: texts.append(take_settings(connection)))
         before = _snapshot_before(home)
-        # The file stays, too: another process may write a memory after the snapshot was made.
+        # The file is kept, too: another process may have written a memory after the snapshot.
         kept = _swap(home, folder, sound=before is not None)
         remove_replaced(home, kept)
         prune(list_snapshots(home), {snapshot.file, *([before.file] if before else [])})
@@ -83,8 +81,7 @@ def restore_snapshot(settings: Settings, snapshot: Snapshot) -> Restored:
 
 
 def salvage_home(settings: Settings) -> Recovered:
-    """Make a new database of what can be read of a damaged one, and of the newest snapshot that is
-    whole.
+    """Rebuild a database from a damaged one and the newest intact snapshot.
 
     Raises: StoreError STORE_LOST or STORE_CORRUPT, where there is nothing to read; STORE_LOCKED,
     where another process writes to the home.
@@ -92,8 +89,8 @@ def salvage_home(settings: Settings) -> Recovered:
     home = settings.home
     if not (home / STORE_NAME).exists():
         raise StoreError("STORE_LOST", f"there is no {home / STORE_NAME} to salvage anything from")
-    with leased(home), _aside(home) as folder:
-        snapshot, unpacked = _newest_whole(home, folder / "snapshot.db")
+    with leased(home), _recovery_folder(home) as folder:
+        snapshot, unpacked = _newest_intact(home, folder / "snapshot.db")
         try:
             rows = salvage(home / STORE_NAME, unpacked, folder / STORE_NAME)
         except OSError as error:
@@ -101,9 +98,11 @@ def salvage_home(settings: Settings) -> Recovered:
         if not any(rows.read.values()) and snapshot is None:
             raise StoreError(
                 "STORE_CORRUPT",
-                f"nothing can be read of {home / STORE_NAME}, and there is no snapshot; it was left as it is",
+                f"nothing can be read of {home / STORE_NAME}, and there is no snapshot; it was "
+                "left as it is",
                 instead=(
-                    "Put a copy of your own in its place, or ask who knows the disk whether it can be recovered.",
+                    "Put a copy of your own in its place, or ask who knows the disk whether it "
+                    "can be recovered.",
                 ),
             )
         _renew(settings, folder)
@@ -116,7 +115,7 @@ def salvage_home(settings: Settings) -> Recovered:
 def _renew(
     settings: Settings, folder: Path, take: Callable[[Any], None] = lambda connection: None
 ) -> None:
-    """Bring a database in a folder up to date, and make it one of its own."""
+    """Migrate the database in a folder, and give it an identity of its own."""
     with closing(Store(folder)) as store:
         renew(
             store.connections,
@@ -126,13 +125,13 @@ def _renew(
             take,
         )
         if store.truth.get(URL):
-            # Its Core has gone on since: everything is compared with it.
+            # The Core has changed since; everything is compared with it.
             store.truth.set({RESYNC: "1"})
         store.checkpoint()
 
 
 def _snapshot_before(home: Path) -> Snapshot | None:
-    """A snapshot of what is there now; None where it is damaged, or nothing."""
+    """Take a snapshot of the current database; None where it is damaged or missing."""
     if not (home / STORE_NAME).exists():
         return None
     try:
@@ -145,9 +144,7 @@ def _snapshot_before(home: Path) -> Snapshot | None:
 
 
 def _swap(home: Path, folder: Path, *, sound: bool = False) -> Path | None:
-    """Put the database of a folder in the place of the home's; gives where that went, None where
-    there was none.
-    """
+    """Replace the home's database by the one in a folder; returns the path of the old one."""
     kept = move_aside(home, sound=sound, replacement=folder / STORE_NAME)
     for pattern in ("words-*", "vectors-*"):
         for index in home.glob(pattern):
@@ -155,7 +152,7 @@ def _swap(home: Path, folder: Path, *, sound: bool = False) -> Path | None:
     return kept
 
 
-def _newest_whole(home: Path, target: Path) -> tuple[Snapshot | None, Path | None]:
+def _newest_intact(home: Path, target: Path) -> tuple[Snapshot | None, Path | None]:
     for snapshot in list_snapshots(home):
         with suppress(CortexError):
             unpack(snapshot, target)
@@ -164,26 +161,24 @@ def _newest_whole(home: Path, target: Path) -> tuple[Snapshot | None, Path | Non
 
 
 def _put_settings(file: Path, text: str | None, *, replace: bool) -> bool:
-    """Write the settings of a snapshot where there are none, or where those that are there were
-    kept.
-    """
+    """Write the settings of a snapshot where there are none, or the current ones were saved."""
     if text is None or (file.exists() and not replace):
         return False
-    number, temporary = tempfile.mkstemp(dir=file.parent)
-    with open(number, "w", encoding="utf-8", newline="") as target:
+    descriptor, temporary = tempfile.mkstemp(dir=file.parent)
+    with open(descriptor, "w", encoding="utf-8", newline="") as target:
         target.write(text)
     os.replace(temporary, file)
     return True
 
 
 def _index(settings: Settings) -> None:
-    """Have what was brought back found at once; where that fails, the next command does it."""
+    """Index the recovered records at once; where that fails, the next command does it."""
     with suppress(CortexError, MemoryError, OSError), Library(settings) as library:
         library.catch_up()
 
 
 @contextmanager
-def _aside(home: Path) -> Iterator[Path]:
+def _recovery_folder(home: Path) -> Iterator[Path]:
     folder = Path(tempfile.mkdtemp(prefix=".recovery-", dir=home))
     try:
         yield folder

@@ -1,9 +1,8 @@
-"""Cortex inside another program: its chunk search and its tools, for whoever has an MCP server of
-their own.
+"""Python API: Cortex's chunk search and tools inside another program.
 
-Knows no MCP library: a tool is told as the JSON of `tools/list` and answers with text, which every
-library can carry. What `cortex mcp` does besides (a process that is shared, an address) stays
-there.
+For programs that have an MCP server of their own. Knows no MCP library: a tool is described as the
+JSON of `tools/list` and answers with text, which every library can carry. What `cortex mcp` does
+besides (a shared process, an address) stays there.
 """
 
 from __future__ import annotations
@@ -34,25 +33,26 @@ from cortex.toolkit.tool import (
     spell,
 )
 
-MOST = 100  # results of one chunk search
+# Largest number of results of a chunk search.
+MOST = 100
 
 
 @dataclass(frozen=True, slots=True)
 class ChunkResult:
-    """A chunk, and how relevant it is, from 0 to 1."""
+    """A chunk and its relevance, from 0 to 1."""
 
     chunk: Entry
     combined_score: float
 
 
 class Chunks:
-    """The chunk files of a folder, open to be searched; changed files are seen while it is open.
+    """Searchable chunk files of a folder; changed files are seen while it is open.
 
     Threads may share it.
     """
 
     def __init__(self, shelf: ChunkIndex) -> None:
-        self._shelf = shelf
+        self._index = shelf
 
     def search(
         self,
@@ -63,13 +63,13 @@ class Chunks:
         tags: Iterable[str] = (),
         chunk_types: Iterable[str] = (),
     ) -> list[ChunkResult]:
-        """Chunks of any of `chunk_types` that have all `tags` and at least `min_score`, best first.
+        """Return chunks with any of `chunk_types` and all `tags`, best first.
 
         Raises: InputError for an empty query; LimitError; NetworkError, where an embedder is
         required and fails.
         """
-        found = self._find(query, limit, min_score, tags, chunk_types)
-        return [ChunkResult(entry, score) for entry, score in found.results]
+        page = self._find(query, limit, min_score, tags, chunk_types)
+        return [ChunkResult(entry, score) for entry, score in page.results]
 
     def answer(
         self,
@@ -80,9 +80,9 @@ class Chunks:
         tags: Iterable[str] = (),
         chunk_types: Iterable[str] = (),
     ) -> str:
-        """The same as the JSON text that `cortex_search` answers with."""
-        found = self._find(query, limit, min_score, tags, chunk_types)
-        return answer_text([result_text(entry, score) for entry, score in found.results])
+        """Search like `search`, and return the JSON text that `cortex_search` answers with."""
+        page = self._find(query, limit, min_score, tags, chunk_types)
+        return answer_text([result_text(entry, score) for entry, score in page.results])
 
     def _find(
         self,
@@ -92,7 +92,7 @@ class Chunks:
         tags: Iterable[str],
         chunk_types: Iterable[str],
     ) -> ChunkHit:
-        return self._shelf.search(
+        return self._index.search(
             ChunkQuery(
                 query,
                 max(1, min(MOST, limit)),
@@ -103,8 +103,8 @@ class Chunks:
         )
 
     def close(self) -> None:
-        """End what follows the files."""
-        self._shelf.close()
+        """Stop following the files."""
+        self._index.close()
 
     def __enter__(self) -> Chunks:
         return self
@@ -114,28 +114,28 @@ class Chunks:
 
 
 def open_chunks(directory: str | Path, *, watch: bool = True) -> Chunks:
-    """The chunk files in `directory`, with the settings that count in its project.
+    """Open the chunk files in `directory`, with the settings of its project.
 
     Raises: FileError and ConfigError, where there is nothing to search; NetworkError, where an
-    embedder is required and can't be asked.
+    embedder is required and can't be reached.
     """
     folder = Path(directory).resolve()
-    shelf = ChunkIndex(
+    index = ChunkIndex(
         folder,
         _settings_of(folder.parent.parent if folder.parent.name == ".cortex" else None),
         watch=watch,
     )
     try:
-        shelf.start()
+        index.start()
     except BaseException:
-        shelf.close()
+        index.close()
         raise
-    return Chunks(shelf)
+    return Chunks(index)
 
 
 @dataclass(frozen=True, slots=True)
 class ToolAnswer:
-    """What a tool says; with `is_error` it is an explanation of what went wrong.
+    """Result of a tool; with `is_error` it is an explanation of what went wrong.
 
     `notes` belong into a second text.
     """
@@ -146,7 +146,7 @@ class ToolAnswer:
 
 
 class Tools:
-    """Tools of Cortex, open to be listed and called.
+    """Cortex's tools, to be listed and called.
 
     Calls may block, and threads may make them at once.
     """
@@ -158,7 +158,7 @@ class Tools:
         self._engines, self._shelves = engines, shelves
 
     def definitions(self) -> list[dict[str, object]]:
-        """Every tool as MCP's `tools/list` has it."""
+        """Return every tool in the form of MCP's `tools/list`."""
         return [
             {
                 "name": spell(tool.name),
@@ -179,8 +179,8 @@ class Tools:
     def call(self, name: str, arguments: Mapping[str, object] | None = None) -> ToolAnswer:
         """Call a tool.
 
-        Raises: InputError for an unknown tool or arguments that don't fit; CortexError, where the
-        tool's contract has an error of the request for it instead of an answer.
+        Raises: InputError for an unknown tool or invalid arguments; CortexError, where the tool's
+        contract requires an error of the request instead of a result.
         """
         family, tool = find_tool(self._families, name)
         answer = perform(family, tool, bind(tool, arguments), Call())
@@ -203,25 +203,27 @@ class Tools:
 
 
 def open_tools(*names: str, root: str | Path = ".", writes: bool = False) -> Tools:
-    """The tools of these families, "code", "chunks", "kb", "memory" or "team", over the project at
-    `root` and what is the person's.
+    """Open the tools of these families: "code", "chunks", "kb", "memory" or "team".
 
-    The team's search asks the others that are named beside it. Tools that change something are
-    among them only with `writes`. The index of code is kept fresh while they are open. Raises:
-    InputError for an unknown family; FileError and ConfigError, where chunk files are asked for and
-    can't be served.
+    They work on the project at `root` and on the user's home. The team's search includes the other
+    families that are named. Tools that change something are included only with `writes`. The index
+    of code is kept fresh while they are open.
+
+    Raises: InputError for an unknown family; FileError and ConfigError, where chunk files are
+    requested and can't be served.
     """
     unknown = [name for name in names if name not in FAMILIES]
     if unknown or not names:
-        told = f"unknown family {unknown[0]!r}" if unknown else "no family is named"
-        raise InputError("ARGUMENT_INVALID", f"{told}; known: {', '.join(FAMILIES)}")
+        problem = f"unknown family {unknown[0]!r}" if unknown else "no family is named"
+        raise InputError("ARGUMENT_INVALID", f"{problem}; known: {', '.join(FAMILIES)}")
     folder = Path(root).resolve()
-    found = (Workspace(folder, _settings_of(folder)),)
+    workspaces = (Workspace(folder, _settings_of(folder)),)
     engines, shelves = engine_pool(keep=True), ChunkIndexPool()
     families: list[Family] = []
     try:
-        for name in sorted(names, key=lambda name: name == "team"):  # last: it searches the others
-            families.append(_open(name, found, engines, shelves, families, writes))
+        # The team comes last, because it searches the others.
+        for name in sorted(names, key=lambda name: name == "team"):
+            families.append(_open(name, workspaces, engines, shelves, families, writes))
     except CortexError:
         Tools(families, engines, shelves).close()
         raise
@@ -230,7 +232,7 @@ def open_tools(*names: str, root: str | Path = ".", writes: bool = False) -> Too
 
 def _open(
     name: str,
-    found: Sequence[Workspace],
+    workspaces: Sequence[Workspace],
     engines: EnginePool,
     shelves: ChunkIndexPool,
     beside: Sequence[Family],
@@ -238,21 +240,21 @@ def _open(
 ) -> Family:
     match name:
         case "code":
-            family = code.open_family(found, engines, read_only=not writes)
+            family = code.open_family(workspaces, engines, read_only=not writes)
             family.context.start()
             return family
         case "chunks":
-            return chunks.open_family(found, shelves)
+            return chunks.open_family(workspaces, shelves)
         case "memory":
             from cortex.families.memory import tools as memory
 
             person = _settings_of(None)
-            return memory.open_family(person, engines, found[0].root, person.memory.scope)
+            return memory.open_family(person, engines, workspaces[0].root, person.memory.scope)
         case "team":
             from cortex.families.team import tools as team
 
             return team.open_family(
-                _settings_of(None), engines, found, list(beside), read_only=not writes
+                _settings_of(None), engines, workspaces, list(beside), read_only=not writes
             )
     from cortex.families.documents import tools as kb
 

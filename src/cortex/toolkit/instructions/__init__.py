@@ -1,5 +1,4 @@
-"""Words for agents, as data: the server's instructions, what each family says of itself, and prompt
-templates.
+"""Texts for agents: the server's instructions, each family's part of them, prompt templates.
 
 The texts are Markdown files beside this module. Templates know `{{name}}` and `{{#if
 name}}…{{/if}}`, nothing more; a template engine would be a dependency for two constructs.
@@ -11,18 +10,17 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-INSTRUCTIONS_BYTES = 2048  # clients cut longer instructions off
+# Clients cut longer instructions off.
+INSTRUCTIONS_BYTES = 2048
 
 
 def text(name: str) -> str:
-    """A text by name, without surrounding blank lines."""
+    """Read a text by name, without surrounding blank lines."""
     return (Path(__file__).parent / f"{name}.md").read_text(encoding="utf-8").strip()
 
 
 def instructions(parts: Sequence[str]) -> str:
-    """The server's instructions: an opening, then what each family says, whole parts only and under
-    2 KB.
-    """
+    """Join the server's instructions: an opening and the families' parts, whole and under 2 KB."""
     kept = text("server")
     for part in parts:
         longer = f"{kept}\n\n{part.strip()}"
@@ -32,9 +30,7 @@ def instructions(parts: Sequence[str]) -> str:
 
 
 def fill(template: str, values: Mapping[str, str]) -> str:
-    """A template with its blanks filled in; sections without a value, and the blank lines they
-    leave, are gone.
-    """
+    """Fill a template; sections without a value are removed, with the blank lines they leave."""
     kept = re.sub(
         r"\{\{#if (\w+)\}\}\n?(.*?)\{\{/if\}\}\n?",
         lambda section: section[2] if values.get(section[1], "").strip() else "",

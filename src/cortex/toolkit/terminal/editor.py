@@ -1,7 +1,7 @@
-"""A text in the person's editor ($VISUAL or $EDITOR).
+"""Editing of a text in the user's editor ($VISUAL or $EDITOR).
 
-What was typed is never lost: where it can't be taken, its file stays, and the message says how to
-use it.
+Typed text is never lost: where it is rejected, its file stays, and the message names the command
+that takes it.
 """
 
 from __future__ import annotations
@@ -31,51 +31,59 @@ T = TypeVar("T")
 
 
 def in_editor(name: str, text: str, take: Callable[[str], T], *, again: str, instead: str) -> T:
-    """Have a person change a text, and take what they wrote; `name` is a part of the file's name.
+    """Let the user edit a text, and pass the result to `take`.
 
-    `again` is the command that takes the file, to which its path is added; `instead` says what to
-    do where there is no terminal. Raises: InputError ARGUMENT_INVALID; whatever `take` raises, with
-    the place of the file in its suggestions.
+    `name` is a part of the file's name. `again` is the command that takes the file, to which its
+    path is added; `instead` says what to do where there is no terminal.
+
+    Raises: InputError ARGUMENT_INVALID; any error of `take`, with the path of the file in its
+    suggestions.
     """
     if not sys.stdin.isatty():
         raise InputError("ARGUMENT_INVALID", f"there is no terminal to edit on: {instead}")
-    # An id of another product's may be no name of a file
-    named = re.sub(r"[^\w.-]", "_", name[:40])
-    handle, made = tempfile.mkstemp(prefix=f"cortex-{named}-", suffix=".md")
-    path = Path(made)
+    # An id of another product may contain characters that a file name can't have.
+    safe_name = re.sub(r"[^\w.-]", "_", name[:40])
+    handle, file_name = tempfile.mkstemp(prefix=f"cortex-{safe_name}-", suffix=".md")
+    path = Path(file_name)
     with open(handle, "w", encoding="utf-8", newline="\n") as file:
         file.write(text)
     try:
         _run(path)
-        done = take(read_file(path))
+        result = take(read_file(path))
     except typer.Exit:
-        say(f"What you wrote is in {path}: `{again} {shlex.quote(made)}` takes it.", error=True)
+        say(
+            f"What you wrote is in {path}: `{again} {shlex.quote(file_name)}` takes it.", error=True
+        )
         raise
     except CortexError as error:
-        if _holds(path, text):  # nobody wrote anything
+        # The user didn't change anything.
+        if _holds(path, text):
             path.unlink(missing_ok=True)
             raise
         error.suggestions = (
-            f"What you wrote is in {path}: `{again} {shlex.quote(made)}` takes it.",
+            f"What you wrote is in {path}: `{again} {shlex.quote(file_name)}` takes it.",
             *error.suggestions,
         )
         raise
     with suppress(OSError):
         path.unlink()
-    return done
+    return result
 
 
 def read_file(path: Path) -> str:
-    """A text that somebody wrote. Raises: FileError FILE_NOT_FOUND; InputError ARGUMENT_INVALID."""
+    """Read a text file of the user.
+
+    Raises: FileError FILE_NOT_FOUND; InputError ARGUMENT_INVALID.
+    """
     try:
         with open(path, "rb") as file:
-            read = file.read(MAX_BYTES + 1)
+            content = file.read(MAX_BYTES + 1)
     except OSError as error:
         raise FileError("FILE_NOT_FOUND", f"{path} can't be read: {error.strerror}") from None
-    if len(read) > MAX_BYTES:
+    if len(content) > MAX_BYTES:
         raise InputError("ARGUMENT_INVALID", f"{path} is larger than {MAX_BYTES:,} bytes")
     try:
-        return read.decode("utf-8-sig").replace("\r\n", "\n")
+        return content.decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError:
         raise InputError("ARGUMENT_INVALID", f"{path} is no UTF-8 text") from None
 
@@ -94,14 +102,14 @@ def _run(path: Path) -> None:
         or variables.get("EDITOR")
         or next(filter(shutil.which, EDITORS), EDITORS[-1])
     )
-    # On Windows a backslash is part of a path, and quotes stay around a word that has them.
+    # On Windows a backslash is part of a path, and shlex keeps the quotes around a word.
     words = (
         shlex.split(chosen)
         if os.name != "nt"
         else [word.strip('"') for word in shlex.split(chosen, posix=False)]
     )
     try:
-        # A person's time has no limit
+        # No timeout: the user may take any time.
         code = subprocess.run([*words, str(path)], check=False).returncode
     except OSError as error:
         why = error.strerror or str(error)

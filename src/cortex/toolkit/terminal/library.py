@@ -1,6 +1,4 @@
-"""A person's store, as commands open it: with the settings that are the person's, whatever project
-they are in.
-"""
+"""The user's library as commands open it, with the user's settings and no project's."""
 
 from __future__ import annotations
 
@@ -17,16 +15,20 @@ from cortex.engine.library import Library
 from cortex.plugins.policy import plugin_warnings
 from cortex.toolkit.terminal.output import ask, decline, say
 
-LOOK_SECONDS = 0.25  # between two looks at what others wrote
-REST = 10  # times as long as following took: the command is to get on
-RETRY_SECONDS = 5.0  # after the indexes could not follow
-# For the snapshot of a day; one that takes longer is tried again after an hour
+# Time between two checks for writes of other processes.
+LOOK_SECONDS = 0.25
+# Pause after catching up, as a multiple of its time, so that the command isn't slowed down.
+REST = 10
+# Time until the next attempt after the indexes could not be updated.
+RETRY_SECONDS = 5.0
+# Time limit of the daily snapshot; one that takes longer is tried again after an hour.
 BACK_UP_SECONDS = 60.0
-END_SECONDS = 5.0  # for following that is under way when a command ends
+# Time that a catch-up under way has when a command ends.
+END_SECONDS = 5.0
 
 
 def person_settings(profile: str | None = None) -> Settings:
-    """The settings without any project's; what is wrong with them is said on stderr."""
+    """Load the settings without any project's, print their warnings and set the log level."""
     settings = settings_of(profile)
     for warning in settings.warnings:
         say(f"warning: {warning}", error=True)
@@ -35,18 +37,18 @@ def person_settings(profile: str | None = None) -> Settings:
 
 
 def settings_of(profile: str | None) -> Settings:
-    """Load the person's settings, or those of a profile."""
+    """Load the user's settings, or those of a profile."""
     return load(None, environment=environment() | ({"CORTEX_PROFILE": profile} if profile else {}))
 
 
 @contextmanager
 def open_library(profile: str | None = None) -> Iterator[Library]:
-    """The library, for as long as a command runs."""
+    """Open the library for the duration of a command."""
     library, ended = Library(person_settings(profile)), threading.Event()
-    following = threading.Thread(
+    follower = threading.Thread(
         target=_follow_others, args=(library, ended), name="follow others", daemon=True
     )
-    following.start()
+    follower.start()
     try:
         with plugin_warnings() as warnings:
             yield library
@@ -54,30 +56,30 @@ def open_library(profile: str | None = None) -> Iterator[Library]:
             say(f"note: {warning}", error=True)
     finally:
         ended.set()
-        following.join(END_SECONDS)
+        follower.join(END_SECONDS)
         library.back_up(BACK_UP_SECONDS)
         library.close()
 
 
 def _follow_others(library: Library, ended: threading.Event) -> None:
-    """Where a command holds the lease, however long, have found what other processes write
-    meanwhile: they wait for that.
-    """
+    """Index writes of other processes while this command holds the lease: they wait for that."""
     pause = LOOK_SECONDS
     while not ended.wait(pause):
         started = time.monotonic()
         try:
-            if library.store.lease.held and not library.running:  # a run follows by itself
+            # An indexing run catches up by itself.
+            if library.store.lease.held and not library.running:
                 library.catch_up()
             pause = max(LOOK_SECONDS, REST * (time.monotonic() - started))
-        except CortexError:  # whoever wrote is told
+        # The writing process gets the error.
+        except CortexError:
             pause = RETRY_SECONDS
 
 
 def confirm(question: str, why: str) -> None:
-    """Ask whether to go on.
+    """Ask for confirmation.
 
-    Raises: InputError where nobody can be asked; typer.Exit where the answer is no.
+    Raises: InputError where there is no terminal to ask on; typer.Exit where the answer is no.
     """
     if not sys.stdin.isatty():
         message = f"{why}, and there is no terminal to ask on; nothing was changed"

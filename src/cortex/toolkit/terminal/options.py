@@ -1,4 +1,4 @@
-"""Options that several commands take, and which of them may be the first in a profile."""
+"""Options that several commands share, and the check of a profile's name."""
 
 from __future__ import annotations
 
@@ -12,17 +12,19 @@ from cortex.base.runtime.home import profile_names
 from cortex.base.settings import environment, find_home
 from cortex.toolkit.terminal.output import say
 
-BEGIN = ("connect", "install", "start")  # commands that begin a profile
-# What programs call shall not fail for the sake of a profile that isn't there yet, `core` and
-# `profile` say themselves what isn't there.
+# Commands that create a profile.
+BEGIN = ("connect", "install", "start")
+# Commands that programs call must not fail because of a missing profile; `core` and `profile`
+# report it themselves.
 UNCHECKED = ("core", "embed", "hook", "mcp", "profile", "uninstall")
 
 
 def check_profile(context: typer.Context, name: str | None) -> str | None:
-    """The profile that was named, where it is there or the command begins one: a misspelt name
-    shall not become an empty home.
+    """Return the named profile, if it exists or the command creates it.
 
-    Raises: InputError, where it isn't there; ConfigError for what can't be a name.
+    A misspelt name must not become an empty home.
+
+    Raises: InputError, where it doesn't exist; ConfigError for an invalid name.
     """
     command = context.find_root().invoked_subcommand
     if not name or command is None or command in UNCHECKED:
@@ -38,7 +40,8 @@ def check_profile(context: typer.Context, name: str | None) -> str | None:
         "ARGUMENT_INVALID",
         f"there is no profile {name!r}" + (f"; there are: {', '.join(known)}" if known else " yet"),
         instead=(
-            f"Begin it with `cortex profile create {name}`, or with `cortex --profile {name} connect URL`.",
+            f"Begin it with `cortex profile create {name}`, or with `cortex --profile {name} "
+            "connect URL`.",
         ),
     )
 
@@ -56,7 +59,7 @@ JsonFlag = Annotated[bool, typer.Option("--json", help="Answer as JSON.")]
 
 
 def read_text(typed: str) -> str:
-    """Return a typed text, or what stdin contains where it is "-".
+    """Return a typed text, or the content of stdin where it is "-".
 
     Raises: InputError ARGUMENT_INVALID.
     """

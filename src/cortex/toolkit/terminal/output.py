@@ -1,4 +1,4 @@
-"""How commands speak to people and programs: errors, progress bars, snippets, JSON.
+"""Output of commands for people and programs: errors, progress bars, snippets, JSON.
 
 rich is loaded only for a terminal.
 """
@@ -28,29 +28,31 @@ STAGES = {
     "embedding": "Embedding",
     "copying": "Reading other products",
 }
-MOMENT_SECONDS = 0.5  # what is done sooner needs no bar
+# Work that is done sooner gets no progress bar.
+MOMENT_SECONDS = 0.5
 
 
-# What a terminal obeys instead of showing it: control characters (those of C1 too), marks that turn
-# the direction of writing, line ends that only some know, and halves of characters, which names in
-# odd encodings hold.
+# Characters that a terminal obeys instead of showing: control characters (C1 too), direction
+# marks, rare line ends, and lone surrogates, which names in odd encodings contain.
 _UNSEEN = re.compile(
     "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 )
 
 
 def printable(text: str, *, lines: bool = False) -> str:
-    """`text` as a terminal may get it: what it would obey is shown as an escape; with `lines`, tabs
-    and line ends stay.
+    """Return `text` with everything that a terminal would obey shown as an escape.
+
+    With `lines`, tabs and line ends stay.
     """
     return _UNSEEN.sub(
-        lambda found: found[0] if lines and found[0] in "\t\n" else ascii(found[0])[1:-1], text
+        lambda match: match[0] if lines and match[0] in "\t\n" else ascii(match[0])[1:-1], text
     )
 
 
 def say(text: str, *, error: bool = False, lines: bool = False) -> None:
-    """A line for people, on stdout or stderr; every text that comes from files, names or settings
-    takes this way.
+    """Print a line for people, on stdout or stderr.
+
+    Every text that comes from files, names or settings must be printed this way.
     """
     print(printable(text, lines=lines), file=sys.stderr if error else sys.stdout, flush=error)
 
@@ -62,24 +64,24 @@ def ask(question: str) -> bool:
 
 
 def decline() -> NoReturn:
-    """End a command whose question was answered with no: exit code 1, and nothing was done."""
+    """End a command that the user declined: exit code 1, nothing was done."""
     say("nothing was changed", error=True)
     raise typer.Exit(1)
 
 
-def many(number: int, noun: str) -> str:
-    """A number of things, one of them in the singular."""
-    return f"{number:,} {noun}{'' if number == 1 else 'es' if noun.endswith('x') else 's'}"
+def many(count: int, noun: str) -> str:
+    """Format a count with its noun in the singular or plural."""
+    return f"{count:,} {noun}{'' if count == 1 else 'es' if noun.endswith('x') else 's'}"
 
 
 def print_json(body: object) -> None:
-    """JSON on stdout, for programs; what a terminal would obey is escaped as JSON does it."""
+    """Print JSON on stdout for programs; terminal control characters are escaped as in JSON."""
     sys.stdout.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[union-attr]
     _print_json_text(json.dumps(body, indent=2, ensure_ascii=False, default=str))
 
 
 def print_error(error: CortexError, *, as_json: bool) -> None:
-    """An error with what to do about it: on stderr for people, as JSON on stdout for programs."""
+    """Print an error with suggestions: on stderr for people, as JSON on stdout for programs."""
     if as_json:
         _print_json_text(envelope(error))
         return
@@ -90,12 +92,12 @@ def print_error(error: CortexError, *, as_json: bool) -> None:
 
 def _print_json_text(text: str) -> None:
     print(
-        _UNSEEN.sub(lambda found: found[0] if found[0] == "\n" else f"\\u{ord(found[0]):04x}", text)
+        _UNSEEN.sub(lambda match: match[0] if match[0] == "\n" else f"\\u{ord(match[0]):04x}", text)
     )
 
 
 class PrintableFormatter(logging.Formatter):
-    """Log lines hold names of files as well."""
+    """Log formatter that escapes control characters: log lines contain file names."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         return printable(super().formatMessage(record))
@@ -106,20 +108,18 @@ class PrintableFormatter(logging.Formatter):
 
 @contextmanager
 def progress_bar(wanted: bool) -> Iterator[ProgressCallback]:
-    """A progress bar on a terminal's stderr, for what takes longer than a moment; nothing anywhere
-    else.
-    """
+    """Show a progress bar on a terminal's stderr, for work that takes longer than a moment."""
     if not wanted or not sys.stderr.isatty():
         yield lambda step: None
         return
     began = time.monotonic()
     bar: ProgressCallback | None = None
-    with ExitStack() as shown:
+    with ExitStack() as stack:
 
         def report(step: Progress) -> None:
             nonlocal bar
             if bar is None and time.monotonic() - began >= MOMENT_SECONDS:
-                bar = shown.enter_context(_bar())
+                bar = stack.enter_context(_bar())
             if bar is not None:
                 bar(step)
 
@@ -161,13 +161,13 @@ def cut_to(text: str, width: int) -> str:
     text = printable(text)
     if width_of(text) <= width:
         return text
-    taken, used = [], 1
+    kept, used = [], 1
     for character in text:
         used += width_of(character)
         if used > width:
             break
-        taken.append(character)
-    return "".join(taken).rstrip() + "…"
+        kept.append(character)
+    return "".join(kept).rstrip() + "…"
 
 
 def padded(text: str, width: int) -> str:
@@ -184,5 +184,5 @@ def width_of(text: str) -> int:
 
 
 def rows(value: object) -> list[Mapping[str, object]]:
-    """Return the objects of a JSON list; empty where the value is no list."""
+    """Return the objects of a JSON list; empty where the value isn't a list."""
     return [row for row in value if isinstance(row, Mapping)] if isinstance(value, list) else []

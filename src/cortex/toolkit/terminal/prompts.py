@@ -1,8 +1,8 @@
-"""The terminal of the person who runs a command: whether there is one, and questions asked on it.
+"""The user's terminal: detection, and questions that only a person can answer.
 
-Read from the controlling terminal and not from stdin, so that no pipe can answer. It proves little:
-a program can open a terminal of its own. Docs say so; what it stops is a command that runs where no
-person looks.
+Answers are read from the controlling terminal and not from stdin, so that no pipe can answer. It
+proves little, as the docs say: a program can open a terminal of its own. It stops a command that
+runs where no person is looking.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _INPUT, _OUTPUT = ("CONIN$", "CONOUT$") if sys.platform == "win32" else ("/dev/t
 
 
 class Terminal(Protocol):
-    """Where a person reads a question and types an answer."""
+    """A terminal on which a person reads a question and types an answer."""
 
     def is_there(self) -> bool:
-        """Whether a person can be asked."""
+        """Return whether a person can be asked."""
         ...
 
     def ask(self, question: str) -> str:
-        """The line that is typed as an answer; empty where the terminal ends."""
+        """Return the line that is typed as an answer; empty where the terminal ends."""
         ...
 
 
@@ -38,9 +38,9 @@ class ControllingTerminal:
     """The terminal that this process was started on."""
 
     def is_there(self) -> bool:
-        """Whether one of the streams is a terminal, and the process is in its foreground.
+        """Return whether a stream is a terminal, and the process is in its foreground.
 
-        A program that takes all three streams shows its user nothing of what this asks, though its
+        A program that captures all three streams shows its user nothing of the question, though its
         terminal may be inherited.
         """
         if not any(
@@ -54,7 +54,7 @@ class ControllingTerminal:
             return False
 
     def ask(self, question: str) -> str:
-        """The line that is typed as an answer; empty where the terminal ends."""
+        """Return the line that is typed as an answer; empty where the terminal ends."""
         with open(_OUTPUT, "w", encoding="utf-8", errors="replace") as shown:
             print(printable(question, lines=True), end=" ", file=shown, flush=True)
         with open(_INPUT, encoding="utf-8", errors="replace") as typed:
@@ -66,21 +66,21 @@ _terminal: ContextVar[Terminal] = ContextVar("terminal", default=ControllingTerm
 
 @contextmanager
 def using(terminal: Terminal) -> Iterator[None]:
-    """Have commands ask on another terminal inside the block."""
-    before = _terminal.set(terminal)
+    """Use another terminal for questions inside the block."""
+    token = _terminal.set(terminal)
     try:
         yield
     finally:
-        _terminal.reset(before)
+        _terminal.reset(token)
 
 
 def writer() -> Actor:
-    """Who writes with this command: the person, at a terminal or without one."""
+    """Return the actor of this command: the person, at a terminal or without one."""
     return person(TERMINAL if _terminal.get().is_there() else COMMAND)
 
 
 def decide(settings: Settings, action: str, question: str) -> Actor:
-    """Ask a person for a decision of `actors.DECISIONS` and return who made it, for the audit log.
+    """Ask a person for a decision of `actors.DECISIONS`; returns the actor for the audit log.
 
     Raises: InputError APPROVAL_NEEDED where no person can be asked here; typer.Exit where the
     answer is no.

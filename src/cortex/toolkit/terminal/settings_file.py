@@ -1,4 +1,4 @@
-"""Settings read and changed by commands: one key at a time, in the person's file or a project's."""
+"""Settings changed by commands: one key at a time, in the user's file or a project's."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SettingChange:
-    """What a `set` did."""
+    """Result of setting one key."""
 
     key: Key
     file: Path
     old: object
     new: object
-    origin: str  # where the value that counts now comes from
+    origin: str  # origin of the value that applies now
 
     @property
     def changed_keys(self) -> tuple[str, ...]:
-        """The keys whose value in the file is new."""
+        """Keys that have a new value in the file."""
         return (self.key.name,) if self.old != self.new else ()
 
 
 def say_change(done: SettingChange) -> None:
-    """Say what was written, and what counts all the same."""
+    """Print the change, and a note where another origin takes precedence."""
     say(f"{done.key.name} = {done.key.show(done.new)} in {done.file}")
     if done.origin != str(done.file):
         say(f"note: {done.origin} still counts before this file", error=True)
@@ -51,9 +51,9 @@ def say_change(done: SettingChange) -> None:
 def change(
     values: Mapping[str, object], *, project: bool, path: Path | None
 ) -> list[SettingChange]:
-    """Check settings, then write them: all or none.
+    """Validate settings, then write them: all or none.
 
-    Raises: ConfigError, if a key is unknown, a value isn't allowed, or it would not count where it
+    Raises: ConfigError, if a key is unknown, a value isn't allowed, or it would be ignored where it
     is written.
     """
     settings = load_settings(path)
@@ -89,8 +89,8 @@ def _settable(name: str, home: Path) -> Key:
 
 
 def _record(done: SettingChange, home: Path, root: Path | None) -> None:
-    """A line in the operations log: the project's, or the person's own."""
-    # The setting counts; every command that needs the database says what is wrong with it.
+    """Add a line to the operations log of the project, or to the user's own."""
+    # The setting applies anyway; every command that needs the database reports its problem.
     with suppress(StoreError), open_settings_store(home, root) as store:
         detail = {"key": done.key.name, "new": done.key.reveal(done.new), "file": str(done.file)}
         store.log.record("config", {"changed": detail})
@@ -98,7 +98,7 @@ def _record(done: SettingChange, home: Path, root: Path | None) -> None:
 
 @contextmanager
 def open_settings_store(home: Path, root: Path | None) -> Iterator[Store]:
-    """The store of a project, or the person's own."""
+    """Open the store of a project, or the user's own."""
     from cortex.base.paths import ensure_store_dir
     from cortex.engine.store import Store, check_present
     from cortex.engine.store_folder import find_store
@@ -115,7 +115,7 @@ def open_settings_store(home: Path, root: Path | None) -> Iterator[Store]:
 
 
 def load_settings(path: Path | None) -> Settings:
-    """The settings that count at `path` or here; where no project is, those that count without one."""
+    """Load the settings at `path` or here; without a project, those that apply without one."""
     variables = environment()
     if path is not None and not path.is_dir():
         raise ConfigError(

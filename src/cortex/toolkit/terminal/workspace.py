@@ -1,6 +1,4 @@
-"""Which workspace a command means: the path that was given, or the one around the working
-directory.
-"""
+"""Workspace of a command: the path that was given, or the one around the working directory."""
 
 from __future__ import annotations
 
@@ -18,15 +16,13 @@ from cortex.toolkit.terminal.output import say
 
 
 def find(paths: list[Path], profile: str | None = None, **flags: object) -> tuple[Workspace, ...]:
-    """The workspaces for these paths, or the one that is guessed; what is wrong with their settings
-    is said on stderr.
-    """
+    """Return the workspaces for these paths, or the guessed one, and print settings warnings."""
     variables = environment() | ({"CORTEX_PROFILE": profile} if profile else {})
-    found, warnings = find_for(paths, variables, Path.cwd(), flags)
+    workspaces, warnings = find_for(paths, variables, Path.cwd(), flags)
     for warning in warnings:
         say(f"warning: {warning}", error=True)
-    logging.getLogger().setLevel(found[0].settings.server.log_level.upper())
-    return found
+    logging.getLogger().setLevel(workspaces[0].settings.server.log_level.upper())
+    return workspaces
 
 
 def find_for(
@@ -37,12 +33,11 @@ def find_for(
     *,
     shared: bool = False,
 ) -> tuple[tuple[Workspace, ...], list[str]]:
-    """The workspaces of somebody with these variables in that folder, and what is wrong with their
-    settings.
+    """Return the workspaces of a client with these variables in `cwd`, and settings warnings.
 
     `shared` is as in `load`.
     """
-    # A client that has no folder open hands the name of its variable on as it stands.
+    # A client that has no folder open passes its placeholder on literally.
     paths = [path for path in paths if not str(path).startswith("${")]
     roots = [cwd / path for path in paths]
     for path, root in zip(paths, roots, strict=True):
@@ -51,46 +46,55 @@ def find_for(
                 "WORKSPACE_UNKNOWN",
                 f"{str(path)!r} is not a folder",
                 suggestions=(
-                    "Correct the path on the command line; without one it is the project around the working directory.",
+                    "Correct the path on the command line; without one it is the project around "
+                    "the working directory.",
                 ),
             )
-    given: dict[str, object] = {**(flags or {})}
+    all_flags: dict[str, object] = {**(flags or {})}
     if roots:
-        given["workspace.paths"] = [str(root.resolve()) for root in roots]
-    settings = load(None, environment=variables, flags=given, shared=shared)
-    found = find_workspaces(settings, flags=given, cwd=cwd, environment=variables, shared=shared)
+        all_flags["workspace.paths"] = [str(root.resolve()) for root in roots]
+    settings = load(None, environment=variables, flags=all_flags, shared=shared)
+    workspaces = find_workspaces(
+        settings, flags=all_flags, cwd=cwd, environment=variables, shared=shared
+    )
     warnings = [
-        warning for one in found for warning in (*one.settings.warnings, *one.settings.unheeded())
+        warning
+        for workspace in workspaces
+        for warning in (*workspace.settings.warnings, *workspace.settings.unheeded())
     ]
-    return found, list(dict.fromkeys(warnings))
+    return workspaces, list(dict.fromkeys(warnings))
 
 
 def home_warnings(home: Path) -> list[str]:
-    """What a server tells where Cortex's home can't be written."""
+    """Return the warnings of a server where Cortex's home can't be written."""
     if can_write(nearest(home)):
         return []
-    text = f"{home} can't be written: nothing is logged, and only projects that can be written are indexed"
+    text = (
+        f"{home} can't be written: nothing is logged, "
+        "and only projects that can be written are indexed"
+    )
     return [f"{text}; see `cortex doctor`"]
 
 
 def nearest(path: Path) -> Path:
-    """The path, or what is nearest around it of all that exists."""
+    """Return the path, or its nearest parent that exists."""
     return next((parent for parent in (path, *path.parents) if _exists(parent)), Path(path.anchor))
 
 
 def _exists(path: Path) -> bool:
     try:
         return path.exists()
-    except OSError:  # below a folder that can't be searched
+    # The path is below a folder that can't be searched.
+    except OSError:
         return False
 
 
 def can_write(folder: Path) -> bool:
-    """Whether it is a folder in which files can be made."""
+    """Return whether it is a folder in which files can be created."""
     return folder.is_dir() and os.access(folder, os.R_OK | os.W_OK | os.X_OK)
 
 
-def from_root(place: Project, folder: Path, target: str) -> str:
+def from_root(project: Project, folder: Path, target: str) -> str:
     """Rewrite a cited path relative to the project's root.
 
     A path is looked up in the folder it was typed in first, then in the root.
@@ -100,7 +104,7 @@ def from_root(place: Project, folder: Path, target: str) -> str:
         return target
     with suppress(ValueError):
         return (
-            Path(os.path.normpath(folder / path)).relative_to(place.path).as_posix()
+            Path(os.path.normpath(folder / path)).relative_to(project.path).as_posix()
             + target[len(path) :]
         )
     return target
