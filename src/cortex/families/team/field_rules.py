@@ -47,8 +47,7 @@ ARTIFACT_TYPES = ("adr", "runbook", "report", "spec", "postmortem", "glossary", 
 DRAFT_TYPES = ("comment", "thread", "artifact", "task_update")
 NOTIFICATION_TYPES = (
     "mention", "thread_update", "task_assigned", "task_update", "review_needed",
-    "artifact_accepted", "draft_approved",
-    "draft_rejected", "system_alert",
+    "artifact_accepted", "draft_approved", "draft_rejected", "system_alert",
 )  # fmt: skip
 TYPES: Mapping[type, tuple[str, ...]] = {
     Thread: THREAD_TYPES,
@@ -135,11 +134,12 @@ SUMMARY = 1_200
 LIMITS: Mapping[type, Mapping[str, int]] = {
     Subcortex: {
         "name": 100, "description": 2_000, "charter": 10_000, "stewards": 50, "pinned_threads": 50,
-        "pinned_artifacts": 50,
-        "pinned_tasks": 50, "glossary": 200, "naming": 100,
+        "pinned_artifacts": 50, "pinned_tasks": 50, "glossary": 200, "naming": 100,
     },
-    Thread: {"title": 300, "body": 50_000, "tags": 10, "summary": SUMMARY, "resolution": 2_000,
-        "code_links": 50},
+    Thread: {
+        "title": 300, "body": 50_000, "tags": 10, "summary": SUMMARY, "resolution": 2_000,
+        "code_links": 50,
+    },
     Comment: {"body": 50_000, "citations": 50},
     Observation: {
         "title": 300, "summary": 10_000, "tags": 20, "session": 200, "commit_id": 200,
@@ -151,13 +151,12 @@ LIMITS: Mapping[type, Mapping[str, int]] = {
     },
     Task: {
         "title": 300, "body": 50_000, "assignees": 20, "watchers": 50, "blocked_reason": 500,
-        "notes": 10_000, "tags": 20,
-        "code_links": 50,
+        "notes": 10_000, "tags": 20, "code_links": 50,
     },
     Draft: {
         "title": 300, "body": 100_000, "target": 200, "patch": 20, "citations": 50, "tags": 20,
-        "reason": 2_000, "summary": 2_000,
-        "risk_flags": 10, "code_links": 50, "evidence": 100, "review_notes": 2_000,
+        "reason": 2_000, "summary": 2_000, "risk_flags": 10, "code_links": 50, "evidence": 100,
+        "review_notes": 2_000,
     },
     Notification: {"recipient": 100, "title": 300, "reason": 600},
     Link: {"note": 500},
@@ -202,8 +201,19 @@ NEEDED_OF_DRAFT: Mapping[str, tuple[str, ...]] = {
 }
 # Fields of several lines; all others are one line, with white space folded.
 LONG = frozenset(
-    {"description", "charter", "body", "summary", "resolution", "notes", "reason", "review_notes",
-        "meaning", "blocked_reason", "note"}
-)  # fmt: skip
+    {
+        "description",
+        "charter",
+        "body",
+        "summary",
+        "resolution",
+        "notes",
+        "reason",
+        "review_notes",
+        "meaning",
+        "blocked_reason",
+        "note",
+    }
+)
 # Random by nature, so not scanned for secrets.
 MACHINE_MADE = frozenset({"commit", "file_hash", "body_hash", "root"})

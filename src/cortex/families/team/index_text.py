@@ -61,7 +61,9 @@ def wording(settings: Settings) -> Callable[[Record[Any], Get], IndexedText | No
 
 
 def _chunk(text: str) -> Cut:
-    """Cut a text by headings, or by lines if it has too many; then only the first one is a symbol.
+    """Cut a text by headings, or by lines if it has too many of them.
+
+    By lines, only the first heading is a symbol, mostly the title.
 
     Each heading without text would be a chunk and a symbol of its own. 6,250 of them in one
     artifact made searches for that word take 4.5 s, and the write, which blocks all others, 0.25 s.

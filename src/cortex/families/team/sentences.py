@@ -36,9 +36,8 @@ _END = re.compile(r"[.!?…。！？｡]+[\"'”’)\]*_`」』）]{0,4}")
 _ENCLOSED = re.compile(r"`[^`]{1,200}`|\([^()]{1,200}\)")
 
 ABBREVIATIONS = frozenset(
-    "e.g i.e eg ie cf vs viz approx resp ca al incl excl max min dr mr mrs ms prof st inc "
-    "ltd jr sr ver rev vol dept est "
-    "z.b d.h bzw usw ggf u.a".split()
+    "e.g i.e eg ie cf vs viz approx resp ca al incl excl max min dr mr mrs ms prof st inc ltd jr "
+    "sr ver rev vol dept est z.b d.h bzw usw ggf u.a".split()
 )
 # Words that may also end a sentence.
 MAYBE_ABBREVIATIONS = frozenset("etc a.m p.m max min ms inc ltd al vol rev est ca".split())
@@ -47,19 +46,15 @@ NUMBERED = frozenset("no nos nr fig sec ch eq pp p art ref".split())
 
 STOP_WORDS = frozenset(
     "a an and any are as at be been being both but by can could did do does doing done each "
-    "either for from get gets got had has "
-    "have having he her here him his how i if in into is it its itself just let like may me "
-    "might more most much my of off on "
-    "one only onto or other our ours out over own per quite rather really same say see shall "
-    "she should since so some still such "
-    "than that the their them then there these they this those though through thus to too "
-    "under up upon us very via was we were "
-    "what when where whether which while who whom whose why will with within would yes yet "
-    "you your yours about above after again "
-    "all also already although always am because before below between during even ever every "
-    "few further however now once "
-    "s t d m ll re ve don doesn didn isn wasn aren won can cannot couldn shouldn wouldn hasn "
-    "haven weren".split()
+    "either for from get gets got had has have having he her here him his how i if in into is it "
+    "its itself just let like may me might more most much my of off on one only onto or other "
+    "our ours out over own per quite rather really same say see shall she should since so some "
+    "still such than that the their them then there these they this those though through thus to "
+    "too under up upon us very via was we were what when where whether which while who whom "
+    "whose why will with within would yes yet you your yours about above after again all also "
+    "already although always am because before below between during even ever every few further "
+    "however now once s t d m ll re ve don doesn didn isn wasn aren won can cannot couldn "
+    "shouldn wouldn hasn haven weren".split()
 )
 
 

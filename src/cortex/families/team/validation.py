@@ -334,8 +334,8 @@ def _check_kind(body: Body) -> None:
             if body.state == "accepted" and not body.evidence:
                 raise refusal(
                     "evidence",
-                    "an artifact that is accepted needs evidence: at least one link to what "
-                    "it rests on",
+                    "an artifact that is accepted needs evidence: at least one link to what it "
+                    "rests on",
                 )
         case Link() if body.source == body.target:
             raise refusal("target", "target is the source itself: nothing is linked to itself")

@@ -130,8 +130,8 @@ def add_comment(
     elif body.sensitivity == SENSITIVE and summary.strip():
         raise refusal(
             "summary",
-            f"{thread.id} isn't sensitive: the summary that all see can't come with a "
-            f"sensitive comment",
+            f"{thread.id} isn't sensitive: the summary that all see can't come with a sensitive "
+            f"comment",
         )
     body = _prepare(step, replace(body, subcortex=thread.body.subcortex))
     supplied = supply_summary(thread, summary, step.author) if summary.strip() else None

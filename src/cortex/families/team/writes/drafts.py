@@ -232,8 +232,8 @@ def next_step(records: RecordLookup, record: Record[Draft], now: int = 0) -> str
     place = destination(records, draft)
     if place.missing:
         return (
-            f"{_WAITS}, but can't be published yet: {place.missing}. The person who decides says "
-            f"where it belongs."
+            f"{_WAITS}, but can't be published yet: {place.missing}. The person who decides "
+            f"says where it belongs."
         )
     if place.record is None:
         return (

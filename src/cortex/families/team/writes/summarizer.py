@@ -34,31 +34,26 @@ ALIKE = 0.6
 # Weights of cue words; of each group the strongest counts.
 _DECIDES = {
     "decided": 1.0, "decision": 1.0, "decide": 0.6, "agreed": 0.6, "agree": 0.2, "conclusion": 1.0,
-    "approved": 0.7, "accepted": 0.6,
-    "rejected": 0.7, "chose": 0.8, "settled": 0.7, "adopt": 0.6, "adopted": 0.7, "must": 0.5,
-    "postponed": 0.8, "postpone": 0.6,
-    "drop": 0.3, "dropped": 0.5, "requires": 0.5, "required": 0.4, "breaking": 0.5,
-    "deadline": 0.5, "final": 0.4, "instead": 0.4,
-    "決定": 1.0, "决定": 1.0, "結論": 1.0, "结论": 1.0,
+    "approved": 0.7, "accepted": 0.6, "rejected": 0.7, "chose": 0.8, "settled": 0.7, "adopt": 0.6,
+    "adopted": 0.7, "must": 0.5, "postponed": 0.8, "postpone": 0.6, "drop": 0.3, "dropped": 0.5,
+    "requires": 0.5, "required": 0.4, "breaking": 0.5, "deadline": 0.5, "final": 0.4,
+    "instead": 0.4, "決定": 1.0, "决定": 1.0, "結論": 1.0, "结论": 1.0,
 }  # fmt: skip
 _FINDS = {
     "fixed": 0.8, "fix": 0.3, "reverted": 0.8, "resolved": 0.7, "merged": 0.4, "released": 0.5,
-    "shipped": 0.6, "deployed": 0.4,
-    "mitigated": 0.7, "rolled": 0.4, "culprit": 0.9, "cause": 0.5, "caused": 0.7,
-    "reproduced": 0.7, "confirmed": 0.6, "verified": 0.6,
-    "measured": 0.6, "compared": 0.5, "benchmarked": 0.6, "workaround": 0.7, "found": 0.3,
-    "explains": 0.4, "regression": 0.5,
-    "blocked": 0.8, "blocks": 0.5, "blocker": 0.7, "indeed": 0.3,
-    "原因": 0.9, "修正": 0.7, "修复": 0.7,
+    "shipped": 0.6, "deployed": 0.4, "mitigated": 0.7, "rolled": 0.4, "culprit": 0.9, "cause": 0.5,
+    "caused": 0.7, "reproduced": 0.7, "confirmed": 0.6, "verified": 0.6, "measured": 0.6,
+    "compared": 0.5, "benchmarked": 0.6, "workaround": 0.7, "found": 0.3, "explains": 0.4,
+    "regression": 0.5, "blocked": 0.8, "blocks": 0.5, "blocker": 0.7, "indeed": 0.3, "原因": 0.9,
+    "修正": 0.7, "修复": 0.7,
 }  # fmt: skip
 _REASONS = {
     "because": 0.5, "so": 0.2, "since": 0.2, "therefore": 0.4, "hence": 0.3, "otherwise": 0.2,
-    "cannot": 0.2, "only": 0.1,
-    "never": 0.2, "until": 0.2, "owns": 0.3, "因为": 0.5,
+    "cannot": 0.2, "only": 0.1, "never": 0.2, "until": 0.2, "owns": 0.3, "因为": 0.5,
 }  # fmt: skip
 _DOUBTS = frozenset(
-    "maybe perhaps guess wonder wondering might could would unsure hm hmm probably thought "
-    "idea wish".split()
+    "maybe perhaps guess wonder wondering might could would unsure hm hmm probably thought idea "
+    "wish".split()
 )
 # Key word to look up, phrase, weight.
 _PHRASES: tuple[tuple[str, str, float], ...] = (
@@ -90,23 +85,23 @@ _PROPOSES = re.compile(
     re.IGNORECASE,
 )
 _RETRACTS = re.compile(
-    r"\b(?:instead|new decision|change[ds]? (?:the|my|our) (?:decision|mind)|scrap that"
-    r"|no longer|revers(?:e|ed|ing)"
+    r"\b(?:instead|new decision|change[ds]? (?:the|my|our) (?:decision|mind)|scrap that|no longer"
+    r"|revers(?:e|ed|ing)"
     r"|we move|after all|take (?:that|it) back|overrul\w+|supersede[sd]?|moved? to)\b",
     re.IGNORECASE,
 )
 _SMALL_TALK = re.compile(
-    r"(?:\W|\+\d)*(?:hi|hello|hey|thanks?|thx|ty|cheers|good (?:morning|evening|idea|point"
-    r"|catch|find|news)|lgtm|nice|great|awesome|cool|wow|ouch|oh no"
-    r"|sounds good|looks? good|works for me|fine (?:with|by) me|fine|will do|congrat\w*"
-    r"|welcome|sorry|ping|bump|me (?:too|neither)"
-    r"|same here|saw that too|happy|no worries|np|ok(?:ay)?|sure|yes please|done|looking"
-    r"|happens|i like)\b",
+    r"(?:\W|\+\d)*(?:hi|hello|hey|thanks?|thx|ty|cheers|good (?:morning|evening|idea|point|catch"
+    r"|find|news)|lgtm|nice|great|awesome|cool|wow|ouch|oh no"
+    r"|sounds good|looks? good|works for me|fine (?:with|by) me|fine|will do|congrat\w*|welcome"
+    r"|sorry|ping|bump|me (?:too|neither)"
+    r"|same here|saw that too|happy|no worries|np|ok(?:ay)?|sure|yes please|done|looking|happens"
+    r"|i like)\b",
     re.IGNORECASE,
 )
 _WEIGHTY_HEADINGS = re.compile(
-    r"\b(?:decisions?|decided|root cause|resolution|conclusions?|outcome|summary|tl;?dr"
-    r"|findings?|results?|fix|next steps|action items)\b",
+    r"\b(?:decisions?|decided|root cause|resolution|conclusions?|outcome|summary|tl;?dr|findings?"
+    r"|results?|fix|next steps|action items)\b",
     re.IGNORECASE,
 )
 _QUANTITY = re.compile(

@@ -44,8 +44,8 @@ def check_supersedes(
     if new is not None and new.body.state != "accepted":
         raise InputError(
             "RECORD_INVALID",
-            f"{new.id} isn't accepted ({new.body.state}), and only what is takes the place "
-            f"of another: accept it first",
+            f"{new.id} isn't accepted ({new.body.state}), and only what is takes the place of "
+            f"another: accept it first",
             context={"field": "supersedes", "accept": new.id},
         )
 

@@ -78,8 +78,8 @@ def _check_targets_accepted(step: RecordTransaction) -> None:
         if target in refused:
             raise InputError(
                 "TARGET_NOT_FOUND",
-                f"{target} was not accepted by the team server: {refused[target]}; nothing "
-                f"was written",
+                f"{target} was not accepted by the team server: {refused[target]}; nothing was "
+                f"written",
                 context={"id": target},
                 instead=(
                     "A person sees what was refused, and what to do, with `cortex sync --refused`.",
