@@ -120,9 +120,7 @@ def inbox(
         for stream in make(view, limit + 1)
     ]
     entries: dict[str, InboxEntry] = {}
-    for record in heapq.merge(
-        *streams, key=lambda entry_record: entry_record.id[-26:], reverse=True
-    ):
+    for record in heapq.merge(*streams, key=lambda item: item.id[-26:], reverse=True):
         if len(entries) > limit:
             break
         if record.id not in entries and (entry := _make_entry(view, record)) is not None:

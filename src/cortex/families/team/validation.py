@@ -98,7 +98,8 @@ _FORBIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u202d\u202e]"
 # flag), and runs of two variation selectors or four zero-width characters, which no language needs.
 _HIDDEN = re.compile(
     "\U0001f3f4[\U000e0030-\U000e0039\U000e0061-\U000e007a]{1,8}\U000e007f"
-    "|([\U000e0000-\U000e007f]|[\ufe00-\ufe0f\U000e0100-\U000e01ef]{2}|[\u200b-\u200d\u2060-\u2064\ufeff]{4})"
+    "|([\U000e0000-\U000e007f]|[\ufe00-\ufe0f\U000e0100-\U000e01ef]{2}"
+    "|[\u200b-\u200d\u2060-\u2064\ufeff]{4})"
 )
 _ADDRESS = re.compile(r"https?://\S+", re.IGNORECASE)
 _HEX = re.compile(r"[0-9a-fA-F]{4,64}")

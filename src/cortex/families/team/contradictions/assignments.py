@@ -27,12 +27,15 @@ from cortex.families.team.sentences import fold, stem, stems_of_identifier
 
 _NEUTRAL_OF_NAMES = frozenset(map(stem, "set call named".split()))
 _SETTING = re.compile(
-    r"(?<![\w.$/\\?&-])(?P<quoted>[\"'`]?)(?P<name>[A-Za-z_][\w.-]{1,60})[\"'`]?\s{0,3}(?P<op>=(?![=>~])|:=|:(?![:/=]))\s{0,3}"
-    r"(?:\"(?P<double>[^\"\n]{1,80})\"|'(?P<single>[^'\n]{1,80})'|`(?P<tick>[^`\n]{1,80})`|(?P<plain>-?[\w.+/%][\w.+/%:@-]{0,60}))"
+    r"(?<![\w.$/\\?&-])(?P<quoted>[\"'`]?)(?P<name>[A-Za-z_][\w.-]{1,60})[\"'`]?\s{0,3}"
+    r"(?P<op>=(?![=>~])|:=|:(?![:/=]))\s{0,3}"
+    r"(?:\"(?P<double>[^\"\n]{1,80})\"|'(?P<single>[^'\n]{1,80})'|`(?P<tick>[^`\n]{1,80})`"
+    r"|(?P<plain>-?[\w.+/%][\w.+/%:@-]{0,60}))"
 )
 _COPULA = re.compile(
     r"(?P<name>[^.,;:!?()]{3,80}?\s(?:is|are|defaults?\sto|points?\sto|lives?\s(?:in|at|under))"
-    r"(?:\s(?:called|named|set\sto|in|at|on|under|(?:stored|kept|hosted|deployed|served|mounted|saved|published|written|located|defined)\s\w{2,5}))?)"
+    r"(?:\s(?:called|named|set\sto|in|at|on|under|(?:stored|kept|hosted|deployed|served|mounted"
+    r"|saved|published|written|located|defined)\s\w{2,5}))?)"
     r"\s(?:now\s|currently\s|always\s)?`(?P<value>[^`]{1,60})`"
 )
 _GENERIC_NAMES = frozenset(

@@ -38,9 +38,11 @@ NEUTRAL = frozenset(
 )
 # Numbers and letters that are names: step 3, team B, room 5 is booked.
 NAMED = re.compile(
-    r"\b(?i:(step|phase|run|build|job|sprint|week|day|part|option|case|example|attempt|milestone|release|shard|order|customer|region|batch|round"
+    r"\b(?i:(step|phase|run|build|job|sprint|week|day|part|option|case|example|attempt|milestone"
+    r"|release|shard|order|customer|region|batch|round"
     r"|stage|level|tier|tenant|experiment|trial|scenario)s?\s#?(\d{1,12})\b)"
-    r"|\b([A-Za-z]{3,20})\s#?(\d{1,12})\s(?:is|are|was|were|has|had|have|does|did|can|will|needs?|gets?|got)\b"
+    r"|\b([A-Za-z]{3,20})\s#?(\d{1,12})\s(?:is|are|was|were|has|had|have|does|did|can|will|needs?"
+    r"|gets?|got)\b"
     r"|\b([A-Za-z]{3,20})\s([A-HJ-Z])\b"
 )
 _LED = re.compile(r"with(?:out)?\b", re.IGNORECASE)

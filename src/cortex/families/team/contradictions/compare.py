@@ -33,7 +33,8 @@ CONTAINED = 0.6
 OVERLAP = 0.75
 
 _DOCUMENT = re.compile(
-    r"\s*(?:adr|rfc|spec|decision|note|runbook|report|postmortem|proposal)s?[\s#-]*\d*\s*[:.–—-]\s*",
+    r"\s*(?:adr|rfc|spec|decision|note|runbook|report|postmortem|proposal)s?"
+    r"[\s#-]*\d*\s*[:.–—-]\s*",
     re.IGNORECASE,
 )
 _ALIASES = {

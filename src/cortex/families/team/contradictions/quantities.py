@@ -22,13 +22,17 @@ from cortex.families.team.contradictions.units import NUMBER, Amount, amount_aft
 from cortex.families.team.sentences import STOP_WORDS
 
 _EVENT = re.compile(
-    r"\b(?:took|ran|spent|saw|had|got|went|grew|rose|fell|handled|processed|lost)\b|\b(?:we|i|they|he|she)\s(?!agreed|decided)\w{2,20}ed\b",
+    r"\b(?:took|ran|spent|saw|had|got|went|grew|rose|fell|handled|processed|lost)\b"
+    r"|\b(?:we|i|they|he|she)\s(?!agreed|decided)\w{2,20}ed\b",
     re.IGNORECASE,
 )
 _LABEL = re.compile(
-    r"\b(?:lines?|issues?|prs?|tickets?|steps?|phases?|sections?|chapters?|fig(?:ure)?s?|tables?|pages?|runs?|builds?|jobs?|sprints?|weeks?|days?|items?|parts?"
-    r"|options?|versions?|releases?|milestones?|adrs?|rfcs?|iso|https?|errors?|status|codes?|exit|cases?|examples?|q|no|id|ids|commits?|rev|revisions?"
-    r"|jan\w{0,6}|feb\w{0,6}|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sep\w{0,7}|oct\w{0,5}|nov\w{0,6}|dec\w{0,6})[.:]?\s{0,2}$",
+    r"\b(?:lines?|issues?|prs?|tickets?|steps?|phases?|sections?|chapters?|fig(?:ure)?s?|tables?"
+    r"|pages?|runs?|builds?|jobs?|sprints?|weeks?|days?|items?|parts?"
+    r"|options?|versions?|releases?|milestones?|adrs?|rfcs?|iso|https?|errors?|status|codes?|exit"
+    r"|cases?|examples?|q|no|id|ids|commits?|rev|revisions?"
+    r"|jan\w{0,6}|feb\w{0,6}|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sep\w{0,7}"
+    r"|oct\w{0,5}|nov\w{0,6}|dec\w{0,6})[.:]?\s{0,2}$",
     re.IGNORECASE,
 )
 _MONTH_AFTER = re.compile(
@@ -83,8 +87,10 @@ _PRODUCT_NAMES = {
     "jdk": "java",
 }
 _VERSION = re.compile(
-    r"(?<![\w.+#-])(?P<name>[A-Za-z][\w+#-]{1,39}(?:\.js)?)[`\"']?(?:\s{1,2}(?:version|release)?\s{0,2}|@|-|(?=[<>=~^]))"
-    r"(?P<op>[<>=~^]{1,2}\s?)?(?P<v>v)?(?P<n>\d{1,4}(?:\.\d{1,6}){0,2})(?P<plus>\+)?(?![\w%]|[.,:/-]\d)"
+    r"(?<![\w.+#-])(?P<name>[A-Za-z][\w+#-]{1,39}(?:\.js)?)[`\"']?"
+    r"(?:\s{1,2}(?:version|release)?\s{0,2}|@|-|(?=[<>=~^]))"
+    r"(?P<op>[<>=~^]{1,2}\s?)?(?P<v>v)?(?P<n>\d{1,4}(?:\.\d{1,6}){0,2})(?P<plus>\+)?"
+    r"(?![\w%]|[.,:/-]\d)"
 )
 _FATE = re.compile(
     r"\b(?:drop\w{0,4}|remov\w{1,4}|deprecat\w{1,5}|no longer|instead of|too old|fail\w{0,4}"

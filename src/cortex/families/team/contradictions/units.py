@@ -15,7 +15,8 @@ _WORDS = {
     for value, word in enumerate("two three four five six seven eight nine ten".split(), 2)
 }
 NUMBER = re.compile(
-    r"(?<![\w.,#/\\:@^-])(?P<money>[$€£]\s?)?(?P<n>\d{1,12}(?:[,_]\d{3}){0,4}(?:\.\d{1,9})?|\b(?:two|three|four|five|six|seven|eight|nine|ten)\b)"
+    r"(?<![\w.,#/\\:@^-])(?P<money>[$€£]\s?)?(?P<n>\d{1,12}(?:[,_]\d{3}){0,4}(?:\.\d{1,9})?"
+    r"|\b(?:two|three|four|five|six|seven|eight|nine|ten)\b)"
     r"(?![\d_]|\.\d|-\d|[/:,]\d|st\b|nd\b|rd\b|th\b)",
     re.IGNORECASE,
 )

@@ -136,17 +136,18 @@ def _store_draft(
 ) -> Row:
     """Store a draft and return a row with its destination."""
     draft = replace(draft, code_links=cited(library, context.root, draft.code_links))
-    way = route(library.reader.store.recorded, context.routes)
+    placement = route(library.reader.store.recorded, context.routes)
     with plugin_warnings() as warnings:
         record, replayed, following = create_draft(
-            library, draft, actor=context.actor, key=key, payload=payload, where=way
+            library, draft, actor=context.actor, key=key, payload=payload, where=placement
         )
     warnings += strangers_in(library, record.body)
     warnings += [gone] if (gone := absent(context.root, draft.code_links)) else []
     place = destination(library.reader.store.recorded, record.body)
     is_unplaced = place.record is None
     if is_unplaced and not draft.target:
-        warnings += [*way.missing, *([] if way.subcortex or way.thread or way.task else [NO_PLACE])]
+        is_mapped = placement.subcortex or placement.thread or placement.task
+        warnings += [*placement.missing, *([] if is_mapped else [NO_PLACE])]
     return told(
         {
             "draft_id": record.id,
@@ -155,7 +156,7 @@ def _store_draft(
             "posts_to": ""
             if place.record is None
             else {"id": place.record.id, "title": cut(place.record.body.title, 120)},
-            "routed_by": "" if draft.target or is_unplaced else way.why,
+            "routed_by": "" if draft.target or is_unplaced else placement.why,
             "next_steps": [following],
             "risk_flags": list(record.body.risk_flags),
             "warnings": list(dict.fromkeys(warnings)),

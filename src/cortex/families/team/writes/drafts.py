@@ -219,7 +219,7 @@ def listed(
 def next_step(records: RecordLookup, record: Record[Draft], now: int = 0) -> str:
     """Describe the next step for a draft: a person decides, and where it would be published.
 
-    Never names a command, since agents read it.
+    Never names a command.
     """
     draft = record.body
     match state_of(draft, now or now_ms()):

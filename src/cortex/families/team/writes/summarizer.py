@@ -105,7 +105,8 @@ _WEIGHTY_HEADINGS = re.compile(
     re.IGNORECASE,
 )
 _QUANTITY = re.compile(
-    r"\d\s?(?:%|ms|s|sec\w*|min\w*|hours?|days?|weeks?|[kmgt]i?b|x|times|rows|runs)\b|\d\s?%|\d,\d{3}|\bv?\d+\.\d+"
+    r"\d\s?(?:%|ms|s|sec\w*|min\w*|hours?|days?|weeks?|[kmgt]i?b|x|times|rows|runs)\b|\d\s?%"
+    r"|\d,\d{3}|\bv?\d+\.\d+"
 )
 _DIGIT = re.compile(r"[0-9]")
 # The format of a summary's own citations, which no quoted sentence may imitate.
@@ -149,20 +150,20 @@ class _Candidate:
     proposes: bool
 
 
-def summarize(title: str, said: Sequence[Said]) -> Summary:
+def summarize(title: str, statements: Sequence[Said]) -> Summary:
     """Summarize a thread in at most 1,200 characters: `- sentence [id]` in thread order."""
-    spoken = _limit_text(sorted(said, key=lambda statement: statement.at_ms))
+    spoken = _limit_text(sorted(statements, key=lambda statement: statement.at_ms))
     chosen = _choose(_score_sentences(title, spoken), SUMMARY_CHARACTERS)
     chosen.sort(key=lambda candidate: candidate.order)
     sources = dict.fromkeys(spoken[candidate.place].id for candidate in chosen)
     return Summary("\n".join(candidate.line for candidate in chosen), tuple(sources))
 
 
-def _limit_text(said: list[Said]) -> list[Said]:
+def _limit_text(statements: list[Said]) -> list[Said]:
     """Return the body and the newest comments, up to the character limits."""
     left = THREAD_CHARACTERS
     kept: list[Said] = []
-    for statement in [*said[:1], *reversed(said[1:])]:
+    for statement in [*statements[:1], *reversed(statements[1:])]:
         text = statement.text[: min(COMMENT_CHARACTERS, left)]
         left -= len(text)
         if not text:
