@@ -1,1 +1,1 @@
-"""What a team keeps: threads, artifacts, observations, tasks, drafts, and what they mean."""
+"""Team records: threads, artifacts, observations, tasks, drafts, and the rules for them."""

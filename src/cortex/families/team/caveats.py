@@ -1,8 +1,7 @@
-"""What somebody should know who relies on a record: that the Core doesn't have it, something took
-its place, speaks against it, is overdue.
+"""Warnings about a record: not at the Core, superseded, contradicted, overdue, stale.
 
-One line each. A contradiction with what was superseded or deprecated is none: it is settled. Only
-reads.
+One line each. A contradiction with a superseded or deprecated record is settled and gives no
+warning. Read-only.
 """
 
 from __future__ import annotations
@@ -17,8 +16,10 @@ from cortex.engine.store import RecordLookup
 from cortex.families.team.code_links import changes_in
 
 SETTLED = ("superseded", "deprecated")
-MAX_NAMED = 3  # contradictions that are named
-MAX_CHECKED = 5  # code links of one record that are looked at
+# Most contradictions that are named.
+MAX_NAMED = 3
+# Most code links of a record that are checked.
+MAX_CHECKED = 5
 
 ONLY_HERE = "only on this machine, not at the team server"
 NOT_ACCEPTED = "not accepted by the team server"
@@ -30,24 +31,24 @@ Changes = Callable[[CodeLink], str]
 def warnings_of(
     library: Library, record: Record[Any], now: int, changes_of: Changes | None = None
 ) -> tuple[str, ...]:
-    """What to know about a record; `now` in milliseconds."""
+    """Return the warnings about a record; `now` is in milliseconds."""
     return warnings_for(library, [record], now, changes_of)[record.id]
 
 
 def warnings_for(
     library: Library, records: Sequence[Record[Any]], now: int, changes_of: Changes | None = None
 ) -> dict[str, tuple[str, ...]]:
-    """What to know about each of these records."""
+    """Return the warnings about each of these records."""
     links = [
-        one
-        for one in library.store.recorded.links([record.id for record in records])
-        if _counts(one.body)
+        link
+        for link in library.store.recorded.links([record.id for record in records])
+        if _is_relevant(link.body)
     ]
     about: dict[str, list[Link]] = {}
     for link in links:
         about.setdefault(link.body.source, []).append(link.body)
         about.setdefault(link.body.target, []).append(link.body)
-    ends = {end for one in links for end in (one.body.source, one.body.target)}
+    ends = {end for link in links for end in (link.body.source, link.body.target)}
     known = {record.id: record for record in records}
     known |= library.store.recorded.get(end for end in ends if end not in known)
     look = changes_of or changes_in(library)
@@ -55,86 +56,88 @@ def warnings_for(
     return {
         record.id: (
             *absence_of(record.id, absent),
-            *_standing(record, about.get(record.id, ()), now),
-            *_against(record, about, known),
-            *_stale(record, look),
+            *_status_warnings(record, about.get(record.id, ()), now),
+            *_contradiction_warnings(record, about, known),
+            *_stale_warnings(record, look),
         )
         for record in records
     }
 
 
-def absence_of(number: str, absent: Mapping[str, str]) -> tuple[str, ...]:
-    """What to know of a record that the team's Core doesn't have (`Outbox.absent`); nothing of any
-    other.
-    """
-    why = absent.get(number)
+def absence_of(record_id: str, absent: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the warning for a record that the Core doesn't have (see `Outbox.absent`)."""
+    why = absent.get(record_id)
     if why is None:
         return ()
     return (f"{NOT_ACCEPTED}: {one_line(why, WHY_CHARACTERS)}" if why else ONLY_HERE,)
 
 
 def unsettled(lookup: RecordLookup, links: Iterable[Record[Link]]) -> list[Record[Link]]:
-    """The contradictions that still matter: nobody dismissed them, and both ends still count."""
-    found = [
+    """Filter contradictions that are still open: not dismissed, and both ends in force."""
+    contradictions = [
         link
         for link in links
         if link.body.relation == "contradicts" and link.body.state != "dismissed"
     ]
-    ends = lookup.get({end for one in found for end in (one.body.source, one.body.target)})
-    over = {number for number, one in ends.items() if one.body.state in SETTLED}
-    return [one for one in found if not over & {one.body.source, one.body.target}]
+    ends = lookup.get(
+        {end for link in contradictions for end in (link.body.source, link.body.target)}
+    )
+    settled = {record_id for record_id, record in ends.items() if record.body.state in SETTLED}
+    return [link for link in contradictions if not settled & {link.body.source, link.body.target}]
 
 
-def _counts(link: Link) -> bool:
+def _is_relevant(link: Link) -> bool:
+    """True for links that lead to a warning."""
     return (link.relation == "contradicts" and link.state != "dismissed") or (
         link.relation == "supersedes" and link.state == "confirmed"
     )
 
 
-def _standing(record: Record[Any], links: Sequence[Link], now: int) -> list[str]:
-    """What the record itself says, and what took its place."""
-    body, found = record.body, list[str]()
-    after = [getattr(body, "superseded_by", "")]
-    after += [
+def _status_warnings(record: Record[Any], links: Sequence[Link], now: int) -> list[str]:
+    """Return warnings from the record's own fields and its successors."""
+    body, warnings = record.body, list[str]()
+    successors = [getattr(body, "superseded_by", "")]
+    successors += [
         link.source for link in links if link.relation == "supersedes" and link.target == record.id
     ]
-    named = [fromkey for fromkey in dict.fromkeys(after) if fromkey]
+    named = [successor for successor in dict.fromkeys(successors) if successor]
     if named or body.state == "superseded":
-        found.append(f"superseded by {', '.join(named)}" if named else "superseded")
+        warnings.append(f"superseded by {', '.join(named)}" if named else "superseded")
     if body.state == "deprecated":
-        found.append("deprecated")
+        warnings.append("deprecated")
     if isinstance(body, Artifact):
         today = rfc3339(now / 1000)[:10]
         if body.review_by and body.review_by < today and body.state not in SETTLED and not named:
-            found.append(f"review overdue since {body.review_by}")
+            warnings.append(f"review overdue since {body.review_by}")
         if body.verification == "incorrect":
-            found.append("marked as incorrect")
+            warnings.append("marked as incorrect")
     if body.sensitivity == SENSITIVE:
-        found.append("sensitive: not to be passed on")
-    return found
+        warnings.append("sensitive: not to be passed on")
+    return warnings
 
 
-def _against(
+def _contradiction_warnings(
     record: Record[Any], about: dict[str, list[Link]], known: dict[str, Record[Any]]
 ) -> list[str]:
-    """What speaks against a record: first what somebody has judged."""
+    """Return warnings for contradicting records, confirmed ones first."""
     if record.body.state in SETTLED:
         return []
-    found: dict[str, str] = {}
+    warnings: dict[str, str] = {}
     links = [link for link in about.get(record.id, ()) if link.relation == "contradicts"]
-    for link in sorted(links, key=lambda one: one.state != "confirmed"):
+    for link in sorted(links, key=lambda link: link.state != "confirmed"):
         other = known.get(link.target if link.source == record.id else link.source)
-        if other is None or other.body.state in SETTLED or other.id in found:
+        if other is None or other.body.state in SETTLED or other.id in warnings:
             continue
-        # A link to something sensitive says what that says: nobody hears it from a record that
-        # isn't.
-        hidden = link.sensitivity == SENSITIVE != record.body.sensitivity
-        note = f": {link.note}" if link.note and not hidden else ""
-        maybe = "contradicted" if link.state == "confirmed" else "maybe contradicted"
-        found[other.id] = f"{maybe} by {other.id}{note}"
-    return list(found.values())[:MAX_NAMED]
+        # The note of a link to a sensitive record quotes it: a record that isn't sensitive must not
+        # show it.
+        is_hidden = link.sensitivity == SENSITIVE != record.body.sensitivity
+        note = f": {link.note}" if link.note and not is_hidden else ""
+        verdict = "contradicted" if link.state == "confirmed" else "maybe contradicted"
+        warnings[other.id] = f"{verdict} by {other.id}{note}"
+    return list(warnings.values())[:MAX_NAMED]
 
 
-def _stale(record: Record[Any], changes_of: Changes) -> list[str]:
+def _stale_warnings(record: Record[Any], changes_of: Changes) -> list[str]:
+    """Return warnings for linked code that changed."""
     links: Sequence[CodeLink] = getattr(record.body, "code_links", ())[:MAX_CHECKED]
     return [f"maybe_stale: {change}" for link in links if (change := changes_of(link))]

@@ -1,9 +1,8 @@
-"""What matters about a subject: a thread, a task, a topic, an artifact, or a piece of code; in
-slots, each with what it is for.
+"""Context pack for a thread, a task, a subcortex, an artifact or a piece of code.
 
-First comes what points to the subject or is pointed to, then what belongs to its topic, then what
-says something alike. A record stands in one slot only. Only reads; how much of it is told is the
-caller's.
+Records are collected in slots: first those linked to the subject in either direction, then those of
+its subcortex, then similar ones. A record is in one slot only. Read-only; the caller decides how
+much of it is shown.
 """
 
 from __future__ import annotations
@@ -56,46 +55,58 @@ MOST: Mapping[str, int] = {
     RELATED: 6,
 }
 MOST_COMMENTS = 6
-MOST_POINTING = 80  # records that point to the subject and are looked at
+# Records that refer to the subject and are considered.
+MOST_POINTING = 80
 UNDER_WAY = tuple(state for state in UNFINISHED if state != "inbox")
-ALIKE = 20  # hits of a search that are looked at
-ALIKE_CHARACTERS = 400  # of what is searched by
-TELLING_WORDS = 3  # of a title: what is said below it would only add words that everybody says
-# Above the cut: the subject itself answers, so that whatever shares one word with it is not below
+# Search hits that are considered as similar.
+ALIKE = 20
+# Longest query for similar records.
+ALIKE_CHARACTERS = 400
+# A title of so many words is a query by itself; text of the body would only add common words.
+TELLING_WORDS = 3
+# Above the usual threshold: the subject itself matches, so a single shared word scores higher than
+# usual.
 LEAST_ALIKE = 0.68
-LOOK_SECONDS = 0.5  # for which it is looked into linked files
+# Time limit for reading linked files.
+LOOK_SECONDS = 0.5
 KINDS_OF = ("thread", "task", "subcortex", "artifact", "code")
 _SLOT_OF = {"artifact": CANON, "thread": THREADS, "observation": OBSERVATIONS, "task": TASKS}
 
 
 @dataclass(frozen=True, slots=True)
 class PackSubject:
-    """What a pack is about: a record, or code."""
+    """Subject of a pack: a record, or code."""
 
-    kind: str  # of KINDS_OF
-    ref: str = ""  # an id, or the slug of a subcortex
-    # Of "code"; its path may be "" where its symbol isn't, and be a folder's
+    # One of KINDS_OF.
+    kind: str
+    # An id, or the slug of a subcortex.
+    ref: str = ""
+    # For "code"; its path may be empty if it has a symbol, and may be a folder's.
     link: CodeLink | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class PackSlot:
-    """Records that are there for one reason."""
+    """Records of one slot."""
 
-    name: str  # of SLOTS
+    # One of SLOTS.
+    name: str
     entries: tuple[PackEntry, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class ContextPack:
-    """What matters about a subject."""
+    """Records that are relevant to a subject."""
 
     subject: PackSubject
-    about: PackEntry | None  # the record that it is; None for code
-    # In which it is discussed, or the subject itself; its body has the summary
+    # The subject's record; None for code.
+    about: PackEntry | None
+    # The thread that discusses the subject, or the subject itself; its body has the summary.
     thread: PackEntry | None
-    comments: tuple[PackEntry, ...]  # that count there, in the order they were written
-    slots: tuple[PackSlot, ...]  # without those in which nothing is
+    # The important comments of that thread, oldest first.
+    comments: tuple[PackEntry, ...]
+    # Without empty slots.
+    slots: tuple[PackSlot, ...]
     notes: tuple[str, ...] = ()
 
 
@@ -106,15 +117,15 @@ def context_pack(
     *,
     cancel: Cancel | None = None,
 ) -> ContextPack:
-    """What matters about a subject, in the slots that are included.
+    """Collect the context of a subject in the requested slots.
 
     Raises: InputError RECORD_UNKNOWN, ARGUMENT_INVALID; StoreError, Cancelled.
     """
-    wished = [slot for slot in SLOTS if slot in set(include)]
+    requested = [slot for slot in SLOTS if slot in set(include)]
     gathered = _Gathered(library)
     gathered.seen.update(library.store.outbox.withheld())
     with library.store.reading():
-        about = _about(library, subject)
+        about = _resolve_subject(library, subject)
         thread = _thread_of(library, about) if about else None
         scope = (
             ""
@@ -123,10 +134,10 @@ def context_pack(
             if about.kind == "subcortex"
             else getattr(about.body, "subcortex", "")
         )
-        gathered.leave_out(one for one in (about, thread) if one)
+        gathered.leave_out(record for record in (about, thread) if record)
         if about is None:
             assert subject.link is not None
-            gathered.sort(_citing(library, subject.link), "speaks of it")
+            gathered.sort(_find_by_code(library, subject.link), "speaks of it")
         elif about.kind == "subcortex":
             pins = (
                 *about.body.pinned_artifacts,
@@ -135,40 +146,37 @@ def context_pack(
             )
             lookup = library.store.recorded
             gathered.sort(
-                (successor_of(lookup, one) for one in lookup.get(pins).values()), "pinned"
+                (successor_of(lookup, record) for record in lookup.get(pins).values()), "pinned"
             )
         else:
-            gathered.sort(_around(library, about, thread), "linked")
-    notes = _add_alike(library, gathered, subject, about, scope, cancel)
+            gathered.sort(_linked_records(library, about, thread), "linked")
+    notes = _add_similar(library, gathered, subject, about, scope, cancel)
     with library.store.reading():
         _add_recent(gathered, scope)
         now, changes_of = int(time.time() * 1000), changes_in(library, LOOK_SECONDS)
-        comments = _comments(library, thread) if thread else []
-        gathered.note_clashes([one for one in (about, thread) if one])
-        slots = [PackSlot(name, gathered.entries(name, now, changes_of)) for name in wished]
-        alone = {
-            one.id: one
-            for one in entries_of(
-                library, [one for one in (about, thread) if one], now, changes_of, whole=True
-            )
+        comments = _select_comments(library, thread) if thread else []
+        gathered.note_clashes([record for record in (about, thread) if record])
+        slots = [PackSlot(name, gathered.entries(name, now, changes_of)) for name in requested]
+        core = [record for record in (about, thread) if record]
+        core_entries = {
+            entry.id: entry for entry in entries_of(library, core, now, changes_of, whole=True)
         }
         return ContextPack(
             subject,
-            alone[about.id] if about else None,
-            alone[thread.id] if thread else None,
+            core_entries[about.id] if about else None,
+            core_entries[thread.id] if thread else None,
             entries_of(library, comments, now, changes_of),
             tuple(slot for slot in slots if slot.entries),
             notes,
         )
 
 
-# -- what is there
-# -----------------------------------------------------------------------------------------------------
+# -- collection
 
 
 @dataclass(slots=True)
 class _Gathered:
-    """Records in their slots, each with why it is there; the first reason counts."""
+    """Records in their slots, each with the reason for it; the first reason counts."""
 
     library: Library
     slots: dict[str, dict[str, tuple[Record[Any], str]]] = field(
@@ -177,49 +185,62 @@ class _Gathered:
     seen: set[str] = field(default_factory=set)
 
     def leave_out(self, records: Iterable[Record[Any]]) -> None:
+        """Exclude records from all slots."""
         self.seen.update(record.id for record in records)
 
     def add(self, slot: str, records: Iterable[Record[Any]], why: str) -> None:
+        """Add records to a slot until it is full."""
         for record in records:
             if record.id not in self.seen and len(self.slots[slot]) < MOST[slot]:
                 self.seen.add(record.id)
                 self.slots[slot][record.id] = (record, why)
 
     def sort(self, records: Iterable[Record[Any]], why: str) -> None:
-        """Put records where their kind belongs; what is settled or done, and comments, are only
-        related.
+        """Put records into the slots of their kinds.
+
+        Finished ones and comments are only related.
         """
         for record in records:
-            over = record.body.state in (*SETTLED, "done", "cancelled", "archived")
-            self.add(RELATED if over else _SLOT_OF.get(record.kind, RELATED), [record], why)
+            is_finished = record.body.state in (*SETTLED, "done", "cancelled", "archived")
+            self.add(RELATED if is_finished else _SLOT_OF.get(record.kind, RELATED), [record], why)
 
     def left(self, slot: str) -> int:
+        """Return the free places of a slot."""
         return MOST[slot] - len(self.slots[slot])
 
     def note_clashes(self, core: Sequence[Record[Any]]) -> None:
-        """What speaks against the subject, or against what is shown of it."""
-        shown = [one.id for one in core] + [number for name in SLOTS for number in self.slots[name]]
+        """Add the open contradictions of the subject and of the collected records."""
+        shown = [record.id for record in core] + [
+            record_id for name in SLOTS for record_id in self.slots[name]
+        ]
         lookup = self.library.store.recorded
         links = unsettled(lookup, lookup.links(shown))
-        near = {one.id for one in core}
+        core_ids = {record.id for record in core}
         links.sort(
-            key=lambda one: (
-                one.body.state != "confirmed",
-                not near & {one.body.source, one.body.target},
+            key=lambda link: (
+                link.body.state != "confirmed",
+                not core_ids & {link.body.source, link.body.target},
             )
         )
         self.add(CONTRADICTIONS, links, "")
 
     def entries(self, slot: str, now: int, changes_of: Any) -> tuple[PackEntry, ...]:
-        whys = {number: why for number, (_, why) in self.slots[slot].items()}
-        found = entries_of(
-            self.library, (one for one, _ in self.slots[slot].values()), now, changes_of
+        """Return the entries of a slot."""
+        whys = {record_id: why for record_id, (_, why) in self.slots[slot].items()}
+        entries = entries_of(
+            self.library, (record for record, _ in self.slots[slot].values()), now, changes_of
         )
-        return tuple(PackEntry(one.record, one.claim, one.warnings, whys[one.id]) for one in found)
+        return tuple(
+            PackEntry(entry.record, entry.claim, entry.warnings, whys[entry.id])
+            for entry in entries
+        )
 
 
-def _about(library: Library, subject: PackSubject) -> Record[Any] | None:
-    """The record that a pack is about. Raises: InputError ARGUMENT_INVALID, RECORD_UNKNOWN."""
+def _resolve_subject(library: Library, subject: PackSubject) -> Record[Any] | None:
+    """Return the subject's record, None for code.
+
+    Raises: InputError ARGUMENT_INVALID, RECORD_UNKNOWN.
+    """
     if subject.kind not in KINDS_OF:
         raise InputError("ARGUMENT_INVALID", f"a pack is about one of: {', '.join(KINDS_OF)}")
     if subject.kind != "code":
@@ -230,25 +251,28 @@ def _about(library: Library, subject: PackSubject) -> Record[Any] | None:
 
 
 def _thread_of(library: Library, about: Record[Any]) -> Record[Thread] | None:
-    """The thread in which something is discussed."""
+    """Return the thread that discusses a record."""
     lookup = library.store.recorded
     if about.kind == "thread":
         return about
-    told = [getattr(about.body, "thread", "")]
-    told += [one.ref for one in getattr(about.body, "evidence", ()) if one.kind == "thread"]
+    refs = [getattr(about.body, "thread", "")]
+    refs += [item.ref for item in getattr(about.body, "evidence", ()) if item.kind == "thread"]
     return next(
-        (one for one in lookup.get(filter(None, told)).values() if one.kind == "thread"), None
+        (record for record in lookup.get(filter(None, refs)).values() if record.kind == "thread"),
+        None,
     )
 
 
-def _around(library: Library, about: Record[Any], thread: Record[Any] | None) -> list[Record[Any]]:
-    """What points to a record or its thread, and what they point to: the last made first."""
+def _linked_records(
+    library: Library, about: Record[Any], thread: Record[Any] | None
+) -> list[Record[Any]]:
+    """Return the records that a record and its thread refer to, and those that refer to them."""
     lookup, body = library.store.recorded, about.body
     core = [about.id, *([thread.id] if thread else [])]
-    told = [getattr(body, name, "") for name in ("task", "supersedes", "superseded_by")]
-    told += [one.ref for one in getattr(body, "evidence", ()) if one.kind != "url"]
-    links = [one.body for one in lookup.links(core) if one.body.state == "confirmed"]
-    told += [end for link in links for end in (link.source, link.target)]
+    refs = [getattr(body, name, "") for name in ("task", "supersedes", "superseded_by")]
+    refs += [item.ref for item in getattr(body, "evidence", ()) if item.kind != "url"]
+    links = [link.body for link in lookup.links(core) if link.body.state == "confirmed"]
+    refs += [end for link in links for end in (link.source, link.target)]
     pointing = [
         lookup.select(RecordFilter(kinds=(kind,), refs=(("thread", core[-1]),)), 20)
         for kind in ("observation", "task")
@@ -256,36 +280,37 @@ def _around(library: Library, about: Record[Any], thread: Record[Any] | None) ->
     pointing.append(
         lookup.pointing(core, ("task", "evidence", "citation", "supersedes"), MOST_POINTING)
     )
-    found = [*lookup.get(filter(None, told)).values(), *(one for many in pointing for one in many)]
-    return [one for one in found if one.kind in FOUND_KINDS]
+    records = [*lookup.get(filter(None, refs)).values()]
+    records += [record for batch in pointing for record in batch]
+    return [record for record in records if record.kind in FOUND_KINDS]
 
 
-def _citing(library: Library, link: CodeLink) -> list[Record[Any]]:
-    """The records that speak of a piece of code; of the symbol first, where one is asked for."""
+def _find_by_code(library: Library, link: CodeLink) -> list[Record[Any]]:
+    """Return the records that link a piece of code; first those that name its symbol, if any."""
     lookup, symbol = library.store.recorded, link.symbol.strip().casefold()
     names = dict.fromkeys(filter(None, (symbol, symbol.replace("::", ".").rpartition(".")[2])))
     of_symbol = lookup.pointing(list(names), ("symbol",), MOST_POINTING) if names else []
     of_file = lookup.by_path(link.path.strip("/"), MOST_POINTING) if link.path.strip("/") else []
-    here = {one.id for one in of_file}
-    found = {
-        one.id: one for one in (*(one for one in of_symbol if not here or one.id in here), *of_file)
-    }
+    file_ids = {record.id for record in of_file}
+    matching = (record for record in of_symbol if not file_ids or record.id in file_ids)
+    records = {record.id: record for record in (*matching, *of_file)}
     return [
-        one for one in found.values() if one.kind in FOUND_KINDS and _in_repository(one, link.repo)
+        record
+        for record in records.values()
+        if record.kind in FOUND_KINDS and _in_repository(record, link.repo)
     ]
 
 
 def _in_repository(record: Record[Any], repo: str) -> bool:
-    """Whether what a record links may be in a repository: a link that names none may."""
+    """True if a record's links may be in a repository; a link that names none may."""
     names = {link.repo.casefold() for link in getattr(record.body, "code_links", ())}
     return not repo or not names or "" in names or repo.casefold() in names
 
 
-# -- what belongs to it
-# ------------------------------------------------------------------------------------------------
+# -- related records
 
 
-def _add_alike(
+def _add_similar(
     library: Library,
     gathered: _Gathered,
     subject: PackSubject,
@@ -293,7 +318,7 @@ def _add_alike(
     scope: str,
     cancel: Cancel | None,
 ) -> tuple[str, ...]:
-    """What says something alike, wherever it belongs; a topic has its own."""
+    """Add similar records of any subcortex; a pack about a subcortex has none."""
     if about is not None and about.kind == "subcortex":
         return ()
     if about is not None:
@@ -302,23 +327,27 @@ def _add_alike(
     else:
         link = subject.link or CodeLink("")
         text = f"{link.path} {link.symbol}"
-    # They say again what their thread says
+    # Comments repeat what their thread says.
     kinds = tuple(kind for kind in FOUND_KINDS if kind != "comment")
-    found = find(library, RecordQuery(text[:ALIKE_CHARACTERS], types=kinds, limit=ALIKE), cancel)
-    hits = [hit.record for hit in found.hits if hit.relevance >= LEAST_ALIKE]
-    # Keeps the order of each half
-    hits.sort(key=lambda one: scope != getattr(one.body, "subcortex", ""))
+    results = find(library, RecordQuery(text[:ALIKE_CHARACTERS], types=kinds, limit=ALIKE), cancel)
+    hits = [hit.record for hit in results.hits if hit.relevance >= LEAST_ALIKE]
+    # Stable sort: records of the same subcortex first.
+    hits.sort(key=lambda record: scope != getattr(record.body, "subcortex", ""))
     gathered.add(
         CANON,
-        (one for one in hits if one.kind == "artifact" and one.body.state == "accepted"),
+        (
+            record
+            for record in hits
+            if record.kind == "artifact" and record.body.state == "accepted"
+        ),
         "alike",
     )
     gathered.add(RELATED, hits, "alike")
-    return found.notes
+    return results.notes
 
 
 def _add_recent(gathered: _Gathered, scope: str) -> None:
-    """What else belongs to the topic: what counts there, and what was last said and done."""
+    """Fill the slots with accepted artifacts and recent activity of the subcortex."""
     if not scope:
         return
     lookup, within = gathered.library.store.recorded, (("subcortex", scope),)
@@ -329,21 +358,23 @@ def _add_recent(gathered: _Gathered, scope: str) -> None:
         (TASKS, "task", UNDER_WAY),
     ):
         if gathered.left(slot):
-            found = lookup.select(
+            records = lookup.select(
                 RecordFilter(kinds=(kind,), states=states, refs=within),
                 MOST[slot] + len(gathered.seen),
             )
-            gathered.add(slot, found, "same subcortex")
+            gathered.add(slot, records, "same subcortex")
 
 
-def _comments(library: Library, thread: Record[Thread]) -> list[Record[Any]]:
-    """The comments that the summary rests on, then the last ones; in the order they were written."""
+def _select_comments(library: Library, thread: Record[Thread]) -> list[Record[Any]]:
+    """Select the comments cited by the summary, then the newest; oldest first."""
     lookup = library.store.recorded
     cited = [
-        one for one in lookup.get(thread.body.summary_sources).values() if one.kind == "comment"
+        record
+        for record in lookup.get(thread.body.summary_sources).values()
+        if record.kind == "comment"
     ]
     last = lookup.select(
         RecordFilter(kinds=("comment",), refs=(("thread", thread.id),)), MOST_COMMENTS
     )
-    chosen = {one.id: one for one in (*cited[-MOST_COMMENTS + 1 :], *last)}
-    return sorted(list(chosen.values())[:MOST_COMMENTS], key=lambda one: one.id)
+    chosen = {comment.id: comment for comment in (*cited[-MOST_COMMENTS + 1 :], *last)}
+    return sorted(list(chosen.values())[:MOST_COMMENTS], key=lambda comment: comment.id)

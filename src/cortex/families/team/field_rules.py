@@ -1,5 +1,6 @@
-"""What the fields of a body may hold: types, states and which may follow which, lengths, and what
-has to be said. Tables only.
+"""Field rules of record bodies: types, states and transitions, lengths, required fields.
+
+Tables only.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from cortex.base.record_model import (
     Thread,
 )
 
-SECRET = "secret"  # what must not be stored at all
+# A sensitivity that must not be stored at all.
+SECRET = "secret"
 SENSITIVITIES = (NORMAL, SENSITIVE)
 
 THREAD_TYPES = (
@@ -38,13 +40,14 @@ THREAD_TYPES = (
     "other",
 )
 OBSERVATION_TYPES = (
-    "test_result", "backtest_result", "research_note", "code_change", "tool_output", "decision", "checkpoint", "other",
+    "test_result", "backtest_result", "research_note", "code_change", "tool_output", "decision",
+    "checkpoint", "other",
 )  # fmt: skip
 ARTIFACT_TYPES = ("adr", "runbook", "report", "spec", "postmortem", "glossary", "other")
 DRAFT_TYPES = ("comment", "thread", "artifact", "task_update")
 NOTIFICATION_TYPES = (
-    "mention", "thread_update", "task_assigned", "task_update", "review_needed", "artifact_accepted", "draft_approved",
-    "draft_rejected", "system_alert",
+    "mention", "thread_update", "task_assigned", "task_update", "review_needed",
+    "artifact_accepted", "draft_approved", "draft_rejected", "system_alert",
 )  # fmt: skip
 TYPES: Mapping[type, tuple[str, ...]] = {
     Thread: THREAD_TYPES,
@@ -54,7 +57,7 @@ TYPES: Mapping[type, tuple[str, ...]] = {
     Notification: NOTIFICATION_TYPES,
 }
 
-# The states of a kind, and which may follow each. A new record is in one of those of `FIRST`.
+# The states of a kind and their successors. A new record has one of the states in `FIRST`.
 _OPEN_TASK = ("inbox", "assigned", "in_progress", "review", "blocked")
 _TASK = (*_OPEN_TASK, "done", "cancelled")
 MOVES: Mapping[type, Mapping[str, tuple[str, ...]]] = {
@@ -112,7 +115,7 @@ EVIDENCE_KINDS = ("thread", "comment", "observation", "artifact", "url")
 RELATIONS = ("supersedes", "contradicts", "supports", "depends_on")
 SOURCE_TYPES = ("manual", "stop_hook", "periodic_sync", "ci", "webhook", "api")
 TARGET_KINDS = ("", "thread", "task", "subcortex")
-# What else has allowed values, by class and field.
+# Other fields with enumerated values, by class and field.
 ALLOWED: Mapping[tuple[type, str], tuple[str, ...]] = {
     (Subcortex, "visibility"): VISIBILITIES,
     (Task, "priority"): PRIORITIES,
@@ -125,28 +128,35 @@ ALLOWED: Mapping[tuple[type, str], tuple[str, ...]] = {
     (Draft, "thread_type"): ("", *THREAD_TYPES),
 }
 
-SUMMARY = 1_200  # characters of a thread's rolling summary
-# The most characters of a text; of several values how many, and in ELEMENTS how long each may be.
+# Most characters of a thread's rolling summary.
+SUMMARY = 1_200
+# Most characters of a text, or most elements of a list; ELEMENTS limits each element.
 LIMITS: Mapping[type, Mapping[str, int]] = {
     Subcortex: {
-        "name": 100, "description": 2_000, "charter": 10_000, "stewards": 50, "pinned_threads": 50, "pinned_artifacts": 50,
-        "pinned_tasks": 50, "glossary": 200, "naming": 100,
+        "name": 100, "description": 2_000, "charter": 10_000, "stewards": 50, "pinned_threads": 50,
+        "pinned_artifacts": 50, "pinned_tasks": 50, "glossary": 200, "naming": 100,
     },
-    Thread: {"title": 300, "body": 50_000, "tags": 10, "summary": SUMMARY, "resolution": 2_000, "code_links": 50},
-    Comment: {"body": 50_000, "citations": 50},
-    Observation: {
-        "title": 300, "summary": 10_000, "tags": 20, "session": 200, "commit_id": 200, "attachments": 20, "code_links": 50,
-    },
-    Artifact: {
-        "title": 300, "body": 100_000, "summary": 2_000, "owner": 100, "evidence": 100, "tags": 20, "code_links": 50,
-    },
-    Task: {
-        "title": 300, "body": 50_000, "assignees": 20, "watchers": 50, "blocked_reason": 500, "notes": 10_000, "tags": 20,
+    Thread: {
+        "title": 300, "body": 50_000, "tags": 10, "summary": SUMMARY, "resolution": 2_000,
         "code_links": 50,
     },
+    Comment: {"body": 50_000, "citations": 50},
+    Observation: {
+        "title": 300, "summary": 10_000, "tags": 20, "session": 200, "commit_id": 200,
+        "attachments": 20, "code_links": 50,
+    },
+    Artifact: {
+        "title": 300, "body": 100_000, "summary": 2_000, "owner": 100, "evidence": 100, "tags": 20,
+        "code_links": 50,
+    },
+    Task: {
+        "title": 300, "body": 50_000, "assignees": 20, "watchers": 50, "blocked_reason": 500,
+        "notes": 10_000, "tags": 20, "code_links": 50,
+    },
     Draft: {
-        "title": 300, "body": 100_000, "target": 200, "patch": 20, "citations": 50, "tags": 20, "reason": 2_000, "summary": 2_000,
-        "risk_flags": 10, "code_links": 50, "evidence": 100, "review_notes": 2_000,
+        "title": 300, "body": 100_000, "target": 200, "patch": 20, "citations": 50, "tags": 20,
+        "reason": 2_000, "summary": 2_000, "risk_flags": 10, "code_links": 50, "evidence": 100,
+        "review_notes": 2_000,
     },
     Notification: {"recipient": 100, "title": 300, "reason": 600},
     Link: {"note": 500},
@@ -163,10 +173,12 @@ ELEMENTS: Mapping[str, int] = {
     "naming": 500,
     "patch": 10_000,
 }
-ELEMENT = 500  # characters of any other of several values
-LINE = 200  # characters of a text that isn't named above: ids, names
+# Most characters of an element of any other list.
+ELEMENT = 500
+# Most characters of a text that isn't listed above: ids, names.
+LINE = 200
 
-# What has to say something.
+# Fields that must not be empty.
 NEEDED: Mapping[type, tuple[str, ...]] = {
     Subcortex: ("slug", "name"),
     Thread: ("title",),
@@ -187,9 +199,21 @@ NEEDED_OF_DRAFT: Mapping[str, tuple[str, ...]] = {
     "artifact": ("title", "body"),
     "task_update": ("patch",),
 }
-# Texts of several lines; all others are one line, in which white space is folded.
+# Fields of several lines; all others are one line, with white space folded.
 LONG = frozenset(
-    {"description", "charter", "body", "summary", "resolution", "notes", "reason", "review_notes", "meaning", "blocked_reason", "note"}
-)  # fmt: skip
-# Random by nature: no place for a secret
+    {
+        "description",
+        "charter",
+        "body",
+        "summary",
+        "resolution",
+        "notes",
+        "reason",
+        "review_notes",
+        "meaning",
+        "blocked_reason",
+        "note",
+    }
+)
+# Random by nature, so not scanned for secrets.
 MACHINE_MADE = frozenset({"commit", "file_hash", "body_hash", "root"})

@@ -1,7 +1,7 @@
-"""Ids of records: a prefix that says the kind, and a ULID, so that ids sort by when they were made.
+"""Record ids: a prefix for the kind, and a ULID, so that ids sort by creation time.
 
-Later ones of a process are larger, and so are those that a step makes than all that it finds,
-whatever the clock says meanwhile.
+Ids increase within a process, and a transaction's new ids are larger than all stored ones, even if
+the clock is set back.
 """
 
 from __future__ import annotations
@@ -14,45 +14,44 @@ from cortex.base.record_model import PREFIXES, Body
 
 _ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _ALPHABET_SET = frozenset(_ALPHABET)
-_turn = threading.Lock()
+_lock = threading.Lock()
 _last = 0
-# Of chance between two ids of one millisecond, or while the clock is behind: two processes may go
-# on from the same one
+# Random step between two ids of one millisecond, or while the clock is behind: two processes may
+# continue from the same id.
 _STRIDE_BYTES = 5
 
 
 def new_id(cls: type[Body]) -> str:
-    """A new id for a record of this class."""
+    """Return a new id for a record of this class."""
     return PREFIXES[cls] + new_ulid()
 
 
 def new_ulid() -> str:
-    """26 characters: 48 bits of milliseconds since 1970 and 80 of chance; never smaller than the
-    one before in this process.
+    """Return 26 characters: 48 bits of milliseconds since 1970, then 80 random bits.
+
+    Never smaller than the previous one in this process.
     """
     global _last
-    with _turn:
-        number = (int(time.time() * 1000) << 80) | int.from_bytes(os.urandom(10), "big")
-        if number <= _last:
-            number = _last + 1 + int.from_bytes(os.urandom(_STRIDE_BYTES), "big")
-        _last = number
-    return "".join(_ALPHABET[(number >> shift) & 31] for shift in range(125, -1, -5))
+    with _lock:
+        value = (int(time.time() * 1000) << 80) | int.from_bytes(os.urandom(10), "big")
+        if value <= _last:
+            value = _last + 1 + int.from_bytes(os.urandom(_STRIDE_BYTES), "big")
+        _last = value
+    return "".join(_ALPHABET[(value >> shift) & 31] for shift in range(125, -1, -5))
 
 
 def go_on_from(ulid: str) -> None:
-    """Have every id that is made from now on be larger than this one; what is no ULID counts
-    nothing.
-    """
+    """Make all later ids larger than this one; an invalid ULID is ignored."""
     global _last
     if len(ulid) != 26 or ulid[0] > "7" or not _ALPHABET_SET.issuperset(ulid):
         return
-    number = 0
+    value = 0
     for character in ulid:
-        number = number << 5 | _ALPHABET.index(character)
-    with _turn:
-        _last = max(_last, number)
+        value = value << 5 | _ALPHABET.index(character)
+    with _lock:
+        _last = max(_last, value)
 
 
 def fresh_key() -> str:
-    """A new idempotency key."""
+    """Return a new idempotency key."""
     return f"key_{new_ulid()}"

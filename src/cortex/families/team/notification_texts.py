@@ -1,8 +1,7 @@
-"""Why somebody hears of something, in a sentence: the templates, and where in such a sentence a
-name stands.
+"""Templates of the reasons in notifications, and parsing of such reasons.
 
-What is written by a template can be read by it: whoever is called otherwise elsewhere is named
-otherwise there, and no word of anybody's text is touched. Pure.
+A reason can be parsed by the template that produced it. So a name that differs between homes is
+replaced in place, and free text is never touched. Pure functions.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ CLASHES = "a possible contradiction waits for your judgement"
 CHANGED = "a task {role}: {said}"
 ROLES = ("assigned to you", "that you follow")
 
-# The templates that name somebody, by the type of the notification.
+# Templates that contain a name, by the type of the notification.
 NAMING: Mapping[str, tuple[str, ...]] = {
     "mention": (MENTIONED,),
     "thread_update": (OPENED, SPOKE),
@@ -35,25 +34,27 @@ NAMING: Mapping[str, tuple[str, ...]] = {
 
 
 def renamed(type: str, reason: str, rename: Callable[[str], str]) -> str:
-    """The sentence with its name as `rename` has it; one that names nobody is itself."""
-    for pattern in _PATTERNS.get(type, ()):
-        if (found := pattern.match(reason)) is not None:
-            start, end = found.span(1)
-            return reason[:start] + rename(found[1]) + reason[end:]
+    """Replace the name in a reason by `rename`; a reason without a name is returned as it is."""
+    for pattern in _NAME_PATTERNS.get(type, ()):
+        if (match := pattern.match(reason)) is not None:
+            start, end = match.span(1)
+            return reason[:start] + rename(match[1]) + reason[end:]
     return reason
 
 
 def fits(type: str, reason: str, names: Collection[str]) -> bool:
-    """Whether a sentence is one of those for its type, and names nobody but one of these."""
-    found = next(filter(None, (form.fullmatch(reason) for form in _FORMS.get(type, ()))), None)
-    return found is not None and found.groupdict().get("name") in (None, *names)
+    """True for a reason that matches its type and names only one of `names`."""
+    match = next(
+        filter(None, (form.fullmatch(reason) for form in _FULL_PATTERNS.get(type, ()))), None
+    )
+    return match is not None and match.groupdict().get("name") in (None, *names)
 
 
-def _form(template: str) -> re.Pattern[str]:
-    """Reads a whole sentence; only what is said in the record itself may be anything, and an answer
-    to a draft may say why.
+def _full_pattern(template: str) -> re.Pattern[str]:
+    """Compile a pattern for a whole reason.
 
-    Of a possible contradiction older homes quote both sides.
+    Only text quoted from the record is free. A decision about a draft may add a reason, and older
+    clients quote both sides of a possible contradiction.
     """
     parts = {
         "name": r"(?P<name>\S{1,200})",
@@ -62,26 +63,26 @@ def _form(template: str) -> re.Pattern[str]:
         "said": ".{0,2000}",
     }
     pattern = "".join(
-        parts[one[1:-1]] if one[:1] == "{" else re.escape(one) for one in _FIELD.split(template)
+        parts[part[1:-1]] if part[:1] == "{" else re.escape(part) for part in _FIELD.split(template)
     )
     return re.compile(
         pattern + ("(?:: .{0,2000})?" if template in (PUBLISHED, REJECTED, CLASHES) else "")
     )
 
 
-def _pattern(template: str) -> re.Pattern[str]:
-    """Reads a sentence up to what follows its name: the end may be somebody's words, and cut."""
+def _name_pattern(template: str) -> re.Pattern[str]:
+    """Compile a pattern up to the text after the name; what follows may be free text, and cut."""
     before, _, rest = template.partition("{name}")
     return re.compile(f"{re.escape(before)}(\\S{{1,200}}){re.escape(rest.partition('{')[0])}")
 
 
 _FIELD = re.compile(r"(\{\w+\})")
-_FORMS = {
-    type: tuple(map(_form, templates))
+_FULL_PATTERNS = {
+    type: tuple(map(_full_pattern, templates))
     for type, templates in {
         **NAMING,
         "review_needed": (DRAFTED, CLASHES),
         "task_update": (CHANGED,),
     }.items()
 }
-_PATTERNS = {type: tuple(map(_pattern, templates)) for type, templates in NAMING.items()}
+_NAME_PATTERNS = {type: tuple(map(_name_pattern, templates)) for type, templates in NAMING.items()}

@@ -1,7 +1,7 @@
-"""Who hears of what: notifications are records that are written in the step of what they are about.
+"""Notifications: records written in the same transaction as the change they are about.
 
-At most one of a type is open for each recipient and record: a newer one takes its place. Who reads
-them is not known here.
+For each recipient and record at most one of a type is open; a newer one replaces it. Doesn't know
+how they are read.
 """
 
 from __future__ import annotations
@@ -42,11 +42,14 @@ from cortex.families.team.notification_texts import (
 from cortex.families.team.validation import LIMITS, checked
 
 OPEN = ("new", "seen")
-MOST_MENTIONS = 10  # of one text
-MOST_OPEN = 100  # that are looked at for one record
-REASON = 500  # characters; there may be more where somebody has a longer name
+# Most mentions of one text.
+MOST_MENTIONS = 10
+# Most open notifications of a record that are read.
+MOST_OPEN = 100
+# Most characters; a longer name may exceed it when it is replaced.
+REASON = 500
 
-# In prose only: code is full of decorators and scopes, and an address has its sign inside a word.
+# Only in prose: code is full of decorators and scopes, and an e-mail address has @ inside a word.
 _CODE = re.compile(r"(?ms)^[ \t]*(```|~~~).*?(?:^[ \t]*\1|\Z)|`[^`\n]{1,500}`")
 _MENTION = re.compile(r"(?<![\w@/.:-])@(\w[\w.-]{0,98})(?![\w/@])")
 
@@ -61,9 +64,7 @@ def notice(
     *,
     sensitivity: str = NORMAL,
 ) -> Record[Notification]:
-    """Have somebody hear of a record; an open notification of the same type about it is done with
-    that.
-    """
+    """Notify a recipient about a record, replacing an open notification of the same type."""
     close_notices(step, about, type, recipient, action="replace_notification")
     limits = LIMITS[Notification]
     body = Notification(
@@ -78,11 +79,12 @@ def notice(
 
 
 def title_of(record: Record[Any]) -> str:
-    """How a record is called where others see it: what a sensitive comment says stands in its
-    thread alone, since it has no title.
+    """Return the title of a record for other places.
+
+    The text of a sensitive comment, which has no title, is shown in its thread only.
     """
-    hidden = isinstance(record.body, Comment) and record.body.sensitivity == SENSITIVE
-    return "a sensitive comment" if hidden else record.body.title
+    is_hidden = isinstance(record.body, Comment) and record.body.sensitivity == SENSITIVE
+    return "a sensitive comment" if is_hidden else record.body.title
 
 
 def close_notices(
@@ -93,42 +95,42 @@ def close_notices(
     *,
     action: str = "close_notification",
 ) -> None:
-    """Be done with what is open about a record, all of it or that of one type or for one recipient,
-    whoever may see it.
+    """Close open notifications about a record, of all types and recipients or of one.
+
+    Includes those that the actor can't see.
     """
     refs = (("about", about), *((("recipient", recipient),) if recipient else ()))
     with step.unconfined():
-        for one in step.select(
+        for record in step.select(
             RecordFilter(kinds=("notification",), states=OPEN, refs=refs), MOST_OPEN
         ):
-            if type in ("", one.body.type):
-                step.put(replace(one, body=replace(one.body, state="done")), action)
+            if type in ("", record.body.type):
+                step.put(replace(record, body=replace(record.body, state="done")), action)
 
 
 def who(name: str, settings: Settings | None = None, *, me: str = PERSON) -> str:
-    """Whom a name means: "person", "agent", or somebody else by their own name.
+    """Resolve a name to "person", "agent", or another principal's name.
 
-    `me` is who says "me".
+    `me` is the author of the text, for the name "me".
     """
-    told = name.strip().removeprefix("@")
-    folded = told.casefold()
+    bare = name.strip().removeprefix("@")
+    folded = bare.casefold()
     if folded == "me":
         return me
     if folded in (PERSON, AGENT):
         return folded
-    return PERSON if settings is not None and folded in own_names(settings) else told
+    return PERSON if settings is not None and folded in own_names(settings) else bare
 
 
 def person_of(name: str) -> str:
-    """Whose machine or agent that is: the person's at home, "ada" of "ada/agent" where a team
-    shares a server.
-    """
+    """Return the person behind a name: "person" for the local agent, "ada" for "ada/agent"."""
     return PERSON if name == AGENT else name.partition("/")[0]
 
 
 def own_names(settings: Settings) -> frozenset[str]:
-    """What the person is called, in lower case; where that is "person", nobody is at home: a server
-    has a login, too.
+    """Return the local person's names in lower case.
+
+    If the configured name is "person", it is a server: its login is not a person's name.
     """
     names = (PERSON,) if settings.team.name == PERSON else (PERSON, settings.team.name, login())
     return frozenset(name.casefold() for name in names if name)
@@ -136,7 +138,7 @@ def own_names(settings: Settings) -> frozenset[str]:
 
 @cache
 def login() -> str:
-    """The login name of the person, "" where the system tells none."""
+    """Return the login name of the local person, "" if the system has none."""
     try:
         if sys.platform == "win32":
             return os.getlogin()
@@ -148,10 +150,10 @@ def login() -> str:
 
 
 def mentioned(text: str, settings: Settings | None = None) -> list[str]:
-    """Whom a text mentions as @name, in order; not what stands in code."""
+    """Return the principals that a text mentions as @name, in order, outside of code."""
     if "@" not in text:
         return []
-    names = (found[1].rstrip("._-") for found in _MENTION.finditer(_CODE.sub(" ", text)))
+    names = (match[1].rstrip("._-") for match in _MENTION.finditer(_CODE.sub(" ", text)))
     return list(dict.fromkeys(who(name, settings) for name in names if name))[:MOST_MENTIONS]
 
 
@@ -163,22 +165,22 @@ def notice_mentions(
     *,
     besides: Iterable[str] = (),
 ) -> list[str]:
-    """Tell those whom a text mentions; `besides` know already. Gives who was told."""
-    told = [
+    """Notify the principals that a text mentions, except `besides`; returns their names."""
+    recipients = [
         name
         for name in mentioned(text, settings)
         if name not in {record.author, step.actor.name, *besides}
     ]
-    for name in told:
-        _tell(
+    for name in recipients:
+        _notify(
             step,
             "mention",
             name,
             record.id,
             record,
-            MENTIONED.format(name=record.author, what=_named(record.body)),
+            MENTIONED.format(name=record.author, what=_with_article(record.body)),
         )
-    return told
+    return recipients
 
 
 def notice_comment(
@@ -188,9 +190,9 @@ def notice_comment(
     authors: Iterable[str],
     settings: Settings | None = None,
 ) -> None:
-    """Tell of a comment: whom it mentions, who opened the thread, and who spoke there before."""
-    told = notice_mentions(step, comment, comment.body.body, settings)
-    notice_spoken(step, comment, thread, authors, besides=told)
+    """Notify about a comment: mentioned principals, the thread's author and earlier commenters."""
+    notified = notice_mentions(step, comment, comment.body.body, settings)
+    notice_spoken(step, comment, thread, authors, besides=notified)
 
 
 def notice_spoken(
@@ -201,12 +203,12 @@ def notice_spoken(
     *,
     besides: Iterable[str] = (),
 ) -> None:
-    """Tell of a comment who opened the thread, and who spoke there before; `besides` know already."""
+    """Notify the thread's author and earlier commenters, except `besides`."""
     others = dict.fromkeys((thread.author, *authors))
     for name in others:
         if name not in {comment.author, step.actor.name, *besides}:
             why = OPENED if name == thread.author else SPOKE
-            _tell(step, "thread_update", name, thread.id, thread, why.format(name=comment.author))
+            _notify(step, "thread_update", name, thread.id, thread, why.format(name=comment.author))
 
 
 def notice_task(
@@ -217,27 +219,27 @@ def notice_task(
     *,
     besides: Iterable[str] = (),
 ) -> None:
-    """Tell of a task: those who have it now that it is theirs, the others that it was changed;
-    `besides` know already.
-    """
+    """Notify new assignees of a task, and its other followers of a change, except `besides`."""
     old = before.assignees if before else ()
     silent = {step.actor.name, *besides} if before else {step.actor.name, task.author, *besides}
     new = [name for name in task.body.assignees if name not in old and name not in silent]
     for name in new:
-        _tell(step, "task_assigned", name, task.id, task, ASSIGNED.format(name=step.actor.name))
+        _notify(step, "task_assigned", name, task.id, task, ASSIGNED.format(name=step.actor.name))
     if before is None or not changed:
         return
     for name in dict.fromkeys((*task.body.assignees, *task.body.watchers, task.author)):
         if name not in silent and name not in new:
             role = ROLES[name not in task.body.assignees]
-            _tell(step, "task_update", name, task.id, task, CHANGED.format(role=role, said=changed))
+            _notify(
+                step, "task_update", name, task.id, task, CHANGED.format(role=role, said=changed)
+            )
 
 
 def notice_accepted(step: RecordTransaction, artifact: Record[Artifact]) -> None:
-    """Tell those who made an artifact, and who stands for it, that it is accepted."""
+    """Notify the author and the owner of an artifact that it was accepted."""
     for name in dict.fromkeys((artifact.author, artifact.body.owner)):
         if name and name != step.actor.name:
-            _tell(
+            _notify(
                 step,
                 "artifact_accepted",
                 name,
@@ -248,7 +250,7 @@ def notice_accepted(step: RecordTransaction, artifact: Record[Artifact]) -> None
 
 
 def notice_review(step: RecordTransaction, record: Record[Any], title: str, reason: str) -> None:
-    """Tell the person that something waits for their judgement, whoever made it."""
+    """Ask the person behind the actor to review a record."""
     recipient = person_of(step.actor.name)
     notice(
         step,
@@ -261,14 +263,16 @@ def notice_review(step: RecordTransaction, record: Record[Any], title: str, reas
     )
 
 
-def _tell(
+def _notify(
     step: RecordTransaction, type: str, recipient: str, about: str, record: Record[Any], reason: str
 ) -> None:
+    """Notify a recipient about a record, with its title and sensitivity."""
     notice(
         step, type, recipient, about, title_of(record), reason, sensitivity=record.body.sensitivity
     )
 
 
-def _named(body: Body) -> str:
+def _with_article(body: Body) -> str:
+    """Return the kind with its article, for messages."""
     name = body.__class__.__name__.lower()
     return f"{'an' if name[0] in 'aeo' else 'a'} {name}"

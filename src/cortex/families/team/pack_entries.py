@@ -1,6 +1,4 @@
-"""A record in one line: what it claims, how old it is, how it stands, and what to know before
-relying on it.
-"""
+"""Pack entries: a record with its claim in one sentence and its warnings."""
 
 from __future__ import annotations
 
@@ -24,22 +22,26 @@ from cortex.families.team.caveats import Changes, warnings_for
 from cortex.families.team.sentences import cut, fold, sentences_of
 
 CLAIM_CHARACTERS = 240
-READ_CHARACTERS = 4_000  # of a body, for its first sentence
-# What a line of a thread's summary has besides its sentence
+# Characters of a body that are read for its first sentence.
+READ_CHARACTERS = 4_000
+# Markup around the sentence in a line of a thread's summary.
 _SOURCE = re.compile(r"^- |\s*\[\w+\]$")
 
 
 @dataclass(frozen=True, slots=True)
 class PackEntry:
-    """A record as a pack tells it."""
+    """A record as shown in a pack."""
 
     record: Record[Any]
-    claim: str  # "" where the title says it all
+    # Empty if the title says it all.
+    claim: str
     warnings: tuple[str, ...] = ()
-    why: str = ""  # it is here
+    # The reason for being in the pack.
+    why: str = ""
 
     @property
     def id(self) -> str:
+        """Id of the record."""
         return self.record.id
 
 
@@ -52,35 +54,40 @@ def entries_of(
     *,
     whole: bool = False,
 ) -> tuple[PackEntry, ...]:
-    """Each of these records as an entry; unless `whole`, without those that are withheld since the
-    team's Core doesn't have them.
+    """Convert records to entries.
+
+    Records that are withheld because the team's Core doesn't have them are left out, unless
+    `whole`.
     """
     withheld = frozenset[str]() if whole else library.store.outbox.withheld()
-    ones = [record for record in records if record.id not in withheld]
-    warnings = warnings_for(library, ones, now, changes_of)
-    return tuple(PackEntry(one, claim_of(one), warnings[one.id], why) for one in ones)
+    shown = [record for record in records if record.id not in withheld]
+    warnings = warnings_for(library, shown, now, changes_of)
+    return tuple(PackEntry(record, claim_of(record), warnings[record.id], why) for record in shown)
 
 
 def claim_of(record: Record[Any]) -> str:
-    """What a record says, in one sentence of its own."""
+    """Return a record's claim, in one sentence of its own text."""
     match record.body:
         case Subcortex(description=text, charter=charter):
-            told = (text, charter)
+            texts = (text, charter)
         case Thread(resolution=resolution, summary=summary, body=text):
-            told = (resolution, _SOURCE.sub("", summary.partition("\n")[0]), text)
+            texts = (resolution, _SOURCE.sub("", summary.partition("\n")[0]), text)
         case Observation(summary=summary):
-            told = (summary,)
+            texts = (summary,)
         case Artifact(summary=summary, body=text):
-            told = (summary, text)
+            texts = (summary, text)
         case Task(state=state, blocked_reason=reason, notes=notes, body=text):
-            told = (f"blocked: {reason}" if state == "blocked" and reason else "", notes, text)
+            texts = (f"blocked: {reason}" if state == "blocked" and reason else "", notes, text)
         case Comment(body=text) | Link(note=text):
-            told = (text,)
+            texts = (text,)
         case _:
-            told = ()
-    return next((said for text in told if text.strip() and (said := _first_of(text))), "")
+            texts = ()
+    return next(
+        (sentence for text in texts if text.strip() and (sentence := _first_sentence(text))), ""
+    )
 
 
-def _first_of(text: str) -> str:
+def _first_sentence(text: str) -> str:
+    """Return the first sentence of a text, shortened."""
     first = next((sentence.text for sentence in sentences_of(text[:READ_CHARACTERS])), "")
     return cut(first or fold(text[:READ_CHARACTERS]), CLAIM_CHARACTERS)

@@ -1,6 +1,4 @@
-"""Links to records that stay true: `cortex://thread/thread_01…`, for people to keep and send;
-`cortex show` opens them.
-"""
+"""Permanent links to records: `cortex://thread/thread_01…`, opened by `cortex show`."""
 
 from __future__ import annotations
 
@@ -10,10 +8,10 @@ SCHEME = "cortex://"
 
 
 def permalink(record_id: str) -> str:
-    """The link to the record of this id."""
+    """Return the permalink of a record id."""
     return f"{SCHEME}{kind_of_id(record_id)}/{record_id}"
 
 
 def named_in(ref: str) -> str:
-    """The id or slug that a link names; what is no link is itself."""
+    """Return the id or slug in a permalink; any other text is returned as it is."""
     return ref.removeprefix(SCHEME).rpartition("/")[2] if ref.startswith(SCHEME) else ref

@@ -15,7 +15,8 @@ TIERS = {
     "update_task": 2,
     "propose_artifact": 2,
     "link": 2,
-    "acknowledge": 0,  # what is for oneself; who may edit does so for others
+    # One's own notifications; the permission to edit includes those of others.
+    "acknowledge": 0,
     "edit": 3,
     "approve_draft": 3,
     "reject_draft": 3,
@@ -25,26 +26,31 @@ TIERS = {
     "resolve_thread": 3,
     "create_subcortex": 4,
     "edit_subcortex": 4,
-    "sensitive": 3,  # writes that are sensitive, other than as a draft
+    # Sensitive writes, except as a draft.
+    "sensitive": 3,
 }
 
 
 def may(actor: Actor, action: str) -> bool:
-    """Return whether an actor may do this."""
+    """Return True if the actor's tier allows the action."""
     return actor.tier >= TIERS[action]
 
 
 def need(actor: Actor, action: str) -> None:
-    """Raises: InputError RIGHTS_MISSING; APPROVAL_NEEDED for a decision that no person made."""
+    """Require a permission.
+
+    Raises: InputError RIGHTS_MISSING; APPROVAL_NEEDED for a decision that needs a person.
+    """
     need_person(actor, action)
     if not may(actor, action):
         raise InputError(
             "RIGHTS_MISSING",
-            f"{actor.name} (tier {actor.tier}) may not {said(action)}: that needs tier {TIERS[action]}",
+            f"{actor.name} (tier {actor.tier}) may not {said(action)}: that needs tier "
+            f"{TIERS[action]}",
             context={"action": action, "tier": actor.tier, "needed": TIERS[action]},
         )
 
 
 def said(action: str) -> str:
-    """An action in words."""
+    """Describe an action in words."""
     return "write what is sensitive" if action == "sensitive" else action.replace("_", " ")

@@ -1,9 +1,8 @@
-"""What a project's own file says about where its contributions belong: three keys in
-`<root>/.cortex/config.json`, read and written.
+"""Default thread, task and subcortex of a project, in `<root>/.cortex/config.json`.
 
-Everything else in the file is somebody else's and stays, and so does every other file there. Not
-taken: changing the text in place; the file is JSON without comments, so only its blanks could be
-lost, and its indentation is kept.
+Reads and writes three keys; everything else in the file stays, and so does every other file there.
+Road not taken: editing the text in place. The file is JSON without comments, so only its spacing
+could be lost, and its indentation is kept.
 """
 
 from __future__ import annotations
@@ -31,13 +30,14 @@ NAMES: Mapping[str, str] = {
     "task": "default_task_id",
     "subcortex": "default_subcortex_slug",
 }
-MARK = "\ufeff"  # that some editors put before a text
+# Byte order mark, which some editors write.
+MARK = "\ufeff"
 _INDENT = re.compile(r"^\s*\{\r?\n([ \t]+)\"")
 
 
 @dataclass(frozen=True, slots=True)
 class ProjectContext:
-    """What a project says, as it is written; nobody has looked whether it is there."""
+    """The defaults of a project, as written; the records may not exist."""
 
     thread: str = ""
     task: str = ""
@@ -45,14 +45,14 @@ class ProjectContext:
 
 
 def context_file(root: Path) -> Path:
-    """Where a project says it."""
+    """Return the path of the project's file."""
     return root / STORE_FOLDER / FILE
 
 
 def read_context(root: Path) -> ProjectContext:
-    """What the project's file says; nothing where there is no file.
+    """Read the project's file; without a file all defaults are empty.
 
-    Raises: ConfigError CONFIG_INVALID for a file that isn't a JSON object or a link that leaves the
+    Raises: ConfigError CONFIG_INVALID for a file that isn't a JSON object, or a link out of the
     project; FileError.
     """
     text = _read(_target(root), context_file(root))
@@ -62,24 +62,23 @@ def read_context(root: Path) -> ProjectContext:
 def write_context(
     root: Path, *, thread: str | None = None, task: str | None = None, subcortex: str | None = None
 ) -> ProjectContext:
-    """Say something else in the project's file: None leaves what is there, "" takes it out. Returns
-    what it says now.
+    """Change the project's file and return its new content; None keeps a key, "" removes it.
 
     Raises: ConfigError CONFIG_INVALID, also for a file that is a link, FileError PERMISSION_DENIED
-    or DISK_FULL; then the file is as it was.
+    or DISK_FULL; then the file is unchanged.
     """
-    told = {"thread": thread, "task": task, "subcortex": subcortex}
+    values = {"thread": thread, "task": task, "subcortex": subcortex}
     file, target = context_file(root), _target(root)
     text = _read(target, file)
     content = _parse(text, file)
     before = dict(content)
-    for name, value in told.items():
+    for name, value in values.items():
         if value is not None:
             _set(content, NAMES[name], value)
     if content != before:
-        # It may be any file of the project, and whoever writes it means only this one
+        # A link may point to any file of the project, and the caller means only this one.
         if file.is_symlink():
-            _refuse(file, "is a link, which is read but never written through")
+            _reject(file, "is a link, which is read but never written through")
         _replace(target, _render(content, text), file)
     return _context_of(content)
 
@@ -87,7 +86,7 @@ def write_context(
 def clear_context(
     root: Path, *, thread: bool = True, task: bool = True, subcortex: bool = True
 ) -> ProjectContext:
-    """Take what the project's file says out of it, all or some. Raises as `write_context` does."""
+    """Remove all or some defaults from the project's file. Raises as `write_context` does."""
     return write_context(
         root,
         thread="" if thread else None,
@@ -97,62 +96,67 @@ def clear_context(
 
 
 def _target(root: Path) -> Path:
-    """The real file behind links, which must lie in the project."""
+    """Resolve links to the real file, which must be inside the project."""
     file = context_file(root)
     real = Path(os.path.realpath(file))
     if not real.is_relative_to(os.path.realpath(root)):
-        _refuse(file, "is a link that leaves the project")
+        _reject(file, "is a link that leaves the project")
     return real
 
 
 def _read(target: Path, file: Path) -> str:
+    """Read the file; "" if there is none."""
     try:
-        if not stat.S_ISREG(os.stat(target).st_mode):  # from a pipe nobody may ever answer
-            _refuse(file, "isn't a file")
+        # Reading from a pipe could block forever.
+        if not stat.S_ISREG(os.stat(target).st_mode):
+            _reject(file, "isn't a file")
         with open(target, "rb") as source:
             content = source.read(MAX_FILE_BYTES + 1)
     except FileNotFoundError:
         return ""
     except OSError as error:
-        raise _denied(file, error, "FILE_UNREADABLE") from error
+        raise _file_error(file, error, "FILE_UNREADABLE") from error
     if len(content) > MAX_FILE_BYTES:
-        _refuse(file, f"is larger than {MAX_FILE_BYTES:,} bytes")
+        _reject(file, f"is larger than {MAX_FILE_BYTES:,} bytes")
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError:
-        _refuse(file, "isn't UTF-8")
+        _reject(file, "isn't UTF-8")
 
 
 def _parse(text: str, file: Path) -> dict[str, object]:
-    """The keys of a file, none of an empty one.
+    """Parse the keys of a file; an empty one has none.
 
-    Its text is never quoted: a link may point anywhere in the project.
+    Errors never quote its text: a link may point to any file of the project.
     """
     if not (text := text.removeprefix(MARK)).strip():
         return {}
     try:
-        content = json.loads(text, parse_constant=_no_number, parse_float=_number)
+        content = json.loads(text, parse_constant=_reject_constant, parse_float=_parse_float)
     except json.JSONDecodeError as error:
-        _refuse(file, f"isn't valid JSON at line {error.lineno}")
+        _reject(file, f"isn't valid JSON at line {error.lineno}")
     except RecursionError:
-        _refuse(file, "is nested too deeply")
+        _reject(file, "is nested too deeply")
     except ValueError:
-        _refuse(file, "holds a number that JSON can't say")
+        _reject(file, "holds a number that JSON can't say")
     if not isinstance(content, dict):
-        _refuse(file, "holds no keys with values")
+        _reject(file, "holds no keys with values")
     return content
 
 
-def _number(text: str) -> float:
-    number = float(text)
-    return number if math.isfinite(number) else _no_number(text)
+def _parse_float(text: str) -> float:
+    """Parse a float. Raises: ValueError for infinity."""
+    value = float(text)
+    return value if math.isfinite(value) else _reject_constant(text)
 
 
-def _no_number(text: str) -> NoReturn:
+def _reject_constant(text: str) -> NoReturn:
+    """Reject NaN and infinity, which are not JSON."""
     raise ValueError(text)
 
 
-def _refuse(file: Path, reason: str) -> NoReturn:
+def _reject(file: Path, reason: str) -> NoReturn:
+    """Raise ConfigError for a file that can't be used."""
     raise ConfigError(
         "CONFIG_INVALID",
         f"{file}: {reason}",
@@ -162,6 +166,7 @@ def _refuse(file: Path, reason: str) -> NoReturn:
 
 
 def _context_of(content: Mapping[str, object]) -> ProjectContext:
+    """Extract the defaults from the keys of a file."""
     context = ProjectContext()
     for name, key in NAMES.items():
         values = [value for known, value in content.items() if normalise(known) == normalise(key)]
@@ -171,7 +176,7 @@ def _context_of(content: Mapping[str, object]) -> ProjectContext:
 
 
 def _set(content: dict[str, object], key: str, value: str) -> None:
-    """Put a value under a key in whatever spelling it is there, or take all of these out."""
+    """Set a key in the spelling that is present; an empty value removes all spellings."""
     present = [known for known in content if normalise(known) == normalise(key)]
     for known in present if not value else present[:-1]:
         del content[known]
@@ -180,42 +185,46 @@ def _set(content: dict[str, object], key: str, value: str) -> None:
 
 
 def _render(content: Mapping[str, object], before: str) -> bytes:
-    """The keys as a text that is laid out as the one before was."""
+    """Serialize the keys in the layout of the previous text."""
     mark = MARK if before.startswith(MARK) else ""
     before = before.removeprefix(MARK)
-    found = _INDENT.match(before)
-    indent = found[1] if found else None if before.strip(" \r\n\t{}") else 2
+    match = _INDENT.match(before)
+    indent = match[1] if match else None if before.strip(" \r\n\t{}") else 2
     end = "\r\n" if "\r\n" in before else "\n"
     last = end if before.endswith("\n") or not before.strip() else ""
-    plain = bool(before.strip()) and before.isascii()
-    text = json.dumps(content, indent=indent, ensure_ascii=plain)
+    is_ascii = bool(before.strip()) and before.isascii()
+    text = json.dumps(content, indent=indent, ensure_ascii=is_ascii)
     with suppress(UnicodeEncodeError):
         return (mark + text.replace("\n", end) + last).encode("utf-8")
     return (mark + json.dumps(content, indent=indent).replace("\n", end) + last).encode("utf-8")
 
 
 def _replace(target: Path, content: bytes, file: Path) -> None:
-    """Write aside, then rename: a reader sees the old file or the new one."""
+    """Write a temporary file and rename it: a reader sees the old file or the new one."""
     temporary = ""
     try:
-        make_private(target.parent)  # a store may come to lie beside the file
+        # A store may be created beside the file later.
+        make_private(target.parent)
         mode = target.stat().st_mode & 0o777 if target.exists() else 0o644
-        number, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{FILE}.", suffix=".tmp")
-        with os.fdopen(number, "wb") as made:
-            made.write(content)
-            made.flush()
-            os.fsync(made.fileno())
+        descriptor, temporary = tempfile.mkstemp(
+            dir=target.parent, prefix=f".{FILE}.", suffix=".tmp"
+        )
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
         os.chmod(temporary, mode)
         os.replace(temporary, target)
     except OSError as error:
-        raise _denied(file, error, "PERMISSION_DENIED") from error
+        raise _file_error(file, error, "PERMISSION_DENIED") from error
     finally:
         if temporary:
             with suppress(OSError):
                 os.unlink(temporary)
 
 
-def _denied(file: Path, error: OSError, code: str) -> CortexError:
+def _file_error(file: Path, error: OSError, code: str) -> CortexError:
+    """Convert an OSError to an error with the file's path."""
     reason = "can't be read" if code == "FILE_UNREADABLE" else "can't be written"
     message = f"{file}: {reason} ({error.strerror or error})"
     return error_of(code_of(error, code), message, {"file": str(file)})

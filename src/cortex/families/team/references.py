@@ -1,8 +1,7 @@
-"""What somebody names -> the record that is meant: an id, the beginning of one, or the slug of a
-subcortex.
+"""Resolution of references: ids, prefixes of ids, permalinks and slugs to records.
 
-What a body points to is looked up here before it is written: nothing points nowhere. Reads only, in
-a step or outside.
+All references of a body are resolved before it is written, so that none is dangling. Read-only,
+inside and outside of a transaction.
 """
 
 from __future__ import annotations
@@ -31,22 +30,26 @@ from cortex.families.team.permalinks import named_in
 
 B = TypeVar("B", bound=Body)
 
-LEAST_OF_ID = 8  # characters of a ULID that may stand for all of it
+# Shortest prefix of a ULID that may identify it.
+LEAST_OF_ID = 8
 MOST_NEAR = 5
-MOST_ALIKE, LEAST_ALIKE = 100, 0.85  # ids that are looked at for near ones, and how alike they are
-TIME_OF_ID = 10  # characters of a ULID that are its time
-MOST_SCOPES = 2_000  # slugs that are looked at for near ones
+# Ids that are compared for suggestions, and the similarity that they need.
+MOST_ALIKE, LEAST_ALIKE = 100, 0.85
+# Characters of a ULID that encode its time.
+TIME_OF_ID = 10
+# Slugs that are compared for suggestions.
+MOST_SCOPES = 2_000
 
 _ULID = re.compile(r"[0-9A-HJKMNP-TV-Z]{1,26}")
-# Field, kind
+# Field and kind of each reference.
 POINTS = (("thread", "thread"), ("task", "task"), ("parent", "comment"), ("supersedes", "artifact"))
 PINS = (("pinned_threads", "thread"), ("pinned_artifacts", "artifact"), ("pinned_tasks", "task"))
 
 
 class RecordReader(Protocol):
-    """Where records are looked up one by one: a step, or what somebody sees inside of one."""
+    """Reader of single records: a transaction, or a principal's view inside one."""
 
-    def get(self, number: str, /) -> Record[Any] | None: ...
+    def get(self, record_id: str, /) -> Record[Any] | None: ...
 
     def select(self, wanted: RecordFilter, limit: int = 100, /) -> list[Record[Any]]: ...
 
@@ -54,28 +57,29 @@ class RecordReader(Protocol):
 
 
 def resolve_ref(place: RecordLookup | RecordReader, ref: str, kind: str = "") -> Record[Any]:
-    """The record that is meant: by its id, by at least 8 characters of its ULID, by a permalink, or
-    a subcortex by its slug.
+    """Find a record by id, by at least 8 characters of its ULID, by permalink, or by slug.
 
-    Raises: InputError RECORD_UNKNOWN with near ones.
+    Only subcortexes have slugs.
+
+    Raises: InputError RECORD_UNKNOWN with suggestions.
     """
     ref = named_in(one_line(ref, 200))
-    if (named := _one(place, ref)) is not None and kind in ("", named.kind):
+    if (named := _get(place, ref)) is not None and kind in ("", named.kind):
         return named
-    if kind in ("", "subcortex") and (found := by_slug(place, ref)) is not None:
-        return found
-    begun = _beginning_with(place, ref, kind)
-    if len(begun) == 1:
-        return begun[0]
-    what, ref = kind or "record", _shown(ref)
+    if kind in ("", "subcortex") and (subcortex := by_slug(place, ref)) is not None:
+        return subcortex
+    candidates = _find_by_prefix(place, ref, kind)
+    if len(candidates) == 1:
+        return candidates[0]
+    what, ref = kind or "record", _redacted(ref)
     if named is not None:
         near, why = [], f"{ref} is no {what}, its kind is {named.kind}"
     else:
-        near = _titled(begun) or _near(place, ref, kind)
+        near = _with_titles(candidates) or _suggest(place, ref, kind)
         why = (
-            f"{len(begun)} begin like that"
-            if begun
-            else f"there is no {what} {ref!r}{_too_short(ref)}"
+            f"{len(candidates)} begin like that"
+            if candidates
+            else f"there is no {what} {ref!r}{_length_hint(ref)}"
         )
     raise InputError(
         "RECORD_UNKNOWN",
@@ -85,28 +89,28 @@ def resolve_ref(place: RecordLookup | RecordReader, ref: str, kind: str = "") ->
 
 
 def by_slug(place: RecordLookup | RecordReader, slug: str) -> Record[Subcortex] | None:
-    """The subcortex with this slug."""
-    found = (
+    """Return the subcortex with this slug."""
+    matches = (
         place.select(RecordFilter(kinds=("subcortex",), refs=(("slug", slug.casefold()),)), 1)
         if slug.isascii()
         else []
     )
-    return found[0] if found else None
+    return matches[0] if matches else None
 
 
 def scope_of(place: RecordLookup | RecordReader, ref: str) -> Record[Subcortex]:
-    """The subcortex of this slug or id. Raises: InputError SCOPE_NOT_FOUND."""
+    """Return the subcortex of a slug or id. Raises: InputError SCOPE_NOT_FOUND."""
     ref = one_line(ref, 200)
-    found = _one(place, ref)
-    if found is None or not isinstance(found.body, Subcortex):
-        found = by_slug(place, ref)
-    if found is not None:
-        return found
-    near, ref = _near(place, ref, "subcortex"), _shown(ref)
-    told = f"; near: {', '.join(near)}" if near else ""
+    record = _get(place, ref)
+    if record is None or not isinstance(record.body, Subcortex):
+        record = by_slug(place, ref)
+    if record is not None:
+        return record
+    near, ref = _suggest(place, ref, "subcortex"), _redacted(ref)
+    hint = f"; near: {', '.join(near)}" if near else ""
     raise InputError(
         "SCOPE_NOT_FOUND",
-        f"there is no subcortex {ref!r}{told}",
+        f"there is no subcortex {ref!r}{hint}",
         context={"subcortex": ref, "near": near},
     )
 
@@ -114,73 +118,75 @@ def scope_of(place: RecordLookup | RecordReader, ref: str) -> Record[Subcortex]:
 def target_of(
     place: RecordLookup | RecordReader, ref: str, kinds: tuple[str, ...], field: str
 ) -> Record[Any]:
-    """The record that a field points to. Raises: InputError TARGET_NOT_FOUND."""
-    found = _one(place, ref)
-    if found is None or found.kind not in kinds:
+    """Return the record that a field refers to. Raises: InputError TARGET_NOT_FOUND."""
+    record = _get(place, ref)
+    if record is None or record.kind not in kinds:
         what = " or ".join(kinds) if len(kinds) < 4 else "record"
-        shown = _shown(ref)
-        near = _near(place, shown, kinds[0]) if len(kinds) == 1 else []
-        told = f"; near: {', '.join(near)}" if near else ""
+        shown = _redacted(ref)
+        near = _suggest(place, shown, kinds[0]) if len(kinds) == 1 else []
+        hint = f"; near: {', '.join(near)}" if near else ""
         raise InputError(
             "TARGET_NOT_FOUND",
-            f"there is no {what} {shown!r}{told}",
+            f"there is no {what} {shown!r}{hint}",
             context={"field": field, "id": shown, "near": near},
         )
-    return found
+    return record
 
 
 def check_open(scope: Record[Subcortex]) -> None:
-    """Raises: InputError RECORD_INVALID, where a subcortex takes nothing more."""
+    """Check that a subcortex isn't archived. Raises: InputError RECORD_INVALID."""
     if scope.body.state == "archived":
-        told = f"the subcortex {scope.body.slug} is archived: nothing is added to it"
-        raise InputError("RECORD_INVALID", told, context={"field": "subcortex"})
+        message = f"the subcortex {scope.body.slug} is archived: nothing is added to it"
+        raise InputError("RECORD_INVALID", message, context={"field": "subcortex"})
 
 
 def resolved(step: RecordReader, body: B, before: Body | None = None) -> B:
-    """The body with its subcortex by id, and sensitive where what it belongs to is; all that it
-    points to is there.
+    """Check a body's references; returns it with its subcortex id and inherited sensitivity.
 
-    What stood there `before` isn't asked again. Raises: InputError TARGET_NOT_FOUND,
-    SCOPE_NOT_FOUND, RECORD_INVALID.
+    References that are unchanged since `before` are not checked again.
+
+    Raises: InputError TARGET_NOT_FOUND, SCOPE_NOT_FOUND, RECORD_INVALID.
     """
     changes: dict[str, Any] = {}
-    above: list[Record[Any]] = []  # what it belongs to
-    freed = before is not None and before.sensitivity == SENSITIVE != body.sensitivity
+    # Records that it belongs to.
+    parents: list[Record[Any]] = []
+    is_declassified = before is not None and before.sensitivity == SENSITIVE != body.sensitivity
     scope = getattr(body, "subcortex", "")
-    if scope and (freed or scope != getattr(before, "subcortex", "")):
-        found = scope_of(step, scope)
-        if not freed:
-            check_open(found)
-        changes["subcortex"] = found.id
-        above.append(found)
+    if scope and (is_declassified or scope != getattr(before, "subcortex", "")):
+        subcortex = scope_of(step, scope)
+        if not is_declassified:
+            check_open(subcortex)
+        changes["subcortex"] = subcortex.id
+        parents.append(subcortex)
     for field, kind in POINTS:
         ref = getattr(body, field, "")
-        if ref and (freed or ref != getattr(before, field, "")):
-            one = target_of(step, ref, (kind,), field)
-            above += [one] if field != "supersedes" else []
-    _check_several(step, body, before)
-    private = [one.id for one in above if one.body.sensitivity == SENSITIVE]
-    if private and freed:
+        if ref and (is_declassified or ref != getattr(before, field, "")):
+            target = target_of(step, ref, (kind,), field)
+            parents += [target] if field != "supersedes" else []
+    _check_lists(step, body, before)
+    sensitive = [parent.id for parent in parents if parent.body.sensitivity == SENSITIVE]
+    if sensitive and is_declassified:
         raise InputError(
             "RECORD_INVALID",
-            f"it is sensitive as long as {private[0]} is",
+            f"it is sensitive as long as {sensitive[0]} is",
             context={"field": "sensitivity"},
         )
-    if private:
+    if sensitive:
         changes["sensitivity"] = SENSITIVE
     return replace(body, **changes) if changes else body
 
 
-def _check_several(step: RecordReader, body: Body, before: Body | None) -> None:
+def _check_lists(step: RecordReader, body: Body, before: Body | None) -> None:
+    """Check pinned records, evidence and the parent of a comment."""
     if isinstance(body, Subcortex):
         for field, kind in PINS:
             for ref in set(getattr(body, field)).difference(getattr(before, field, ())):
                 target_of(step, ref, (kind,), field)
     if isinstance(body, Artifact):
         known = before.evidence if isinstance(before, Artifact) else ()
-        for number, one in enumerate(body.evidence):
-            if one.kind != "url" and one not in known:
-                target_of(step, one.ref, (one.kind,), f"evidence[{number}].ref")
+        for index, item in enumerate(body.evidence):
+            if item.kind != "url" and item not in known:
+                target_of(step, item.ref, (item.kind,), f"evidence[{index}].ref")
     if isinstance(body, Comment) and body.parent and before is None:
         parent = target_of(step, body.parent, ("comment",), "parent")
         if parent.body.thread != body.thread:
@@ -191,50 +197,64 @@ def _check_several(step: RecordReader, body: Body, before: Body | None) -> None:
             )
 
 
-def _shown(ref: str) -> str:
-    """What somebody named, as an error tells it: it may be anything, a secret too."""
+def _redacted(ref: str) -> str:
+    """Redact a reference for an error message: it may contain a secret."""
     return redact(ref)[0][:80]
 
 
-def _one(place: RecordLookup | RecordReader, ref: str) -> Record[Any] | None:
-    if not ref.isascii():  # no id is; and what isn't text at all can't be asked for
+def _get(place: RecordLookup | RecordReader, ref: str) -> Record[Any] | None:
+    # Ids are ASCII, and the database rejects lone surrogates.
+    """Return the record with this id, if any."""
+    if not ref.isascii():
         return None
     return place.one(ref) if isinstance(place, RecordLookup) else place.get(ref)
 
 
-def _beginning_with(place: RecordLookup | RecordReader, ref: str, kind: str) -> list[Record[Any]]:
-    """The records whose id begins like this, with the prefix of its kind or without."""
+def _find_by_prefix(place: RecordLookup | RecordReader, ref: str, kind: str) -> list[Record[Any]]:
+    """Find records by the beginning of an id, with or without the prefix of its kind."""
     prefix, _, rest = ref.rpartition("_")
-    told = kind_of_id(f"{prefix}_x") if prefix else kind
+    prefix_kind = kind_of_id(f"{prefix}_x") if prefix else kind
     rest = rest.upper()
-    if not told or (kind and told != kind) or len(rest) < LEAST_OF_ID or not _ULID.fullmatch(rest):
+    if (
+        not prefix_kind
+        or (kind and prefix_kind != kind)
+        or len(rest) < LEAST_OF_ID
+        or not _ULID.fullmatch(rest)
+    ):
         return []
-    return place.starting(PREFIXES[KINDS[told]] + rest, MOST_NEAR)
+    return place.starting(PREFIXES[KINDS[prefix_kind]] + rest, MOST_NEAR)
 
 
-def _near(place: RecordLookup | RecordReader, ref: str, kind: str) -> list[str]:
-    """What somebody may have meant: slugs and ids that are spelled alike, or the newest of the
-    kind.
-    """
+def _suggest(place: RecordLookup | RecordReader, ref: str, kind: str) -> list[str]:
+    """Suggest slugs or ids with a similar spelling, or else the newest of the kind."""
     if kind == "subcortex":
         slugs = [
-            one.body.slug for one in place.select(RecordFilter(kinds=("subcortex",)), MOST_SCOPES)
+            record.body.slug
+            for record in place.select(RecordFilter(kinds=("subcortex",)), MOST_SCOPES)
         ]
         return difflib.get_close_matches(ref.casefold(), slugs, MOST_NEAR, 0.5) or slugs[:MOST_NEAR]
-    told = kind or kind_of_id(ref)
-    newest = place.select(RecordFilter(kinds=(told,)), MOST_ALIKE) if told else []
-    alike = difflib.get_close_matches(ref, [one.id for one in newest], 1, LEAST_ALIKE)
-    # The first characters are the time: who mistypes a later one means what was made at that
-    # moment.
-    begun = _beginning_with(place, ref[: len(ref) - 26 + TIME_OF_ID], told) if len(ref) > 26 else []
-    return _titled(begun or [one for one in newest if one.id in alike] or newest[:3])
+    wanted_kind = kind or kind_of_id(ref)
+    newest = place.select(RecordFilter(kinds=(wanted_kind,)), MOST_ALIKE) if wanted_kind else []
+    alike = difflib.get_close_matches(ref, [record.id for record in newest], 1, LEAST_ALIKE)
+    # The first characters encode the time: with a typo in a later one, the record was created at
+    # that time.
+    same_time = (
+        _find_by_prefix(place, ref[: len(ref) - 26 + TIME_OF_ID], wanted_kind)
+        if len(ref) > 26
+        else []
+    )
+    return _with_titles(
+        same_time or [record for record in newest if record.id in alike] or newest[:3]
+    )
 
 
-def _titled(records: list[Record[Any]]) -> list[str]:
+def _with_titles(records: list[Record[Any]]) -> list[str]:
+    """Format records as id and title."""
     return [f"{record.id} ({record.body.title[:60]})" for record in records]
 
 
-def _too_short(ref: str) -> str:
+def _length_hint(ref: str) -> str:
+    """Explain the shortest prefix for a reference that is too short."""
     rest = ref.rpartition("_")[2].upper()
-    short = len(rest) < LEAST_OF_ID and rest.startswith("0") and _ULID.fullmatch(rest)
-    return f" (a beginning has at least {LEAST_OF_ID} characters after the _)" if short else ""
+    is_short = len(rest) < LEAST_OF_ID and rest.startswith("0") and _ULID.fullmatch(rest)
+    return f" (a beginning has at least {LEAST_OF_ID} characters after the _)" if is_short else ""

@@ -1,8 +1,7 @@
-"""Which rights a change of a record needs, whoever makes it and however: the same that the deeds of
-`records` ask for.
+"""Permissions that a change of a record needs, derived from the changed fields.
 
-A deed says what it is; a change that comes from elsewhere only says what a record was and shall be.
-What it is follows from the fields that differ. Pure; a test holds it against every deed.
+The functions of `writes` know their action; a change from another home only has the record before
+and after. Both need the same permissions, and a test compares them for every action. Pure.
 """
 
 from __future__ import annotations
@@ -30,21 +29,23 @@ _DECIDED = {"approved": "approve_draft", "published": "approve_draft", "rejected
 
 
 def rights_of(before: Body | None, after: Body, *, alone: bool = False) -> tuple[str, ...]:
-    """The rights that it takes to make a record what it is after; None before is a new one.
+    """Return the permissions needed to turn `before` (None for a new record) into `after`.
 
-    `alone` is a change that comes with no other: a link that somebody should judge comes with what
-    it was found for. Notifications have rules of their own and need none here.
+    `alone` is a change without others in its action: a candidate link comes with the record that it
+    was found for. Notifications have their own rules and need none here.
     """
     if before == after:
         return ()
-    rights = _to_make(after, alone) if before is None else _to_change(before, after)
-    derived = isinstance(before, Thread) and changed_fields(before, after) <= set(SUMMARY)
-    told = isinstance(after, Thread | Comment | Observation | Artifact | Task) and not derived
-    return (*rights, "sensitive") if told and after.sensitivity == SENSITIVE else rights
+    rights = _to_create(after, alone) if before is None else _to_change(before, after)
+    is_derived = isinstance(before, Thread) and changed_fields(before, after) <= set(SUMMARY)
+    is_written = (
+        isinstance(after, Thread | Comment | Observation | Artifact | Task) and not is_derived
+    )
+    return (*rights, "sensitive") if is_written and after.sensitivity == SENSITIVE else rights
 
 
 def changed_fields(before: Any, after: Any) -> frozenset[str]:
-    """The fields that say something else after than before."""
+    """Return the names of the fields that differ."""
     return frozenset(
         field.name
         for field in fields(after)
@@ -52,7 +53,8 @@ def changed_fields(before: Any, after: Any) -> frozenset[str]:
     )
 
 
-def _to_make(body: Body, alone: bool) -> tuple[str, ...]:
+def _to_create(body: Body, alone: bool) -> tuple[str, ...]:
+    """Return the permissions for creating a record."""
     match body:
         case Subcortex():
             return ("create_subcortex",)
@@ -64,27 +66,28 @@ def _to_make(body: Body, alone: bool) -> tuple[str, ...]:
         case Observation():
             return ("observe",)
         case Artifact():
-            made = {
+            by_state = {
                 "accepted": "accept_artifact",
                 "superseded": "supersede_artifact",
                 "deprecated": "edit",
             }
-            judged = body.state in ("draft", "proposed") and (
+            is_judged = body.state in ("draft", "proposed") and (
                 body.verification != "unverified" or body.last_reviewed
             )
-            return (made.get(body.state, "propose_artifact"), *(("edit",) if judged else ()))
+            return (by_state.get(body.state, "propose_artifact"), *(("edit",) if is_judged else ()))
         case Task():
             return ("create_task",)
         case Draft():
             return ("draft", *((_DECIDED[body.state],) if body.state in _DECIDED else ()))
         case Link():
-            made = {"candidate": "link" if alone else "observe", "dismissed": "judge_link"}
-            return (made.get(body.state, "link"),)
+            by_state = {"candidate": "link" if alone else "observe", "dismissed": "judge_link"}
+            return (by_state.get(body.state, "link"),)
         case Notification():
             return ()
 
 
 def _to_change(before: Body, after: Body) -> tuple[str, ...]:
+    """Return the permissions for changing a record."""
     changed = changed_fields(before, after)
     match after:
         case Subcortex():

@@ -1,10 +1,9 @@
-"""Questions to the records: by text, by what they belong to, or simply the last changed; the same
-for tools and commands.
+"""Search over records: by text, by filters, or the most recently changed.
 
-Words and meaning rank; what a record counts for (accepted, pinned; superseded, archived) and how
-new it is only decides between what is nearly as good. Nothing is left out because it is old. A
-filter that few records meet narrows the search; one that many meet is looked at in what was found,
-since thousands of docs in a search cost more than the search. Only reads.
+Shared by tools and commands. Lexical and semantic scores rank; status (accepted, pinned;
+superseded, archived) and age only decide between nearly equal hits. Nothing is excluded for its
+age. A filter that matches few records narrows the search; one that matches many is applied to the
+hits, since thousands of documents in a query cost more than the search. Read-only.
 """
 
 from __future__ import annotations
@@ -29,15 +28,19 @@ from cortex.families.team.index_text import about_of
 from cortex.families.team.references import scope_of
 from cortex.families.team.sentences import cut, fold, sentences_of
 
-DEPTH = 150  # hits that are looked at, so that a boost can reach what is nearly as good
-WINDOW = 20  # among several stores, where each hit costs its text
-# Hits that get their text at once; words, names and meaning together find some 600
+# Hits that are considered, so that a boost can reach nearly equal ones.
+DEPTH = 150
+# The same for a search over several stores, where each hit costs its text.
+WINDOW = 20
+# Hits that get their text at once; lexical and semantic search together find about 600.
 MOST_CUT = 1_000
-MOST_DOCS = 4_000  # that narrow a search
+# Most documents that narrow a search.
+MOST_DOCS = 4_000
 SNIPPET_CHARACTERS = 280
 MOST_TAGS = max(limits.get("tags", 0) for limits in LIMITS.values())
-MAX_WORDS = 6  # that are named as what matched
-# What being new adds at most, and after how many days half of that
+# Query words that are named as matches.
+MAX_WORDS = 6
+# Largest boost for a new record, and the days after which half of it is left.
 NEW_SHARE, NEW_DAYS = 0.03, 30.0
 PINNED_SHARE = 0.05
 SHARES = {
@@ -46,83 +49,102 @@ SHARES = {
     ("artifact", "deprecated"): -0.15,
     ("thread", "archived"): -0.1,
     ("task", "cancelled"): -0.1,
-    # It carries its thread's title: a short one would stand before the thread
+    # A comment carries its thread's title: a short one would rank above the thread.
     ("comment", "published"): -0.05,
 }
-SAME_THREAD = 0.94  # of each further hit of one thread
+# Factor for each further hit of the same thread.
+SAME_THREAD = 0.94
 LEAST_SAME = 0.6
-SAYS_MORE = 1.5  # how much better than its thread a comment answers that says something of its own
-ONLY_TITLE = 0.6  # of the score of one that does not
+# A comment with a score of so many times its thread's has content of its own.
+SAYS_MORE = 1.5
+# Factor for the score of a comment that has none.
+ONLY_TITLE = 0.6
 
 
 @dataclass(frozen=True, slots=True)
 class RecordQuery:
-    """What somebody wants to know; what is empty doesn't narrow."""
+    """A query over records; empty fields don't filter."""
 
     query: str = ""
-    types: tuple[str, ...] = ()  # kinds of records
-    subcortex: str = ""  # id or slug
+    # Kinds of records.
+    types: tuple[str, ...] = ()
+    # Id or slug.
+    subcortex: str = ""
     state: str | tuple[str, ...] = ""
     sensitivity: str = ""
-    since: int = 0  # changed at or after, in milliseconds
-    until: int = 0  # changed before
-    tags: tuple[str, ...] = ()  # all of them
+    # Changed at or after, in milliseconds.
+    since: int = 0
+    # Changed before, in milliseconds.
+    until: int = 0
+    # Records must have all of them.
+    tags: tuple[str, ...] = ()
     limit: int = 10
     offset: int = 0
     mode: Mode = Mode.HYBRID
-    withheld: bool = False  # also what speaks for the team, and its Core doesn't have
+    # Include records that count as the team's but are missing at its Core.
+    withheld: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class RecordHit:
-    """A record that answers."""
+    """A record that matches a query."""
 
     record: Record[Any]
-    relevance: float  # 0 where nothing was asked but for the last changed
+    # 0 if there was no query text.
+    relevance: float
     snippet: str = ""
     why: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordResults:
-    """The answer to a question."""
+    """Results of a query."""
 
     hits: tuple[RecordHit, ...]
     total: int
     notes: tuple[str, ...] = ()
-    mode: Mode | None = None  # that ran
+    # The mode that was used.
+    mode: Mode | None = None
 
 
-def find(library: Library, asked: RecordQuery, cancel: Cancel | None = None) -> RecordResults:
-    """Answer a question.
+def find(library: Library, request: RecordQuery, cancel: Cancel | None = None) -> RecordResults:
+    """Answer a query.
 
     Raises: InputError QUERY_INVALID, ARGUMENT_INVALID or SCOPE_NOT_FOUND; LimitError, Cancelled,
     StoreError.
     """
-    wanted = wanted_of(library, asked)
-    if not asked.query.strip():
+    wanted = wanted_of(library, request)
+    if not request.query.strip():
         with library.store.reading():
             newest = library.store.recorded.select(
-                replace(wanted, by_change=True), asked.limit, asked.offset
+                replace(wanted, by_change=True), request.limit, request.offset
             )
-            hidden = _hidden(library, asked)
-            shown = tuple(RecordHit(one, 0.0) for one in newest if one.id not in hidden)
+            hidden = _withheld(library, request)
+            shown = tuple(RecordHit(record, 0.0) for record in newest if record.id not in hidden)
             return RecordResults(shown, library.store.recorded.count(wanted))
     query = Query(
-        asked.query, mode=asked.mode, limit=max(DEPTH, asked.offset + asked.limit), snippets=(0,)
+        request.query,
+        mode=request.mode,
+        limit=max(DEPTH, request.offset + request.limit),
+        snippets=(0,),
     )
-    ranked, page = _ranked(
-        library, wanted, query, asked.offset + asked.limit, cancel, hidden=_hidden(library, asked)
+    ranked, page = _search_and_rank(
+        library,
+        wanted,
+        query,
+        request.offset + request.limit,
+        cancel,
+        hidden=_withheld(library, request),
     )
-    chosen = ranked[asked.offset : asked.offset + asked.limit]
+    chosen = ranked[request.offset : request.offset + request.limit]
     known = library.store.recorded.get(brief.id for _, brief in chosen)
     texts = _texts_of(library, [hit for hit, _ in chosen])
-    stems = _stems_of(asked.query)
+    stems = _stems_of(request.query)
     hits = [
         RecordHit(
             known[brief.id],
             hit.relevance,
-            *_told(known[brief.id].body, texts.get(hit.chunk, ""), stems, hit.why),
+            *_excerpt(known[brief.id].body, texts.get(hit.chunk, ""), stems, hit.why),
         )
         for hit, brief in chosen
         if brief.id in known
@@ -130,25 +152,28 @@ def find(library: Library, asked: RecordQuery, cancel: Cancel | None = None) -> 
     return RecordResults(tuple(hits), page.total, page.notes, page.mode)
 
 
-def page_of(library: Library, asked: RecordQuery, query: Query, cancel: Cancel) -> Page:
-    """The records as one place of a search over several: `query` says what is asked and how much is
-    told, `asked` what may answer.
+def page_of(library: Library, request: RecordQuery, query: Query, cancel: Cancel) -> Page:
+    """Search the records as one of several stores.
+
+    `query` has the text and the sizes of the answer, `request` the filters.
     """
     most = query.offset + query.limit
-    wanted = wanted_of(library, asked)
+    wanted = wanted_of(library, request)
     window = DEPTH if is_narrowed(wanted) else WINDOW
     limit = window * math.ceil(2 * most / window)
     deep = replace(query, offset=0, limit=limit, characters=0, snippets=sizes_of(query, most))
-    ranked, page = _ranked(library, wanted, deep, most, cancel, window, _hidden(library, asked))
+    ranked, page = _search_and_rank(
+        library, wanted, deep, most, cancel, window, _withheld(library, request)
+    )
     return replace(page, hits=_with_text(library, query, ranked[query.offset : most]))
 
 
 def sizes_of(query: Query, most: int) -> tuple[int, ...]:
-    """The characters of text that each hit of a search gets, of which the first `most` may be told.
+    """Return the snippet sizes for the hits of a search, of which the first `most` may be shown.
 
-    Text is cut for those that are likely to be told, and for others once they are: of all it would
-    be a third of a search. However far down is asked for, it is for so many: where a cursor stands
-    is a number that anybody can write, and 20,000,000 took 6.8 s and 600 MB.
+    Only hits that are likely to be shown get their text at once; doing it for all would take a
+    third of a search. The number is capped for any offset, since a client can put any number into a
+    cursor: 20,000,000 took 6.8 s and 600 MB.
     """
     return (
         (*(_size_at(query, place) for place in range(min(2 * most, MOST_CUT))), 0)
@@ -158,14 +183,14 @@ def sizes_of(query: Query, most: int) -> tuple[int, ...]:
 
 
 def _size_at(query: Query, place: int) -> int:
-    """The characters of text that a hit in this place may have."""
+    """Return the snippet size of the hit at this position."""
     return query.snippets[min(place, len(query.snippets) - 1)]
 
 
 def _with_text(
     library: Library, query: Query, chosen: Sequence[tuple[Found, RecordHeader]]
 ) -> tuple[Found, ...]:
-    """The hits; those that have no text yet get the sentences that say most of the query."""
+    """Return the hits; those without text get the sentences that match the query best."""
     bare = [hit for hit, _ in chosen if not hit.text]
     if not bare or not any(query.snippets):
         return tuple(hit for hit, _ in chosen)
@@ -177,57 +202,57 @@ def _with_text(
     hits: list[Found] = []
     for place, (hit, brief) in enumerate(chosen, query.offset):
         if not hit.text and hit.chunk in texts and brief.id in known:
-            text, _ = _told(known[brief.id].body, texts[hit.chunk], stems, hit.why)
+            text, _ = _excerpt(known[brief.id].body, texts[hit.chunk], stems, hit.why)
             hit = replace(hit, text=cut(text, size) if (size := _size_at(query, place)) else "")
         hits.append(hit)
     return tuple(hits)
 
 
-def wanted_of(library: Library, asked: RecordQuery) -> RecordFilter:
-    """Which records may answer. Raises: InputError ARGUMENT_INVALID or SCOPE_NOT_FOUND."""
-    unknown = [type_ for type_ in asked.types if type_ not in FOUND_KINDS]
+def wanted_of(library: Library, request: RecordQuery) -> RecordFilter:
+    """Build the filter of a query. Raises: InputError ARGUMENT_INVALID or SCOPE_NOT_FOUND."""
+    unknown = [type_ for type_ in request.types if type_ not in FOUND_KINDS]
     if unknown:
         raise InputError(
             "ARGUMENT_INVALID",
             f"there are no records of type {unknown[0]!r}: there are {', '.join(FOUND_KINDS)}",
         )
-    tags = dict.fromkeys(tag.strip().casefold() for tag in asked.tags if tag.strip())
-    if len(tags) > MOST_TAGS:  # the database has a limit, too
+    tags = dict.fromkeys(tag.strip().casefold() for tag in request.tags if tag.strip())
+    # The database has a limit, too.
+    if len(tags) > MOST_TAGS:
         raise InputError(
             "ARGUMENT_INVALID",
             f"no record has more than {MOST_TAGS} tags",
             context={"filter": "tags"},
         )
     refs = [("tag", tag) for tag in tags]
-    if asked.subcortex:
-        refs.append(("subcortex", scope_of(library.store.recorded, asked.subcortex.strip()).id))
+    if request.subcortex:
+        refs.append(("subcortex", scope_of(library.store.recorded, request.subcortex.strip()).id))
     return RecordFilter(
-        kinds=asked.types or FOUND_KINDS,
-        states=(asked.state,)
-        if isinstance(asked.state, str) and asked.state
-        else tuple(asked.state),
+        kinds=request.types or FOUND_KINDS,
+        states=(request.state,)
+        if isinstance(request.state, str) and request.state
+        else tuple(request.state),
         refs=tuple(refs),
-        sensitivity=asked.sensitivity,
-        since=asked.since,
-        until=asked.until,
+        sensitivity=request.sensitivity,
+        since=request.since,
+        until=request.until,
     )
 
 
-def _hidden(library: Library, asked: RecordQuery) -> frozenset[str]:
-    """The records that don't answer because the team's Core doesn't have them."""
-    return frozenset() if asked.withheld else library.store.outbox.withheld()
+def _withheld(library: Library, request: RecordQuery) -> frozenset[str]:
+    """Return the ids of records that are hidden because the team's Core doesn't have them."""
+    return frozenset() if request.withheld else library.store.outbox.withheld()
 
 
 def is_narrowed(wanted: RecordFilter) -> bool:
-    """Whether more than a choice of kinds is asked for."""
+    """True for a filter on more than kinds."""
     return bool(wanted.states or wanted.refs or wanted.sensitivity or wanted.since or wanted.until)
 
 
 # -- ranking
-# -----------------------------------------------------------------------------------------------------------
 
 
-def _ranked(
+def _search_and_rank(
     library: Library,
     wanted: RecordFilter,
     query: Query,
@@ -236,11 +261,10 @@ def _ranked(
     window: int = DEPTH,
     hidden: frozenset[str] = frozenset(),
 ) -> tuple[list[tuple[Found, RecordHeader]], Page]:
-    """What answers, best first, each record once; and the page that it is from, with how many there
-    are.
+    """Return the hits, best first and one per record, and the page with their total.
 
-    Boosts reach as far as a `window` of hits: else whoever turns the page would meet what they have
-    seen, since more is looked at then.
+    Boosts reorder hits only within a `window`: otherwise the next page, which considers more hits,
+    could repeat records of the previous one.
     """
     check_query(query)
     lookup, narrowed = library.store.recorded, is_narrowed(wanted)
@@ -249,19 +273,20 @@ def _ranked(
     )
     if not sources or docs == frozenset():
         return [], Page((), 0, query.mode)
-    found, page = _look(library, query, sources, docs, wanted, cancel, hidden)
-    if docs is None and narrowed and len(found) < most and page.total >= DEPTH:
-        # What was found first is mostly something else: then it takes longer.
+    hits, page = _search(library, query, sources, docs, wanted, cancel, hidden)
+    if docs is None and narrowed and len(hits) < most and page.total >= DEPTH:
+        # Most of the first hits don't match the filter: search again, narrowed to the documents
+        # that do.
         docs = lookup.docs(wanted, [source.id for source in sources])
-        found, page = _look(library, query, sources, docs, wanted, cancel, hidden)
-    # Then it is only known how many of those are right that were looked at
-    sifted = docs is None and narrowed
-    total = len(found) if sifted or page.total <= len(page.hits) else max(page.total, len(found))
+        hits, page = _search(library, query, sources, docs, wanted, cancel, hidden)
+    # The total is then known only for the hits that were considered.
+    is_filtered = docs is None and narrowed
+    total = len(hits) if is_filtered or page.total <= len(page.hits) else max(page.total, len(hits))
     windows = {hit.doc: place // window for place, hit in reversed(list(enumerate(page.hits)))}
-    return _ordered(found, lookup.targets("pin"), windows), replace(page, total=total)
+    return _rank(hits, lookup.targets("pin"), windows), replace(page, total=total)
 
 
-def _look(
+def _search(
     library: Library,
     query: Query,
     sources: Sequence[Source],
@@ -270,9 +295,11 @@ def _look(
     cancel: Cancel | None,
     hidden: frozenset[str],
 ) -> tuple[list[tuple[Found, RecordHeader]], Page]:
+    """Run one search and keep the best hit of each record that passes the filter."""
     page = library.search(query, sources=sources, docs=docs, cancel=cancel)
     best: dict[int, Found] = {}
-    for hit in page.hits:  # a long record has several chunks: the best one stands for it
+    # A long record has several chunks: the best one represents it.
+    for hit in page.hits:
         best.setdefault(hit.doc, hit)
     briefs = library.store.recorded.briefs(list(best), wanted)
     return [
@@ -280,21 +307,19 @@ def _look(
     ], page
 
 
-def _ordered(
-    found: Sequence[tuple[Found, RecordHeader]], pinned: frozenset[str], windows: Mapping[int, int]
+def _rank(
+    hits: Sequence[tuple[Found, RecordHeader]], pinned: frozenset[str], windows: Mapping[int, int]
 ) -> list[tuple[Found, RecordHeader]]:
-    """By score and what a record counts for, window by window; what says more of one thread goes
-    back a little.
-    """
+    """Sort by boosted score within each window; further hits of a thread lose a little."""
     now = time.time()
 
-    def order(one: tuple[float, Found, RecordHeader]) -> tuple[int, float, int, str]:
-        score, hit, brief = one
+    def order(entry: tuple[float, Found, RecordHeader]) -> tuple[int, float, int, str]:
+        score, hit, brief = entry
         return windows[hit.doc], -round(score, 4), -brief.updated, brief.id
 
     scored = [
         (score * _boost(brief, brief.id in pinned, now), hit, brief)
-        for score, hit, brief in _by_their_own(found)
+        for score, hit, brief in _discount_title_matches(hits)
     ]
     scored.sort(key=order)
     seen: dict[str, int] = {}
@@ -308,59 +333,57 @@ def _ordered(
     return [(replace(hit, relevance=_relevance(hit, score)), brief) for score, hit, brief in again]
 
 
-def _by_their_own(
-    found: Sequence[tuple[Found, RecordHeader]],
+def _discount_title_matches(
+    hits: Sequence[tuple[Found, RecordHeader]],
 ) -> list[tuple[float, Found, RecordHeader]]:
-    """The hits with what they score of their own: a comment that is hardly better than its thread,
-    such as "+1", is found by the title.
+    """Lower the score of comments that match only by their thread's title, such as "+1".
 
-    Then the thread stands for it, with what the comment scored; else the shortest comments would
-    stand before it.
+    A comment that scores hardly more than its thread is one of these. The thread takes over its
+    score; otherwise the shortest comments would rank above it.
     """
-    threads = {brief.id: hit for hit, brief in found if brief.kind == "thread"}
+    threads = {brief.id: hit for hit, brief in hits if brief.kind == "thread"}
     titles = {
         brief.id
-        for hit, brief in found
+        for hit, brief in hits
         if brief.kind == "comment"
         and brief.thread in threads
         and hit.score <= threads[brief.thread].score * SAYS_MORE
     }
-    for hit, brief in found:
+    for hit, brief in hits:
         if brief.id in titles and hit.score > threads[brief.thread].score:
-            above = threads[brief.thread]
+            thread_hit = threads[brief.thread]
             threads[brief.thread] = replace(
-                above, score=hit.score, relevance=max(above.relevance, hit.relevance)
+                thread_hit, score=hit.score, relevance=max(thread_hit.relevance, hit.relevance)
             )
     own: list[tuple[float, Found, RecordHeader]] = []
-    for hit, brief in found:
+    for hit, brief in hits:
         stands = threads.get(brief.id, hit)
         own.append((stands.score * (ONLY_TITLE if brief.id in titles else 1.0), stands, brief))
     return own
 
 
 def _boost(brief: RecordHeader, pinned: bool, now: float) -> float:
-    """What decides between records that answer nearly as well."""
+    """Return the factor that decides between nearly equal records."""
     days = max(0.0, now - brief.updated / 1000) / 86_400
     share = SHARES.get((brief.kind, brief.state), 0.0)
     return 1 + share + PINNED_SHARE * pinned + NEW_SHARE * NEW_DAYS / (NEW_DAYS + days)
 
 
 def _relevance(hit: Found, score: float) -> float:
-    """How sure a hit is, with what it lost: among other stores that is all that is compared."""
+    """Scale the relevance by the lost score: other stores compare only relevance."""
     return round(hit.relevance * min(1.0, score / hit.score), 4) if hit.score > 0 else hit.relevance
 
 
-# -- what is told
-# ------------------------------------------------------------------------------------------------------
+# -- excerpts
 
 
 def _stems_of(text: str) -> dict[str, str]:
-    """The words of a query that say something, by their stems."""
+    """Map the stems of a query's content words to the words."""
     return {stem_of(word): word for word in words_of(text) if word not in STOP_WORDS}
 
 
 def _texts_of(library: Library, hits: Sequence[Found]) -> dict[int, str]:
-    """The texts of the chunks that answer."""
+    """Return the texts of the hits' chunks."""
     lookup = library.store.lookup
     places = lookup.places([(hit.doc, hit.chunk) for hit in hits])
     return {
@@ -369,21 +392,22 @@ def _texts_of(library: Library, hits: Sequence[Found]) -> dict[int, str]:
     }
 
 
-def _told(body: Body, text: str, stems: Mapping[str, str], why: str) -> tuple[str, str]:
-    """The sentences of a text that say most of the query, and which of its words stand anywhere in
-    it.
-    """
-    filed = about_of(body)  # which is no sentence, line by line or as one
+def _excerpt(body: Body, text: str, stems: Mapping[str, str], why: str) -> tuple[str, str]:
+    """Return the sentences that match the query best, and the query words in the text."""
+    # Tags and paths are not sentences, line by line or as a whole.
+    filed = about_of(body)
     about = {fold(filed), *map(fold, filed.split("\n"))}
-    said = [one.text for one in sentences_of(text) if one.text not in about] or [fold(text)]
-    held = [stems.keys() & {stem_of(word) for word in words_of(sentence)} for sentence in said]
-    start = max(range(len(said)), key=lambda place: len(held[place]))
-    end, length = start + 1, len(said[start])
-    while end < len(said) and length + len(said[end]) < SNIPPET_CHARACTERS:
-        length += len(said[end]) + 1
+    sentences = [
+        sentence.text for sentence in sentences_of(text) if sentence.text not in about
+    ] or [fold(text)]
+    held = [stems.keys() & {stem_of(word) for word in words_of(sentence)} for sentence in sentences]
+    start = max(range(len(sentences)), key=lambda place: len(held[place]))
+    end, length = start + 1, len(sentences[start])
+    while end < len(sentences) and length + len(sentences[end]) < SNIPPET_CHARACTERS:
+        length += len(sentences[end]) + 1
         end += 1
     here = stems.keys() & {stem_of(word) for word in words_of(text)}
     words = [word for stem, word in stems.items() if stem in here][:MAX_WORDS]
     reason = f"words: {', '.join(words)}" if words else why
-    told = f"{why}; {reason}" if words and why != "words" else reason
-    return cut(" ".join(said[start:end]), SNIPPET_CHARACTERS), told
+    explanation = f"{why}; {reason}" if words and why != "words" else reason
+    return cut(" ".join(sentences[start:end]), SNIPPET_CHARACTERS), explanation

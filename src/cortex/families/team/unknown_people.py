@@ -1,7 +1,7 @@
-"""Names in a record that nobody here has: a typo is a person who never hears of it.
+"""Unknown names in a record: a typo means that a person is never notified.
 
-Known are the person and their agents, the authors of all records that are here, and stewards. An
-assignee is not known by being one: it may be the same typo. Only reads.
+Known are the local person and their agents, the authors of all local records, and stewards. Being
+an assignee is not enough: it may be the same typo. Read-only.
 """
 
 from __future__ import annotations
@@ -19,26 +19,27 @@ MOST_TOLD = 5
 
 
 def strangers_in(library: Library, body: Body) -> list[str]:
-    """A sentence for each name in a body that nobody here has, with the nearest known one."""
-    told: Any = body
+    """Return a sentence for each unknown name in a body, with the closest known one."""
+    fields: Any = body
     names = [
-        getattr(told, "owner", ""),
-        *getattr(told, "assignees", ()),
-        *getattr(told, "watchers", ()),
+        getattr(fields, "owner", ""),
+        *getattr(fields, "assignees", ()),
+        *getattr(fields, "watchers", ()),
     ]
-    names += mentioned(getattr(told, "body", ""), library.settings)
-    asked = [name for name in dict.fromkeys(names) if name]
-    if not asked:
+    names += mentioned(getattr(fields, "body", ""), library.settings)
+    mentioned_names = [name for name in dict.fromkeys(names) if name]
+    if not mentioned_names:
         return []
     lookup = library.store.recorded
     known = {person_of(name) for name in lookup.authors() | lookup.targets("steward")}
     known |= {PERSON, AGENT} | own_names(library.settings)
     folded = {name.casefold(): name for name in known}
-    strange = [name for name in asked if person_of(name).casefold() not in folded]
-    return [_sentence(name, folded) for name in strange[:MOST_TOLD]]
+    unknown = [name for name in mentioned_names if person_of(name).casefold() not in folded]
+    return [_warning(name, folded) for name in unknown[:MOST_TOLD]]
 
 
-def _sentence(name: str, folded: dict[str, str]) -> str:
+def _warning(name: str, folded: dict[str, str]) -> str:
+    """Format the warning for one unknown name."""
     near = difflib.get_close_matches(name.casefold(), folded, 1, LEAST_ALIKE)
     hint = f"; did you mean {folded[near[0]]}?" if near else ""
     return f"nobody called {name} has written anything here, so maybe nobody hears of this{hint}"

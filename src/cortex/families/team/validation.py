@@ -1,9 +1,8 @@
-"""What a body may say: lengths, allowed values, states and how they follow one another, and no
-secret anywhere.
+"""Validation of record bodies: lengths, enumerated values, states, transitions, secrets.
 
-One walk over the fields of whatever body comes, by the tables of `allowed`. Pure: whether what a
-body points to exists is not known here, nor who writes it. Road not taken: cutting what is too
-long, for then a team would keep something that nobody wrote.
+One walk over the fields of a body, by the tables of `field_rules`. Pure: doesn't know if a
+referenced record exists, nor who writes. Road not taken: truncating long text, since the team would
+then keep something that its author didn't write.
 """
 
 from __future__ import annotations
@@ -94,22 +93,23 @@ __all__ = [
 B = TypeVar("B", bound=Body)
 
 SLUG = re.compile(r"[a-z0-9][a-z0-9-]{2,49}")
-_REFUSED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u202d\u202e]")
-# Texts that nobody sees, least of all who approves them, and every model reads: letters as tags
-# (but for those of a flag), and runs of marks that stand alone, or by threes, in any language.
+_FORBIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u202d\u202e]")
+# Text that readers and reviewers can't see but every model reads: tag characters (except those of a
+# flag), and runs of two variation selectors or four zero-width characters, which no language needs.
 _HIDDEN = re.compile(
     "\U0001f3f4[\U000e0030-\U000e0039\U000e0061-\U000e007a]{1,8}\U000e007f"
-    "|([\U000e0000-\U000e007f]|[\ufe00-\ufe0f\U000e0100-\U000e01ef]{2}|[\u200b-\u200d\u2060-\u2064\ufeff]{4})"
+    "|([\U000e0000-\U000e007f]|[\ufe00-\ufe0f\U000e0100-\U000e01ef]{2}"
+    "|[\u200b-\u200d\u2060-\u2064\ufeff]{4})"
 )
 _ADDRESS = re.compile(r"https?://\S+", re.IGNORECASE)
 _HEX = re.compile(r"[0-9a-fA-F]{4,64}")
 
 
 def checked(body: B) -> B:
-    """The body as it can be kept: white space in order, nothing twice.
+    """Return the body as it is stored: white space normalized, without duplicates.
 
-    Raises: InputError RECORD_INVALID, which names the field and what is allowed; SENSITIVE_BLOCKED
-    for a secret, never with it.
+    Raises: InputError RECORD_INVALID with the field and the allowed values; SENSITIVE_BLOCKED for a
+    secret, without quoting it.
     """
     if body.sensitivity == SECRET:
         raise InputError(
@@ -117,73 +117,82 @@ def checked(body: B) -> B:
             "what is secret is not stored; say where it is kept instead",
             context={"field": "sensitivity", "allowed": list(SENSITIVITIES)},
         )
-    body = _checked(body, "")
+    body = _validate(body, "")
     check_value("state", body.state, STATES[type(body)])
     check_value("sensitivity", body.sensitivity, SENSITIVITIES)
     if isinstance(body, Thread | Observation | Artifact | Draft | Notification):
         check_value("type", body.type, TYPES[type(body)])
-    _check_special(body)
+    _check_kind(body)
     check_secrets(body)
     return body
 
 
 def check_first(body: Body) -> None:
-    """A new record is in a state that it may begin with. Raises: InputError RECORD_INVALID."""
+    """Check that a new record is in an initial state. Raises: InputError RECORD_INVALID."""
     allowed = FIRST.get(type(body))
     if allowed is not None:
         check_value("state", body.state, allowed)
 
 
 def check_move(before: Body, after: Body) -> None:
-    """One state may follow the other. Raises: InputError RECORD_INVALID."""
+    """Check the transition between two states. Raises: InputError RECORD_INVALID."""
     if before.state == after.state:
         return
     allowed = MOVES[type(before)].get(before.state, ())
     if after.state not in allowed:
         raise refusal(
             "state",
-            f"{_named(before)} that is {before.state} can't become {after.state}; allowed: {', '.join(allowed) or 'nothing'}",
+            f"{_with_article(before)} that is {before.state} can't become {after.state}; "
+            f"allowed: {', '.join(allowed) or 'nothing'}",
             allowed,
         )
 
 
 def check_value(field: str, value: str, allowed: Sequence[str]) -> None:
-    """Raises: InputError RECORD_INVALID, where a value is none of those allowed."""
+    """Check that a value is allowed. Raises: InputError RECORD_INVALID."""
     if value not in allowed:
-        told = ", ".join(one or '""' for one in allowed)
-        raise refusal(field, f"{field} is one of {told}, not {redact(value)[0][:40]!r}", allowed)
+        options = ", ".join(option or '""' for option in allowed)
+        raise refusal(field, f"{field} is one of {options}, not {redact(value)[0][:40]!r}", allowed)
 
 
 def check_secrets(body: object, prefix: str = "") -> None:
-    """Raises: InputError SENSITIVE_BLOCKED with every field, line and kind of secret."""
-    found = [
+    """Check that a body holds no secrets.
+
+    Raises: InputError SENSITIVE_BLOCKED with field, line and kind of every secret.
+    """
+    secrets = [
         {"field": field, "line": text.count("\n", 0, leak.start) + 1, "secret": leak.name}
         for field, text in texts_of(body, prefix)
         for leak in find_leaks(text)
     ]
-    if found:
+    if secrets:
         places = "; ".join(
-            f"{one['field']}, line {one['line']}: {one['secret']}" for one in found[:5]
+            f"{secret['field']}, line {secret['line']}: {secret['secret']}"
+            for secret in secrets[:5]
         )
-        more = f" and {len(found) - 5} more" if len(found) > 5 else ""
+        more = f" and {len(secrets) - 5} more" if len(secrets) > 5 else ""
         raise InputError(
             "SENSITIVE_BLOCKED",
             f"it holds a secret ({places}{more}); nothing was written",
-            context={"field": found[0]["field"], "line": found[0]["line"], "secrets": found[:20]},
+            context={
+                "field": secrets[0]["field"],
+                "line": secrets[0]["line"],
+                "secrets": secrets[:20],
+            },
         )
 
 
 def texts_of(noun: object, prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Every text that somebody wrote in a body, and the name of its field."""
-    for one in fields(noun):  # type: ignore[arg-type]
-        if one.name in MACHINE_MADE:
+    """Iterate over the written texts of a body, each with the name of its field."""
+    for entry in fields(noun):  # type: ignore[arg-type]
+        if entry.name in MACHINE_MADE:
             continue
-        field, value = prefix + one.name, getattr(noun, one.name)
+        field, value = prefix + entry.name, getattr(noun, entry.name)
         if isinstance(value, str):
             yield field, value
         elif isinstance(value, tuple):
-            for number, part in enumerate(value):
-                name = f"{field}[{number}]"
+            for index, part in enumerate(value):
+                name = f"{field}[{index}]"
                 if isinstance(part, Term):
                     yield name, f"{part.term}: {part.meaning}"
                 elif isinstance(part, tuple):
@@ -195,7 +204,7 @@ def texts_of(noun: object, prefix: str = "") -> Iterator[tuple[str, str]]:
 
 
 def refusal(field: str, why: str, allowed: Sequence[str] = ()) -> InputError:
-    """The error for a field that can't be kept as it is."""
+    """Return the error for a field that can't be stored."""
     context: dict[str, object] = {"field": field}
     if allowed:
         context["allowed"] = list(allowed)
@@ -203,41 +212,47 @@ def refusal(field: str, why: str, allowed: Sequence[str] = ()) -> InputError:
 
 
 # -- one walk over the fields
-# ------------------------------------------------------------------------------------------
 
 
-def _checked(noun: Any, prefix: str) -> Any:
-    """A body, or a noun inside of it, with every field in order."""
+def _validate(noun: Any, prefix: str) -> Any:
+    """Return a body, or a part of one, with all fields validated."""
     cls = type(noun)
     limits = LIMITS.get(cls, {})
     changes: dict[str, object] = {}
-    for one in fields(noun):
-        value, field = getattr(noun, one.name), prefix + one.name
+    for entry in fields(noun):
+        value, field = getattr(noun, entry.name), prefix + entry.name
         if isinstance(value, str):
-            changes[one.name] = _text(field, value, limits.get(one.name, LINE), one.name in LONG)
+            changes[entry.name] = _validate_text(
+                field, value, limits.get(entry.name, LINE), entry.name in LONG
+            )
         elif isinstance(value, tuple):
-            changes[one.name] = _several(field, one.name, value, limits.get(one.name, 100))
+            changes[entry.name] = _validate_list(
+                field, entry.name, value, limits.get(entry.name, 100)
+            )
         elif not isinstance(value, int) or value < 0:
             raise refusal(field, f"{field} is a number that isn't negative")
     noun = replace(noun, **changes)
     needed = NEEDED_OF_DRAFT.get(noun.type, ()) if isinstance(noun, Draft) else NEEDED.get(cls, ())
     for name in needed:
         if not getattr(noun, name):
-            raise refusal(prefix + name, f"{prefix + name} is missing: {_named(noun)} needs it")
+            raise refusal(
+                prefix + name, f"{prefix + name} is missing: {_with_article(noun)} needs it"
+            )
     for (owner, name), allowed in ALLOWED.items():
         if owner is cls:
             check_value(prefix + name, getattr(noun, name), allowed)
     _check_part(noun, prefix)
-    return _with_slashes(noun) if isinstance(noun, CodeLink) else noun
+    return _normalize_path(noun) if isinstance(noun, CodeLink) else noun
 
 
-def _text(field: str, value: str, most: int, is_long: bool) -> str:
+def _validate_text(field: str, value: str, most: int, is_long: bool) -> str:
+    """Normalize the white space of a text. Raises: InputError RECORD_INVALID."""
     value = value.replace("\r\n", "\n").replace("\r", "\n")
-    if (found := _REFUSED.search(value) or _hidden(value)) is not None:
-        line = value.count("\n", 0, found.start()) + 1
+    if (match := _FORBIDDEN.search(value) or _find_hidden(value)) is not None:
+        line = value.count("\n", 0, match.start()) + 1
         raise refusal(
             field,
-            f"{field} is text: in line {line} it holds {found[0][:1]!a}, a character that isn't",
+            f"{field} is text: in line {line} it holds {match[0][:1]!a}, a character that isn't",
         )
     value = value.strip() if is_long else " ".join(value.split())
     if len(value) > most:
@@ -247,24 +262,26 @@ def _text(field: str, value: str, most: int, is_long: bool) -> str:
     return value
 
 
-def _hidden(value: str) -> re.Match[str] | None:
+def _find_hidden(value: str) -> re.Match[str] | None:
+    """Find invisible text."""
     return (
         None
         if value.isascii()
-        else next((found for found in _HIDDEN.finditer(value) if found[1]), None)
+        else next((match for match in _HIDDEN.finditer(value) if match[1]), None)
     )
 
 
-def _several(field: str, name: str, values: Sequence[Any], most: int) -> tuple[Any, ...]:
+def _validate_list(field: str, name: str, values: Sequence[Any], most: int) -> tuple[Any, ...]:
+    """Validate each element of a list and drop empty ones and duplicates."""
     length = ELEMENTS.get(name, ELEMENT)
     kept: dict[Any, Any] = {}
-    for number, value in enumerate(values):
-        place = f"{field}[{number}]"
+    for index, value in enumerate(values):
+        place = f"{field}[{index}]"
         if is_dataclass(value):
-            value = _checked(value, place + ".")
+            value = _validate(value, place + ".")
         elif isinstance(value, tuple):
-            value = tuple(_text(place, one, length, True) for one in value)
-        elif not (value := _text(place, value, length, False)):
+            value = tuple(_validate_text(place, part, length, True) for part in value)
+        elif not (value := _validate_text(place, value, length, False)):
             continue
         kept.setdefault(
             value.casefold() if isinstance(value, str) and name == "tags" else value, value
@@ -275,7 +292,7 @@ def _several(field: str, name: str, values: Sequence[Any], most: int) -> tuple[A
 
 
 def _check_part(noun: object, prefix: str) -> None:
-    """What nouns inside of a body have to hold besides."""
+    """Check further rules for parts of a body."""
     match noun:
         case CodeLink():
             path = noun.path.replace("\\", "/")
@@ -297,15 +314,16 @@ def _check_part(noun: object, prefix: str) -> None:
             )
 
 
-def _with_slashes(link: CodeLink) -> CodeLink:
+def _normalize_path(link: CodeLink) -> CodeLink:
+    """Use forward slashes, without a leading `./`."""
     path = link.path.replace("\\", "/")
     while path.startswith("./"):
         path = path[2:]
     return replace(link, path=path)
 
 
-def _check_special(body: Body) -> None:
-    """What only one kind has to hold."""
+def _check_kind(body: Body) -> None:
+    """Check further rules for single kinds."""
     match body:
         case Subcortex() if not SLUG.fullmatch(body.slug):
             raise refusal(
@@ -317,13 +335,15 @@ def _check_special(body: Body) -> None:
             if body.state == "accepted" and not body.evidence:
                 raise refusal(
                     "evidence",
-                    "an artifact that is accepted needs evidence: at least one link to what it rests on",
+                    "an artifact that is accepted needs evidence: at least one link to what it "
+                    "rests on",
                 )
         case Link() if body.source == body.target:
             raise refusal("target", "target is the source itself: nothing is linked to itself")
 
 
 def _check_date(value: str) -> None:
+    """Check a date of the form 2027-01-31. Raises: InputError RECORD_INVALID."""
     try:
         if len(value) != 10:
             raise ValueError
@@ -334,6 +354,7 @@ def _check_date(value: str) -> None:
         ) from None
 
 
-def _named(noun: Any) -> str:
+def _with_article(noun: Any) -> str:
+    """Return the kind with its article, for messages."""
     name = kind_of(noun) if not isinstance(noun, Term) else "term"
     return f"{'an' if name[0] in 'aeo' else 'a'} {name}"

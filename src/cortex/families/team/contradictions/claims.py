@@ -1,10 +1,9 @@
-"""A text -> what it claims that another text may contradict: quantities, versions, settings,
-statements that hold or don't.
+"""Claims of a text that another may contradict: quantities, versions, settings, statements.
 
-Careful rather than complete: what is asked, supposed or quoted is no claim, and of a text only the
-beginning is read. Pure; knows no records, and whether two claims are at odds is judged in
-`contradicting`. Road not taken: a model of entailment, for a person judges every candidate and must
-see at once why it is one.
+Cautious rather than complete: questions, hypotheses and quotes are not claims, and only the
+beginning of a text is read. Pure; knows nothing about records; `compare` decides if two claims
+conflict. Road not taken: an entailment model, since a person judges every candidate and must see at
+once why it is one.
 """
 
 from __future__ import annotations
@@ -36,7 +35,8 @@ from cortex.families.team.contradictions.quantities import (
 from cortex.families.team.sentences import cut, sentences_of, stem
 
 TEXT_CHARACTERS = 24_000
-MOST_CLAIMS = 200  # of a kind
+# Of each kind.
+MOST_CLAIMS = 200
 _FILLING = frozenset(
     stem(word)
     for word in "note moment currently today please remember actually simply currently".split()
@@ -59,10 +59,13 @@ _CONDITION = re.compile(
 _CONTRARIES: dict[str, tuple[str, bool]] = {
     stem(word): (stem(positive), word == positive)
     for positive, negative in (
-        ("enabled", "disabled"), ("enable", "disable"), ("allowed", "forbidden"), ("allowed", "disallowed"), ("allowed", "prohibited"), ("accept", "reject"),
-        ("include", "exclude"), ("safe", "unsafe"), ("supported", "unsupported"), ("synchronous", "asynchronous"), ("synchronously", "asynchronously"),
-        ("required", "optional"), ("stateful", "stateless"), ("public", "private"), ("encrypted", "unencrypted"),
-        ("mutable", "immutable"), ("blocking", "nonblocking"), ("stable", "unstable"), ("signed", "unsigned"), ("ordered", "unordered"),
+        ("enabled", "disabled"), ("enable", "disable"), ("allowed", "forbidden"),
+        ("allowed", "disallowed"), ("allowed", "prohibited"), ("accept", "reject"),
+        ("include", "exclude"), ("safe", "unsafe"), ("supported", "unsupported"),
+        ("synchronous", "asynchronous"), ("synchronously", "asynchronously"),
+        ("required", "optional"), ("stateful", "stateless"), ("public", "private"),
+        ("encrypted", "unencrypted"), ("mutable", "immutable"), ("blocking", "nonblocking"),
+        ("stable", "unstable"), ("signed", "unsigned"), ("ordered", "unordered"),
     )
     for word in (positive, negative)
 } | {stem("mandatory"): (stem("required"), True)}  # fmt: skip
@@ -70,10 +73,11 @@ _CONTRARIES: dict[str, tuple[str, bool]] = {
 
 @dataclass(frozen=True, slots=True)
 class ClaimStatement:
-    """A clause that says that something holds, or that it doesn't."""
+    """A clause that asserts or denies something."""
 
     holds: bool
-    opposed: bool  # it says so by a word that has a contrary, as enabled and disabled
+    # Expressed by a word with an opposite, such as enabled and disabled.
+    opposed: bool
     conditions: frozenset[str]
     shown: str
     about: Circumstance
@@ -81,7 +85,7 @@ class ClaimStatement:
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """All that a text claims."""
+    """All claims of a text."""
 
     quantities: tuple[Quantity, ...]
     releases: tuple[Release, ...]
@@ -90,21 +94,21 @@ class Claims:
 
 
 def claims_of(text: str) -> Claims:
-    """What the beginning of a text claims."""
+    """Extract the claims from the beginning of a text."""
     text = text[:TEXT_CHARACTERS]
     quantities: list[Quantity] = []
     releases: list[Release] = []
     statements: list[ClaimStatement] = []
     settings = list(settings_of(text))
-    quantities += (one for setting in settings for one in quantity_of(setting))
+    quantities += (quantity for setting in settings for quantity in quantity_of(setting))
     for sentence in sentences_of(text):
         if sentence.text.endswith("?") or SUPPOSED.search(sentence.text):
             continue
         around = narrowed_in(sentence.text, sentence.heading)
         for clause in _clauses_of(sentence.text):
-            found = list(releases_of(clause, around))
-            releases += (release for release, _ in found)
-            quantities += quantities_of(clause, around, [span for _, span in found])
+            versions = list(releases_of(clause, around))
+            releases += (release for release, _ in versions)
+            quantities += quantities_of(clause, around, [span for _, span in versions])
             statements += _statements_of(clause, around)
             settings += copulas_of(clause, around)
     return Claims(
@@ -116,9 +120,7 @@ def claims_of(text: str) -> Claims:
 
 
 def _clauses_of(sentence: str) -> Iterator[str]:
-    """The parts of a sentence that can be true by themselves, each with what the sentence begins
-    with.
-    """
+    """Split a sentence into clauses, each with the leading phrase of the sentence."""
     sentence = sentence[: CLAUSE_CHARACTERS * 4]
     leading = _LEADING.match(sentence)
     prefix = leading[0].rstrip(", ") + " " if leading else ""
@@ -128,21 +130,21 @@ def _clauses_of(sentence: str) -> Iterator[str]:
 
 
 def _statements_of(clause: str, narrowed: frozenset[str]) -> Iterator[ClaimStatement]:
-    """A clause as something that holds or doesn't."""
-    said = _SWITCHED.sub(
-        lambda found: "is enabled" if found[1].lower() == "on" else "is disabled", clause
+    """Extract the statement that a clause asserts or denies."""
+    normalized = _SWITCHED.sub(
+        lambda match: "is enabled" if match[1].lower() == "on" else "is disabled", clause
     )
-    holds = len(NEGATOR.findall(said)) % 2 == 0
-    about = circumstance_of(NEGATOR.sub(" ", said), narrowed, _FILLING)
+    holds = len(NEGATOR.findall(normalized)) % 2 == 0
+    about = circumstance_of(NEGATOR.sub(" ", normalized), narrowed, _FILLING)
     stems: list[str] = []
     opposed = False
-    for one in about.stems:
-        positive, is_positive = _CONTRARIES.get(one, (one, True))
-        opposed = opposed or one in _CONTRARIES
+    for word in about.stems:
+        positive, is_positive = _CONTRARIES.get(word, (word, True))
+        opposed = opposed or word in _CONTRARIES
         holds = holds == is_positive
         stems.append(positive)
     if len(stems) > 1:
-        # Numbers and tense among them
+        # Including numbers and tense.
         conditions = frozenset(word.lower() for word in _CONDITION.findall(clause))
         about = Circumstance(tuple(stems), frozenset(stems), about.words, narrowed)
         yield ClaimStatement(holds, opposed, conditions, cut(clause), about)

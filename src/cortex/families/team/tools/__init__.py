@@ -1,5 +1,6 @@
-"""The team family: what a team keeps, found with everything else there is, and contributed to
-safely: what agents write waits for a person.
+"""Tools of the team family: search with all other families, and safe contributions.
+
+What agents write waits for a person's approval, unless the settings say otherwise.
 """
 
 from __future__ import annotations
@@ -21,28 +22,28 @@ __all__ = ["TOOLS", "TeamSession", "open_family"]
 def open_family(
     settings: Settings,
     engines: EnginePool,
-    found: Sequence[Workspace],
+    workspaces: Sequence[Workspace],
     beside: Sequence[Family] = (),
     hidden: Sequence[Family] = (),
     missing: Mapping[str, str] | None = None,
     *,
     read_only: bool = False,
 ) -> Family:
-    """The family for somebody who works in these workspaces.
+    """Open the family for a client that works in these workspaces.
 
-    It searches what the families `beside` it have, and those that are `hidden`: opened for it
-    alone, and closed with it. `missing` says of families that could not be opened why.
+    It searches the families `beside` it, and those that are `hidden`: opened for it alone, and
+    closed with it. `missing` maps families that could not be opened to the reason.
     """
     others = {family.name: family for family in (*beside, *hidden)}
-    plugins = open_plugins(settings, found[0].root if found else None)
+    plugins = open_plugins(settings, workspaces[0].root if workspaces else None)
     served = [family.name for family in beside]
-    context = TeamSession(settings, engines, found, others, served, plugins, missing or {})
+    context = TeamSession(settings, engines, workspaces, others, served, plugins, missing or {})
     context.start()
 
     def close() -> None:
         context.close()
-        for one in hidden:
-            one.close()
+        for family in hidden:
+            family.close()
 
     return Family(
         name="team",

@@ -1,9 +1,9 @@
-"""The arguments of the team's tools, named as their contract has them; `max_chars`, `cursor` and
-what a code link says besides are ours.
+"""Arguments of the team tools, named as in their contract.
 
-What is wrong with one observation of many is told of that one, so its limits are checked where it
-is written and not here. The descriptions are short on purpose: every client pays for them in every
-conversation; so an empty default is made by a function, which keeps it out of the schema.
+`max_chars`, `cursor` and the further fields of a code link are our additions. Errors are reported
+for each observation, so its limits are checked where it is written and not here. Descriptions are
+short on purpose, since every client pays for them in every conversation; for the same reason an
+empty default is made by a function, which keeps it out of the schema.
 """
 
 from __future__ import annotations
@@ -16,10 +16,12 @@ from cortex.base.record_model import Task
 from cortex.families.team.validation import OBSERVATION_TYPES, SENSITIVITIES, STATES
 from cortex.toolkit.tool import Arguments, Whole
 
-OBSERVATIONS = 100  # of one call
+# Most observations of one call.
+OBSERVATIONS = 100
 
 
 def _yes() -> bool:
+    """Default that stays out of the schema."""
     return True
 
 
@@ -88,7 +90,6 @@ class GetInbox(Budgeted):
 
 
 # -- writes
-# ------------------------------------------------------------------------------------------------------------
 
 
 class Keyed(Arguments):
@@ -129,10 +130,10 @@ class CreateObservations(Keyed):
 
 
 def _ref(value: object) -> object:
-    """A target as one text, though it may be told as {"thread_id": …} or {"type": …, "id": …}."""
+    """Convert a target such as {"thread_id": …} or {"type": …, "id": …} to its text."""
     if isinstance(value, dict):
-        told: dict[str, Any] = value
-        named = [part for name, part in told.items() if name != "type"]
+        fields: dict[str, Any] = value
+        named = [part for name, part in fields.items() if name != "type"]
         return named[0] if len(named) == 1 else value
     return value
 

@@ -1,8 +1,7 @@
-"""Observations that an agent sends: kept at once, in the place that each names or the project says,
-each for itself.
+"""The tool for observations, which are stored at once, without a draft.
 
-What can't be kept is told by its place in the list, and the others are kept. Shapes of the
-arguments are in arguments.py.
+Each belongs to the place that it names, or to the project's default. Errors are reported by index,
+and the other observations are stored. Arguments are defined in `arguments`.
 """
 
 from __future__ import annotations
@@ -37,21 +36,24 @@ _URL = re.compile(r"https?://\S+", re.IGNORECASE)
 def create_observations_tool(
     context: TeamSession, arguments: CreateObservations, call: Call
 ) -> Answer:
-    """Keep observations; what can't be kept is told by its place in the list."""
+    """Store observations; failures are reported by index."""
     key, payload = key_of(arguments, "create_observations"), payload_of(arguments)
     if not 0 < len(arguments.observations) <= OBSERVATIONS:
         raise refusal(
             "observations", f"1 to {OBSERVATIONS} at once, these are {len(arguments.observations)}"
         )
     with context.writing() as library:
-        way = route(library.reader.store.recorded, context.routes)
+        placement = route(library.reader.store.recorded, context.routes)
         bodies: list[Observation] = []
         refused: dict[int, CortexError] = {}
         missing: dict[int, str] = {}
-        for index, one in enumerate(arguments.observations):
-            body = _observation(one, arguments)
+        for index, sent in enumerate(arguments.observations):
+            body = _observation(sent, arguments)
             try:
-                body = replace(_placed(body, way), code_links=_linked(context, library, body))
+                body = replace(
+                    _with_default_place(body, placement),
+                    code_links=_cite_code(context, library, body),
+                )
                 missing[index] = absent(context.root, body.code_links)
             except CortexError as error:
                 refused[index] = error
@@ -60,17 +62,18 @@ def create_observations_tool(
             done = create_observations(
                 library, bodies, actor=context.actor, key=key, payload=payload, refused=refused
             )
-        where = _where(library, done, arguments.observations)
-        homeless = not any((way.thread, way.task, way.subcortex)) and not all(
+        where = _describe_places(library, done, arguments.observations)
+        is_unplaced = not any((placement.thread, placement.task, placement.subcortex)) and not all(
             body.thread or body.task or body.subcortex for body in bodies
         )
-    warnings += [*way.missing, *([NO_PLACE] if homeless else ())]
+    warnings += [*placement.missing, *([NO_PLACE] if is_unplaced else ())]
     return _batch_answer(done, where, missing, warnings)
 
 
 def _batch_answer(
     done: CreateBatch, where: Row, missing: Mapping[int, str], warnings: Sequence[str]
 ) -> Answer:
+    """Render the result of a batch; it is an error if nothing was stored."""
     failed = [
         {
             "index": outcome.index,
@@ -81,7 +84,7 @@ def _batch_answer(
         if outcome.error is not None
     ]
     if len(failed) == len(done.outcomes):
-        first = next(one.error for one in done.outcomes if one.error is not None)
+        first = next(outcome.error for outcome in done.outcomes if outcome.error is not None)
         context = {**first.context, "failed": failed}
         why = (
             first.message
@@ -91,14 +94,14 @@ def _batch_answer(
         error = type(first)(first.code, why, context=context, suggestions=first.suggestions[:-1])
         return Answer(render.error_text(error), failed=True, error=error)
     body: Row = {
-        "ids": [one.id or None for one in done.outcomes],
+        "ids": [outcome.id or None for outcome in done.outcomes],
         "failed": failed,
         "warnings": [
             *(
-                {"index": one.index, "warning": cut(said, MESSAGE_CHARACTERS)}
-                for one in done.outcomes
-                for said in (*one.warnings, missing.get(one.index, ""))
-                if one.id and said
+                {"index": outcome.index, "warning": cut(warning, MESSAGE_CHARACTERS)}
+                for outcome in done.outcomes
+                for warning in (*outcome.warnings, missing.get(outcome.index, ""))
+                if outcome.id and warning
             ),
             *dict.fromkeys(warnings),
         ],
@@ -108,15 +111,15 @@ def _batch_answer(
     return Answer(render.whole_text(told(body)))
 
 
-def _observation(one: OneObservation, arguments: CreateObservations) -> Observation:
-    """An observation as it was sent, what it links to in its places."""
+def _observation(sent: OneObservation, arguments: CreateObservations) -> Observation:
+    """Convert an observation, with its links sorted into places, attachments and code."""
     places: dict[str, str] = {}
     code: list[CodeLink] = []
     attached = [
-        Attachment(each.name or each.ref[:300], each.ref, each.media_type)
-        for each in arguments.attachments
+        Attachment(attachment.name or attachment.ref[:300], attachment.ref, attachment.media_type)
+        for attachment in arguments.attachments
     ]
-    for link in one.links:
+    for link in sent.links:
         place, kind = _place_kind(link), kind_of_id(link)
         if place and place not in places:
             places[place] = link.removeprefix(SCOPE)
@@ -125,12 +128,12 @@ def _observation(one: OneObservation, arguments: CreateObservations) -> Observat
         elif link.strip():
             code.append(code_link(link))
     return Observation(
-        one.title,
-        one.summary_md,
-        one.type,
-        one.tags,
+        sent.title,
+        sent.summary_md,
+        sent.type,
+        sent.tags,
         **places,
-        sensitivity=one.sensitivity,
+        sensitivity=sent.sensitivity,
         source_type="api",
         commit_id=arguments.commit_id or "",
         attachments=tuple(attached),
@@ -138,31 +141,29 @@ def _observation(one: OneObservation, arguments: CreateObservations) -> Observat
     )
 
 
-def _linked(context: TeamSession, library: Library, body: Observation) -> tuple[CodeLink, ...]:
-    """The code that an observation links to.
+def _cite_code(context: TeamSession, library: Library, body: Observation) -> tuple[CodeLink, ...]:
+    """Return the code links of an observation with their hashes.
 
-    Raises: InputError RECORD_INVALID with all that is wrong with its links.
+    Raises: InputError RECORD_INVALID with all errors of its links.
     """
     try:
         return cited(library, context.root, body.code_links)
     except InputError as error:
-        said = [error.message]
+        messages = [error.message]
         for kind in ("thread", "task", "subcortex"):
             try:
                 if ref := getattr(body, kind):
                     resolve_ref(library.reader.store.recorded, ref, kind)
             except InputError as other:
-                said.append(other.message)
+                messages.append(other.message)
         raise InputError(
-            error.code, "; ".join(said), context=error.context, suggestions=error.suggestions
+            error.code, "; ".join(messages), context=error.context, suggestions=error.suggestions
         ) from None
 
 
-def _where(library: Library, done: CreateBatch, asked: Sequence[OneObservation]) -> Row:
-    """Where observations are: of all of them, or of those that named no place; the others by their
-    places in the list.
-    """
-    kept = library.reader.store.recorded.get(one.id for one in done.outcomes if one.id)
+def _describe_places(library: Library, done: CreateBatch, sent: Sequence[OneObservation]) -> Row:
+    """Describe the common place of observations, and by index the places of others."""
+    kept = library.reader.store.recorded.get(outcome.id for outcome in done.outcomes if outcome.id)
     slug = slug_of(library)
     groups: dict[tuple[str, str, str], list[int]] = {}
     usual: tuple[str, str, str] | None = None
@@ -171,26 +172,31 @@ def _where(library: Library, done: CreateBatch, asked: Sequence[OneObservation])
             body: Observation = kept[outcome.id].body
             place = (body.thread, body.task, body.subcortex)
             groups.setdefault(place, []).append(outcome.index)
-            named = any(_place_kind(link) for link in asked[outcome.index].links)
-            usual = usual if named else place
+            is_named = any(_place_kind(link) for link in sent[outcome.index].links)
+            usual = usual if is_named else place
     if len(groups) == 1:
         usual = next(iter(groups))
 
     def row(place: tuple[str, str, str]) -> Row:
+        """Format a place without empty fields."""
         return told({"thread": place[0], "task": place[1], "subcortex": slug(place[2])})
 
-    others = [{"indexes": many, **row(place)} for place, many in groups.items() if place != usual]
+    others = [
+        {"indexes": indexes, **row(place)} for place, indexes in groups.items() if place != usual
+    ]
     return {"where": row(usual) if usual else "", "elsewhere": others}
 
 
 def _place_kind(link: str) -> str:
-    """The kind of place that a link names, "" where it names none."""
+    """Return the kind of place that a link names, "" if none."""
     kind = "subcortex" if link.startswith(SCOPE) else kind_of_id(link)
     return kind if kind in ("thread", "task", "subcortex") else ""
 
 
-def _placed(body: Observation, way: Placement) -> Observation:
-    """An observation that says nothing of where it belongs goes where the project says."""
+def _with_default_place(body: Observation, placement: Placement) -> Observation:
+    """Put an observation without a place into the project's default place."""
     if body.thread or body.task or body.subcortex:
         return body
-    return replace(body, thread=way.thread, task=way.task, subcortex=way.subcortex)
+    return replace(
+        body, thread=placement.thread, task=placement.task, subcortex=placement.subcortex
+    )

@@ -1,6 +1,4 @@
-"""What an agent should know of the team's Core: that others don't see yet what was written, or
-never will.
-"""
+"""Warnings about synchronization: writes that the team doesn't see yet, or never will."""
 
 from __future__ import annotations
 
@@ -9,23 +7,27 @@ from cortex.families.team.sync.state import ERROR, URL
 
 
 def sync_warnings(library: Library) -> list[str]:
-    """What waits for the Core, and what it refused; nothing where the home has none."""
-    told = library.store.truth.get
-    if not told(URL):
+    """Return warnings about writes that wait for the Core or were rejected; none without a Core."""
+    get = library.store.truth.get
+    if not get(URL):
         return []
     waiting, refused = library.store.outbox.count()
-    why = f" ({error})" if (error := told(ERROR)) else ""
-    found = [f"{_writes(waiting)} for the Core{why}: others don't see that yet"] if waiting else []
+    why = f" ({error})" if (error := get(ERROR)) else ""
+    warnings = (
+        [f"{_writes(waiting)} for the Core{why}: others don't see that yet"] if waiting else []
+    )
     if refused:
-        found.append(
+        warnings.append(
             f"the Core refused {refused} write{_s(refused)}; a person sees why: `cortex inbox`"
         )
-    return found
+    return warnings
 
 
 def _writes(count: int) -> str:
+    """Format a number of waiting writes."""
     return f"{count} write{_s(count)} wait{'s' if count == 1 else ''}"
 
 
 def _s(count: int) -> str:
+    """Return the plural ending."""
     return "" if count == 1 else "s"

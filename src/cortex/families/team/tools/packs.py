@@ -1,10 +1,8 @@
-"""The two packs: what somebody new should know, and what matters about one subject.
+"""Pack tools: the bootstrap pack for a new agent, and the context pack of a subject.
 
-What belongs in them is chosen in `records`.
-
-Here they become slots of an answer, with what the code, the plugins, the documents and the memories
-add to a subject. The order of the slots is their importance, the share what each may claim when
-there isn't room for all.
+The contents are selected in `bootstrap_pack` and `context_pack`. Here they become slots of an
+answer, together with code, plugin sections, documents and memories. The order of the slots is their
+importance, the share the part of the room that each may claim if there isn't enough for all.
 """
 
 from __future__ import annotations
@@ -51,28 +49,30 @@ from cortex.plugins.builtin_coldstart import BOOTSTRAP
 from cortex.toolkit.pagination import make_cursor, read_cursor
 from cortex.toolkit.tool import Answer, Call
 
-BOOTSTRAP_BUDGET, MOST_BOOTSTRAP = 4_000, 32_000  # tokens
+# Tokens.
+BOOTSTRAP_BUDGET, MOST_BOOTSTRAP = 4_000, 32_000
 CONTEXT_BUDGET, MOST_CONTEXT = 8_000, 64_000
 CHARTER_CHARACTERS = 2_000
 PINNED_SHARE = 3
-FAMILIES = {"memories": "memory", "documents": "kb", "chunks": "chunks"}  # what a ref begins with
-# By importance; the share of each.
+# Families by the prefix of a reference.
+FAMILIES = {"memories": "memory", "documents": "kb", "chunks": "chunks"}
+# Slots by importance, with their shares.
 RECORD_SLOTS: Mapping[str, int] = {
-    "contradictions": 2, "thread": 3, "canon_artifacts": 3, "comments": 2, "in_progress_tasks": 2, "recent_observations": 2,
-    "recent_threads": 1, "sections": 1, "related": 1,
+    "contradictions": 2, "thread": 3, "canon_artifacts": 3, "comments": 2, "in_progress_tasks": 2,
+    "recent_observations": 2, "recent_threads": 1, "sections": 1, "related": 1,
 }  # fmt: skip
 CODE_SLOTS: Mapping[str, int] = {
-    "code": 4, "contradictions": 2, "canon_artifacts": 3, "recent_observations": 2, "in_progress_tasks": 2, "callers": 2,
-    "sections": 2, "memories": 1, "documents": 1, "recent_threads": 1, "related": 1,
+    "code": 4, "contradictions": 2, "canon_artifacts": 3, "recent_observations": 2,
+    "in_progress_tasks": 2, "callers": 2, "sections": 2, "memories": 1, "documents": 1,
+    "recent_threads": 1, "related": 1,
 }  # fmt: skip
 
 
-# -- for somebody new
-# --------------------------------------------------------------------------------------------------
+# -- bootstrap pack
 
 
 def get_bootstrap_pack(context: TeamSession, arguments: GetBootstrapPack, call: Call) -> Answer:
-    """What an agent should know that is new here."""
+    """Return the bootstrap pack of a scope."""
     budget = chosen_budget(arguments.budget, arguments.max_chars, BOOTSTRAP_BUDGET, MOST_BOOTSTRAP)
     scope = arguments.scope or (WORKSPACE if context.root else GLOBAL)
     if scope not in (GLOBAL, WORKSPACE) and not scope.startswith(SUBCORTEX):
@@ -81,18 +81,22 @@ def get_bootstrap_pack(context: TeamSession, arguments: GetBootstrapPack, call: 
             f"scope is global, workspace or subcortex:<slug>, not {scope[:60]!r}",
         )
     with context.open() as library:
-        way = route(library.store.recorded, context.routes)
-        found = context_pack.bootstrap(library, scope, workspace_route=way)
-        head = _bootstrap_head(found, way, slug_of(library)(way.subcortex), sync_warnings(library))
+        placement = route(library.store.recorded, context.routes)
+        pack = context_pack.bootstrap(library, scope, workspace_route=placement)
+        head = _bootstrap_head(
+            pack, placement, slug_of(library)(placement.subcortex), sync_warnings(library)
+        )
     notes: list[str] = []
-    slots = _bootstrap_slots(found)
-    if _tells_nothing(found) and context.root and scope in (GLOBAL, WORKSPACE):
+    slots = _bootstrap_slots(pack)
+    if _is_empty(pack) and context.root and scope in (GLOBAL, WORKSPACE):
         project = Asked(BOOTSTRAP, title=context.root.name, repo_root=str(context.root))
         slots.append(RenderedSlot("sections", _plugin_rows(context, project, (), notes), 3))
-    head = {**head, "warnings": [*_texts(head), *notes]} if notes else head
-    following = _after_bootstrap(found, way)
+    head = {**head, "warnings": [*_warnings_of(head), *notes]} if notes else head
+    following = _next_call(pack, placement)
     wider = (
-        _wider("get_bootstrap_pack", budget, MOST_BOOTSTRAP, scope=same(arguments.scope))
+        _larger_budget_call(
+            "get_bootstrap_pack", budget, MOST_BOOTSTRAP, scope=same(arguments.scope)
+        )
         or following
     )
     text = render.slots_text(
@@ -101,75 +105,83 @@ def get_bootstrap_pack(context: TeamSession, arguments: GetBootstrapPack, call: 
     return Answer(text)
 
 
-def _tells_nothing(found: Bootstrap) -> bool:
-    """Whether a team has written down nothing that somebody new should know."""
-    return not (found.topics or found.lately or found.priorities or found.incidents or found.here)
+def _is_empty(pack: Bootstrap) -> bool:
+    """True if the team has no records yet that belong in a bootstrap pack."""
+    return not (pack.topics or pack.lately or pack.priorities or pack.incidents or pack.here)
 
 
-def _texts(head: Row) -> list[str]:
+def _warnings_of(head: Row) -> list[str]:
+    """Return the warnings of a head."""
     warnings = head.get("warnings")
     return [str(warning) for warning in warnings] if isinstance(warnings, list) else []
 
 
-def _bootstrap_head(found: Bootstrap, way: Placement, slug: str, syncing: Sequence[str]) -> Row:
-    posts = told({"thread": way.thread, "task": way.task, "subcortex": slug})
-    notes = list(found.notes) if posts else [*way.missing, NO_PLACE]
-    if not found.topics:
+def _bootstrap_head(
+    pack: Bootstrap, placement: Placement, slug: str, syncing: Sequence[str]
+) -> Row:
+    """Return the head of the answer: scope, default places and warnings."""
+    posts = told({"thread": placement.thread, "task": placement.task, "subcortex": slug})
+    notes = list(pack.notes) if posts else [*placement.missing, NO_PLACE]
+    if not pack.topics:
         notes.append("there are no subcortexes yet; a person makes one: `cortex subcortex create`")
-    return told({"scope": found.scope, "posts_to": posts, "warnings": [*notes, *syncing]})
+    return told({"scope": pack.scope, "posts_to": posts, "warnings": [*notes, *syncing]})
 
 
-def _bootstrap_slots(found: Bootstrap) -> list[RenderedSlot]:
-    whole = found.scope != GLOBAL
+def _bootstrap_slots(pack: Bootstrap) -> list[RenderedSlot]:
+    """Return the slots of a bootstrap pack, by importance."""
+    is_scoped = pack.scope != GLOBAL
     topics = [
         told(
             {
                 "slug": topic.record.body.slug,
                 "name": topic.record.body.name,
                 "charter": cut(topic.record.body.charter, CHARTER_CHARACTERS)
-                if topic.ours and whole
+                if topic.ours and is_scoped
                 else topic.claim,
                 "warnings": list(topic.warnings),
             }
         )
-        for topic in found.topics
+        for topic in pack.topics
     ]
-    several = len([one for one in found.topics if one.pinned]) > 1
+    is_ambiguous = len([topic for topic in pack.topics if topic.pinned]) > 1
     pinned = [
-        {**entry_row(entry, why=False), **({"subcortex": one.record.body.slug} if several else {})}
-        for one in found.topics
-        for entry in one.pinned
+        {
+            **entry_row(entry, why=False),
+            **({"subcortex": topic.record.body.slug} if is_ambiguous else {}),
+        }
+        for topic in pack.topics
+        for entry in topic.pinned
     ]
-    glossary = [f"{word.term.term}: {word.term.meaning}" for word in found.glossary]
+    glossary = [f"{word.term.term}: {word.term.meaning}" for word in pack.glossary]
     return [
-        RenderedSlot("rules", found.rules, 3),
-        RenderedSlot("here", _rows(found.here), 1),
-        RenderedSlot("incidents", _rows(found.incidents), 1),
-        RenderedSlot("priorities", _rows(found.priorities), 2),
+        RenderedSlot("rules", pack.rules, 3),
+        RenderedSlot("here", _rows(pack.here), 1),
+        RenderedSlot("incidents", _rows(pack.incidents), 1),
+        RenderedSlot("priorities", _rows(pack.priorities), 2),
         RenderedSlot("pinned", pinned, PINNED_SHARE),
-        RenderedSlot("accepted", _rows(found.lately), PINNED_SHARE),
+        RenderedSlot("accepted", _rows(pack.lately), PINNED_SHARE),
         RenderedSlot("subcortexes", topics, 3),
         RenderedSlot("glossary", glossary, 2),
-        RenderedSlot("naming", found.naming, 1),
+        RenderedSlot("naming", pack.naming, 1),
     ]
 
 
-def _after_bootstrap(found: Bootstrap, way: Placement) -> str:
-    for id in (way.task, way.thread):
-        if id:
-            return open_call(id)
-    if ours := [topic for topic in found.topics if topic.ours]:
+def _next_call(pack: Bootstrap, placement: Placement) -> str:
+    """Return the next recommended call: the project's task or thread, its topic, or a search."""
+    for record_id in (placement.task, placement.thread):
+        if record_id:
+            return open_call(record_id)
+    if ours := [topic for topic in pack.topics if topic.ours]:
         return call_text("get_context_pack", subject={"subcortex_slug": ours[0].record.body.slug})
     return call_text("search", query="…")
 
 
-# -- about one subject
-# -------------------------------------------------------------------------------------------------
+# -- context pack
 
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """One call for a pack: what was asked, by whom, and how much it may say."""
+    """One request for a context pack: session, arguments and budget."""
 
     context: TeamSession
     arguments: GetContextPack
@@ -178,6 +190,7 @@ class _Call:
 
     @property
     def include(self) -> list[str]:
+        """The slots of records to include."""
         chosen = self.arguments.include
         return [
             name
@@ -187,26 +200,27 @@ class _Call:
 
 
 def get_context_pack(context: TeamSession, arguments: GetContextPack, call: Call) -> Answer:
-    """What matters about a thread, a task, a topic, an artifact, a piece of code, or whatever a
-    search found.
-    """
+    """Return the context pack of a record or a piece of code, or open a search result."""
     budget = chosen_budget(arguments.budget, arguments.max_chars, CONTEXT_BUDGET, MOST_CONTEXT)
-    asked = _Call(context, arguments, budget, call)
-    kind, ref = _subject(arguments.subject)
+    request = _Call(context, arguments, budget, call)
+    kind, ref = _parse_subject(arguments.subject)
     if kind == "code":
-        return _code_pack(asked)
+        return _code_pack(request)
     if kind == "ref":
-        family, _, id = ref.partition(":")
-        if family in FAMILIES and id:
-            return _opened_elsewhere(asked, family, id)
+        family, _, item_id = ref.partition(":")
+        if family in FAMILIES and item_id:
+            return _open_in_family(request, family, item_id)
         kind = kind_of_id(ref)
         if kind not in context_pack.KINDS_OF:
-            return _opened(asked, ref)
-    return _record_pack(asked, kind, ref)
+            return _open_record(request, ref)
+    return _record_pack(request, kind, ref)
 
 
-def _subject(subject: SubjectArgument) -> tuple[str, str]:
-    """What a pack is about. Raises: InputError ARGUMENT_INVALID, unless it is one thing."""
+def _parse_subject(subject: SubjectArgument) -> tuple[str, str]:
+    """Return the kind and reference of the subject, which must be exactly one.
+
+    Raises: InputError ARGUMENT_INVALID.
+    """
     named = {
         "thread": subject.thread_id,
         "task": subject.task_id,
@@ -219,92 +233,102 @@ def _subject(subject: SubjectArgument) -> tuple[str, str]:
     if len(given) != 1:
         raise InputError(
             "ARGUMENT_INVALID",
-            f"subject names {len(given)} things: say one of {', '.join(SubjectArgument.model_fields)}",
+            f"subject names {len(given)} things: say one of "
+            f"{', '.join(SubjectArgument.model_fields)}",
             context={"field": "subject"},
         )
     return given[0]
 
 
-def _record_pack(asked: _Call, kind: str, ref: str) -> Answer:
-    with asked.context.open() as library:
+def _record_pack(request: _Call, kind: str, ref: str) -> Answer:
+    """Return the context pack of a record."""
+    with request.context.open() as library:
         pack = context_pack.context_pack(
-            library, context_pack.PackSubject(kind, ref), asked.include, cancel=asked.call.cancel
+            library,
+            context_pack.PackSubject(kind, ref),
+            request.include,
+            cancel=request.call.cancel,
         )
         assert pack.about is not None
         head = opened_row(pack.about.record, slug_of(library), pack.about.warnings)
     about = pack.about.record
     parts = _pack_rows(pack)
-    if pack.thread is not None and (asked.arguments.include.recent_threads or kind == "thread"):
+    if pack.thread is not None and (request.arguments.include.recent_threads or kind == "thread"):
         if pack.thread.id != about.id:
             body = pack.thread.record.body
             parts["thread"] = [
                 {**entry_row(pack.thread, why=False), **told({"summary": body.summary})}
             ]
             parts["thread"][0].pop("claim", None)
-        # A comment that stands there needs no row of its own
-        said = pack.thread.record.body.summary
+        # A comment that the summary quotes needs no row of its own.
+        summary = pack.thread.record.body.summary
         parts["comments"] = [
-            entry_row(comment, why=False) for comment in pack.comments if comment.claim not in said
+            entry_row(comment, why=False)
+            for comment in pack.comments
+            if comment.claim not in summary
         ]
     notes = list(pack.notes)
-    plugged = Asked(
+    subject = Asked(
         kind=kind,
         id=about.id,
         title="" if about.body.sensitivity == SENSITIVE else about.body.title,
     )
-    parts["sections"] = _sections(asked.context, plugged, pack, notes)
-    return _told_pack(asked, head, parts, RECORD_SLOTS, notes, _first_call(pack))
+    parts["sections"] = _sections(request.context, subject, pack, notes)
+    return _render_pack(request, head, parts, RECORD_SLOTS, notes, _recommended_call(pack))
 
 
-def _code_pack(asked: _Call) -> Answer:
-    wanted = asked.arguments.subject.code_link
+def _code_pack(request: _Call) -> Answer:
+    """Return the context pack of a piece of code."""
+    wanted = request.arguments.subject.code_link
     assert wanted is not None
-    found = locate(asked.context, wanted, asked.call.cancel)
-    link = CodeLink(found.path, repo=wanted.repo or "", symbol=found.symbol)
-    notes = list(found.notes)
-    with asked.context.open() as library:
+    location = locate(request.context, wanted, request.call.cancel)
+    link = CodeLink(location.path, repo=wanted.repo or "", symbol=location.symbol)
+    notes = list(location.notes)
+    with request.context.open() as library:
         pack = context_pack.context_pack(
             library,
             context_pack.PackSubject("code", link=link),
-            asked.include,
-            cancel=asked.call.cancel,
+            request.include,
+            cancel=request.call.cancel,
         )
         parts = _pack_rows(pack)
-        with asked.context.others(tuple(FAMILIES.values())) as (places, failures):
-            parts |= mentions(places, found, asked.call.cancel)
+        with request.context.others(tuple(FAMILIES.values())) as (places, failures):
+            parts |= mentions(places, location, request.call.cancel)
             notes += [*pack.notes, *failures]
-    parts |= {"code": list(found.rows), "callers": list(found.callers)}
-    parts["sections"] = _sections(asked.context, _plugged(found), pack, notes)
+    parts |= {"code": list(location.rows), "callers": list(location.callers)}
+    parts["sections"] = _sections(request.context, _plugin_subject(location), pack, notes)
     head = told(
         {
-            "path": found.path,
-            "symbol": found.symbol,
-            "repo": found.root.name if found.root else wanted.repo,
+            "path": location.path,
+            "symbol": location.symbol,
+            "repo": location.root.name if location.root else wanted.repo,
         }
     )
-    return _told_pack(asked, head, parts, CODE_SLOTS, notes, _first_call(pack))
+    return _render_pack(request, head, parts, CODE_SLOTS, notes, _recommended_call(pack))
 
 
-def _plugged(found: CodeLocation) -> Asked:
-    root = str(found.root) if found.root else ""
-    symbol = found.symbol if found.lines else ""
+def _plugin_subject(location: CodeLocation) -> Asked:
+    """Return the subject for plugins; a symbol only with its lines."""
+    root = str(location.root) if location.root else ""
+    symbol = location.symbol if location.lines else ""
     return Asked(
         "code",
-        path=found.path,
+        path=location.path,
         symbol=symbol,
         repo_root=root,
-        lines=found.lines if symbol else None,
+        lines=location.lines if symbol else None,
     )
 
 
-def _told_pack(
-    asked: _Call,
+def _render_pack(
+    request: _Call,
     head: Row,
     parts: Mapping[str, Sequence[Part]],
     order: Mapping[str, int],
     notes: Sequence[str],
     following: str,
 ) -> Answer:
+    """Render a pack within the budget, with its slots in order of importance."""
     slots = [
         RenderedSlot(name, parts[name], share) for name, share in order.items() if parts.get(name)
     ]
@@ -313,40 +337,47 @@ def _told_pack(
     ]
     if notes:
         head = {**head, "notes": [cut(note, 200) for note in dict.fromkeys(notes)][:3]}
-    subject = same(asked.arguments.subject.model_dump(exclude_none=True))
+    subject = same(request.arguments.subject.model_dump(exclude_none=True))
     left_out = {
-        name: False for name in Include.model_fields if not getattr(asked.arguments.include, name)
+        name: False for name in Include.model_fields if not getattr(request.arguments.include, name)
     }
     wider = (
-        _wider(
-            "get_context_pack", asked.budget, MOST_CONTEXT, subject=subject, include=same(left_out)
+        _larger_budget_call(
+            "get_context_pack",
+            request.budget,
+            MOST_CONTEXT,
+            subject=subject,
+            include=same(left_out),
         )
         or following
     )
     text = render.slots_text(
-        head, slots, asked.budget, next_call=following, more_call=lambda after: wider
+        head, slots, request.budget, next_call=following, more_call=lambda after: wider
     )
     return Answer(text)
 
 
 def _pack_rows(pack: ContextPack) -> dict[str, list[Row]]:
+    """Return the rows of a pack by slot."""
     return {slot.name: _rows(slot.entries) for slot in pack.slots}
 
 
 def _rows(entries: Sequence[context_pack.PackEntry]) -> list[Row]:
+    """Return the rows of entries."""
     return [entry_row(entry) for entry in entries]
 
 
 def _sections(
     context: TeamSession, subject: Asked, pack: ContextPack, notes: list[str]
 ) -> list[Row]:
-    """What the plugins add to a pack, a row for each section."""
+    """Return the sections that plugins add to a pack, as rows."""
     return _plugin_rows(context, subject, passed_on(pack), notes)
 
 
 def _plugin_rows(
     context: TeamSession, subject: Asked, partial: Sequence[Section], notes: list[str]
 ) -> list[Row]:
+    """Run the plugins and return a row for each section; warnings are added to `notes`."""
     sections, warnings = context.plugins.enrich(subject, partial)
     notes += warnings
     return [
@@ -362,8 +393,9 @@ def _plugin_rows(
 
 
 def passed_on(pack: ContextPack) -> list[Section]:
-    """What plugins hear of a pack: nothing that is sensitive, since a plugin may pass on whatever
-    it gets.
+    """Return the part of a pack that plugins may see.
+
+    Nothing sensitive, since a plugin may pass on its input.
     """
     return [
         Section(
@@ -378,26 +410,25 @@ def passed_on(pack: ContextPack) -> list[Section]:
     ]
 
 
-def _first_call(pack: ContextPack) -> str:
-    """What to open next: what counts most and isn't told whole."""
+def _recommended_call(pack: ContextPack) -> str:
+    """Return the call for the most important record that isn't shown in full."""
     for slot in pack.slots:
         if slot.name == context_pack.CANON:
             return open_call(slot.entries[0].id)
     return open_call(pack.thread.id) if pack.thread and pack.comments else ""
 
 
-def _wider(tool: str, budget: int, most: int, **arguments: object) -> str:
-    """The same call with more room, "" where there is no more."""
+def _larger_budget_call(tool: str, budget: int, most: int, **arguments: object) -> str:
+    """Return the same call with a larger budget, "" at the limit."""
     return call_text(tool, **arguments, budget=min(2 * budget, most)) if budget < most else ""
 
 
-# -- what a search found
-# -----------------------------------------------------------------------------------------------
+# -- search results
 
 
-def _opened(asked: _Call, ref: str) -> Answer:
-    """A record that no pack is about: an observation, a comment, a draft, a link."""
-    with asked.context.open() as library:
+def _open_record(request: _Call, ref: str) -> Answer:
+    """Open a record that has no pack: an observation, a comment, a draft, a link."""
+    with request.context.open() as library:
         record = resolve_ref(library.store.recorded, ref)
         head = opened_row(record, slug_of(library), warnings_of(library, record, now()))
         if isinstance(record.body, Link):
@@ -405,32 +436,33 @@ def _opened(asked: _Call, ref: str) -> Answer:
             absent = library.store.outbox.absent()
             head["linked"] = [short_row(end, absence_of(end.id, absent)) for end in ends.values()]
     text = str(head.pop("text", ""))
-    above = getattr(record.body, "thread", "")
-    return _paged(asked, record.id, head, text, open_call(above) if above else "")
+    thread_id = getattr(record.body, "thread", "")
+    return _render_page(request, record.id, head, text, open_call(thread_id) if thread_id else "")
 
 
-def _opened_elsewhere(asked: _Call, name: str, id: str) -> Answer:
-    """A memory, a document or a chunk whose own tools the client doesn't have."""
-    with asked.context.others([FAMILIES[name]]) as (places, failures):
+def _open_in_family(request: _Call, name: str, item_id: str) -> Answer:
+    """Open a memory, a document or a chunk for a client without that family's tools."""
+    with request.context.others([FAMILIES[name]]) as (places, failures):
         for place in places:
             if place.read is not None:
-                title, text = place.read(id)
-                return _paged(
-                    asked,
-                    f"{name}:{id}",
-                    {"ref": f"{name}:{id}", "title": cut(title, 300)},
+                title, text = place.read(item_id)
+                return _render_page(
+                    request,
+                    f"{name}:{item_id}",
+                    {"ref": f"{name}:{item_id}", "title": cut(title, 300)},
                     text,
                     "",
                 )
     raise InputError(
         "DOCUMENT_UNKNOWN",
         "; ".join(failures) or f"there are no {name} here",
-        context={"ref": f"{name}:{id[:100]}"},
+        context={"ref": f"{name}:{item_id[:100]}"},
     )
 
 
-def _paged(asked: _Call, ref: str, head: Row, text: str, following: str) -> Answer:
-    offset = read_cursor(ref, asked.arguments.cursor)
+def _render_page(request: _Call, ref: str, head: Row, text: str, following: str) -> Answer:
+    """Render a page of a long text."""
+    offset = read_cursor(ref, request.arguments.cursor)
 
     def more(after: str) -> str:
         return call_text("get_context_pack", subject={"ref": ref}, cursor=after)
@@ -443,7 +475,7 @@ def _paged(asked: _Call, ref: str, head: Row, text: str, following: str) -> Answ
             "text",
             text,
             offset,
-            asked.budget,
+            request.budget,
             cursor=partial(make_cursor, ref),
             more_call=more,
             next_call=following,

@@ -1,9 +1,8 @@
-"""The plugins of one client: which are on, and the observations that they bring when work begins,
-goes on and ends.
+"""Plugins of one client: the enabled ones, and the observations that they report.
 
-What a plugin brings is kept as anything else that comes over a protocol: an observation with the
-rights of an agent, refused where it holds a secret. What went wrong with a plugin is in the log;
-nobody waits for it.
+They are asked when a session starts, periodically, and when it ends. Their observations are stored
+like any other from a protocol client: with the permissions of an agent, and rejected if they hold a
+secret. Errors of plugins go to the log; no caller waits for them.
 """
 
 from __future__ import annotations
@@ -21,7 +20,8 @@ from cortex.plugins import Plugins, enabled_by
 from cortex.plugins.registry import BUILT_IN
 
 PERIOD_SECONDS = 900.0
-END_SECONDS = 10.0  # for a plugin that is at work when the client goes
+# Time limit for a plugin that is running when the client disconnects.
+END_SECONDS = 10.0
 
 log = logging.getLogger(__name__)
 
@@ -29,50 +29,51 @@ Keep = Callable[[Sequence[Observation]], None]
 
 
 def open_plugins(settings: Settings, root: Path | None) -> Plugins:
-    """The plugins that the person's settings name, each with its own part of them."""
+    """Open the plugins that the user's settings enable, each with its own settings."""
     enabled = enabled_by(settings.team.plugins, settings.families.get("plugins"))
     return Plugins(enabled, root, redacted=settings.security.redact != "off")
 
 
 class Rounds:
-    """Asks the plugins when work begins, from time to time, and when it ends; `keep` takes what
-    they bring.
-    """
+    """Background thread that polls the plugins; `keep` stores their observations."""
 
     def __init__(self, plugins: Plugins, keep: Keep) -> None:
         self._plugins, self._keep = plugins, keep
         self._ending = threading.Event()
-        self._thread = threading.Thread(target=self._go, name="plugins", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="plugins", daemon=True)
 
     def start(self) -> None:
-        """Begin, in the background; without any plugin but our own, which brings nothing, there is
-        nothing to begin.
-        """
+        """Start the thread, unless only built-in plugins are enabled, which report nothing."""
         if set(self._plugins.names()) - set(BUILT_IN):
             self._thread.start()
 
-    def _go(self) -> None:
-        self._take(self._plugins.start)
+    def _run(self) -> None:
+        """Poll at the start, periodically, and at the end."""
+        self._poll(self._plugins.start)
         while not self._ending.wait(PERIOD_SECONDS):
-            self._take(self._plugins.periodic)
-        self._take(self._plugins.stop)
+            self._poll(self._plugins.periodic)
+        self._poll(self._plugins.stop)
 
-    def _take(self, ask: Callable[[], tuple[list[Brought], list[str]]]) -> None:
+    def _poll(self, ask: Callable[[], tuple[list[Brought], list[str]]]) -> None:
+        """Store the observations of one poll and log its warnings."""
         try:
-            brought, warnings = ask()
+            reported, warnings = ask()
             for warning in warnings:
                 log.warning("%s", warning)
-            if brought:
-                self._keep([_observation(one) for one in brought])
+            if reported:
+                self._keep([_observation(item) for item in reported])
         except CortexError as error:
             log.warning("what plugins brought was not kept: %s", error.message)
 
     def close(self) -> None:
-        """Let the plugins say what they have to at the end, and wait for that a little."""
+        """Poll the plugins a last time, and wait for that for a limited time."""
         self._ending.set()
         if self._thread.is_alive():
             self._thread.join(END_SECONDS)
 
 
-def _observation(one: Brought) -> Observation:
-    return Observation(one.title, one.summary, tags=tuple(one.tags), source_type="periodic_sync")
+def _observation(reported: Brought) -> Observation:
+    """Convert an observation of a plugin."""
+    return Observation(
+        reported.title, reported.summary, tags=tuple(reported.tags), source_type="periodic_sync"
+    )

@@ -1,6 +1,6 @@
-"""The tools that open one thing: a thread, an artifact, the inbox.
+"""Read tools: thread, artifact and inbox.
 
-Shapes are in rows.py, budgets in answers.py.
+Rows are defined in `row_views`, budgets in `render`.
 """
 
 from __future__ import annotations
@@ -35,19 +35,23 @@ from cortex.toolkit.pagination import make_cursor, read_cursor
 from cortex.toolkit.tool import Answer, Call
 
 BUDGET, MOST_BUDGET = 4_000, 32_000  # tokens
-COMMENTS = 1_000  # of a thread that are chosen from, the newest
+# Newest comments of a thread that are considered.
+COMMENTS = 1_000
 LINKED = 20
-LOOK_AHEAD = 50  # entries of the inbox behind a page that are counted
-NEWEST = 2  # comments that are told though nothing refers to them
-COMMENT_SHARE = 6  # no comment takes more of the answer than one part in so many
+# Inbox entries after a page that are counted.
+LOOK_AHEAD = 50
+# Newest comments that are shown even if nothing refers to them.
+NEWEST = 2
+# No comment takes more than this fraction of the answer.
+COMMENT_SHARE = 6
 
 
 def get_thread(context: TeamSession, arguments: GetThread, call: Call) -> Answer:
-    """A thread: what it is about, its summary, and those of its comments that matter."""
+    """Return a thread with its summary and its most important comments."""
     budget = chosen_budget(arguments.budget, arguments.max_chars, BUDGET, MOST_BUDGET)
     with context.open() as library:
         lookup = library.store.recorded
-        thread = _thread(lookup, arguments.thread_id)
+        thread = _resolve_thread(lookup, arguments.thread_id)
         key = repr((thread.id, arguments.comment_mode))
         offset = read_cursor(key, arguments.cursor)
         comments = lookup.select(
@@ -65,7 +69,9 @@ def get_thread(context: TeamSession, arguments: GetThread, call: Call) -> Answer
     shown = chosen[offset:]
     slots = [
         RenderedSlot(
-            "comments", [comment_row(one, most, absence_of(one.id, absent)) for one in shown], 3
+            "comments",
+            [comment_row(comment, most, absence_of(comment.id, absent)) for comment in shown],
+            3,
         ),
         RenderedSlot("linked", [] if offset else linked, 1),
     ]
@@ -89,8 +95,8 @@ def get_thread(context: TeamSession, arguments: GetThread, call: Call) -> Answer
     return Answer(text)
 
 
-def _thread(lookup: RecordLookup, ref: str) -> Record[Thread]:
-    """The thread of this id, or that the comment of this id is in.
+def _resolve_thread(lookup: RecordLookup, ref: str) -> Record[Thread]:
+    """Return the thread with this id, or of the comment with this id.
 
     Raises: InputError RECORD_UNKNOWN.
     """
@@ -102,49 +108,52 @@ def _thread(lookup: RecordLookup, ref: str) -> Record[Thread]:
 def chosen_comments(
     thread: Record[Thread], comments: Sequence[Record[Comment]], mode: str
 ) -> list[Record[Comment]]:
-    """The comments to tell, the weightiest first: all of them, but for `referenced` those that
-    something refers to and the newest.
+    """Select the comments to show, most important first.
 
-    A comment is referred to by the summary, by an answer to it, and by who cites it.
+    With `referenced` these are comments that something refers to, and the newest; otherwise all. A
+    comment is referred to by the summary, by replies and by citations.
     """
     if mode == "recent":
         return list(comments)
     weights: Counter[str] = Counter(thread.body.summary_sources)
-    for one in comments:
-        weights.update((one.body.parent, *one.body.citations))
+    for comment in comments:
+        weights.update((comment.body.parent, *comment.body.citations))
     newest = {comment.id for comment in comments[:NEWEST]}
     if mode == "referenced":
-        comments = [one for one in comments if weights[one.id] or one.id in newest]
-    # Stable: the newest first among equals
-    return sorted(comments, key=lambda one: -weights[one.id])
+        comments = [comment for comment in comments if weights[comment.id] or comment.id in newest]
+    # Stable sort: newest first among equals.
+    return sorted(comments, key=lambda comment: -weights[comment.id])
 
 
 def linked_rows(library: Library, record: Record[Any]) -> list[Row]:
-    """What else speaks of a record, or stands to it in some relation, as short rows."""
+    """Return short rows of the records that link or refer to a record."""
     lookup = library.store.recorded
     rows: dict[str, Row] = {}
     absent = library.store.outbox.absent()
-    links = [one.body for one in lookup.links([record.id]) if one.body.state == "confirmed"]
+    links = [link.body for link in lookup.links([record.id]) if link.body.state == "confirmed"]
     ends = lookup.get([end for link in links for end in (link.source, link.target)])
     for link in links:
-        there = link.target if link.source == record.id else link.source
-        if there in ends:
-            how = link.relation if link.source == record.id else f"{link.relation} this"
-            rows[there] = {**short_row(ends[there], absence_of(there, absent)), "relation": how}
+        other_id = link.target if link.source == record.id else link.source
+        if other_id in ends:
+            relation = link.relation if link.source == record.id else f"{link.relation} this"
+            rows[other_id] = {
+                **short_row(ends[other_id], absence_of(other_id, absent)),
+                "relation": relation,
+            }
     around = lookup.pointing([record.id], ("evidence", "citation", "supersedes"), LINKED)
     for kind in ("task", "observation"):
         around += lookup.select(
             RecordFilter(kinds=(kind,), refs=((record.kind, record.id),)), LINKED
         )
-    for one in around:
-        if one.kind in FOUND_KINDS and one.kind != "comment":
-            rows.setdefault(one.id, short_row(one, absence_of(one.id, absent)))
+    for other in around:
+        if other.kind in FOUND_KINDS and other.kind != "comment":
+            rows.setdefault(other.id, short_row(other, absence_of(other.id, absent)))
     rows.pop(record.id, None)
     return list(rows.values())[:LINKED]
 
 
 def get_artifact(context: TeamSession, arguments: GetArtifact, call: Call) -> Answer:
-    """An artifact, now or as it was in a version."""
+    """Return the current or an earlier version of an artifact."""
     budget = chosen_budget(arguments.budget, arguments.max_chars, BUDGET, MOST_BUDGET)
     with context.open() as library:
         current: Record[Artifact] = resolve_ref(
@@ -186,6 +195,7 @@ def get_artifact(context: TeamSession, arguments: GetArtifact, call: Call) -> An
 
 
 def _version(library: Library, current: Record[Artifact], version: int | None) -> Record[Artifact]:
+    """Return a version of an artifact. Raises: InputError RECORD_UNKNOWN."""
     if version is None or version == current.version:
         return current
     known = library.store.recorded.versions(current.id)
@@ -199,12 +209,12 @@ def _version(library: Library, current: Record[Artifact], version: int | None) -
 
 
 def get_inbox(context: TeamSession, arguments: GetInbox, call: Call) -> Answer:
-    """What waits: for the agent, and for the person that it works for."""
+    """Return the inbox of the agent and the person that it works for."""
     budget = chosen_budget(arguments.budget, arguments.max_chars, BUDGET, MOST_BUDGET)
     if arguments.cursor and not kind_of_id(arguments.cursor):
         raise InputError("CURSOR_INVALID", "this cursor does not belong to the inbox")
     with context.open() as library:
-        waiting = _waiting(library, context.actor.name, arguments)
+        waiting = _inbox_entries(library, context.actor.name, arguments)
         warnings = sync_warnings(library)
     entries = waiting[: arguments.limit]
     slot = RenderedSlot(
@@ -227,23 +237,22 @@ def get_inbox(context: TeamSession, arguments: GetInbox, call: Call) -> Answer:
     return Answer(text)
 
 
-def _waiting(library: Library, name: str, arguments: GetInbox) -> list[InboxEntry]:
-    """A page of what waits, and some of what comes after: first what an agent can do something
-    about, then what a person judges.
-    """
-    after, found = arguments.cursor or "", list[InboxEntry]()
-    judged = kind_of_id(after) in ("draft", "artifact", "link")
-    for part, over in ((("notifications", "tasks"), judged), (("reviews",), False)):
-        include = [one for one in part if one in (arguments.include or EVERYTHING)]
-        if include and not over:
-            before = after if judged == (part == ("reviews",)) else ""
-            found += inbox(
+def _inbox_entries(library: Library, name: str, arguments: GetInbox) -> list[InboxEntry]:
+    """Return a page of entries and some that follow: actionable ones, then reviews."""
+    after, entries = arguments.cursor or "", list[InboxEntry]()
+    is_review = kind_of_id(after) in ("draft", "artifact", "link")
+    for part, is_past in ((("notifications", "tasks"), is_review), (("reviews",), False)):
+        include = [section for section in part if section in (arguments.include or EVERYTHING)]
+        if include and not is_past:
+            before = after if is_review == (part == ("reviews",)) else ""
+            entries += inbox(
                 library, name, include=include, limit=arguments.limit + LOOK_AHEAD, before=before
             ).entries
-    return found
+    return entries
 
 
 def _entry_row(entry: InboxEntry) -> Row:
+    """Return the row of an inbox entry."""
     return told(
         {
             "id": entry.id,
@@ -258,28 +267,28 @@ def _entry_row(entry: InboxEntry) -> Row:
     )
 
 
-def open_call(number: str) -> str:
-    """The call that opens a record."""
-    match kind_of_id(number):
+def open_call(record_id: str) -> str:
+    """Return the call that opens a record."""
+    match kind_of_id(record_id):
         case "thread":
-            return call_text("get_thread", thread_id=number)
+            return call_text("get_thread", thread_id=record_id)
         case "artifact":
-            return call_text("get_artifact", artifact_id=number)
+            return call_text("get_artifact", artifact_id=record_id)
         case "task":
-            return call_text("get_context_pack", subject={"task_id": number})
-    return call_text("get_context_pack", subject={"ref": number})
+            return call_text("get_context_pack", subject={"task_id": record_id})
+    return call_text("get_context_pack", subject={"ref": record_id})
 
 
 def slug_of(library: Library) -> Slug:
-    """How a subcortex is called, by its id."""
+    """Return the function that maps the id of a subcortex to its slug."""
 
-    def slug(number: str) -> str:
-        found = library.store.recorded.one(number) if number else None
-        return found.body.slug if found else number
+    def slug(record_id: str) -> str:
+        record = library.store.recorded.one(record_id) if record_id else None
+        return record.body.slug if record else record_id
 
     return slug
 
 
 def now() -> int:
-    """Milliseconds since 1970."""
+    """Return milliseconds since 1970."""
     return int(time.time() * 1000)

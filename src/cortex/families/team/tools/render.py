@@ -1,9 +1,8 @@
-"""What the team's tools say: one JSON text, `{success, data, meta}`, that never costs more than its
-budget. Knows no store.
+"""Rendering of tool answers: one JSON text `{success, data, meta}` within a token budget.
 
-A part that matters less never costs one that matters more its place, and none is starved: each slot
-of an answer has a share, and what one doesn't use goes to the others in the order of their
-importance. Texts are cut before rows are left off. An empty field is not told.
+A less important part never displaces a more important one, and none is starved: each slot of an
+answer has a share, and unused room goes to the other slots in order of importance. Texts are cut
+before rows are dropped. Empty fields are left out. Knows nothing about the store.
 """
 
 from __future__ import annotations
@@ -18,15 +17,21 @@ from cortex.base.text import TOKEN_CHARACTERS, estimate_tokens
 from cortex.toolkit.pagination import check_budget, too_small
 
 Row = dict[str, object]
-Part = Row | str  # of a slot
+# Element of a slot.
+Part = Row | str
 
-CALL_CHARACTERS = 250  # of a recommended call
-SAME_CHARACTERS = 50  # of an argument that the caller knows
-CURSOR = "x" * 48  # no cursor is longer
-MIN_TEXT = 40  # characters that a text is worth being cut to
+# Longest recommended call, in characters.
+CALL_CHARACTERS = 250
+# Longest argument that is repeated in a recommended call.
+SAME_CHARACTERS = 50
+# Placeholder: no cursor is longer.
+CURSOR = "x" * 48
+# Shortest length that a text is cut to.
+MIN_TEXT = 40
 MAX_MESSAGE, MAX_SUGGESTIONS = 1_200, 4
 RETRY_MILLISECONDS = 1_000
-# A cut text goes on somewhere; an id, a number or a state is whole or not there.
+# Fields that may be cut, since the rest can be read elsewhere; an id, a number or a state is
+# complete or absent.
 CUT_FIELDS = (
     "text",
     "body",
@@ -42,66 +47,89 @@ CUT_FIELDS = (
     "warnings",
 )
 
-# Without which a row says nothing
+# Fields without which a row is useless.
 KEPT_FIELDS = ("id", "slug", "path", "title", "text", "claim", "state")
 
-# How the contract calls what went wrong; whatever isn't named is the server's own affair.
+# Error codes of the tool contract; errors that aren't listed are internal.
 CODES: Mapping[str, str] = {
-    **dict.fromkeys(("RECORD_UNKNOWN", "DOCUMENT_UNKNOWN", "MEMORY_UNKNOWN", "FILE_NOT_FOUND"), "NOT_FOUND"),
     **dict.fromkeys(
-        ("RECORD_INVALID", "RECORD_CHANGED", "ARGUMENT_INVALID", "CURSOR_INVALID", "QUERY_INVALID", "MEMORY_AMBIGUOUS"),
+        ("RECORD_UNKNOWN", "DOCUMENT_UNKNOWN", "MEMORY_UNKNOWN", "FILE_NOT_FOUND"), "NOT_FOUND"
+    ),
+    **dict.fromkeys(
+        (
+            "RECORD_INVALID",
+            "RECORD_CHANGED",
+            "ARGUMENT_INVALID",
+            "CURSOR_INVALID",
+            "QUERY_INVALID",
+            "MEMORY_AMBIGUOUS",
+        ),
         "VALIDATION_ERROR",
     ),
     **dict.fromkeys(
-        ("RIGHTS_MISSING", "APPROVAL_NEEDED", "PATH_OUTSIDE", "PERMISSION_DENIED", "FILE_UNREADABLE"),
+        (
+            "RIGHTS_MISSING",
+            "APPROVAL_NEEDED",
+            "PATH_OUTSIDE",
+            "PERMISSION_DENIED",
+            "FILE_UNREADABLE",
+        ),
         "PERMISSION_DENIED",
     ),
     "QUERY_EMPTY": "QUERY_TOO_SHORT",
     **{
         code: code
         for code in (
-            "BUDGET_TOO_SMALL", "IDEMPOTENCY_REPLAY", "RATE_LIMITED", "SCOPE_NOT_FOUND", "SENSITIVE_BLOCKED", "TARGET_NOT_FOUND",
+            "BUDGET_TOO_SMALL",
+            "IDEMPOTENCY_REPLAY",
+            "RATE_LIMITED",
+            "SCOPE_NOT_FOUND",
+            "SENSITIVE_BLOCKED",
+            "TARGET_NOT_FOUND",
         )
     },
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True, slots=True)
 class RenderedSlot:
-    """A part of an answer: rows, the weightiest first; `share` is how much of the room it may claim
-    for itself.
-    """
+    """A part of an answer: rows, most important first, and its share of the room."""
 
     name: str
     rows: Sequence[Part]
     share: int = 1
-    left: int = 0  # more rows that there are
+    # Further rows that exist but are not passed.
+    left: int = 0
 
 
 @dataclass(slots=True)
 class _Filling:
+    """The rows of a slot that were placed so far."""
+
     slot: RenderedSlot
     kept: list[Part] = field(default_factory=list)
     used: int = 0
-    cut: bool = False  # the last of the kept rows is not whole
+    # The last of the kept rows is cut.
+    cut: bool = False
 
     @property
     def done(self) -> bool:
+        """True if all rows were kept in full."""
         return len(self.kept) == len(self.slot.rows) and not self.cut
 
 
 def dumped(part: object) -> str:
-    """The JSON of an answer or a part of it, as short as it can be."""
+    """Return the most compact JSON of an answer or a part of it."""
     return json.dumps(part, ensure_ascii=False, separators=(",", ":"))
 
 
 def size(part: object) -> int:
-    """The characters that a part costs."""
+    """Return the cost of a part in characters."""
     return len(dumped(part))
 
 
 def told(row: Mapping[str, object]) -> Row:
-    """A row without what says nothing."""
+    """Return a row without empty fields."""
     return {
         name: value
         for name, value in row.items()
@@ -110,7 +138,7 @@ def told(row: Mapping[str, object]) -> Row:
 
 
 def chosen_budget(budget: int | None, max_chars: int | None, default: int, most: int) -> int:
-    """The tokens that count: what was asked for, at most `most`.
+    """Return the token budget of an answer: the requested or default one, at most `most`.
 
     Raises: InputError BUDGET_TOO_SMALL.
     """
@@ -118,17 +146,17 @@ def chosen_budget(budget: int | None, max_chars: int | None, default: int, most:
 
 
 def smallest_budget(budget: int | None, max_chars: int | None) -> int | None:
-    """The tokens that a caller leaves an answer, in either measure; None without a word about it."""
-    asked = [
-        one
-        for one in (budget, None if max_chars is None else max_chars // TOKEN_CHARACTERS)
-        if one is not None
+    """Return the smaller of both limits in tokens; None if neither is given."""
+    limits = [
+        limit
+        for limit in (budget, None if max_chars is None else max_chars // TOKEN_CHARACTERS)
+        if limit is not None
     ]
-    return min(asked) if asked else None
+    return min(limits) if limits else None
 
 
 def age_of(at: int, now: int | None = None) -> str:
-    """How long ago that was, in the largest unit that tells it: 5m, 3h, 12d, 8mo, 2y."""
+    """Format an age in its largest unit: 5m, 3h, 12d, 8mo, 2y."""
     seconds = max(0, (int(time.time() * 1000) if now is None else now) - at) // 1000
     for unit, length in (
         ("y", 31_557_600),
@@ -143,35 +171,33 @@ def age_of(at: int, now: int | None = None) -> str:
 
 
 def call_text(tool: str, **arguments: object) -> str:
-    """A call as a reader would write it; what is empty is not told, and `...` is whatever it was in
-    the call before.
+    """Format a tool call for the reader, without empty arguments.
+
+    The value `...` stands for the same argument as in the previous call.
     """
-    told_ones = {
-        name: value for name, value in arguments.items() if value not in (None, "", [], {})
-    }
+    given = {name: value for name, value in arguments.items() if value not in (None, "", [], {})}
     inner = ", ".join(
-        f"{name}={'…' if value is ... else repr(value)}" for name, value in told_ones.items()
+        f"{name}={'…' if value is ... else repr(value)}" for name, value in given.items()
     )
     return cut(f"cortex_{tool}({inner})", CALL_CHARACTERS)
 
 
 def same(argument: object) -> object:
-    """An argument of the call before, for the next one: itself where it is short."""
+    """Return an argument for a recommended call: itself if it is short, else `...`."""
     return argument if len(repr(argument)) <= SAME_CHARACTERS else ...
 
 
 def cut(text: str, most: int) -> str:
-    """At most so many characters of a text."""
+    """Shorten a text to at most `most` characters."""
     return text if len(text) <= most else text[: max(0, most - 1)].rstrip() + "…"
 
 
 # -- answers
-# -----------------------------------------------------------------------------------------------------------
 
 
 def whole_text(body: Row, next_call: str = "") -> str:
-    """An answer that is short by itself: what a write did."""
-    return _sealed(body, False, next_call)
+    """Render an answer that is always short: the result of a write."""
+    return _with_cost(body, False, next_call)
 
 
 def slots_text(
@@ -183,14 +209,15 @@ def slots_text(
     more_call: Callable[[str], str] | None = None,
     cursor: Callable[[int], str] | None = None,
 ) -> str:
-    """An answer of a head and slots; `more_call` (of a cursor) is recommended instead of
-    `next_call` where something was left off.
+    """Render an answer of a head and slots.
 
-    `cursor` says where to go on behind so many rows of the first slot. Raises: InputError
-    BUDGET_TOO_SMALL, where not even the head has room.
+    If something was left out, `more_call` (given a cursor) is recommended instead of `next_call`.
+    `cursor` makes the cursor after so many rows of the first slot.
+
+    Raises: InputError BUDGET_TOO_SMALL if not even the head fits.
     """
     slots = [slot for slot in slots if slot.rows or slot.left]
-    frame = max(_frame(next_call), _frame(more_call(CURSOR)) if more_call else 0)
+    frame = max(_frame_size(next_call), _frame_size(more_call(CURSOR)) if more_call else 0)
     around = sum(size(slot.name) + len(":[],") for slot in slots)
     counts = size({"more": {slot.name: 1_000_000 for slot in slots}}) if slots else 0
     room = (
@@ -210,18 +237,19 @@ def slots_text(
         for filling in fillings
         if (count := len(filling.slot.rows) - len(filling.kept) + filling.slot.left)
     }
-    truncated = kept != head or not all(one.done for one in fillings)
+    truncated = kept != head or not all(filling.done for filling in fillings)
     body: Row = {
         **kept,
-        **{one.slot.name: one.kept for one in fillings if one.kept},
+        **{filling.slot.name: filling.kept for filling in fillings if filling.kept},
         **({"more": left} if left else {}),
     }
     after = cursor(len(fillings[0].kept)) if cursor and slots and slots[0].name in left else ""
     if after and not fillings[0].kept:
-        raise too_small(budget * TOKEN_CHARACTERS + MIN_TEXT)  # else it would go on where it is
+        # Otherwise the cursor would not advance.
+        raise too_small(budget * TOKEN_CHARACTERS + MIN_TEXT)
     if after:
         body["next_cursor"] = after
-    return _sealed(
+    return _with_cost(
         body, truncated, more_call(after) if more_call and (truncated or left) else next_call
     )
 
@@ -237,32 +265,35 @@ def paged_text(
     more_call: Callable[[str], str],
     next_call: str = "",
 ) -> str:
-    """An answer whose last part is a long text, from `offset` on as far as the budget goes, and
-    where it goes on.
+    """Render an answer that ends with a long text, from `offset` as far as the budget allows.
+
+    `cursor` makes the cursor for the rest.
     """
-    frame = max(_frame(next_call), _frame(more_call(CURSOR)))
+    frame = max(_frame_size(next_call), _frame_size(more_call(CURSOR)))
     room = budget * TOKEN_CHARACTERS - frame - size({name: "", "next_cursor": CURSOR})
     kept = fitted(head, room - min(size(text[offset:]), room // 2)) or fitted(head, room)
     if kept is None:
         raise too_small(budget * TOKEN_CHARACTERS - room + size(head))
-    part = _beginning(text[offset:], room - size(kept))
+    part = _first_part(text[offset:], room - size(kept))
     if not part and text[offset:]:
         raise too_small(budget * TOKEN_CHARACTERS + MIN_TEXT)
     end = offset + len(part)
     body: Row = told({**kept, name: part})
     if end == len(text):
-        return _sealed(body, kept != head, next_call)
+        return _with_cost(body, kept != head, next_call)
     body["next_cursor"] = after = cursor(end)
-    return _sealed(body, True, more_call(after))
+    return _with_cost(body, True, more_call(after))
 
 
-def _beginning(text: str, room: int) -> str:
-    """As much of a text as costs no more than `room` as JSON, to the end of a line where one is
-    near.
+def _first_part(text: str, room: int) -> str:
+    """Return the beginning of a text that costs at most `room` as JSON.
+
+    It ends with a line, if one ends nearby.
     """
     part = text[: max(0, room)]
     while part and (over := size(part) - len('""') - room) > 0:
-        part = part[: -max(1, over // 6)]  # a character costs at most six
+        # A character costs at most six.
+        part = part[: -max(1, over // 6)]
     if len(part) == len(text):
         return part
     line = part.rfind("\n") + 1
@@ -270,8 +301,8 @@ def _beginning(text: str, room: int) -> str:
 
 
 def error_text(error: CortexError) -> str:
-    """An error as this family tells it."""
-    # What is near stands in the message, too.
+    """Render an error for the tools of this family."""
+    # Suggestions are in the message, too.
     details = {
         name: value
         for name, value in error.context.items()
@@ -280,7 +311,7 @@ def error_text(error: CortexError) -> str:
     code = code_of(error)
     if code != error.code:
         details["cause"] = error.code
-    one: Row = {
+    row: Row = {
         "code": code,
         "message": cut(error.message, MAX_MESSAGE),
         "details": details,
@@ -288,7 +319,7 @@ def error_text(error: CortexError) -> str:
         "suggestions": list(dict.fromkeys(error.suggestions))[:MAX_SUGGESTIONS],
     }
     return json.dumps(
-        {"success": False, "error": told(one)},
+        {"success": False, "error": told(row)},
         ensure_ascii=False,
         separators=(",", ":"),
         default=str,
@@ -296,43 +327,43 @@ def error_text(error: CortexError) -> str:
 
 
 def code_of(error: CortexError) -> str:
-    """What the contract calls an error."""
+    """Return the contract's code of an error."""
     if error.code == "ARGUMENT_INVALID" and "filter" in error.context:
         return "INVALID_FILTER"
     return CODES.get(error.code, "SERVER_ERROR")
 
 
-def _frame(next_call: str) -> int:
-    """What an answer costs beside its body."""
-    return len(_rendered({}, 999_999, False, next_call)) - len("{}")
+def _frame_size(next_call: str) -> int:
+    """Return the cost of an answer apart from its body."""
+    return len(_render({}, 999_999, False, next_call)) - len("{}")
 
 
-def _rendered(body: Row, used: int, truncated: bool, next_call: str) -> str:
+def _render(body: Row, used: int, truncated: bool, next_call: str) -> str:
+    """Serialize an answer with its metadata."""
     meta: Row = {"budget_used": used, "truncated": truncated}
     if next_call:
         meta["next_recommended_call"] = next_call
     return dumped({"success": True, "data": body, "meta": meta})
 
 
-def _sealed(body: Row, truncated: bool, next_call: str) -> str:
-    """The answer with what it costs, which is part of what it costs."""
+def _with_cost(body: Row, truncated: bool, next_call: str) -> str:
+    """Render an answer that states its own cost, including that statement."""
     used = 0
     while True:
-        text = _rendered(body, used, truncated, next_call)
+        text = _render(body, used, truncated, next_call)
         if (cost := estimate_tokens(text)) == used:
             return text
-        used = cost  # never less than before, so that this ends
+        # It never decreases, so the loop ends.
+        used = cost
 
 
 # -- fitting
-# -----------------------------------------------------------------------------------------------------------
 
 
 def fitted(row: Row, room: int) -> Row | None:
-    """The row in at most so many characters: its longest texts cut, then its lists from their ends,
-    then without what it can do without.
+    """Fit a row into `room` characters, or return None if that is impossible.
 
-    None where all that isn't enough.
+    Cuts the longest texts, then lists from their ends, then drops optional fields.
     """
     row = dict(row)
     while (over := size(row) - room) > 0:
@@ -358,7 +389,8 @@ def fitted(row: Row, room: int) -> Row | None:
     return row
 
 
-def _fitted_part(part: Part, room: int) -> Part | None:
+def _fit_part(part: Part, room: int) -> Part | None:
+    """Fit a row or a text into `room` characters."""
     if not isinstance(part, str):
         return fitted(part, room)
     over = size(part) - room
@@ -372,34 +404,31 @@ def _fitted_part(part: Part, room: int) -> Part | None:
 
 
 def _fill(slots: Sequence[RenderedSlot], room: int) -> list[_Filling]:
-    """Each slot as far as its share goes, then, in their order, as far as the rest of the room
-    goes.
-    """
+    """Fill each slot up to its share, then, in order, up to the remaining room."""
     fillings = [_Filling(slot) for slot in slots]
     shares = sum(slot.share for slot in slots) or 1
     for filling in fillings:
-        _add(filling, room * filling.slot.share // shares)
-    left = room - sum(one.used for one in fillings)
-    for one in fillings:
-        before = one.used
-        _add(one, one.used + left)
-        left -= one.used - before
+        _add_rows(filling, room * filling.slot.share // shares)
+    left = room - sum(filling.used for filling in fillings)
+    for filling in fillings:
+        before = filling.used
+        _add_rows(filling, filling.used + left)
+        left -= filling.used - before
     return fillings
 
 
-def _add(one: _Filling, room: int) -> None:
-    """More rows until the slot uses `room`; one that doesn't fit is cut, where that leaves
-    something to read.
-    """
-    if one.cut:  # there is more room than when it was cut
-        one.used -= size(one.kept.pop()) + 1
-        one.cut = False
-    for row in one.slot.rows[len(one.kept) :]:
-        kept = _fitted_part(row, room - one.used - 1)
-        if kept is None or (kept != row and size(kept) * 3 < size(row) and one.kept):
+def _add_rows(filling: _Filling, room: int) -> None:
+    """Add rows until the slot uses `room`; the last may be cut if enough of it is left."""
+    # There is more room now than when it was cut.
+    if filling.cut:
+        filling.used -= size(filling.kept.pop()) + 1
+        filling.cut = False
+    for row in filling.slot.rows[len(filling.kept) :]:
+        kept = _fit_part(row, room - filling.used - 1)
+        if kept is None or (kept != row and size(kept) * 3 < size(row) and filling.kept):
             return
-        one.kept.append(kept)
-        one.used += size(kept) + 1
+        filling.kept.append(kept)
+        filling.used += size(kept) + 1
         if kept != row:
-            one.cut = True
+            filling.cut = True
             return

@@ -1,5 +1,6 @@
-"""Records as rows of an answer: short names, ids everywhere, ages instead of moments, and nothing
-that says nothing. Pure.
+"""Records as rows of an answer: short names, ids, ages instead of times, no empty fields.
+
+Pure.
 """
 
 from __future__ import annotations
@@ -27,12 +28,13 @@ from cortex.families.team.tools.render import Row, age_of, cut, told
 
 TITLE_CHARACTERS = 160
 
-Slug = Callable[[str], str]  # of a subcortex, by its id
+# Maps the id of a subcortex to its slug.
+Slug = Callable[[str], str]
 _LINES = re.compile(r"(.+?):(\d{1,9})(?:-(\d{1,9}))?")
 
 
 def code_link(text: str) -> CodeLink:
-    """A piece of code as one writes it: path, path#symbol, path:3 or path:3-9."""
+    """Parse a code link: path, path#symbol, path:3 or path:3-9."""
     path, _, symbol = text.strip().partition("#")
     lines = _LINES.fullmatch(path)
     if lines is None:
@@ -41,7 +43,7 @@ def code_link(text: str) -> CodeLink:
 
 
 def code_text(link: CodeLink) -> str:
-    """The same in the other direction."""
+    """Format a code link, the inverse of `code_link`."""
     if link.symbol:
         return f"{link.path}#{link.symbol}"
     if link.line_start:
@@ -50,7 +52,7 @@ def code_text(link: CodeLink) -> str:
 
 
 def short_row(record: Record[Any], warnings: Sequence[str] = ()) -> Row:
-    """A record that another answer names: its id tells its kind."""
+    """Return a short row for a record that another answer refers to; its id shows its kind."""
     return told(
         {
             "id": record.id,
@@ -63,12 +65,12 @@ def short_row(record: Record[Any], warnings: Sequence[str] = ()) -> Row:
 
 
 def usual_state(record: Record[Any]) -> str:
-    """The state of a record, "" where all of its kind have the same."""
+    """Return the state of a record, "" if all of its kind have the same."""
     return record.body.state if isinstance(record.body, Thread | Artifact | Task) else ""
 
 
 def entry_row(entry: PackEntry, *, why: bool = True) -> Row:
-    """A record in a pack: what it claims, how it stands, and why it is there."""
+    """Return a row for a pack: claim, state, and the reason for being there."""
     record, body = entry.record, entry.record.body
     row: Row = {"id": record.id}
     match body:
@@ -92,10 +94,10 @@ def entry_row(entry: PackEntry, *, why: bool = True) -> Row:
                 "for": list(body.assignees),
             }
         case _:
-            same = entry.claim.rstrip(".").casefold() == body.title.rstrip(".").casefold()
+            is_same = entry.claim.rstrip(".").casefold() == body.title.rstrip(".").casefold()
             row |= {
                 "title": cut(body.title, TITLE_CHARACTERS),
-                "claim": "" if same else entry.claim,
+                "claim": "" if is_same else entry.claim,
             }
             row |= {"state": usual_state(record)}
     row |= {
@@ -107,7 +109,7 @@ def entry_row(entry: PackEntry, *, why: bool = True) -> Row:
 
 
 def opened_row(record: Record[Any], slug: Slug, warnings: Sequence[str]) -> Row:
-    """A record that a pack is about, whole: `text` is what it says."""
+    """Return the full row of a pack's subject; `text` is its content."""
     match record.body:
         case Thread():
             row = thread_row(record, slug, warnings)
@@ -124,7 +126,7 @@ def opened_row(record: Record[Any], slug: Slug, warnings: Sequence[str]) -> Row:
                     "stewards": list(body.stewards),
                     "warnings": list(warnings),
                     "naming": list(body.naming),
-                    "glossary": [f"{one.term}: {one.meaning}" for one in body.glossary],
+                    "glossary": [f"{term.term}: {term.meaning}" for term in body.glossary],
                     "text": "\n\n".join(part for part in (body.description, body.charter) if part),
                 }
             )
@@ -158,7 +160,9 @@ def opened_row(record: Record[Any], slug: Slug, warnings: Sequence[str]) -> Row:
                     "tags": list(getattr(body, "tags", ())),
                     "warnings": list(warnings),
                     "code": [code_text(link) for link in getattr(body, "code_links", ())],
-                    "attachments": [one.ref for one in getattr(body, "attachments", ())],
+                    "attachments": [
+                        attachment.ref for attachment in getattr(body, "attachments", ())
+                    ],
                     "cites": list(getattr(body, "citations", ())),
                     "text": text,
                 }
@@ -166,7 +170,7 @@ def opened_row(record: Record[Any], slug: Slug, warnings: Sequence[str]) -> Row:
 
 
 def comment_row(record: Record[Comment], most: int, warnings: Sequence[str] = ()) -> Row:
-    """A comment in its thread."""
+    """Return the row of a comment in its thread."""
     body = record.body
     return told(
         {
@@ -184,7 +188,7 @@ def comment_row(record: Record[Comment], most: int, warnings: Sequence[str] = ()
 
 
 def thread_row(record: Record[Thread], slug: Slug, warnings: Sequence[str]) -> Row:
-    """A thread without its comments."""
+    """Return the row of a thread without its comments."""
     body = record.body
     return told(
         {
@@ -209,7 +213,7 @@ def thread_row(record: Record[Thread], slug: Slug, warnings: Sequence[str]) -> R
 
 
 def artifact_row(record: Record[Artifact], slug: Slug, warnings: Sequence[str]) -> Row:
-    """An artifact without its body."""
+    """Return the row of an artifact without its body."""
     body = record.body
     return told(
         {
@@ -231,7 +235,8 @@ def artifact_row(record: Record[Artifact], slug: Slug, warnings: Sequence[str]) 
             "warnings": list(warnings),
             "summary": body.summary,
             "evidence": [
-                told({"type": one.kind, "ref": one.ref, "note": one.note}) for one in body.evidence
+                told({"type": item.kind, "ref": item.ref, "note": item.note})
+                for item in body.evidence
             ],
             "code": [code_text(link) for link in body.code_links],
         }

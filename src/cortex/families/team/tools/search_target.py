@@ -1,4 +1,4 @@
-"""The records as a place of a search over several stores."""
+"""Records as a target of federated search."""
 
 from __future__ import annotations
 
@@ -16,13 +16,15 @@ from cortex.families.team.search import RecordQuery, page_of
 FAMILY = "team"
 
 
-def place_of(library: Library, asked: RecordQuery | None = None) -> SearchTarget:
-    """The records that may answer: all that are found, or those that `asked` narrows them to."""
-    narrowed = asked or RecordQuery()
-    known: dict[str, Record[Any]] = {}  # that were found
+def place_of(library: Library, request: RecordQuery | None = None) -> SearchTarget:
+    """Return the search target for all indexed records, or those that `asked` selects."""
+    narrowed = request or RecordQuery()
+    # The records of the hits, for citations.
+    known: dict[str, Record[Any]] = {}
     absent: dict[str, str] = {}
 
     def ask(query: Query, cancel: Cancel) -> Page:
+        """Search the records for one page."""
         if query.mode in (Mode.EXACT, Mode.FULL):
             raise InputError(
                 "ARGUMENT_INVALID",
@@ -31,20 +33,21 @@ def place_of(library: Library, asked: RecordQuery | None = None) -> SearchTarget
         page = page_of(library, narrowed, query, cancel)
         absent.update(library.store.outbox.absent())
         known.update(library.store.recorded.get(hit.path for hit in page.hits))
-        # Others have gone since
+        # The others were removed since.
         return replace(page, hits=tuple(hit for hit in page.hits if hit.path in known))
 
     def cite(hit: Hit) -> dict[str, object]:
+        """Return the citation of a hit."""
         record = known[hit.path]
-        told: dict[str, object] = {
+        row: dict[str, object] = {
             "id": record.id,
             "type": record.kind,
             "title": record.body.title,
             "state": record.body.state,
         }
         if marks := absence_of(record.id, absent):
-            told["warnings"] = list(marks)
+            row["warnings"] = list(marks)
         thread = getattr(record.body, "thread", "")
-        return {**told, "thread": thread} if thread else told
+        return {**row, "thread": thread} if thread else row
 
     return SearchTarget(FAMILY, "records", ask, cite=cite)

@@ -1,10 +1,10 @@
-"""`cortex.search`: one question to everything, records, code, documents, memories and chunk files;
-merged by relevance.
+"""The tool `cortex.search`: one query to records, code, documents, memories and chunk files.
 
-With `chunk_types` or `tags` it is the search of the chunk files, by the contract and with the
-answer of their own family. A row says what it is, where it is and why it was found; `next` names
-the tool that opens each type, once for all rows of it. What the client has no tool for opens as a
-context pack. A filter that only records can pass asks records alone.
+Results are merged by relevance. With `chunk_types` or `tags` only chunk files are searched, by the
+contract and with the answer of their own family. A row says what it is, where it is and why it
+matched; `next` names the tool that opens each type, once for all rows of it. Types without a tool
+for the client are opened as a context pack. A filter that applies only to records searches records
+alone.
 """
 
 from __future__ import annotations
@@ -56,18 +56,22 @@ from cortex.toolkit.tool import (
 )
 
 SEARCH_BUDGET, MOST_BUDGET = 4_000, 16_000
-SNIPPETS = (320, 320, 320, 160)  # characters of text: of the first three, and of each other
-TITLE, WHY = 120, 80  # characters
+# Characters of text: for the first three, and for each further one.
+SNIPPETS = (320, 320, 320, 160)
+# Characters.
+TITLE, WHY = 120, 80
 MOST_NOTES = 3
-DEFAULT_LIMIT, MOST = 10, 100  # results
-# What each further hit of a family counts less; from .02 to .07 the same questions are answered
-# (bench/mixed.py)
+# Results.
+DEFAULT_LIMIT, MOST = 10, 100
+# Penalty for each further hit of a family; from .02 to .07 the answers are the same
+# (bench/mixed.py).
 SPREAD = 0.03
-MAX_DAY = 40  # characters of a moment
+# Characters of a date or time.
+MAX_DAY = 40
 DAY_MS = 86_400_000
 
 RECORDS = {f"{kind}s" if not kind.endswith("x") else f"{kind}es": kind for kind in FOUND_KINDS}
-# A type, and the family that has it
+# Types and their families.
 OTHERS = {
     "code": "code",
     "documents": "kb",
@@ -86,8 +90,17 @@ OPENERS = {
 }
 
 Type = Literal[
-    "threads", "comments", "artifacts", "observations", "tasks", "subcortexes", "code", "documents", "memories", "chunks"
-]  # fmt: skip
+    "threads",
+    "comments",
+    "artifacts",
+    "observations",
+    "tasks",
+    "subcortexes",
+    "code",
+    "documents",
+    "memories",
+    "chunks",
+]
 
 
 class Filters(Arguments):
@@ -119,7 +132,7 @@ class TeamSearch(Budgeted):
 
 
 def search(context: TeamSession, arguments: TeamSearch, call: Call) -> Answer:
-    """Find what there is about something."""
+    """Search everything that the client may read."""
     if arguments.chunk_types or arguments.tags:
         return _search_chunks(context, arguments, call)
     budget = chosen_budget(arguments.budget, arguments.max_chars, SEARCH_BUDGET, MOST_BUDGET)
@@ -131,7 +144,7 @@ def search(context: TeamSession, arguments: TeamSearch, call: Call) -> Answer:
     notes: list[str] = []
     with ExitStack() as used:
         library = used.enter_context(context.open())
-        places = _places(context, arguments, library, used, notes)
+        places = _targets(context, arguments, library, used, notes)
         located, page = federated_search(places, query, call.cancel, spread=SPREAD)
         notes += page.notes
         rows = _rows(located, library)
@@ -142,7 +155,7 @@ def search(context: TeamSession, arguments: TeamSearch, call: Call) -> Answer:
 
 
 def _search_chunks(context: TeamSession, arguments: TeamSearch, call: Call) -> Answer:
-    """Ask the chunk files alone, as their own family answers.
+    """Search the chunk files alone, with the answer of their own family.
 
     Raises: InputError ARGUMENT_INVALID, FileError.
     """
@@ -154,7 +167,8 @@ def _search_chunks(context: TeamSession, arguments: TeamSearch, call: Call) -> A
     if given := [name for name, value in others.items() if value]:
         raise InputError(
             "ARGUMENT_INVALID",
-            f"`chunk_types` and `tags` ask the chunk files alone, without `{given[0]}`; for tags of records use `filters.tags`",
+            f"`chunk_types` and `tags` ask the chunk files alone, without `{given[0]}`; for tags "
+            f"of records use `filters.tags`",
         )
     family = context.families.get("chunks")
     if family is None:
@@ -166,18 +180,20 @@ def _search_chunks(context: TeamSession, arguments: TeamSearch, call: Call) -> A
             "FILE_NOT_FOUND",
             f"`chunk_types` and `tags` ask the chunk files: {why}",
             instead=(
-                "Leave both out to search everything else; `cortex chunks export` writes chunk files.",
+                "Leave both out to search everything else; `cortex chunks export` writes chunk "
+                "files.",
             ),
         )
-    asked = arguments.model_dump(include={"query", "limit", "chunk_types", "tags"})
-    asked |= {"budget": smallest_budget(arguments.budget, arguments.max_chars)}
+    chunk_arguments = arguments.model_dump(include={"query", "limit", "chunk_types", "tags"})
+    chunk_arguments |= {"budget": smallest_budget(arguments.budget, arguments.max_chars)}
     family, tool = find_tool([family], "cortex_search")
-    return perform(family, tool, bind(tool, asked), call)
+    return perform(family, tool, bind(tool, chunk_arguments), call)
 
 
-def _places(
+def _targets(
     context: TeamSession, arguments: TeamSearch, library: Library, used: ExitStack, notes: list[str]
 ) -> list[SearchTarget]:
+    """Select the search targets for the requested types and filters."""
     wanted = arguments.types or TYPES
     kinds = tuple(RECORDS[name] for name in wanted if name in RECORDS)
     families = [OTHERS[name] for name in wanted if name in OTHERS]
@@ -190,7 +206,7 @@ def _places(
         families = []
     places: list[SearchTarget] = []
     if kinds:
-        asked = finding.RecordQuery(
+        request = finding.RecordQuery(
             arguments.query,
             types=kinds,
             subcortex=filters.subcortex or "",
@@ -200,21 +216,22 @@ def _places(
             until=moment(filters.until, "until"),
             tags=filters.tags,
         )
-        places.append(place_of(library, asked))
+        places.append(place_of(library, request))
     if families:
         others, failures = used.enter_context(context.others(families))
         places += others
         notes += failures
-    return [_spared(place, notes) for place in places] if len(places) > 1 else places
+    return [_isolate_failure(place, notes) for place in places] if len(places) > 1 else places
 
 
-def _spared(place: SearchTarget, notes: list[str]) -> SearchTarget:
-    """A place whose failure costs its own answers and not those of the others."""
+def _isolate_failure(place: SearchTarget, notes: list[str]) -> SearchTarget:
+    """Wrap a target so that its failure doesn't affect the others."""
 
     def ask(query: Query, cancel: Cancel) -> Page:
         try:
             return place.ask(query, cancel)
-        except (Cancelled, InputError):  # what is wrong with the question is wrong everywhere
+        # An invalid query is invalid everywhere.
+        except (Cancelled, InputError):
             raise
         except CortexError as error:
             notes.append(f"{place.name} could not be searched: {error.message}")
@@ -224,7 +241,7 @@ def _spared(place: SearchTarget, notes: list[str]) -> SearchTarget:
 
 
 def _state(status: str, kinds: Sequence[str]) -> str:
-    """A state that records of these kinds may have. Raises: InputError ARGUMENT_INVALID."""
+    """Check a state for these kinds. Raises: InputError ARGUMENT_INVALID."""
     known = dict.fromkeys(state for kind in kinds for state in STATES[KINDS[kind]])
     if status and status not in known:
         raise InputError(
@@ -236,11 +253,11 @@ def _state(status: str, kinds: Sequence[str]) -> str:
 
 
 def moment(text: str | None, name: str) -> int:
-    """Milliseconds since 1970 of a date, a moment, or so many days ago ("7d"), in UTC unless it
-    says otherwise; 0 for none.
+    """Parse a date, a time, or days ago ("7d") to milliseconds since 1970; 0 for none.
 
-    A day that something is wanted `until` is over when the next one begins. Raises: InputError
-    ARGUMENT_INVALID.
+    UTC unless the text has a time zone. A date as `until` includes that day.
+
+    Raises: InputError ARGUMENT_INVALID.
     """
     if not text:
         return 0
@@ -260,6 +277,7 @@ def moment(text: str | None, name: str) -> int:
 
 
 def _is_day(text: str) -> bool:
+    """True for a date without a time."""
     try:
         date.fromisoformat(text)
     except ValueError:
@@ -268,38 +286,46 @@ def _is_day(text: str) -> bool:
 
 
 # -- rows
-# --------------------------------------------------------------------------------------------------------------
 
 
 def _rows(located: Sequence[FederatedHit], library: Library) -> list[Row]:
+    """Return a row for each hit."""
     known = library.store.recorded.get(
-        str(one.cited["id"]) for one in located if one.family == FAMILY
+        str(hit.cited["id"]) for hit in located if hit.family == FAMILY
     )
     warnings = warnings_for(library, list(known.values()), now())
-    return [_row(one, known, warnings) for one in located]
+    return [_row(hit, known, warnings) for hit in located]
 
 
 def _row(
-    one: FederatedHit, known: Mapping[str, Record[Any]], warnings: Mapping[str, Sequence[str]]
+    federated: FederatedHit, known: Mapping[str, Record[Any]], warnings: Mapping[str, Sequence[str]]
 ) -> Row:
-    hit = one.hit
-    row: Row = {"id": _id(one), "type": _type(one), "title": cut(_title(one), TITLE)}
+    """Return the row of a hit."""
+    hit = federated.hit
+    row: Row = {
+        "id": _id(federated),
+        "type": _type(federated),
+        "title": cut(_title(federated), TITLE),
+    }
     snippet = hit.text.strip()
-    record = known.get(str(one.cited.get("id", ""))) if one.family == FAMILY else None
+    record = known.get(str(federated.cited.get("id", ""))) if federated.family == FAMILY else None
     if record is not None:
-        heading, snippet = _parted(snippet)
+        heading, snippet = _split_heading(snippet)
         row |= {
             "state": usual_state(record),
             "age": age_of(record.updated),
             "warnings": list(warnings[record.id]),
         }
         if isinstance(record.body, Comment):
-            row |= {"title": cut(heading or _title(one), TITLE), "thread_id": record.body.thread}
-    elif one.family == "code":
+            row |= {
+                "title": cut(heading or _title(federated), TITLE),
+                "thread_id": record.body.thread,
+            }
+    elif federated.family == "code":
         row |= {
             "path": hit.path,
             "lines": f"{hit.start_line}-{hit.end_line}",
-            "workspace": one.source,
+            "workspace": federated.source,
         }
     row |= {
         "summary_snippet": snippet,
@@ -309,26 +335,30 @@ def _row(
     return told(row)
 
 
-def _parted(text: str) -> tuple[str, str]:
-    """The heading of a record's text, which a row has as its title (of a comment that is its
-    thread's), and the rest.
+def _split_heading(text: str) -> tuple[str, str]:
+    """Split a record's text into its heading, which is the row's title, and the rest.
+
+    The heading of a comment is the title of its thread.
     """
     heading, _, rest = text.partition("\n")
     return (heading.removeprefix("# "), rest.strip()) if heading.startswith("# ") else ("", text)
 
 
-def _type(one: FederatedHit) -> str:
-    return str(one.cited["type"]) if one.family == FAMILY else TYPE_OF[one.family]
+def _type(hit: FederatedHit) -> str:
+    """Return the type of a hit for the answer."""
+    return str(hit.cited["type"]) if hit.family == FAMILY else TYPE_OF[hit.family]
 
 
-def _id(one: FederatedHit) -> str:
-    named = one.cited.get("id") or one.cited.get("document_id")
-    return str(named) if named else f"{one.hit.path}:{one.hit.start_line}-{one.hit.end_line}"
+def _id(hit: FederatedHit) -> str:
+    """Return the id of a hit, or its path and lines."""
+    named = hit.cited.get("id") or hit.cited.get("document_id")
+    return str(named) if named else f"{hit.hit.path}:{hit.hit.start_line}-{hit.hit.end_line}"
 
 
-def _title(one: FederatedHit) -> str:
-    title = str(one.cited.get("title") or one.hit.qualified or one.hit.name)
-    return title or one.hit.path
+def _title(hit: FederatedHit) -> str:
+    """Return the title of a hit, or its path."""
+    title = str(hit.cited.get("title") or hit.hit.qualified or hit.hit.name)
+    return title or hit.hit.path
 
 
 def _answer(
@@ -342,9 +372,10 @@ def _answer(
     notes: Sequence[str],
     budget: int,
 ) -> str:
+    """Render the answer within the budget."""
     head = told(
         {
-            "next": {_type(one): _opener(one, context) for one in located},
+            "next": {_type(hit): _opener(hit, context) for hit in located},
             "total": page.total,
             "notes": [cut(note, 200) for note in dict.fromkeys(notes)][:MOST_NOTES],
             "note": "" if rows else "nothing found",
@@ -375,12 +406,12 @@ def _answer(
     )
 
 
-def _opener(one: FederatedHit, context: TeamSession) -> str:
-    """The tool that opens what a row is, and by which argument."""
-    if one.family == FAMILY:
-        return OPENERS[_type(one)]
-    if one.opener and one.family in context.served:
-        return one.opener
+def _opener(hit: FederatedHit, context: TeamSession) -> str:
+    """Return the tool that opens a hit, and its argument."""
+    if hit.family == FAMILY:
+        return OPENERS[_type(hit)]
+    if hit.opener and hit.family in context.served:
+        return hit.opener
     return "cortex_get_context_pack " + (
-        "subject.code_link" if one.family == "code" else f"subject.ref={_type(one)}:ID"
+        "subject.code_link" if hit.family == "code" else f"subject.ref={_type(hit)}:ID"
     )

@@ -1,9 +1,8 @@
-"""The team's memory as the tools of one client get it: who asks, from which project, and what else
-can be searched.
+"""Session of the team tools for one client: its identity, project, and other search targets.
 
-Reading goes through the library's reader; only the write tools open the library itself. What the
-other families have is searched through the places that they hand over, whether their tools are
-served beside these or not.
+Reads go through the library's reader; only the write tools open the library itself. Other families
+are searched through the targets that they provide, even if their tools are not served to the
+client.
 """
 
 from __future__ import annotations
@@ -33,64 +32,68 @@ log = logging.getLogger(__name__)
 
 
 class TeamSession(LibrarySession):
-    """What a team keeps, for the agents of one connection."""
+    """Team records for the agents of one connection."""
 
     def __init__(
         self,
         settings: Settings,
         engines: EnginePool,
-        found: Sequence[Workspace],
+        workspaces: Sequence[Workspace],
         families: Mapping[str, Family],
         served: Sequence[str],
         plugins: Plugins,
         missing: Mapping[str, str],
     ) -> None:
-        """`families` are the others by their names, `served` those whose tools the client has,
-        `missing` why others aren't there.
+        """Open a session.
+
+        `families` are the other families by name, `served` those with tools that the client has,
+        `missing` the reasons why others could not be opened.
         """
         super().__init__(settings, engines)
-        self.root: Path | None = found[0].root if found else None
-        self._routes: Mapping[str, object] = found[0].settings.families if found else {}
-        self._said = self._say()
+        self.root: Path | None = workspaces[0].root if workspaces else None
+        self._routes: Mapping[str, object] = workspaces[0].settings.families if workspaces else {}
+        self._initial_context = self._read_context()
         self.served = tuple(served)
         self.plugins = plugins
-        self._rounds = Rounds(plugins, self._keep)
+        self._rounds = Rounds(plugins, self._store_observations)
         self.families = families
         self.missing = missing
-        self._code = [engines.borrow(workspace.root, workspace.settings) for workspace in found]
+        self._code = [
+            engines.borrow(workspace.root, workspace.settings) for workspace in workspaces
+        ]
 
     def start(self) -> None:
-        """Open it in the background, and let the plugins begin."""
+        """Open the library in the background and start the plugins."""
         super().start()
         self._rounds.start()
 
     @property
     def actor(self) -> Actor:
-        """Whoever comes over a protocol."""
+        """The agent that connects over a protocol."""
         return agent(self.settings)
 
     @property
     def routes(self) -> Mapping[str, object]:
-        """Where the project says that contributions belong, now: a person may say something else
-        while a client is connected.
-        """
-        routes, now = dict(self._routes), self._say()
+        """The project's current default places, since a person may change them during a session."""
+        routes, now = dict(self._routes), self._read_context()
         for name, key in NAMES.items():
             if value := getattr(now, name):
                 routes[key] = value
-            elif routes.get(key) == getattr(self._said, name):  # it stood there, and was taken out
+            # The value was in the file at the start and has been removed.
+            elif routes.get(key) == getattr(self._initial_context, name):
                 routes.pop(key, None)
         return routes
 
-    def _say(self) -> ProjectContext:
+    def _read_context(self) -> ProjectContext:
+        """Read the project's defaults; a broken file is ignored, as in all other settings."""
         try:
             return read_context(self.root) if self.root else ProjectContext()
-        except CortexError:  # as in all other settings, a broken file says nothing
+        except CortexError:
             return ProjectContext()
 
     @contextmanager
     def writing(self) -> Iterator[Library]:
-        """The library for one write. Raises: as `open`."""
+        """Open the library for one write. Raises: as `open`."""
         if self._closed.is_set():
             raise ConfigError("WORKSPACE_MISSING", "the server is ending")
         with self._engines.use(self._lent) as engine:
@@ -101,9 +104,7 @@ class TeamSession(LibrarySession):
     def others(
         self, families: Sequence[str] | None = None
     ) -> Iterator[tuple[list[SearchTarget], list[str]]]:
-        """What else can be searched, of these families or all, for one call; and what could not be
-        opened.
-        """
+        """Yield the search targets of other families for one call, and the failures."""
         places: list[SearchTarget] = []
         failures: list[str] = []
         with ExitStack() as used:
@@ -118,30 +119,32 @@ class TeamSession(LibrarySession):
 
     @contextmanager
     def code(self) -> Iterator[list[Engine]]:
-        """The client's projects for one call, those that can be opened, the first one first."""
+        """Yield the client's projects that can be opened, for one call and in order."""
         with ExitStack() as used:
             engines: list[Engine] = []
-            for one in self._code:
+            for lease in self._code:
                 try:
-                    engines.append(used.enter_context(self._engines.use(one)))
-                except CortexError:  # a pack is of what there is
+                    engines.append(used.enter_context(self._engines.use(lease)))
+                # A pack is made of what is available.
+                except CortexError:
                     continue
             yield engines
 
-    def _keep(self, brought: Sequence[Observation]) -> None:
+    def _store_observations(self, observations: Sequence[Observation]) -> None:
+        """Store the observations of plugins."""
         with self.writing() as library:
             done = create_observations(
-                library, brought, actor=self.actor, key=fresh_key(), payload=repr(brought)
+                library, observations, actor=self.actor, key=fresh_key(), payload=repr(observations)
             )
         for outcome in done.outcomes:
             if outcome.error is not None:
                 log.warning("an observation of a plugin was not kept: %s", outcome.error.message)
 
     def close(self) -> None:
-        """Give everything back."""
+        """Release all resources."""
         if not self._closed.is_set():
             self._rounds.close()
             self.plugins.close()
-            for one in self._code:
-                self._engines.give_back(one)
+            for lease in self._code:
+                self._engines.give_back(lease)
         super().close()

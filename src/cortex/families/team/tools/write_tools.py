@@ -1,8 +1,8 @@
-"""The tools that write: everything but observations as a draft, unless the settings let an agent do
-it. Those are in observing.py.
+"""Write tools: contributions are drafts, unless the settings allow direct writes.
 
-Whether a write is direct is decided once for a key: a retry gets what the first call got, though
-the settings have changed since. Shapes of the arguments are in arguments.py.
+A key decides once if its write is direct: a retry gets the result of the first call, even if the
+settings have changed since. Arguments are defined in `arguments`, the tool for observations in
+`observations`.
 """
 
 from __future__ import annotations
@@ -43,19 +43,19 @@ from cortex.toolkit.tool import Answer, Call
 NO_PLACE = (
     "no thread, task or subcortex is set for this project: a person can say `cortex context set`"
 )
-SCOPE = "subcortex:"  # before a slug, where ids are meant as well
-# What metadata.type may say of a draft
+# Prefix of a slug, where ids are accepted as well.
+SCOPE = "subcortex:"
+# Allowed values of metadata.type, by type of draft.
 _TYPES = {"artifact": ARTIFACT_TYPES, "thread": THREAD_TYPES}
 
 
 # -- keys
-# --------------------------------------------------------------------------------------------------------------
 
 
 def key_of(arguments: Keyed, action: str) -> str:
-    """The key of a write; one commit may be behind several, each of another kind.
+    """Return the key of a write; a commit id serves one write of each action.
 
-    Raises: InputError RECORD_INVALID with a fresh one.
+    Raises: InputError RECORD_INVALID, suggesting a fresh key.
     """
     key = arguments.idempotency_key or (
         f"{arguments.commit_id}:{action}" if arguments.commit_id else ""
@@ -65,31 +65,29 @@ def key_of(arguments: Keyed, action: str) -> str:
 
 
 def payload_of(arguments: Keyed) -> str:
-    """What makes two writes of one key the same: all that was asked, and nothing of how things
-    stand.
-    """
+    """Return the payload that identifies a write: all arguments, independent of any state."""
     return arguments.model_dump_json(exclude={"idempotency_key", "commit_id"})
 
 
 def done_before(
     library: Library, context: TeamSession, key: str, payload: str, actions: Sequence[str]
 ) -> str:
-    """Which of these actions the key was used for, with the same payload; "" for none."""
+    """Return the action that the key was used for with this payload; "" for none."""
     for action in actions:
         try:
             if library.store.records.known(context.actor, key, action, payload) is not None:
                 return action
-        except InputError:  # for something else; whoever writes is told
+        # The key was used for something else; the write itself reports it.
+        except InputError:
             continue
     return ""
 
 
 # -- drafts
-# ------------------------------------------------------------------------------------------------------------
 
 
 def create_draft_tool(context: TeamSession, arguments: CreateDraft, call: Call) -> Answer:
-    """Keep a contribution for a person to decide about."""
+    """Create a draft for a person to review."""
     key, payload = key_of(arguments, "create_draft"), payload_of(arguments)
     about = arguments.metadata
     target = (arguments.target_ref or "").strip().removeprefix(SCOPE)
@@ -111,7 +109,7 @@ def create_draft_tool(context: TeamSession, arguments: CreateDraft, call: Call) 
         target_kind=kind_of_id(target)
         if kind_of_id(target) in ("thread", "task", "subcortex")
         else "",
-        patch=_patch(patch) if of_task else (),
+        patch=_validate_patch(patch) if of_task else (),
         artifact_type=about.type if arguments.draft_type == "artifact" else "",
         thread_type=about.type if arguments.draft_type == "thread" else "",
         citations=about.citations,
@@ -122,31 +120,34 @@ def create_draft_tool(context: TeamSession, arguments: CreateDraft, call: Call) 
         code_links=tuple(code_link(link) for link in about.links if link.strip()),
     )
     with context.writing() as library:
-        return Answer(render.whole_text(_drafted(context, library, draft, key, payload)))
+        return Answer(render.whole_text(_store_draft(context, library, draft, key, payload)))
 
 
-def _patch(fields: Mapping[str, object]) -> tuple[tuple[str, str], ...]:
-    """The fields of a task that change. Raises: InputError RECORD_INVALID."""
+def _validate_patch(fields: Mapping[str, object]) -> tuple[tuple[str, str], ...]:
+    """Validate the task fields that change. Raises: InputError RECORD_INVALID."""
     checked = checked_patch({name: str(value) for name, value in fields.items()})
     if "state" in checked:
         check_value("status", checked["state"], STATES[Task])
     return tuple(checked.items())
 
 
-def _drafted(context: TeamSession, library: Library, draft: Draft, key: str, payload: str) -> Row:
-    """Keep a draft, and say where it will go."""
+def _store_draft(
+    context: TeamSession, library: Library, draft: Draft, key: str, payload: str
+) -> Row:
+    """Store a draft and return a row with its destination."""
     draft = replace(draft, code_links=cited(library, context.root, draft.code_links))
-    way = route(library.reader.store.recorded, context.routes)
+    placement = route(library.reader.store.recorded, context.routes)
     with plugin_warnings() as warnings:
         record, replayed, following = create_draft(
-            library, draft, actor=context.actor, key=key, payload=payload, where=way
+            library, draft, actor=context.actor, key=key, payload=payload, where=placement
         )
     warnings += strangers_in(library, record.body)
-    warnings += [lost] if (lost := absent(context.root, draft.code_links)) else []
+    warnings += [gone] if (gone := absent(context.root, draft.code_links)) else []
     place = destination(library.reader.store.recorded, record.body)
-    lost = place.record is None
-    if lost and not draft.target:
-        warnings += [*way.missing, *([] if way.subcortex or way.thread or way.task else [NO_PLACE])]
+    is_unplaced = place.record is None
+    if is_unplaced and not draft.target:
+        is_mapped = placement.subcortex or placement.thread or placement.task
+        warnings += [*placement.missing, *([] if is_mapped else [NO_PLACE])]
     return told(
         {
             "draft_id": record.id,
@@ -155,7 +156,7 @@ def _drafted(context: TeamSession, library: Library, draft: Draft, key: str, pay
             "posts_to": ""
             if place.record is None
             else {"id": place.record.id, "title": cut(place.record.body.title, 120)},
-            "routed_by": "" if draft.target or lost else way.why,
+            "routed_by": "" if draft.target or is_unplaced else placement.why,
             "next_steps": [following],
             "risk_flags": list(record.body.risk_flags),
             "warnings": list(dict.fromkeys(warnings)),
@@ -165,31 +166,33 @@ def _drafted(context: TeamSession, library: Library, draft: Draft, key: str, pay
 
 
 # -- comments and tasks
-# ------------------------------------------------------------------------------------------------
 
 
 def publish_comment_tool(context: TeamSession, arguments: PublishComment, call: Call) -> Answer:
-    """Comment in a thread, or draft it."""
+    """Publish a comment, or draft it."""
     key, payload = key_of(arguments, "publish_comment"), payload_of(arguments)
     with context.writing() as library:
         before = done_before(library, context, key, payload, ("create_comment", "create_draft"))
         direct, thread = before == "create_comment", arguments.thread_id
-        why = "agents don't publish comments here (team.agentTier 2 and team.publishComments let them)"
+        why = (
+            "agents don't publish comments here (team.agentTier 2 and team.publishComments let "
+            "them)"
+        )
         if (
             not before
             and may(acting(library, context.actor), "comment")
             and context.settings.team.publish_comments
         ):
-            found = _thread(library, thread)
+            record = _resolve_thread(library, thread)
             direct, thread = (
-                found.body.sensitivity != SENSITIVE or may(context.actor, "sensitive"),
-                found.id,
+                record.body.sensitivity != SENSITIVE or may(context.actor, "sensitive"),
+                record.id,
             )
             why = "the thread is sensitive: what is said there is drafted first"
         if direct:
             with plugin_warnings() as warnings:
-                made = Comment(thread, arguments.body_md)
-                done = create_once(library, made, actor=context.actor, key=key, payload=payload)
+                comment = Comment(thread, arguments.body_md)
+                done = create_once(library, comment, actor=context.actor, key=key, payload=payload)
             warnings += strangers_in(library, done.record.body)
             row: Row = {
                 "published": True,
@@ -205,12 +208,12 @@ def publish_comment_tool(context: TeamSession, arguments: PublishComment, call: 
         draft = Draft(
             "comment", "", arguments.body_md, target=arguments.thread_id, target_kind="thread"
         )
-        row = _drafted(context, library, draft, key, payload)
+        row = _store_draft(context, library, draft, key, payload)
     return Answer(render.whole_text({"published": False, "why": why, **row}))
 
 
-def _thread(library: Library, thread_id: str) -> Record[Any]:
-    """The thread that is written to. Raises: InputError TARGET_NOT_FOUND."""
+def _resolve_thread(library: Library, thread_id: str) -> Record[Any]:
+    """Return the thread that is written to. Raises: InputError TARGET_NOT_FOUND."""
     try:
         return resolve_ref(library.reader.store.recorded, thread_id, "thread")
     except InputError as error:
@@ -218,7 +221,7 @@ def _thread(library: Library, thread_id: str) -> Record[Any]:
 
 
 def update_task_tool(context: TeamSession, arguments: UpdateTask, call: Call) -> Answer:
-    """Change a task, or draft it."""
+    """Update a task, or draft the update."""
     key, payload = key_of(arguments, "update_task"), payload_of(arguments)
     fields = {
         "state": arguments.status,
@@ -227,7 +230,7 @@ def update_task_tool(context: TeamSession, arguments: UpdateTask, call: Call) ->
     }
     if not any(value is not None for value in fields.values()):
         raise refusal("status", "nothing would change: say a status, a blocked_reason or notes")
-    patch = _patch({name: value for name, value in fields.items() if value is not None})
+    patch = _validate_patch({name: value for name, value in fields.items() if value is not None})
     with context.writing() as library:
         before = done_before(library, context, key, payload, ("update_task", "create_draft"))
         if before == "update_task" or (
@@ -235,33 +238,32 @@ def update_task_tool(context: TeamSession, arguments: UpdateTask, call: Call) ->
         ):
             return Answer(
                 render.whole_text(
-                    _updated(context, library, arguments.task_id, patch, key, payload)
+                    _apply_update(context, library, arguments.task_id, patch, key, payload)
                 )
             )
-        title = _change_title(library, arguments.task_id, patch)
+        title = _draft_title(library, arguments.task_id, patch)
         draft = Draft(
             "task_update", title, "", target=arguments.task_id, target_kind="task", patch=patch
         )
-        row = _drafted(context, library, draft, key, payload)
+        row = _store_draft(context, library, draft, key, payload)
     return Answer(render.whole_text({"updated": False, **row}))
 
 
-def _change_title(library: Library, task_id: str, patch: Sequence[tuple[str, str]]) -> str:
-    """What a change of a task is called: the task and the change in words; of a task that isn't
-    there the change alone.
-    """
+def _draft_title(library: Library, task_id: str, patch: Sequence[tuple[str, str]]) -> str:
+    """Return the title of a drafted task update: the task, if it exists, and the change."""
     words = {"state": "state", "blocked_reason": "blocked by", "notes": "notes"}
     values = [
         (name, value.replace("_", " ") if name == "state" else value) for name, value in patch
     ]
     change = ", ".join(f"{words.get(name, name)} {one_line(value, 60)}" for name, value in values)
     try:
-        return f"{one_line(resolve_ref(library.reader.store.recorded, task_id, 'task').body.title, 150)}: {change}"
+        task = resolve_ref(library.reader.store.recorded, task_id, "task")
     except InputError:
         return change
+    return f"{one_line(task.body.title, 150)}: {change}"
 
 
-def _updated(
+def _apply_update(
     context: TeamSession,
     library: Library,
     task_id: str,
@@ -269,6 +271,7 @@ def _updated(
     key: str,
     payload: str,
 ) -> Row:
+    """Update a task and return its row. Raises: InputError TARGET_NOT_FOUND."""
     try:
         with plugin_warnings() as warnings:
             done = update_task_once(

@@ -1,9 +1,9 @@
-"""Records and changes as JSON between a home and its Core, both ways.
+"""JSON codec for records and changes between a home and its Core.
 
-What a home sends is read strictly: a field that isn't known, a value of another type or size is an
-error that names its place, and nothing of it is used. What a Core sends may say more than this
-version knows; that is left out. What a body may say besides (states, lengths, secrets) isn't known
-here, nor who may say it.
+Data from a home is decoded strictly: an unknown field or a value of the wrong type or size is an
+error that names its location, and nothing of it is used. Data from a Core may have fields that this
+version doesn't know; they are dropped. Field rules (states, lengths, secrets) and permissions are
+checked elsewhere.
 """
 
 from __future__ import annotations
@@ -24,11 +24,16 @@ from cortex.engine.store.records.json_codec import told_of
 
 Told = dict[str, object]
 
-MOST_CHANGES = 20_000  # of one action: a thread that moves takes its comments along
-MOST_CHARACTERS = 200_000  # of one text; more than any field may have
-MOST_VALUES = 1_000  # of one field; as above
-MOST_NUMBER = 2**53 - 1  # that every reader of JSON understands
-MOST_KEY = 400  # characters: a key of a home, and which home that is
+# Of one action: moving a thread moves its comments.
+MOST_CHANGES = 20_000
+# Of one text; more than any field may have.
+MOST_CHARACTERS = 200_000
+# Of one field; more than any field may have.
+MOST_VALUES = 1_000
+# Largest integer that every JSON parser reads exactly.
+MOST_NUMBER = 2**53 - 1
+# Characters: a key of a home, and the home's id.
+MOST_KEY = 400
 
 _ULID = "[0-7][0-9A-HJKMNP-TV-Z]{25}"
 _NAME = re.compile(r"[^\s\x00-\x1f\x7f-\x9f\ud800-\udfff]{1,200}")
@@ -38,56 +43,59 @@ _ACTION = re.compile(r"[a-z][a-z0-9_.-]{0,63}")
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """What one step at home wrote, as it is told to a Core."""
+    """Changes of one transaction at a home, as sent to a Core."""
 
     key: str
     action: str
-    actor: str  # person or agent
+    # "person" or "agent".
+    actor: str
     tier: int
-    at: int  # milliseconds since 1970, there
+    # Milliseconds since 1970, by the home's clock.
+    at: int
     changes: tuple[RecordChange, ...]
-    again: bool = False  # the ledger took it once, before it was put back
+    # The Core accepted it before, and was then restored from a backup.
+    again: bool = False
 
 
-# -- telling
-# -----------------------------------------------------------------------------------------------------------
+# -- encoding
 
 
 def body_to(body: Body) -> Told:
-    """A body, without what is as it is anyway."""
+    """Encode a body without default values."""
     return told_of(body)
 
 
 def record_to(kept: VersionedRecord) -> Told:
-    """A record as it is now."""
-    one = kept.record
+    """Encode the current version of a record."""
+    record = kept.record
     return {
-        "id": one.id,
-        "kind": one.kind,
-        "version": one.version,
+        "id": record.id,
+        "kind": record.kind,
+        "version": record.version,
         "change": kept.change,
-        "author": one.author,
-        "created": one.created,
-        "updated": one.updated,
-        "body": body_to(one.body),
+        "author": record.author,
+        "created": record.created,
+        "updated": record.updated,
+        "body": body_to(record.body),
     }
 
 
-def changed_to(one: RecordChange) -> Told:
-    """What a step wrote of one record."""
+def changed_to(change: RecordChange) -> Told:
+    """Encode the change of one record."""
     return {
-        "id": one.id,
-        "kind": one.kind,
-        "author": one.author,
-        "created": one.created,
-        "before": None if one.before is None else body_to(one.before),
-        "after": body_to(one.after),
+        "id": change.id,
+        "kind": change.kind,
+        "author": change.author,
+        "created": change.created,
+        "before": None if change.before is None else body_to(change.before),
+        "after": body_to(change.after),
     }
 
 
 def action_to(entry: OutboxEntry, key: str, changes: Sequence[RecordChange]) -> Told:
-    """An entry of the outbox under the key that it has at the Core; `changes` are its own, with the
-    names of the Core.
+    """Encode an outbox entry under its key at the Core.
+
+    `changes` are the entry's changes with the names used at the Core.
     """
     payload: Told = {
         "actor": entry.actor,
@@ -103,7 +111,7 @@ def action_to(entry: OutboxEntry, key: str, changes: Sequence[RecordChange]) -> 
 def result_to(
     key: str, status: str, records: Sequence[VersionedRecord], error: CortexError | None = None
 ) -> Told:
-    """What became of an action."""
+    """Encode the result of an action."""
     return {
         "idempotency_key": key,
         "status": status,
@@ -114,197 +122,211 @@ def result_to(
 
 
 def error_to(error: CortexError) -> Told:
-    """Why something was refused; of a conflict a detail for each field."""
+    """Encode an error; a conflict has details for each field."""
     conflicts = error.context.get("conflicts")
     details = conflicts if isinstance(conflicts, list) else [error.context] if error.context else []
     return {"code": error.code, "message": error.message, "details": details}
 
 
 def canonical(changes: Sequence[RecordChange]) -> str:
-    """Changes as the one text that stands for them, whoever made it."""
-    told = [changed_to(change) for change in changes]
-    return json.dumps(told, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+    """Return the canonical JSON of changes, independent of their origin."""
+    encoded = [changed_to(change) for change in changes]
+    return json.dumps(encoded, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
 
 
-# -- reading
-# -----------------------------------------------------------------------------------------------------------
+# -- decoding
 
 
-def record_from(told: object, place: str = "record") -> VersionedRecord:
-    """A record that a Core tells. Raises: InputError RECORD_INVALID."""
-    told = _object(told, place)
-    number, kind = _id(told, place)
-    body = body_from(kind, told.get("body"), f"{place}.body", strict=False)
+def record_from(data: object, place: str = "record") -> VersionedRecord:
+    """Decode a record from a Core. Raises: InputError RECORD_INVALID."""
+    data = _object(data, place)
+    record_id, kind = _id_fields(data, place)
+    body = body_from(kind, data.get("body"), f"{place}.body", strict=False)
     record = Record(
-        number,
+        record_id,
         body,
-        _name(told, "author", place),
-        _number(told, "created", place),
-        _number(told, "updated", place),
-        _number(told, "version", place),
+        _name_field(data, "author", place),
+        _integer_field(data, "created", place),
+        _integer_field(data, "updated", place),
+        _integer_field(data, "version", place),
     )
-    return VersionedRecord(record, _number(told, "change", place))
+    return VersionedRecord(record, _integer_field(data, "change", place))
 
 
-def action_from(told: object, place: str = "action") -> Action:
-    """An action that a home tells.
+def action_from(data: object, place: str = "action") -> Action:
+    """Decode an action from a home.
 
-    Raises: InputError RECORD_INVALID with the place that is wrong.
+    Raises: InputError RECORD_INVALID with the location of the error.
     """
-    told = _object(told, place, ("idempotency_key", "action", "payload"))
+    data = _object(data, place, ("idempotency_key", "action", "payload"))
     inside = f"{place}.payload"
-    payload = _object(told.get("payload"), inside, ("actor", "tier", "at", "changes", "again"))
-    actor = _matching(payload, "actor", inside, _NAME)
+    payload = _object(data.get("payload"), inside, ("actor", "tier", "at", "changes", "again"))
+    actor = _text_field(payload, "actor", inside, _NAME)
     if actor not in (PERSON, AGENT):
-        raise _wrong(f"{inside}.actor", f"is {PERSON} or {AGENT}")
+        raise _invalid(f"{inside}.actor", f"is {PERSON} or {AGENT}")
     changes = _list(payload.get("changes"), f"{inside}.changes", MOST_CHANGES)
     if not changes:
-        raise _wrong(f"{inside}.changes", "are none")
+        raise _invalid(f"{inside}.changes", "are none")
     again = payload.get("again", False)
     if not isinstance(again, bool):
-        raise _wrong(f"{inside}.again", "is true or false")
+        raise _invalid(f"{inside}.again", "is true or false")
     return Action(
-        _matching(told, "idempotency_key", place, _KEY),
-        _matching(told, "action", place, _ACTION),
+        _text_field(data, "idempotency_key", place, _KEY),
+        _text_field(data, "action", place, _ACTION),
         actor,
-        _number(payload, "tier", inside),
-        _number(payload, "at", inside),
+        _integer_field(payload, "tier", inside),
+        _integer_field(payload, "at", inside),
         tuple(
-            changed_from(one, f"{inside}.changes[{number}]") for number, one in enumerate(changes)
+            changed_from(change, f"{inside}.changes[{index}]")
+            for index, change in enumerate(changes)
         ),
         again,
     )
 
 
-def changed_from(told: object, place: str = "change") -> RecordChange:
-    """A change that a home tells.
+def changed_from(data: object, place: str = "change") -> RecordChange:
+    """Decode a change from a home.
 
-    Raises: InputError RECORD_INVALID with the place that is wrong.
+    Raises: InputError RECORD_INVALID with the location of the error.
     """
-    told = _object(told, place, ("id", "kind", "author", "created", "before", "after"))
-    number, kind = _id(told, place)
-    before = told.get("before")
+    data = _object(data, place, ("id", "kind", "author", "created", "before", "after"))
+    record_id, kind = _id_fields(data, place)
+    before = data.get("before")
     return RecordChange(
-        number,
+        record_id,
         kind,
-        _name(told, "author", place),
-        _number(told, "created", place),
+        _name_field(data, "author", place),
+        _integer_field(data, "created", place),
         None if before is None else body_from(kind, before, f"{place}.before"),
-        body_from(kind, told.get("after"), f"{place}.after"),
+        body_from(kind, data.get("after"), f"{place}.after"),
     )
 
 
-def body_from(kind: str, told: object, place: str = "body", *, strict: bool = True) -> Body:
-    """The body of a kind; unless `strict`, what isn't known is left out.
+def body_from(kind: str, data: object, place: str = "body", *, strict: bool = True) -> Body:
+    """Decode a body; unless `strict`, unknown fields are dropped.
 
     Raises: InputError RECORD_INVALID.
     """
     if kind not in KINDS:
-        raise _wrong(place, f"is of no kind that is known: {', '.join(KINDS)}")
-    return _noun(KINDS[kind], told, place, strict)
+        raise _invalid(place, f"is of no kind that is known: {', '.join(KINDS)}")
+    return _decode_dataclass(KINDS[kind], data, place, strict)
 
 
-def is_id(number: str, kind: str) -> bool:
-    """Whether a text is an id that a record of this kind may have."""
-    return kind in KINDS and re.fullmatch(PREFIXES[KINDS[kind]] + _ULID, number) is not None
+def is_id(record_id: str, kind: str) -> bool:
+    """True for a valid id of a record of this kind."""
+    return kind in KINDS and re.fullmatch(PREFIXES[KINDS[kind]] + _ULID, record_id) is not None
 
 
-def _noun(cls: type, told: object, place: str, strict: bool) -> Any:
-    hints = _hints(cls)
-    told = _object(told, place, tuple(hints) if strict else None)
+def _decode_dataclass(cls: type, data: object, place: str, strict: bool) -> Any:
+    """Decode a dataclass by the types of its fields."""
+    hints = _type_hints(cls)
+    data = _object(data, place, tuple(hints) if strict else None)
     needed = [
-        field.name for field in fields(cls) if field.default is MISSING and field.name not in told
+        field.name for field in fields(cls) if field.default is MISSING and field.name not in data
     ]
     if needed:
-        raise _wrong(f"{place}.{needed[0]}", "is missing")
+        raise _invalid(f"{place}.{needed[0]}", "is missing")
     values = {
-        name: _value(hint, told[name], f"{place}.{name}", strict)
+        name: _decode_value(hint, data[name], f"{place}.{name}", strict)
         for name, hint in hints.items()
-        if name in told
+        if name in data
     }
     return cls(**values)
 
 
-def _value(hint: Any, told: object, place: str, strict: bool) -> Any:
+def _decode_value(hint: Any, data: object, place: str, strict: bool) -> Any:
+    """Decode a value by its type: a text, an integer, a tuple or a dataclass."""
     if get_origin(hint) is not tuple:
-        return _text(told, place) if hint is str else _whole(told, place)
+        return _text(data, place) if hint is str else _integer(data, place)
     inner, *rest = get_args(hint)
-    if rest != [...]:  # a pair
-        pair = _list(told, place, MOST_VALUES)
+    # A tuple of fixed length.
+    if rest != [...]:
+        pair = _list(data, place, MOST_VALUES)
         if len(pair) != 1 + len(rest):
-            raise _wrong(place, f"are {1 + len(rest)} texts")
-        return tuple(_text(one, f"{place}[{number}]") for number, one in enumerate(pair))
-    several = enumerate(_list(told, place, MOST_VALUES))
+            raise _invalid(place, f"are {1 + len(rest)} texts")
+        return tuple(_text(text, f"{place}[{index}]") for index, text in enumerate(pair))
+    items = enumerate(_list(data, place, MOST_VALUES))
     if is_dataclass(inner):
         assert isinstance(inner, type)
-        return tuple(_noun(inner, one, f"{place}[{number}]", strict) for number, one in several)
-    return tuple(_value(inner, one, f"{place}[{number}]", strict) for number, one in several)
+        return tuple(
+            _decode_dataclass(inner, item, f"{place}[{index}]", strict) for index, item in items
+        )
+    return tuple(_decode_value(inner, item, f"{place}[{index}]", strict) for index, item in items)
 
 
 @cache
-def _hints(cls: type) -> dict[str, Any]:
+def _type_hints(cls: type) -> dict[str, Any]:
+    """Return the types of a dataclass's fields."""
     known = get_type_hints(cls)
     return {field.name: known[field.name] for field in fields(cls)}
 
 
-def _object(told: object, place: str, known: Sequence[str] | None = None) -> Mapping[str, object]:
-    if not isinstance(told, dict):
-        raise _wrong(place, "is an object")
-    strange = [name for name in told if known is not None and name not in known]
-    if strange:
-        shown = redact(str(strange[0]))[0][:80]
-        raise _wrong(place, f"has no field {shown!r}; known: {', '.join(known or ())}")
-    return told
+def _object(data: object, place: str, known: Sequence[str] | None = None) -> Mapping[str, object]:
+    """Check for an object, with only `known` fields if given."""
+    if not isinstance(data, dict):
+        raise _invalid(place, "is an object")
+    unknown = [name for name in data if known is not None and name not in known]
+    if unknown:
+        shown = redact(str(unknown[0]))[0][:80]
+        raise _invalid(place, f"has no field {shown!r}; known: {', '.join(known or ())}")
+    return data
 
 
-def _list(told: object, place: str, most: int) -> list[object]:
-    if not isinstance(told, list):
-        raise _wrong(place, "is a list")
-    if len(told) > most:
-        raise _wrong(place, f"are at most {most:,}, these are {len(told):,}")
-    return told
+def _list(data: object, place: str, most: int) -> list[object]:
+    """Check for a list of at most `most` elements."""
+    if not isinstance(data, list):
+        raise _invalid(place, "is a list")
+    if len(data) > most:
+        raise _invalid(place, f"are at most {most:,}, these are {len(data):,}")
+    return data
 
 
-def _text(told: object, place: str) -> str:
-    if not isinstance(told, str):
-        raise _wrong(place, "is a text")
-    if len(told) > MOST_CHARACTERS:
-        raise _wrong(
-            place, f"has at most {MOST_CHARACTERS:,} characters, this one has {len(told):,}"
+def _text(data: object, place: str) -> str:
+    """Check for a text of allowed length."""
+    if not isinstance(data, str):
+        raise _invalid(place, "is a text")
+    if len(data) > MOST_CHARACTERS:
+        raise _invalid(
+            place, f"has at most {MOST_CHARACTERS:,} characters, this one has {len(data):,}"
         )
-    return told
+    return data
 
 
-def _whole(told: object, place: str) -> int:
-    if not isinstance(told, int) or isinstance(told, bool) or not 0 <= told <= MOST_NUMBER:
-        raise _wrong(place, "is a whole number that isn't negative")
-    return told
+def _integer(data: object, place: str) -> int:
+    """Check for a non-negative integer."""
+    if not isinstance(data, int) or isinstance(data, bool) or not 0 <= data <= MOST_NUMBER:
+        raise _invalid(place, "is a whole number that isn't negative")
+    return data
 
 
-def _number(told: Mapping[str, object], name: str, place: str) -> int:
-    return _whole(told.get(name), f"{place}.{name}")
+def _integer_field(data: Mapping[str, object], name: str, place: str) -> int:
+    """Return an integer field."""
+    return _integer(data.get(name), f"{place}.{name}")
 
 
-def _matching(told: Mapping[str, object], name: str, place: str, pattern: re.Pattern[str]) -> str:
-    value = _text(told.get(name), f"{place}.{name}")
+def _text_field(data: Mapping[str, object], name: str, place: str, pattern: re.Pattern[str]) -> str:
+    """Return a text field that matches a pattern."""
+    value = _text(data.get(name), f"{place}.{name}")
     if pattern.fullmatch(value) is None:
-        raise _wrong(f"{place}.{name}", f"isn't like {pattern.pattern}")
+        raise _invalid(f"{place}.{name}", f"isn't like {pattern.pattern}")
     return value
 
 
-def _name(told: Mapping[str, object], name: str, place: str) -> str:
-    return _matching(told, name, place, _NAME)
+def _name_field(data: Mapping[str, object], name: str, place: str) -> str:
+    """Return a field with a principal's name."""
+    return _text_field(data, name, place, _NAME)
 
 
-def _id(told: Mapping[str, object], place: str) -> tuple[str, str]:
-    """The id of a record and its kind, which fit."""
-    kind, number = _text(told.get("kind"), f"{place}.kind"), _text(told.get("id"), f"{place}.id")
+def _id_fields(data: Mapping[str, object], place: str) -> tuple[str, str]:
+    """Return the id and kind of a record, which must match."""
+    kind, record_id = _text(data.get("kind"), f"{place}.kind"), _text(data.get("id"), f"{place}.id")
     if kind not in KINDS:
-        raise _wrong(f"{place}.kind", f"is one of {', '.join(KINDS)}")
-    if not is_id(number, kind):
-        raise _wrong(f"{place}.id", f"is {PREFIXES[KINDS[kind]]} and a ULID")
-    return number, kind
+        raise _invalid(f"{place}.kind", f"is one of {', '.join(KINDS)}")
+    if not is_id(record_id, kind):
+        raise _invalid(f"{place}.id", f"is {PREFIXES[KINDS[kind]]} and a ULID")
+    return record_id, kind
 
 
-def _wrong(place: str, what: str) -> InputError:
+def _invalid(place: str, what: str) -> InputError:
+    """Return the error for a location."""
     return InputError("RECORD_INVALID", f"{place} {what}", context={"field": place})

@@ -1,10 +1,9 @@
-"""Who is who at the border: at home the person is "person" and what comes over a protocol is
-"agent", at a Core they are "ada" and "ada/agent".
+"""Mapping of principal names between a home and its Core.
 
-Everybody else is called the same on both sides. Out and in again is where one was, with one
-exception that is meant: whoever writes their own name of the Core at home means themselves. Only
-fields that hold names are touched, and the sentences that were made with one; what somebody wrote
-stays as they wrote it. Pure.
+At home the person is "person" and a protocol client is "agent"; at the Core they are "ada" and
+"ada/agent". All other names are the same on both sides. The mapping is reversible, with one
+intended exception: a person's own Core name, written at home, means that person. Only fields with
+names, and notification reasons made from templates, are changed; free text stays. Pure.
 """
 
 from __future__ import annotations
@@ -20,31 +19,31 @@ from cortex.families.team.notification_texts import renamed as renamed_reason
 
 Rename = Callable[[str], str]
 
-SEPARATOR = "/"  # between a principal and their agent
-PLACE = "@"  # between somebody of another Core and where that is
-_ONE = ("recipient", "owner", "reviewed_by", "summary_by")
-_SEVERAL = ("stewards", "assignees", "watchers")
+# Between a principal and their agent.
+SEPARATOR = "/"
+# Between a name and the other Core that it is from.
+PLACE = "@"
+_NAME_FIELDS = ("recipient", "owner", "reviewed_by", "summary_by")
+_NAME_LIST_FIELDS = ("stewards", "assignees", "watchers")
 
 
 def agent_of(principal: str) -> str:
-    """What a principal's agent is called at a Core."""
+    """Return the name of a principal's agent at a Core."""
     return f"{principal}{SEPARATOR}{AGENT}"
 
 
 def outward(principal: str) -> Rename:
-    """How a name of this principal's home is told at the Core."""
-    return _renaming({PERSON: principal, AGENT: agent_of(principal)})
+    """Map names from this principal's home to the Core."""
+    return _renamer({PERSON: principal, AGENT: agent_of(principal)})
 
 
 def inward(principal: str) -> Rename:
-    """How a name of the Core is told in this principal's home."""
-    return _renaming({principal: PERSON, agent_of(principal): AGENT})
+    """Map names from the Core to this principal's home."""
+    return _renamer({principal: PERSON, agent_of(principal): AGENT})
 
 
 def from_elsewhere(place: str) -> Rename:
-    """Mark the people of another Core with where they are from: "ada" is "ada@core.example.org" at
-    a Core with an ada of its own.
-    """
+    """Mark names of another Core with its host: "ada" becomes "ada@core.example.org"."""
 
     def rename(name: str) -> str:
         who, agent, _ = name.partition(f"{SEPARATOR}{AGENT}")
@@ -56,25 +55,28 @@ def from_elsewhere(place: str) -> Rename:
 
 
 def renamed(record: Record[Any], rename: Rename) -> Record[Any]:
-    """A record as it is told on the other side."""
+    """Return a record with the names of the other side."""
     return replace(record, author=rename(record.author), body=renamed_body(record.body, rename))
 
 
-def renamed_changed(one: RecordChange, rename: Rename) -> RecordChange:
-    """A change as it is told on the other side."""
-    before = None if one.before is None else renamed_body(one.before, rename)
+def renamed_changed(change: RecordChange, rename: Rename) -> RecordChange:
+    """Return a change with the names of the other side."""
+    before = None if change.before is None else renamed_body(change.before, rename)
     return replace(
-        one, author=rename(one.author), before=before, after=renamed_body(one.after, rename)
+        change,
+        author=rename(change.author),
+        before=before,
+        after=renamed_body(change.after, rename),
     )
 
 
 def renamed_body(body: Any, rename: Rename) -> Any:
-    """A body as it is told on the other side."""
+    """Return a body with the names of the other side."""
     changes: dict[str, object] = {}
-    for field in _ONE:
+    for field in _NAME_FIELDS:
         if name := getattr(body, field, ""):
             changes[field] = rename(name)
-    for field in _SEVERAL:
+    for field in _NAME_LIST_FIELDS:
         if names := getattr(body, field, ()):
             changes[field] = tuple(dict.fromkeys(map(rename, names)))
     match body:
@@ -82,25 +84,25 @@ def renamed_body(body: Any, rename: Rename) -> Any:
             changes["reason"] = renamed_reason(body.type, body.reason, rename)
         case Draft(patch=(_, *_)):
             changes["patch"] = tuple(
-                (field, _patched(field, value, rename)) for field, value in body.patch
+                (field, _rename_in_patch(field, value, rename)) for field, value in body.patch
             )
     return replace(body, **changes) if changes else body
 
 
-def _renaming(names: dict[str, str]) -> Rename:
+def _renamer(names: dict[str, str]) -> Rename:
+    """Return a function that replaces the given names."""
     return lambda name: names.get(name, name)
 
 
-def _patched(field: str, value: str, rename: Rename) -> str:
-    """What a draft changes of a task: its assignees are names with commas between, as somebody
-    wrote them.
-    """
+def _rename_in_patch(field: str, value: str, rename: Rename) -> str:
+    """Rename the assignees in a task patch, separated by commas as the author wrote them."""
     if field != "assignees":
         return value
-    return ",".join(_patched_name(part, rename) for part in value.split(","))
+    return ",".join(_rename_part(part, rename) for part in value.split(","))
 
 
-def _patched_name(part: str, rename: Rename) -> str:
+def _rename_part(part: str, rename: Rename) -> str:
+    """Rename one name, keeping the white space and @ around it."""
     bare = part.strip().removeprefix("@")
     head, _, tail = part.rpartition(bare) if bare else (part, "", "")
     return f"{head}{rename(bare)}{tail}"

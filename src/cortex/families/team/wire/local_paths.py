@@ -1,5 +1,6 @@
-"""Where a checkout lies is a matter of one machine: it isn't told to a Core, and what comes from
-there is looked for where it lies here. Pure.
+"""Local checkout paths of code links, which are never sent to a Core.
+
+Records from the Core get the paths of this machine. Pure.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from cortex.base.record_model import CodeLink, Record
 
 
 def unplaced(body: Any) -> Any:
-    """A body that doesn't say where on this machine its code lies."""
+    """Return a body without the local roots of its code links."""
     links: tuple[CodeLink, ...] = getattr(body, "code_links", ())
     if not any(link.root for link in links):
         return body
@@ -20,19 +21,25 @@ def unplaced(body: Any) -> Any:
 
 
 def placed(record: Record[Any], here: Mapping[str, Record[Any]]) -> Record[Any]:
-    """A record of the Core whose code lies where the same record here says so; what nobody here has
-    linked lies nowhere.
+    """Return a record of the Core with the local roots of the same record here.
+
+    Links that the local record doesn't have get no root.
     """
     body = unplaced(record.body)
     known = here.get(record.id)
     roots = (
-        {_name(link): link.root for link in getattr(known.body, "code_links", ())} if known else {}
+        {_link_key(link): link.root for link in getattr(known.body, "code_links", ())}
+        if known
+        else {}
     )
     if any(roots.values()) and getattr(body, "code_links", ()):
-        links = tuple(replace(link, root=roots.get(_name(link), "")) for link in body.code_links)
+        links = tuple(
+            replace(link, root=roots.get(_link_key(link), "")) for link in body.code_links
+        )
         body = replace(body, code_links=links)
     return record if body is record.body else replace(record, body=body)
 
 
-def _name(link: CodeLink) -> tuple[str, str, str]:
+def _link_key(link: CodeLink) -> tuple[str, str, str]:
+    """Identify a code link, independent of its root."""
     return link.repo, link.path, link.symbol

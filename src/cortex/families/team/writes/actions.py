@@ -1,8 +1,6 @@
-"""The changes that have a name: what is done with an artifact, a thread, a subcortex, a task and a
-link after it was written.
+"""Named changes to existing artifacts, threads, subcortexes, tasks and links.
 
-How a record is changed at all, and what follows from it, is in `revising`; what is written first is
-in `writing`.
+The general mechanism of a change, and its effects, are in `update`; new records are in `create`.
 """
 
 from __future__ import annotations
@@ -35,12 +33,12 @@ from cortex.families.team.writes.update import carry_out, revise_in
 
 Patch = Mapping[str, str]
 
-PATCH_FIELDS = ("state", "priority", "blocked_reason", "notes", "assignees")  # "status" is "state"
+# A patch may also say "status" for "state".
+PATCH_FIELDS = ("state", "priority", "blocked_reason", "notes", "assignees")
 _PINS = {"thread": "pinned_threads", "artifact": "pinned_artifacts", "task": "pinned_tasks"}
 
 
 # -- artifacts
-# ---------------------------------------------------------------------------------------------------------
 
 
 def accept_artifact(
@@ -52,14 +50,15 @@ def accept_artifact(
     version: int | None = None,
     evidence: Sequence[Evidence] = (),
 ) -> Record[Artifact]:
-    """Accept an artifact, which needs evidence, its own or some more; what it says that it
-    supersedes is superseded with that.
+    """Accept an artifact, adding `evidence` to its own; it needs some.
+
+    If it names an artifact that it supersedes, that one becomes superseded in the same transaction.
     """
-    named = {one.ref: one for one in evidence}
+    named = {item.ref: item for item in evidence}
 
     def work(step: RecordTransaction) -> str:
         def change(body: Artifact) -> Artifact:
-            known = {one.ref: one for one in body.evidence}
+            known = {item.ref: item for item in body.evidence}
             return replace(body, state="accepted", evidence=tuple((known | named).values()))
 
         return revise_in(
@@ -79,10 +78,11 @@ def accept_artifact(
 def supersede_artifact(
     library: Library, old: str, new: str, *, actor: Actor, key: str = "", note: str = ""
 ) -> Record[Artifact]:
-    """Have one artifact take the place of another, told in both, and as a link; gives the old one.
+    """Replace one artifact by another; returns the old one.
 
-    Raises: InputError RECORD_INVALID, where they would go round in a circle, or the old one is
-    superseded already.
+    Both artifacts record it, and a link joins them.
+
+    Raises: InputError RECORD_INVALID for a cycle, or if the old one is superseded already.
     """
 
     def supersede(step: RecordTransaction) -> str:
@@ -107,9 +107,7 @@ def supersede_artifact(
 def deprecate_artifact(
     library: Library, artifact: str, *, actor: Actor, key: str = "", note: str = ""
 ) -> Record[Artifact]:
-    """Say that an artifact doesn't hold any more; why not stands above what it says, where whoever
-    finds it reads it first.
-    """
+    """Mark an artifact as no longer valid; the reason is put at the top of its body."""
 
     def change(body: Artifact) -> Artifact:
         if body.state == "deprecated":
@@ -131,13 +129,12 @@ def deprecate_artifact(
 
 
 # -- threads and subcortexes
-# -------------------------------------------------------------------------------------------
 
 
 def resolve_thread(
     library: Library, thread: str, resolution: str = "", *, actor: Actor, key: str = ""
 ) -> Record[Thread]:
-    """Close a thread, with what came of it."""
+    """Close a thread, with its outcome."""
 
     def change(body: Thread) -> Thread:
         return replace(body, state="resolved", resolution=resolution or body.resolution)
@@ -163,40 +160,42 @@ def reopen_thread(library: Library, thread: str, *, actor: Actor, key: str = "")
 def archive(
     library: Library, ref: str, *, actor: Actor, key: str = "", kind: str = ""
 ) -> Record[Any]:
-    """Put a thread or a subcortex away: it stays, and nothing is added to it."""
+    """Archive a thread or a subcortex: it is kept, but nothing can be added to it."""
     return _set_state(library, ref, kind, "archived", actor, key, "archive")
 
 
 def pin(
     library: Library, subcortex: str, ref: str, *, actor: Actor, key: str = ""
 ) -> Record[Subcortex]:
-    """Have a thread, an artifact or a task stand at the top of a subcortex."""
+    """Pin a thread, an artifact or a task to the top of a subcortex."""
     return _pin(library, subcortex, ref, True, actor, key)
 
 
 def unpin(
     library: Library, subcortex: str, ref: str, *, actor: Actor, key: str = ""
 ) -> Record[Subcortex]:
-    """Take something from the top of a subcortex."""
+    """Remove a pinned record from the top of a subcortex."""
     return _pin(library, subcortex, ref, False, actor, key)
 
 
 def _pin(
-    library: Library, subcortex: str, ref: str, there: bool, actor: Actor, key: str
+    library: Library, subcortex: str, ref: str, pinned: bool, actor: Actor, key: str
 ) -> Record[Subcortex]:
     def work(step: RecordTransaction) -> str:
-        chosen = resolve_ref(step, ref)
-        field = _PINS.get(chosen.kind)
+        record = resolve_ref(step, ref)
+        field = _PINS.get(record.kind)
         if field is None:
             raise refusal(
                 "ref",
-                f"{chosen.id} can't be pinned: threads, artifacts and tasks can",
+                f"{record.id} can't be pinned: threads, artifacts and tasks can",
                 tuple(_PINS),
             )
 
         def change(body: Subcortex) -> Subcortex:
-            others = tuple(one for one in getattr(body, field) if one != chosen.id)
-            return replace(body, **{field: (*others, chosen.id) if there else others})
+            others = tuple(
+                record_id for record_id in getattr(body, field) if record_id != record.id
+            )
+            return replace(body, **{field: (*others, record.id) if pinned else others})
 
         return revise_in(step, subcortex, change, "edit_subcortex", kind="subcortex").id
 
@@ -205,13 +204,12 @@ def _pin(
         work,
         actor=actor,
         key=key,
-        action="pin" if there else "unpin",
+        action="pin" if pinned else "unpin",
         payload=repr((subcortex, ref)),
     ).record
 
 
 # -- tasks and links
-# ---------------------------------------------------------------------------------------------------
 
 
 def update_task(
@@ -224,11 +222,12 @@ def update_task(
     payload: str = "",
     version: int | None = None,
 ) -> Record[Task]:
-    """Change the fields of a task that PATCH_FIELDS names; `patch` may be made of what the task
-    says when it is changed.
+    """Change fields of a task; the allowed ones are in PATCH_FIELDS.
 
-    Raises: InputError RECORD_UNKNOWN, RECORD_INVALID, RECORD_CHANGED; with a `patch` that is made,
-    and a key, `payload` is needed.
+    `patch` may be a function of the task as it is at the time of the change. With such a function
+    and a key, `payload` is required.
+
+    Raises: InputError RECORD_UNKNOWN, RECORD_INVALID, RECORD_CHANGED.
     """
     return update_task_once(
         library, task, patch, actor=actor, key=key, payload=payload, version=version
@@ -245,14 +244,14 @@ def update_task_once(
     payload: str = "",
     version: int | None = None,
 ) -> Created:
-    """As `update_task`, and whether that had been done before under the same key."""
+    """Like `update_task`, and also reports if the same key had been used before."""
 
     def work(step: RecordTransaction) -> str:
         fields = patch(resolve_ref(step, task, "task").body) if callable(patch) else patch
         return apply_task_patch(step, task, fields, library.settings, version=version).id
 
-    asked = payload or repr((task, version, "" if callable(patch) else sorted(patch.items())))
-    return carry_out(library, work, actor=actor, key=key, action="update_task", payload=asked)
+    request = payload or repr((task, version, "" if callable(patch) else sorted(patch.items())))
+    return carry_out(library, work, actor=actor, key=key, action="update_task", payload=request)
 
 
 def apply_task_patch(
@@ -263,19 +262,19 @@ def apply_task_patch(
     *,
     version: int | None = None,
 ) -> Record[Task]:
-    """Change fields of a task inside a step; assignees are names with commas between."""
+    """Change fields of a task inside a transaction; assignees are names separated by commas."""
     fields = checked_patch(patch)
 
     def change(body: Task) -> Task:
         after = body
-        for name, value in fields.items():
-            if name == "assignees":
+        for field, value in fields.items():
+            if field == "assignees":
                 names = (
-                    who(one, settings, me=step.author) for one in value.split(",") if one.strip()
+                    who(name, settings, me=step.author) for name in value.split(",") if name.strip()
                 )
                 after = replace(after, assignees=tuple(dict.fromkeys(names)))
             else:
-                after = replace(after, **{name: value})
+                after = replace(after, **{field: value})
         if after.state != "blocked" and body.state == "blocked" and "blocked_reason" not in fields:
             after = replace(after, blocked_reason="")
         if after.assignees and after.state == "inbox" and "state" not in fields:
@@ -286,7 +285,7 @@ def apply_task_patch(
 
 
 def checked_patch(patch: Mapping[str, str]) -> dict[str, str]:
-    """The fields of a task that a patch changes. Raises: InputError RECORD_INVALID."""
+    """Return the task fields that a patch changes. Raises: InputError RECORD_INVALID."""
     fields = {"state" if name == "status" else name: value for name, value in patch.items()}
     if unknown := [name for name in fields if name not in PATCH_FIELDS]:
         raise refusal(
@@ -304,13 +303,12 @@ def checked_patch(patch: Mapping[str, str]) -> dict[str, str]:
 def judge_link(
     library: Library, link: str, confirmed: bool, *, actor: Actor, key: str = ""
 ) -> Record[Link]:
-    """Say that a link holds, or that it doesn't."""
+    """Confirm or dismiss a link."""
     state = "confirmed" if confirmed else "dismissed"
     return _set_state(library, link, "link", state, actor, key, "judge_link")
 
 
-# -- in common
-# ---------------------------------------------------------------------------------------------------------
+# -- shared
 
 
 def _set_state(
@@ -318,7 +316,8 @@ def _set_state(
 ) -> Record[Any]:
     def work(step: RecordTransaction) -> str:
         record = resolve_ref(step, ref, kind)
-        if isinstance(record.body, Comment | Observation):  # each has one state for ever
+        # Comments and observations have a single state.
+        if isinstance(record.body, Comment | Observation):
             raise refusal("state", f"the state of {record.id} can't be changed")
         return revise_in(step, record.id, lambda body: replace(body, state=state), action).id
 

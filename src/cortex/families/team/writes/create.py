@@ -1,9 +1,9 @@
-"""Writing new records: who may, what is refused, and what follows from one: the summary of its
-thread, who hears of it, what it clashes with.
+"""Create records: permissions, validation, and the effects of a new record.
 
-The functions that take a step write inside of it, and look at everything before they write
-anything. Those that take a library are one step each, under a key. Changing what is there is
-another module.
+Effects are the summary of its thread, notifications and candidate contradictions. Functions that
+take a `step` write inside that transaction, and validate everything before they write anything.
+Those that take a library run one transaction each, under an idempotency key. Changes to existing
+records are in `update`.
 """
 
 from __future__ import annotations
@@ -50,14 +50,17 @@ from cortex.families.team.writes.discussion import renew_summary, supply_summary
 from cortex.families.team.writes.supersession import check_supersedes, linked, write_superseded
 from cortex.families.team.writes.transactions import acting, perform, written
 
-MOST_AT_ONCE = 200  # observations of one batch
-CLASHES_UP_TO = 20  # observations of a batch that is compared with what there is
-CLASHES_SECONDS = 1.0  # that it takes at most
+# Most observations of one batch.
+MOST_AT_ONCE = 200
+# Larger batches are not compared with existing records.
+CLASHES_UP_TO = 20
+# Time limit for that comparison.
+CLASHES_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Created:
-    """A record that was written, or was under the same key before."""
+    """A record that was created, now or earlier under the same key."""
 
     record: Record[Any]
     replayed: bool
@@ -65,7 +68,7 @@ class Created:
 
 @dataclass(frozen=True, slots=True)
 class CreateOutcome:
-    """What became of one of several: its id, or why it wasn't written."""
+    """Result for one item of a batch: its id, or the error that prevented it."""
 
     index: int
     id: str
@@ -75,34 +78,35 @@ class CreateOutcome:
 
 @dataclass(frozen=True, slots=True)
 class CreateBatch:
-    """What became of several."""
+    """Results of a batch, in the order of its items."""
 
     outcomes: tuple[CreateOutcome, ...]
     replayed: bool
 
 
-# -- inside a step
-# -----------------------------------------------------------------------------------------------------
+# -- inside a transaction
 
 
 def add_subcortex(
     step: RecordTransaction, body: Subcortex, settings: Settings | None = None
 ) -> Record[Subcortex]:
-    """Write a new subcortex. Raises: InputError RECORD_INVALID, where its slug is taken."""
+    """Create a subcortex. Raises: InputError RECORD_INVALID if its slug is taken."""
     need(step.actor, "create_subcortex")
     body = checked(replace(body, slug=body.slug.strip().casefold()))
     check_first(body)
     if (taken := by_slug(step, body.slug)) is not None:
         raise refusal("slug", f"there is a subcortex {body.slug} already: {taken.id}")
-    return step.make(new_id(Subcortex), resolved(step, _named(body, "stewards", step, settings)))
+    return step.make(
+        new_id(Subcortex), resolved(step, _resolve_names(body, "stewards", step, settings))
+    )
 
 
 def add_thread(
     step: RecordTransaction, body: Thread, settings: Settings | None = None
 ) -> Record[Thread]:
-    """Write a new thread, and tell whom it mentions."""
+    """Create a thread and notify the people it mentions."""
     need(step.actor, "create_thread")
-    body = _new(step, replace(body, summary="", summary_sources=(), summary_by=""))
+    body = _prepare(step, replace(body, summary="", summary_sources=(), summary_by=""))
     record = step.make(new_id(Thread), body)
     notice_mentions(step, record, body.body, settings)
     return record
@@ -111,10 +115,10 @@ def add_thread(
 def add_comment(
     step: RecordTransaction, body: Comment, summary: str = "", settings: Settings | None = None
 ) -> Record[Comment]:
-    """Write a comment; the summary of its thread is renewed, or is the one that came with it.
+    """Create a comment; its thread's summary is recomputed, or replaced by `summary`.
 
     Raises: InputError TARGET_NOT_FOUND for an unknown thread, RECORD_INVALID for an archived one,
-    or for a summary that would tell in an open thread what a sensitive comment says.
+    or for a summary that would disclose a sensitive comment in a thread that isn't sensitive.
     """
     need(step.actor, "comment")
     body = checked(body)
@@ -126,9 +130,10 @@ def add_comment(
     elif body.sensitivity == SENSITIVE and summary.strip():
         raise refusal(
             "summary",
-            f"{thread.id} isn't sensitive: the summary that all see can't come with a sensitive comment",
+            f"{thread.id} isn't sensitive: the summary that all see can't come with a sensitive "
+            f"comment",
         )
-    body = _new(step, replace(body, subcortex=thread.body.subcortex))
+    body = _prepare(step, replace(body, subcortex=thread.body.subcortex))
     supplied = supply_summary(thread, summary, step.author) if summary.strip() else None
     record = step.make(new_id(Comment), body)
     authors = renew_summary(step, thread, record, supplied)
@@ -139,23 +144,25 @@ def add_comment(
 def add_observation(
     step: RecordTransaction, body: Observation, settings: Settings | None = None
 ) -> Record[Observation]:
-    """Write an observation."""
+    """Create an observation."""
     need(step.actor, "observe")
-    return step.make(new_id(Observation), _new(step, body))
+    return step.make(new_id(Observation), _prepare(step, body))
 
 
 def add_artifact(
     step: RecordTransaction, body: Artifact, settings: Settings | None = None
 ) -> Record[Artifact]:
-    """Write an artifact; one that is accepted takes the place of the one that it supersedes."""
+    """Create an artifact; an accepted one replaces the one that it supersedes."""
     need(step.actor, "accept_artifact" if body.state == "accepted" else "propose_artifact")
-    if body.verification != "unverified":  # whoever proposes something doesn't judge it
+    # Proposing an artifact doesn't include the right to verify it.
+    if body.verification != "unverified":
         need(step.actor, "edit")
     accepted = body.state == "accepted"
     owner = who(body.owner, settings, me=step.author) if body.owner else step.author
     if person_of(owner) not in (person_of(step.author), person_of(step.actor.name)):
-        need(step.actor, "edit")  # nobody is made to stand for something by who may only propose it
-    body = _new(
+        # A tier that may only propose can't make another person the owner.
+        need(step.actor, "edit")
+    body = _prepare(
         step,
         replace(body, owner=owner, superseded_by="", last_reviewed=step.now if accepted else 0),
     )
@@ -172,24 +179,26 @@ def add_artifact(
 
 
 def add_task(step: RecordTransaction, body: Task, settings: Settings | None = None) -> Record[Task]:
-    """Write a task, and tell those who are to do it."""
+    """Create a task and notify its assignees."""
     need(step.actor, "create_task")
-    body = _named(_named(body, "assignees", step, settings), "watchers", step, settings)
+    body = _resolve_names(
+        _resolve_names(body, "assignees", step, settings), "watchers", step, settings
+    )
     if body.assignees and body.state == "inbox":
         body = replace(body, state="assigned")
-    record = step.make(new_id(Task), _new(step, body))
+    record = step.make(new_id(Task), _prepare(step, body))
     notice_task(step, record, None)
     notice_mentions(step, record, body.body, settings, besides=body.assignees)
     return record
 
 
 def add_link(step: RecordTransaction, body: Link, settings: Settings | None = None) -> Record[Link]:
-    """Write how one record stands to another; what is linked like that already stays as it is.
+    """Create a link between two records; an equal link is returned as it is.
 
     Raises: InputError TARGET_NOT_FOUND.
     """
     need(step.actor, "link")
-    body = _new(step, body)
+    body = _prepare(step, body)
     source = target_of(step, body.source, FOUND_KINDS, "source")
     target = target_of(step, body.target, FOUND_KINDS, "target")
     if SENSITIVE in (source.body.sensitivity, target.body.sensitivity):
@@ -207,8 +216,8 @@ def add_link(step: RecordTransaction, body: Link, settings: Settings | None = No
     return step.make(new_id(Link), body)
 
 
-def _new(step: RecordTransaction, body: Any) -> Any:
-    """A new body as it is written: in order, in its place, and by somebody who may."""
+def _prepare(step: RecordTransaction, body: Any) -> Any:
+    """Validate a new body, resolve its references and check the permission for sensitive ones."""
     body = checked(body)
     check_first(body)
     body = resolved(step, body)
@@ -217,7 +226,7 @@ def _new(step: RecordTransaction, body: Any) -> Any:
 
 
 def need_sensitive(step: RecordTransaction, body: Body) -> None:
-    """What is sensitive is a draft for whoever may not write it.
+    """Require the permission to write sensitive records; without it they can only be drafted.
 
     Raises: InputError RIGHTS_MISSING.
     """
@@ -225,7 +234,10 @@ def need_sensitive(step: RecordTransaction, body: Body) -> None:
         need(step.actor, "sensitive")
 
 
-def _named(body: Any, field: str, step: RecordTransaction, settings: Settings | None) -> Any:
+def _resolve_names(
+    body: Any, field: str, step: RecordTransaction, settings: Settings | None
+) -> Any:
+    """Resolve the names in `field` to principals, without duplicates."""
     names = dict.fromkeys(who(name, settings, me=step.author) for name in getattr(body, field))
     return replace(body, **{field: tuple(names)})
 
@@ -243,14 +255,13 @@ _ADDERS: Mapping[type, Any] = {
 def add_body(
     step: RecordTransaction, body: Body, summary: str = "", settings: Settings | None = None
 ) -> Record[Any]:
-    """Write a new record of whichever kind; drafts and notifications have ways of their own."""
+    """Create a record of any kind except drafts and notifications."""
     if isinstance(body, Comment):
         return add_comment(step, body, summary, settings)
     return _ADDERS[type(body)](step, body, settings)
 
 
-# -- one step each
-# -----------------------------------------------------------------------------------------------------
+# -- one transaction each
 
 
 def create(
@@ -262,7 +273,7 @@ def create(
     payload: str = "",
     summary: str = "",
 ) -> Record[Any]:
-    """Write a new record, found from now on; the same key gives the same record again.
+    """Create a record and index it; the same key returns the same record again.
 
     Raises: InputError RECORD_INVALID, SENSITIVE_BLOCKED, RIGHTS_MISSING, TARGET_NOT_FOUND,
     SCOPE_NOT_FOUND, IDEMPOTENCY_REPLAY.
@@ -279,7 +290,7 @@ def create_once(
     payload: str = "",
     summary: str = "",
 ) -> Created:
-    """As `create`, and whether it was there before."""
+    """Like `create`, and also reports if the same key had been used before."""
     clashes = clashes_of(library, body)
 
     def work(step: RecordTransaction) -> str:
@@ -307,12 +318,12 @@ def create_observations(
     payload: str = "",
     refused: Mapping[int, CortexError] | None = None,
 ) -> CreateBatch:
-    """Write several observations in one step; what can't be written is told, each by itself, and
-    the others are.
+    """Create several observations in one transaction; each failure is reported on its own.
 
-    `refused` are those that somebody else decided against, by their place. The same key gives the
-    same outcomes again; where none could be written the key stays free. Raises: InputError
-    RIGHTS_MISSING, RECORD_INVALID for too many or none, IDEMPOTENCY_REPLAY.
+    `refused` maps the index of an item to the error for which the caller rejected it. The same key
+    returns the same outcomes again; if no item could be written the key stays unused.
+
+    Raises: InputError RIGHTS_MISSING, RECORD_INVALID for too many or none, IDEMPOTENCY_REPLAY.
     """
     need(acting(library, actor), "observe")
     if not 0 < len(observations) <= MOST_AT_ONCE:
@@ -320,21 +331,23 @@ def create_observations(
             "observations",
             f"1 to {MOST_AT_ONCE} observations at once, these are {len(observations)}",
         )
-    compared = len(observations) <= CLASHES_UP_TO
-    until = time.monotonic() + CLASHES_SECONDS
-    clashes = [clashes_of(library, body, until=until) if compared else () for body in observations]
-    no = refused or {}
+    is_compared = len(observations) <= CLASHES_UP_TO
+    deadline = time.monotonic() + CLASHES_SECONDS
+    clashes = [
+        clashes_of(library, body, until=deadline) if is_compared else () for body in observations
+    ]
+    rejected = refused or {}
 
     def work(step: RecordTransaction) -> str:
         outcomes = [
-            CreateOutcome(index, "", no[index])
-            if index in no
-            else _add_one(step, index, body, clashes[index])
+            CreateOutcome(index, "", rejected[index])
+            if index in rejected
+            else _add_to_batch(step, index, body, clashes[index])
             for index, body in enumerate(observations)
         ]
-        if not any(one.id for one in outcomes):
+        if not any(outcome.id for outcome in outcomes):
             raise _NothingWritten(outcomes)
-        return json.dumps([_told(outcome) for outcome in outcomes], default=str)
+        return json.dumps([_encode_outcome(outcome) for outcome in outcomes], default=str)
 
     try:
         done = perform(
@@ -345,40 +358,45 @@ def create_observations(
             action="create_observations",
             payload=payload or repr(observations),
         )
-    except _NothingWritten as nothing:
-        return CreateBatch(nothing.outcomes, False)
-    return CreateBatch(tuple(_outcome(told) for told in json.loads(done.result)), done.replayed)
+    except _NothingWritten as error:
+        return CreateBatch(error.outcomes, False)
+    return CreateBatch(
+        tuple(_decode_outcome(entry) for entry in json.loads(done.result)), done.replayed
+    )
 
 
 class _NothingWritten(Exception):
-    """None of several could be written: the step is undone, and its key is free."""
+    """No item of a batch could be written: rolls the transaction back, so its key stays unused."""
 
     def __init__(self, outcomes: Sequence[CreateOutcome]) -> None:
         super().__init__()
         self.outcomes = tuple(outcomes)
 
 
-def _add_one(
+def _add_to_batch(
     step: RecordTransaction, index: int, body: Observation, clashes: Sequence[Contradiction]
 ) -> CreateOutcome:
     try:
         record = add_observation(step, body)
-    except InputError as error:  # nothing of it is written yet
+    # `add_observation` validates before it writes, so there is nothing to undo.
+    except InputError as error:
         return CreateOutcome(index, "", error)
     return CreateOutcome(index, record.id, None, tuple(write_clashes(step, record, clashes)))
 
 
-def _told(one: CreateOutcome) -> dict[str, object]:
-    error = one.error and {
-        "code": one.error.code,
-        "message": one.error.message,
-        "context": one.error.context,
+def _encode_outcome(outcome: CreateOutcome) -> dict[str, object]:
+    """Encode the result of one item for the stored answer of its key."""
+    error = outcome.error and {
+        "code": outcome.error.code,
+        "message": outcome.error.message,
+        "context": outcome.error.context,
     }
-    return {"index": one.index, "id": one.id, "error": error, "warnings": one.warnings}
+    return {"index": outcome.index, "id": outcome.id, "error": error, "warnings": outcome.warnings}
 
 
-def _outcome(told: Mapping[str, Any]) -> CreateOutcome:
-    error = told["error"] and error_of(
-        told["error"]["code"], told["error"]["message"], told["error"]["context"]
+def _decode_outcome(entry: Mapping[str, Any]) -> CreateOutcome:
+    """Decode the result of one item from the stored answer of its key."""
+    error = entry["error"] and error_of(
+        entry["error"]["code"], entry["error"]["message"], entry["error"]["context"]
     )
-    return CreateOutcome(told["index"], told["id"], error, tuple(told["warnings"]))
+    return CreateOutcome(entry["index"], entry["id"], error, tuple(entry["warnings"]))

@@ -1,8 +1,8 @@
-"""A thread and its comments: the rolling summary, renewed in the step of each comment.
+"""Rolling summary of a thread, renewed in the transaction of each comment.
 
-A summary that somebody supplied stays, and what was said since stands below it. Sentences of
-sensitive comments stay out of the summary of a thread that isn't sensitive, and so does a summary
-that came with one.
+A summary that a person or an agent supplied stays, and later sentences are appended to it.
+Sentences of sensitive comments, and a summary that came with one, are kept out of the summary of a
+thread that isn't sensitive.
 """
 
 from __future__ import annotations
@@ -17,12 +17,14 @@ from cortex.engine.store import RecordTransaction
 from cortex.families.team.validation import SUMMARY, checked
 from cortex.families.team.writes.summarizer import Said, summarize
 
-MOST_COMMENTS = 500  # of a thread that are read for its summary, the newest
-SINCE = "\n\nSince then:\n"  # between a supplied summary and the sentences of what was said later
+# Newest comments of a thread that are read for its summary.
+MOST_COMMENTS = 500
+# Separates a supplied summary from the sentences of later comments.
+SINCE = "\n\nSince then:\n"
 
 
 def supply_summary(thread: Record[Thread], summary: str, by: str) -> Thread:
-    """The thread with a summary that somebody wrote.
+    """Return the thread's body with a supplied summary.
 
     Raises: InputError RECORD_INVALID, SENSITIVE_BLOCKED.
     """
@@ -30,7 +32,7 @@ def supply_summary(thread: Record[Thread], summary: str, by: str) -> Thread:
 
 
 def comments_of(step: RecordTransaction, thread: str) -> list[Record[Comment]]:
-    """The newest comments of a thread, in their order."""
+    """Return the newest comments of a thread, oldest first."""
     return step.select(RecordFilter(kinds=("comment",), refs=(("thread", thread),)), MOST_COMMENTS)[
         ::-1
     ]
@@ -42,9 +44,7 @@ def renew_summary(
     comment: Record[Comment] | None = None,
     supplied: Thread | None = None,
 ) -> list[str]:
-    """Have the summary of a thread follow a comment, or what the thread says now; gives who has
-    spoken there.
-    """
+    """Update the summary of a thread after a comment or a change; returns the comments' authors."""
     comments = comments_of(step, thread.id)
     if supplied and comment:
         after = replace(supplied, summary_sources=(comment.id,))
@@ -52,48 +52,53 @@ def renew_summary(
         after = _summarized(thread, comments, _is_supplied(step, thread.body))
     if after != thread.body:
         step.put(replace(thread, body=after), "summarize")
-    return list(dict.fromkeys(one.author for one in comments))
+    return list(dict.fromkeys(record.author for record in comments))
 
 
 def _is_supplied(step: RecordTransaction, body: Thread) -> bool:
-    """Whether a thread has a summary that somebody wrote, and all who see the thread may read it."""
+    """True for a supplied summary that every reader of the thread may see."""
     if not body.summary_by or not body.summary_sources:
         return False
     with step.unconfined():
-        said = step.get(body.summary_sources[0])
-    return body.sensitivity == SENSITIVE or said is None or said.body.sensitivity != SENSITIVE
+        source = step.get(body.summary_sources[0])
+    return body.sensitivity == SENSITIVE or source is None or source.body.sensitivity != SENSITIVE
 
 
 def _summarized(thread: Record[Thread], comments: list[Record[Comment]], supplied: bool) -> Thread:
+    """Return the thread's body with a summary of the comments that its readers may see."""
     body = thread.body
-    private = body.sensitivity == SENSITIVE
-    heard = [comment for comment in comments if private or comment.body.sensitivity != SENSITIVE]
+    is_sensitive = body.sensitivity == SENSITIVE
+    visible = [
+        comment for comment in comments if is_sensitive or comment.body.sensitivity != SENSITIVE
+    ]
     if supplied:
-        return _carried_on(body, heard)
-    summary = summarize(body.title, _said([*([thread] if body.body else []), *heard]))
+        return _extend_supplied(body, visible)
+    summary = summarize(body.title, _statements([*([thread] if body.body else []), *visible]))
     return replace(body, summary=summary.text, summary_sources=summary.sources, summary_by="")
 
 
-def _carried_on(body: Thread, comments: list[Record[Comment]]) -> Thread:
-    """A supplied summary, and what was said since in as much room as it leaves."""
-    base, first = body.summary.partition(SINCE)[0], body.summary_sources[0]
+def _extend_supplied(body: Thread, comments: list[Record[Comment]]) -> Thread:
+    """Keep a supplied summary, and append later sentences in the space that it leaves."""
+    base, first_source = body.summary.partition(SINCE)[0], body.summary_sources[0]
     summary = summarize(
-        body.title, _said([comment for comment in comments if comment.id[-26:] > first[-26:]])
+        body.title,
+        _statements([comment for comment in comments if comment.id[-26:] > first_source[-26:]]),
     )
     lines = summary.text.splitlines()
     while lines and len(base) + len(SINCE) + len("\n".join(lines)) > SUMMARY:
         lines.pop(0)
-    kept = [number for number in summary.sources if any(f"[{number}]" in line for line in lines)]
+    kept = [source for source in summary.sources if any(f"[{source}]" in line for line in lines)]
     text = base + SINCE + "\n".join(lines) if lines else base
-    return replace(body, summary=text, summary_sources=(first, *kept))
+    return replace(body, summary=text, summary_sources=(first_source, *kept))
 
 
-def _said(records: Sequence[Record[Any]]) -> list[Said]:
-    """What was said, in the order it was written: a clock that was put back makes nothing earlier
-    than what it answers.
+def _statements(records: Sequence[Record[Any]]) -> list[Said]:
+    """Convert records to statements with non-decreasing times.
+
+    A clock that was set back doesn't move a comment before the one that it answers.
     """
-    moments = accumulate((record.created for record in records), max)
+    times = accumulate((record.created for record in records), max)
     return [
-        Said(one.id, one.author, at, one.body.body)
-        for one, at in zip(records, moments, strict=True)
+        Said(record.id, record.author, time_ms, record.body.body)
+        for record, time_ms in zip(records, times, strict=True)
     ]

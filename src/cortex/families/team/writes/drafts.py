@@ -1,9 +1,9 @@
-"""Drafts: contributions that wait for a person, who has them published or not.
+"""Drafts: contributions that wait for a person to approve or reject them.
 
-A draft is kept wherever it was meant for, even where that is nowhere: then whoever approves it says
-where. Approving publishes in the same step, in the name of who drafted it; so an approval counts
-once, however often and from wherever it is given. That a draft is too old is a matter of the clock
-and written nowhere: a person may still approve it.
+A draft is kept even if its target doesn't exist; the person who approves it then names another.
+Approval publishes in the same transaction, with the drafter as author, so it takes effect once
+however often it is repeated. Expiry is computed from the clock and never stored: a person may still
+approve an expired draft.
 """
 
 from __future__ import annotations
@@ -46,18 +46,20 @@ LARGE_CHARACTERS = 10_000
 TITLE_CHARACTERS = 120
 PAGE = 100
 DRAFTS = RecordFilter(kinds=("draft",))
-_KEPT = "It waits in the Cortex inbox"
-_OUTSIDE = re.compile(r"https?://(?!localhost\b|127\.)", re.IGNORECASE)
-_PRIVATE = re.compile(
-    r"\b(?:confidential|internal only|do not (?:share|distribute))\b|(?<![\w.+-])(?!git@)[\w.+-]{1,64}@[\w-]{1,63}\.[a-z]{2,}",
+_WAITS = "It waits in the Cortex inbox"
+_EXTERNAL_LINK = re.compile(r"https?://(?!localhost\b|127\.)", re.IGNORECASE)
+_CONFIDENTIAL = re.compile(
+    r"\b(?:confidential|internal only|do not (?:share|distribute))\b"
+    r"|(?<![\w.+-])(?!git@)[\w.+-]{1,64}@[\w-]{1,63}\.[a-z]{2,}",
     re.IGNORECASE,
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """An approved draft, and what it became; `replayed` where that had been done before under the
-    same key.
+    """An approved draft and the record that it became.
+
+    `replayed` is true if the same key had been used before.
     """
 
     draft: Record[Draft]
@@ -74,16 +76,18 @@ def create_draft(
     payload: str = "",
     where: Placement | None = None,
 ) -> tuple[Record[Draft], bool, str]:
-    """Keep a draft; returns it, whether the key had been used for it before, and what comes next.
+    """Store a draft; returns it, true for a replayed key, and a sentence on the next step.
 
-    `where` is for a draft that names no target; one that names what isn't there is kept as it is.
+    `where` applies to a draft that names no target; one that names an unknown target is kept as it
+    is.
+
     Raises: InputError RECORD_INVALID, SENSITIVE_BLOCKED, RIGHTS_MISSING, IDEMPOTENCY_REPLAY.
     """
     need(acting(library, actor), "draft")
-    new = _fresh(draft, where or Placement())
+    new = _prepare(draft, where or Placement())
 
     def work(step: RecordTransaction) -> str:
-        kept = _as_its_place(step, new)
+        kept = _inherit_sensitivity(step, new)
         flags = dict.fromkeys((*risks_of(kept, step.get), *kept.risk_flags))
         record = step.make(
             new_id(Draft), replace(kept, risk_flags=tuple(flags), expires=step.now + EXPIRES_MS)
@@ -118,33 +122,34 @@ def approve(
     target: str = "",
     notes: str = "",
 ) -> Published:
-    """Publish a draft, where it was meant for or into `target`.
+    """Publish a draft to its own target, or to `target`.
 
-    Raises: InputError RECORD_UNKNOWN, RECORD_CHANGED for one that somebody decided about already,
-    TARGET_NOT_FOUND, RIGHTS_MISSING, and whatever the record that it becomes is refused for.
+    Raises: InputError RECORD_UNKNOWN, RECORD_CHANGED if it was decided already, TARGET_NOT_FOUND,
+    RIGHTS_MISSING, and every error of creating the record that it becomes.
     """
     need(acting(library, actor), "approve_draft")
-    clashes = _clashes(library, draft_id, target)
+    clashes = _find_clashes(library, draft_id, target)
 
     def work(step: RecordTransaction) -> str:
-        found = _undecided(step, draft_id)
-        draft = _aimed(found.body, target)
+        pending = _resolve_pending(step, draft_id)
+        draft = _retarget(pending.body, target)
         place = destination(step, draft)
         if place.missing:
-            raise _nowhere(found.id, draft, place.missing)
-        step.author = found.author
+            raise _target_missing(pending.id, draft, place.missing)
+        step.author = pending.author
         record = publish(step, draft, place.record, library.settings)
         step.author = actor.name
         write_clashes(step, record, clashes)
-        _decide(step, found, replace(draft, state=PUBLISHED, published=record.id), notes)
-        return found.id
+        _decide(step, pending, replace(draft, state=PUBLISHED, published=record.id), notes)
+        return pending.id
 
     payload = repr((draft_id, target, notes))
     done = perform(
         library, work, actor=actor, key=key or fresh_key(), action="approve_draft", payload=payload
     )
     kept = written(library, done.result)
-    # Sent at once by cortexd, and not taken: the Core's draft stands again
+    # cortexd may have sent the approval already, and the Core rejected it: then its draft is
+    # current again.
     if kept.body.state != PUBLISHED:
         raise InputError(
             "RECORD_CHANGED",
@@ -158,15 +163,15 @@ def approve(
 def reject(
     library: Library, draft_id: str, *, actor: Actor, notes: str = "", key: str = ""
 ) -> Record[Draft]:
-    """Decide that a draft isn't published.
+    """Reject a draft, so that it isn't published.
 
     Raises: InputError RECORD_UNKNOWN, RECORD_CHANGED, RIGHTS_MISSING.
     """
     need(acting(library, actor), "reject_draft")
 
     def work(step: RecordTransaction) -> str:
-        found = _undecided(step, draft_id)
-        return _decide(step, found, replace(found.body, state=REJECTED), notes).id
+        pending = _resolve_pending(step, draft_id)
+        return _decide(step, pending, replace(pending.body, state=REJECTED), notes).id
 
     payload = repr((draft_id, notes))
     done = perform(
@@ -176,12 +181,12 @@ def reject(
 
 
 def is_expired(draft: Draft, now: int) -> bool:
-    """Whether nobody decided about a draft in time; `now` in milliseconds."""
+    """True for a draft that was not decided in time; `now` is in milliseconds."""
     return draft.state == EXPIRED or (draft.state == PENDING and 0 < draft.expires <= now)
 
 
 def state_of(draft: Draft, now: int) -> str:
-    """The state of a draft at a moment."""
+    """Return the state of a draft at the time `now`."""
     return EXPIRED if is_expired(draft, now) else draft.state
 
 
@@ -194,25 +199,27 @@ def listed(
     now: int = 0,
     wanted: RecordFilter = DRAFTS,
 ) -> list[Record[Draft]]:
-    """The drafts that are in these states (none: in any) now, the newest first; `before` is the
-    last one of the page before.
+    """List drafts in the given states (any, if there are none), newest first.
 
-    `wanted` says what else holds for them.
+    `before` is the last draft of the previous page, `wanted` an additional filter.
     """
     now = now or now_ms()
-    kept = {*states, PENDING} if EXPIRED in states else {*states}
-    found: list[Record[Draft]] = []
-    for record in pages(library.store.recorded, replace(wanted, states=tuple(kept), before=before)):
-        if len(found) == limit:
+    stored_states = {*states, PENDING} if EXPIRED in states else {*states}
+    drafts: list[Record[Draft]] = []
+    for record in pages(
+        library.store.recorded, replace(wanted, states=tuple(stored_states), before=before)
+    ):
+        if len(drafts) == limit:
             break
         if not states or state_of(record.body, now) in states:
-            found.append(record)
-    return found
+            drafts.append(record)
+    return drafts
 
 
 def next_step(records: RecordLookup, record: Record[Draft], now: int = 0) -> str:
-    """What comes next for a draft, in a sentence or two: that a person decides and where, never by
-    which command.
+    """Describe the next step for a draft: a person decides, and where it would be published.
+
+    Never names a command.
     """
     draft = record.body
     match state_of(draft, now or now_ms()):
@@ -224,40 +231,45 @@ def next_step(records: RecordLookup, record: Record[Draft], now: int = 0) -> str
             )
     place = destination(records, draft)
     if place.missing:
-        return f"{_KEPT}, but can't be published yet: {place.missing}. The person who decides says where it belongs."
+        return (
+            f"{_WAITS}, but can't be published yet: {place.missing}. The person who decides "
+            f"says where it belongs."
+        )
     if place.record is None:
-        return f"{_KEPT}: a person decides whether it is published as {NAMES[draft.type]} of no subcortex."
+        return (
+            f"{_WAITS}: a person decides whether it is published as {NAMES[draft.type]} of no "
+            f"subcortex."
+        )
     where = f"{place.record.id} ({one_line(place.record.body.title, 80)})"
     what = (
         f"{where} is changed so"
         if draft.type == "task_update"
         else f"it is published as {NAMES[draft.type]} in {where}"
     )
-    return f"{_KEPT}: a person decides whether {what}."
+    return f"{_WAITS}: a person decides whether {what}."
 
 
 def risks_of(draft: Draft, get: Get) -> tuple[str, ...]:
-    """What whoever approves should look at twice."""
+    """Return the risk flags that a reviewer should look at."""
     text = "\n".join((draft.title, draft.body, draft.summary, *(value for _, value in draft.patch)))
-    refs = (*(one.ref for one in draft.evidence), *draft.citations)
-    found = {
-        "sensitive_content": draft.sensitivity == SENSITIVE or _PRIVATE.search(text),
-        "external_link": _OUTSIDE.search("\n".join((text, *refs))),
+    refs = (*(item.ref for item in draft.evidence), *draft.citations)
+    flags = {
+        "sensitive_content": draft.sensitivity == SENSITIVE or _CONFIDENTIAL.search(text),
+        "external_link": _EXTERNAL_LINK.search("\n".join((text, *refs))),
         "large_content": len(draft.body) > LARGE_CHARACTERS,
         "missing_evidence": draft.type == "artifact" and not evidence_of(draft, get),
     }
-    return tuple(flag for flag, holds in found.items() if holds)
+    return tuple(flag for flag, holds in flags.items() if holds)
 
 
-# -- making one
-# --------------------------------------------------------------------------------------------------------
+# -- creation
 
 
-def _fresh(draft: Draft, where: Placement) -> Draft:
-    """A draft as it is kept: decided about by nobody, and checked as what it would become, too."""
+def _prepare(draft: Draft, where: Placement) -> Draft:
+    """Return a draft as it is stored: undecided, and valid as the record that it would become."""
     draft = replace(
         draft,
-        title=draft.title.strip() or _title_of(draft),
+        title=draft.title.strip() or _make_title(draft),
         state=PENDING,
         reviewed_by="",
         reviewed_at=0,
@@ -268,94 +280,93 @@ def _fresh(draft: Draft, where: Placement) -> Draft:
         draft = replace(draft, patch=tuple(patch_of(draft).items()))
     draft = checked(draft)
     check_outcome(draft)
-    return draft if draft.target else _routed(draft, where)
+    return draft if draft.target else _route(draft, where)
 
 
-def _title_of(draft: Draft) -> str:
-    """The first line that says something, without the marks of a heading; of a change what it
-    changes.
-    """
+def _make_title(draft: Draft) -> str:
+    """Return the first non-empty line without heading marks, or a description of the patch."""
     lines = (line.lstrip("#>*- \t").strip() for line in draft.body.splitlines())
     changes = ", ".join(f"{field}: {value}" for field, value in draft.patch)
     return one_line(changes or next((line for line in lines if line), ""), TITLE_CHARACTERS)
 
 
-def _routed(draft: Draft, where: Placement) -> Draft:
+def _route(draft: Draft, where: Placement) -> Draft:
+    """Set the target to the place that `where` has for this type of draft."""
     kind = TARGETS[draft.type][0]
     place = {"thread": where.thread, "task": where.task, "subcortex": where.subcortex}[kind]
     return replace(draft, target_kind=kind, target=place) if place else draft
 
 
-def _as_its_place(step: RecordTransaction, draft: Draft) -> Draft:
-    """The draft, sensitive where what it is for is."""
+def _inherit_sensitivity(step: RecordTransaction, draft: Draft) -> Draft:
+    """Mark the draft as sensitive if its target is."""
     place = destination(step, draft).record
     private = place is not None and place.body.sensitivity == SENSITIVE
     return replace(draft, sensitivity=SENSITIVE) if private else draft
 
 
-# -- deciding about one
-# ------------------------------------------------------------------------------------------------
+# -- decision
 
 
-def _undecided(step: RecordTransaction, draft_id: str) -> Record[Draft]:
-    found: Record[Draft] = resolve_ref(step, draft_id, "draft")
-    if found.body.state in (PENDING, EXPIRED):
-        return found
-    became = f" as {found.body.published}" if found.body.published else ""
+def _resolve_pending(step: RecordTransaction, draft_id: str) -> Record[Draft]:
+    """Return a draft that still waits for a decision. Raises: InputError RECORD_CHANGED."""
+    record: Record[Draft] = resolve_ref(step, draft_id, "draft")
+    if record.body.state in (PENDING, EXPIRED):
+        return record
+    became = f" as {record.body.published}" if record.body.published else ""
     raise InputError(
         "RECORD_CHANGED",
-        f"the draft {found.id} is {found.body.state}{became} already",
-        context={"id": found.id, "state": found.body.state, "published": found.body.published},
+        f"the draft {record.id} is {record.body.state}{became} already",
+        context={"id": record.id, "state": record.body.state, "published": record.body.published},
         suggestions=("Nothing is left to decide about it.",),
     )
 
 
-def _aimed(draft: Draft, target: str) -> Draft:
-    """A draft with another target, where one is given."""
+def _retarget(draft: Draft, target: str) -> Draft:
+    """Return the draft with another target, if one is given."""
     if not (target := target.strip()):
         return draft
     return replace(draft, target=target, target_kind=kind_of_id(target) or TARGETS[draft.type][0])
 
 
-def _clashes(library: Library, draft_id: str, target: str) -> tuple[Contradiction, ...]:
-    """What the record that a draft becomes may contradict; looked for before the step, since it
-    asks the index.
+def _find_clashes(library: Library, draft_id: str, target: str) -> tuple[Contradiction, ...]:
+    """Find what the published record may contradict.
+
+    Runs before the transaction, since it reads the index.
     """
     lookup = library.store.recorded
-    found: Record[Draft] = resolve_ref(lookup, draft_id, "draft")
-    if found.body.type == "task_update" or found.body.state not in (PENDING, EXPIRED):
+    record: Record[Draft] = resolve_ref(lookup, draft_id, "draft")
+    if record.body.type == "task_update" or record.body.state not in (PENDING, EXPIRED):
         return ()
-    draft = _aimed(found.body, target)
+    draft = _retarget(record.body, target)
     return clashes_of(library, body_of(draft, destination(lookup, draft).record, lookup.one))
 
 
-def _nowhere(draft_id: str, draft: Draft, missing: str) -> InputError:
+def _target_missing(draft_id: str, draft: Draft, missing: str) -> InputError:
     return InputError(
         "TARGET_NOT_FOUND",
         f"the draft {draft_id} can't be published: {missing}",
         context={"id": draft_id, "target": draft.target},
-        suggestions=(f"Say where it belongs: {_with_target(draft_id, draft)}.",),
+        suggestions=(f"Say where it belongs: {_approve_command(draft_id, draft)}.",),
     )
 
 
-def _with_target(draft_id: str, draft: Draft) -> str:
+def _approve_command(draft_id: str, draft: Draft) -> str:
     return f"`cortex drafts approve {draft_id} --target {TARGETS[draft.type][0].upper()}`"
 
 
 def _decide(
-    step: RecordTransaction, found: Record[Draft], body: Draft, notes: str
+    step: RecordTransaction, record: Record[Draft], body: Draft, notes: str
 ) -> Record[Draft]:
-    """Write what was decided, and tell who drafted it; whoever was to decide needs no reminder any
-    more.
-    """
+    """Write the decision, notify the drafter and close the reviewers' notifications."""
     body = checked(
         replace(body, reviewed_by=step.actor.name, reviewed_at=step.now, review_notes=notes)
     )
-    kept = step.put(replace(found, body=body))
+    kept = step.put(replace(record, body=body))
     close_notices(step, kept.id)
     if kept.author != step.actor.name:
         approved = body.state == PUBLISHED
-        body = kept.body  # as plugins let it be written
+        # Plugins may have changed the text.
+        body = kept.body
         why = (notification_texts.PUBLISHED if approved else notification_texts.REJECTED).format(
             name=step.actor.name, what=body.published
         )
@@ -365,12 +376,11 @@ def _decide(
     return kept
 
 
-# -- looking at them
-# ---------------------------------------------------------------------------------------------------
+# -- lookup
 
 
 def pages(lookup: RecordLookup, wanted: RecordFilter, size: int = PAGE) -> Iterator[Record[Any]]:
-    """All that are wanted, the newest first, fetched page by page."""
+    """Iterate over all matching records, newest first, fetched page by page."""
     while page := lookup.select(wanted, size):
         yield from page
         if len(page) < size:

@@ -1,9 +1,8 @@
-"""Where a contribution belongs: what somebody said, else what the project says, else nowhere: then
-it waits as a draft.
+"""Placement of a contribution: named by the caller, else by the project, else a draft.
 
-What was said and isn't there is never replaced by something that is: nothing is posted elsewhere
-than it was meant for. What the project's files name and isn't there any more doesn't count, and is
-told. Knows no draft and writes no record.
+A place that the caller named and that doesn't exist is never replaced by another: nothing is posted
+elsewhere than intended. A place that the project's files name and that no longer exists is ignored
+and reported. Knows nothing about drafts and writes no record.
 """
 
 from __future__ import annotations
@@ -38,19 +37,21 @@ __all__ = [
 ]
 
 DRAFTS_ONLY = "nothing says where it belongs: drafts only"
-ENDED = ("done", "cancelled")  # of a task: nobody is at it any more
-_CLOSED = "archived"
+# States of a task that no longer takes contributions from the project's default.
+ENDED = ("done", "cancelled")
+_ARCHIVED = "archived"
 
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Where contributions go, by id; "" where there is no such place."""
+    """Ids of the records that contributions go to; "" where there is none."""
 
     thread: str = ""
     task: str = ""
     subcortex: str = ""
     why: str = DRAFTS_ONLY
-    missing: tuple[str, ...] = ()  # what was named and doesn't count, a sentence each
+    # One sentence for each named place that can't be used.
+    missing: tuple[str, ...] = ()
 
 
 def route(
@@ -61,14 +62,17 @@ def route(
     task: str = "",
     subcortex: str = "",
 ) -> Placement:
-    """Where contributions go: what is named here, else what the project's files name
-    (`Settings.families`).
+    """Choose the place of contributions: named by argument, else by the project's files.
+
+    `families` is `Settings.families`.
     """
-    told = {"thread": thread, "task": task, "subcortex": subcortex}
-    if any(told.values()):
-        return _to(lookup, told, {name: f"the {name} that was named" for name in told}, strict=True)
+    named = {"thread": thread, "task": task, "subcortex": subcortex}
+    if any(named.values()):
+        return _place(
+            lookup, named, {name: f"the {name} that was named" for name in named}, strict=True
+        )
     mapped = {name: families.get(key, "") for name, key in NAMES.items()}
-    return _to(
+    return _place(
         lookup,
         mapped,
         {name: f"the project's {name} ({key})" for name, key in NAMES.items()},
@@ -79,25 +83,24 @@ def route(
 def find(
     records: RecordLookup | RecordTransaction, ref: str, kind: str
 ) -> tuple[Record[Any] | None, str]:
-    """The record of a kind that is named, where something new may belong to it; else None and why."""
+    """Find a record that is open for contributions; otherwise None and the reason."""
     try:
         record = resolve_ref(records, ref, kind)
     except InputError as error:
         return None, error.message
-    return (None, _is_so(record)) if record.body.state == _CLOSED else (record, "")
+    return (None, _describe_state(record)) if record.body.state == _ARCHIVED else (record, "")
 
 
-def _is_so(record: Record[Any]) -> str:
+def _describe_state(record: Record[Any]) -> str:
+    """Describe the state of a record that can't be used."""
     return f"{record.id} ({one_line(record.body.title, 80)}) is {record.body.state}"
 
 
-def _to(
+def _place(
     lookup: RecordLookup, named: Mapping[str, object], whys: Mapping[str, str], *, strict: bool
 ) -> Placement:
-    """The way to what is named; where `strict`, a name that leads nowhere isn't made up for by
-    another one.
-    """
-    found: dict[str, Record[Any]] = {}
+    """Resolve the named places; if `strict`, a name that fails isn't replaced by another."""
+    records: dict[str, Record[Any]] = {}
     missing: list[str] = []
     for kind, ref in named.items():
         if not ref:
@@ -106,21 +109,26 @@ def _to(
             find(lookup, ref.strip(), kind) if isinstance(ref, str) else (None, "it isn't a text")
         )
         if record is not None and record.body.state in ENDED and not strict:
-            record, why = None, _is_so(record)
+            record, why = None, _describe_state(record)
         if record is None:
             missing.append(f"{whys[kind]}: {why}")
         else:
-            found[kind] = record
+            records[kind] = record
     thread, task, why = _thread_of(
-        lookup, found, whys, missing, strict=strict and bool(named["thread"])
+        lookup, records, whys, missing, strict=strict and bool(named["thread"])
     )
-    subcortex = found["subcortex"].id if "subcortex" in found else ""
+    subcortex = records["subcortex"].id if "subcortex" in records else ""
     if not subcortex and not (strict and named["subcortex"]):
         subcortex = next(
-            (one.body.subcortex for one in (thread, task) if one and one.body.subcortex), ""
+            (
+                parent.body.subcortex
+                for parent in (thread, task)
+                if parent and parent.body.subcortex
+            ),
+            "",
         )
     if not thread:
-        why = whys["subcortex"] if "subcortex" in found else whys["task"] if task else DRAFTS_ONLY
+        why = whys["subcortex"] if "subcortex" in records else whys["task"] if task else DRAFTS_ONLY
     return Placement(
         thread.id if thread else "", task.id if task else "", subcortex, why, tuple(missing)
     )
@@ -128,16 +136,16 @@ def _to(
 
 def _thread_of(
     lookup: RecordLookup,
-    found: Mapping[str, Record[Any]],
+    records: Mapping[str, Record[Any]],
     whys: Mapping[str, str],
     missing: list[str],
     *,
     strict: bool,
 ) -> tuple[Record[Any] | None, Record[Any] | None, str]:
-    """The thread that is named, else the task's; the task; and why it is that thread."""
-    task = found.get("task")
-    if "thread" in found or strict or task is None or not task.body.thread:
-        return found.get("thread"), task, whys["thread"]
+    """Return the named thread, else the task's; the task; and the reason for the choice."""
+    task = records.get("task")
+    if "thread" in records or strict or task is None or not task.body.thread:
+        return records.get("thread"), task, whys["thread"]
     thread, why = find(lookup, task.body.thread, "thread")
     if thread is None:
         missing.append(f"the thread of {whys['task']}: {why}")

@@ -1,7 +1,7 @@
-"""Preflight of records: plugins judge the texts of every write before it is made.
+"""Preflight of record writes: plugins judge every new text before it is stored.
 
-A step runs inside a transaction, and a plugin may take seconds. So the step is run once to find the
-texts that it would write, rolled back, and run again with the verdicts.
+A write runs inside a transaction, and a plugin may take seconds. So the write is run once to
+collect its texts, rolled back, and run again with the verdicts.
 """
 
 from __future__ import annotations
@@ -19,26 +19,28 @@ from cortex.families.team.writes.discussion import SINCE
 from cortex.plugins.policy import Policy, allowed, policy_of
 from cortex.plugins.registry import Screening
 
-ROUNDS = 5  # of a step: what is derived from a redacted text may be new once more
+# Attempts of a write: text derived from a redacted text may be new again.
+ROUNDS = 5
 
-# The fields in which somebody says something; others hold ids, addresses, names and words of a
-# list.
+# Fields with prose; the others hold ids, addresses, names and enumerated values.
 TEXTS = frozenset(
-    "title name body summary description charter reason resolution notes review_notes blocked_reason note term meaning".split()
+    "title name body summary description charter reason resolution notes review_notes "
+    "blocked_reason note term meaning".split()
 )
 LISTS = frozenset(("tags", "naming"))
 PARTS = (Term, Evidence, Attachment)
 
 Work = Callable[[RecordTransaction], str]
-Change = Callable[[str, str], str]  # a field and its text -> the text as it may be written
+# Maps a field and its text to the text that may be written.
+Change = Callable[[str, str], str]
 
 
 class Unscreened(Exception):
-    """A step would write texts that no plugin was asked about: it is taken back."""
+    """A write has texts without a verdict: rolls the transaction back."""
 
 
 class Screen:
-    """The verdicts on the texts of one write."""
+    """Verdicts on the texts of one write."""
 
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
@@ -46,9 +48,9 @@ class Screen:
         self._waiting: dict[str, None] = {}
 
     def apply(self, before: Record[Any] | None, record: Record[Any]) -> Record[Any]:
-        """The record with its new texts as they may be written.
+        """Return the record with its new texts as they may be written.
 
-        Raises: InputError SENSITIVE_BLOCKED; RECORD_INVALID, where a redacted text doesn't fit its
+        Raises: InputError SENSITIVE_BLOCKED; RECORD_INVALID if a redacted text doesn't fit its
         field.
         """
         known = set(texts_of(before.body)) if before is not None else set[str]()
@@ -58,35 +60,35 @@ class Screen:
         return record if body == record.body else replace(record, body=checked(body))
 
     def _verdict(self, field: str, text: str) -> str:
-        if (found := self._verdicts.get(text)) is None:
+        if (verdict := self._verdicts.get(text)) is None:
             self._waiting[text] = None
             return text
-        return allowed(found, field)
+        return allowed(verdict, field)
 
     def check(self) -> None:
-        """Raises: Unscreened, where a step met a text without a verdict."""
+        """Check that every text has a verdict. Raises: Unscreened."""
         if self._waiting:
             raise Unscreened
 
     def ask(self, texts: Iterable[str] = ()) -> None:
-        """Have the plugins judge the texts that wait, and these.
+        """Have the plugins judge the waiting texts, and `texts`.
 
         Raises: ConfigError PLUGIN_UNUSABLE.
         """
         waiting, self._waiting = [*self._waiting, *texts], {}
         for text in waiting:
             if text not in self._verdicts:
-                self._verdicts[text] = found = self._policy.screen(text)
-                self._verdicts.setdefault(found.text, replace(found, warnings=()))
+                self._verdicts[text] = verdict = self._policy.screen(text)
+                self._verdicts.setdefault(verdict.text, replace(verdict, warnings=()))
 
 
 def screened_step(
     screen: Screen | None, work: Work, attempt: Callable[[Work, Screened | None], TransactionResult]
 ) -> TransactionResult:
-    """Do a step whose texts the plugins allow, as `attempt` does it.
+    """Run `work` through `attempt` until the plugins have judged all of its texts.
 
-    Raises: InputError SENSITIVE_BLOCKED, RECORD_INVALID; ConfigError PLUGIN_UNUSABLE; whatever the
-    step raises.
+    Raises: InputError SENSITIVE_BLOCKED, RECORD_INVALID; ConfigError PLUGIN_UNUSABLE; every error
+    of `work`.
     """
     if screen is None:
         return attempt(work, None)
@@ -108,27 +110,25 @@ def screened_step(
 
 
 def screen_of(library: Library) -> Screen | None:
-    """A screen for what is written to a library now, None where no plugin may have a say."""
+    """Return a screen for writes to a library, or None if no policy plugin is active."""
     policy = policy_of(library)
     return None if policy is None else Screen(policy)
 
 
 def texts_of(body: Body) -> list[str]:
-    """The texts of a body that plugins are asked about."""
-    found: list[str] = []
+    """Collect the texts of a body that plugins judge."""
+    texts: list[str] = []
 
     def collect(field: str, text: str) -> str:
-        found.append(text)
+        texts.append(text)
         return text
 
     with_texts(body, collect)
-    return found
+    return texts
 
 
 def with_texts(body: Any, change: Change) -> Any:
-    """A body whose texts are changed, field by field; what is derived from other texts stays as it
-    is.
-    """
+    """Return a body with its texts changed, field by field; derived texts stay as they are."""
     if isinstance(body, Notification):
         return body
     changed: dict[str, object] = {}
@@ -136,7 +136,7 @@ def with_texts(body: Any, change: Change) -> Any:
         name, value = field.name, getattr(body, field.name)
         if isinstance(value, str):
             if name == "summary" and isinstance(body, Thread):
-                changed[name] = _with_supplied(body, change)
+                changed[name] = _change_supplied(body, change)
             elif name in TEXTS and value.strip():
                 changed[name] = change(name, value)
         elif name in LISTS:
@@ -150,10 +150,8 @@ def with_texts(body: Any, change: Change) -> Any:
     return replace(body, **changed) if changed else body
 
 
-def _with_supplied(thread: Thread, change: Change) -> str:
-    """A summary of which the part is changed that somebody wrote; the rest is sentences of
-    comments, with their ids.
-    """
+def _change_supplied(thread: Thread, change: Change) -> str:
+    """Change the supplied part of a summary; the rest is quoted from comments, with their ids."""
     base, since, rest = thread.summary.partition(SINCE)
     return (
         change("summary", base) + since + rest

@@ -1,8 +1,7 @@
-"""What a draft becomes, and where: the record that it names, what is written there, and what of its
-citations is evidence.
+"""Publication of a draft: its destination, the record it becomes, and its evidence.
 
-Inside a step, through the same functions as everything that is written directly. Who may approve is
-not known here.
+Runs inside a transaction, through the same functions as direct writes. Doesn't know who may approve
+a draft.
 """
 
 from __future__ import annotations
@@ -30,7 +29,8 @@ from cortex.families.team.writes.actions import apply_task_patch, checked_patch
 from cortex.families.team.writes.create import add_body
 from cortex.families.team.writes.placement import find
 
-TARGETS = {  # what a draft may name, the first one where a name doesn't say its kind
+# Kinds that a draft may target; the first is assumed if the target doesn't show its kind.
+TARGETS = {
     "comment": ("thread", "task"),
     "thread": ("subcortex", "task", "thread"),
     "artifact": ("subcortex", "thread", "task"),
@@ -49,20 +49,19 @@ Get = Callable[[str], Record[Any] | None]
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """Where a draft would go: into that record, or nowhere in particular; `missing` says why it
-    can't go anywhere.
-    """
+    """Record that a draft would be published to, or none; `missing` says why it can't be."""
 
     record: Record[Any] | None = None
     missing: str = ""
 
 
 def destination(records: RecordLookup | RecordTransaction, draft: Draft) -> Destination:
-    """Where a draft would go as things are now."""
+    """Find the current destination of a draft."""
     allowed = TARGETS[draft.type]
     if not draft.target:
-        alone = allowed[0] == "subcortex"  # threads and artifacts may stand by themselves
-        return Destination(None, "" if alone else f"it names no {allowed[0]}")
+        # Threads and artifacts may belong to no subcortex.
+        is_optional = allowed[0] == "subcortex"
+        return Destination(None, "" if is_optional else f"it names no {allowed[0]}")
     kind = draft.target_kind or kind_of_id(draft.target) or allowed[0]
     if kind not in allowed:
         return Destination(
@@ -80,21 +79,21 @@ def destination(records: RecordLookup | RecordTransaction, draft: Draft) -> Dest
 def publish(
     step: RecordTransaction, draft: Draft, place: Record[Any] | None, settings: Settings
 ) -> Record[Any]:
-    """Write what a draft is for, into the place that it has."""
+    """Write the record of a draft to its destination."""
     if draft.type != "task_update":
         body = body_of(draft, place, step.get)
-        # A sensitive comment tells the summary of an open thread nothing; who approves it can't
-        # take its summary out.
-        told = draft.sensitivity != SENSITIVE or (
+        # The summary of a sensitive comment may not appear in an open thread, and the person who
+        # approves the draft can't remove it.
+        may_summarize = draft.sensitivity != SENSITIVE or (
             place is not None and place.body.sensitivity == SENSITIVE
         )
-        return add_body(step, body, draft.summary if told else "", settings)
+        return add_body(step, body, draft.summary if may_summarize else "", settings)
     assert place is not None
     return apply_task_patch(step, place.id, patch_of(draft), settings)
 
 
 def patch_of(draft: Draft) -> dict[str, str]:
-    """What a draft changes of a task: its fields, and its text as notes."""
+    """Return the task fields that a draft changes; its body counts as notes."""
     patch = dict(draft.patch)
     if draft.body:
         patch.setdefault("notes", draft.body)
@@ -102,7 +101,7 @@ def patch_of(draft: Draft) -> dict[str, str]:
 
 
 def check_outcome(draft: Draft) -> None:
-    """What a draft becomes could be written, wherever it goes.
+    """Check that the record of a draft would be valid at any destination.
 
     Raises: InputError RECORD_INVALID, SENSITIVE_BLOCKED.
     """
@@ -121,15 +120,16 @@ def check_outcome(draft: Draft) -> None:
 
 
 def body_of(draft: Draft, place: Record[Any] | None, get: Get) -> Comment | Thread | Artifact:
-    """The body that a draft becomes; what it cites as evidence and isn't there is only named, for
-    else nobody could publish it.
+    """Build the body that a draft becomes.
+
+    Cited evidence that doesn't exist is only mentioned in the text, as it would block publication.
     """
     subcortex = (
         "" if place is None else place.id if place.kind == "subcortex" else place.body.subcortex
     )
     match draft.type:
         case "comment":
-            # Any, where there is none yet and it is only looked at
+            # A placeholder id, when the body is only validated.
             thread = place.id if place else new_id(Thread)
             return Comment(
                 thread, draft.body, citations=draft.citations, sensitivity=draft.sensitivity
@@ -137,7 +137,7 @@ def body_of(draft: Draft, place: Record[Any] | None, get: Get) -> Comment | Thre
         case "thread":
             return Thread(
                 draft.title,
-                _citing(draft.body, draft.citations),
+                _append_citations(draft.body, draft.citations),
                 draft.thread_type or "other",
                 subcortex=subcortex,
                 task=place.id if place and place.kind == "task" else "",
@@ -146,11 +146,11 @@ def body_of(draft: Draft, place: Record[Any] | None, get: Get) -> Comment | Thre
                 code_links=draft.code_links,
             )
     evidence = evidence_of(draft, get)
-    told = {one.ref for one in evidence}
-    refs = dict.fromkeys((*(one.ref for one in draft.evidence), *draft.citations))
+    evidence_refs = {item.ref for item in evidence}
+    refs = dict.fromkeys((*(item.ref for item in draft.evidence), *draft.citations))
     return Artifact(
         draft.title,
-        _citing(draft.body, [ref for ref in refs if ref not in told]),
+        _append_citations(draft.body, [ref for ref in refs if ref not in evidence_refs]),
         draft.summary,
         draft.artifact_type or "other",
         state="proposed",
@@ -163,20 +163,21 @@ def body_of(draft: Draft, place: Record[Any] | None, get: Get) -> Comment | Thre
 
 
 def evidence_of(draft: Draft, get: Get) -> tuple[Evidence, ...]:
-    """What a draft rests on and is there: what it says, and what of its citations can be evidence."""
-    found = {one.ref: one for one in draft.evidence}
+    """Return the existing evidence of a draft: its own, and citations that can be evidence."""
+    evidence = {item.ref: item for item in draft.evidence}
     for cited in draft.citations:
         kind = "url" if _ADDRESS.fullmatch(cited) else kind_of_id(cited)
         if kind in EVIDENCE_KINDS:
-            found.setdefault(cited, Evidence(kind, cited))
-    return tuple(one for one in found.values() if one.kind == "url" or _is_there(one, get))
+            evidence.setdefault(cited, Evidence(kind, cited))
+    return tuple(item for item in evidence.values() if item.kind == "url" or _exists(item, get))
 
 
-def _is_there(one: Evidence, get: Get) -> bool:
-    record = get(one.ref)
-    return record is not None and record.kind == one.kind
+def _exists(evidence: Evidence, get: Get) -> bool:
+    """True for evidence that refers to an existing record of its kind."""
+    record = get(evidence.ref)
+    return record is not None and record.kind == evidence.kind
 
 
-def _citing(body: str, citations: Sequence[str]) -> str:
-    """A text with what it cites, where nothing else would keep that."""
+def _append_citations(body: str, citations: Sequence[str]) -> str:
+    """Append citations to a text that has no field for them."""
     return f"{body.rstrip()}\n\nCites: {', '.join(citations)}" if citations else body

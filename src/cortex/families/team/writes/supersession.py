@@ -1,6 +1,4 @@
-"""One artifact in place of another: whether it may be, and both of them and the link between them
-in one step.
-"""
+"""Supersession of artifacts: the check, and writing both artifacts and their link."""
 
 from __future__ import annotations
 
@@ -15,18 +13,18 @@ from cortex.families.team.validation import checked, refusal
 
 
 def linked(step: RecordTransaction, source: str, relation: str, target: str) -> Record[Link] | None:
-    """The link that says this already, unless somebody has dismissed it."""
+    """Return the link that states this already, unless it was dismissed."""
     refs = (("source", source), ("relation", relation), ("target", target))
-    found = step.select(
+    links = step.select(
         RecordFilter(kinds=("link",), states=("candidate", "confirmed"), refs=refs), 1
     )
-    return found[0] if found else None
+    return links[0] if links else None
 
 
 def check_supersedes(
     step: RecordTransaction, old: Record[Artifact], new: Record[Artifact] | None = None
 ) -> None:
-    """One artifact may take the place of another: it is accepted, so it has evidence.
+    """Check that `new` may supersede `old`: it is accepted, and there is no cycle.
 
     Raises: InputError RIGHTS_MISSING, RECORD_INVALID.
     """
@@ -34,19 +32,20 @@ def check_supersedes(
     if old.body.superseded_by or old.body.state == "superseded":
         raise refusal("supersedes", f"{old.id} is superseded already, by {old.body.superseded_by}")
     seen: set[str] = set()
-    now = new
-    while now is not None and now.id not in seen:
-        seen.add(now.id)
-        if now.id == old.id:
+    successor = new
+    while successor is not None and successor.id not in seen:
+        seen.add(successor.id)
+        if successor.id == old.id:
             raise refusal(
                 "supersedes",
                 f"{old.id} can't be superseded by what it supersedes itself, or by itself",
             )
-        now = step.get(now.body.superseded_by) if now.body.superseded_by else None
+        successor = step.get(successor.body.superseded_by) if successor.body.superseded_by else None
     if new is not None and new.body.state != "accepted":
         raise InputError(
             "RECORD_INVALID",
-            f"{new.id} isn't accepted ({new.body.state}), and only what is takes the place of another: accept it first",
+            f"{new.id} isn't accepted ({new.body.state}), and only what is takes the place of "
+            f"another: accept it first",
             context={"field": "supersedes", "accept": new.id},
         )
 
@@ -54,7 +53,7 @@ def check_supersedes(
 def write_superseded(
     step: RecordTransaction, old: Record[Artifact], new: Record[Artifact], note: str = ""
 ) -> Record[Link]:
-    """One artifact takes the place of another: its state, who took it, and the link between them."""
+    """Mark `old` as superseded by `new`, and return the link between them."""
     step.put(
         replace(old, body=replace(old.body, state="superseded", superseded_by=new.id)),
         "supersede_artifact",

@@ -1,4 +1,4 @@
-"""One write to the records: a step of the store, under a key, found when this returns."""
+"""Write transactions under an idempotency key, indexed when they return."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from cortex.families.team.index_text import wording
 from cortex.families.team.writes.preflight import screen_of, screened_step
 
 _KEY = re.compile(r"[\x21-\x7e]+")
-MOST_OF_KEY = 200  # characters
+# Longest key, in characters.
+MOST_OF_KEY = 200
 
 
 def perform(
@@ -30,10 +31,10 @@ def perform(
     action: str,
     payload: str,
 ) -> TransactionResult:
-    """Do `work` once for this key, and have what it wrote found, now or as soon as the indexes can.
+    """Run `work` once for this key, and index its records now or as soon as possible.
 
-    Raises: InputError RECORD_INVALID for a key that is none, IDEMPOTENCY_REPLAY, RECORD_CHANGED,
-    SENSITIVE_BLOCKED by a plugin; ConfigError PLUGIN_UNUSABLE; whatever `work` raises.
+    Raises: InputError RECORD_INVALID for an invalid key, IDEMPOTENCY_REPLAY, RECORD_CHANGED,
+    SENSITIVE_BLOCKED by a plugin; ConfigError PLUGIN_UNUSABLE; every error of `work`.
     """
 
     def attempt(
@@ -42,7 +43,7 @@ def perform(
         def begin(step: RecordTransaction) -> str:
             go_on_from(step.newest())
             result = work(step)
-            _check_accepted(step)
+            _check_targets_accepted(step)
             return result
 
         return library.store.records.perform(
@@ -57,12 +58,13 @@ def perform(
 
     check_key(key)
     done = screened_step(screen_of(library), work, attempt)
-    library.follow()  # a retry, too: who tried first may have ended before it was found
+    # Also after a retry: the first attempt may have ended before its records were indexed.
+    library.follow()
     return done
 
 
-def _check_accepted(step: RecordTransaction) -> None:
-    """Refuse what is new and names a record that the Core refused: it would be refused, too.
+def _check_targets_accepted(step: RecordTransaction) -> None:
+    """Reject new records that refer to a record the Core rejected: it would reject them, too.
 
     Raises: InputError TARGET_NOT_FOUND.
     """
@@ -76,7 +78,8 @@ def _check_accepted(step: RecordTransaction) -> None:
         if target in refused:
             raise InputError(
                 "TARGET_NOT_FOUND",
-                f"{target} was not accepted by the team server: {refused[target]}; nothing was written",
+                f"{target} was not accepted by the team server: {refused[target]}; nothing was "
+                f"written",
                 context={"id": target},
                 instead=(
                     "A person sees what was refused, and what to do, with `cortex sync --refused`.",
@@ -85,32 +88,34 @@ def _check_accepted(step: RecordTransaction) -> None:
 
 
 def acting(library: Library, actor: Actor) -> Actor:
-    """The actor with at most the tier that the team's Core gives this home."""
-    told = library.store.truth.get(TIER)
-    return replace(actor, tier=min(actor.tier, int(told))) if told else actor
+    """Return the actor with at most the tier that the team's Core grants to this home."""
+    granted = library.store.truth.get(TIER)
+    return replace(actor, tier=min(actor.tier, int(granted))) if granted else actor
 
 
-def written(library: Library, number: str) -> Record[Any]:
-    """The record that a step wrote, as it is now.
+def written(library: Library, record_id: str) -> Record[Any]:
+    """Return the current state of a record that a transaction wrote.
 
-    Raises: InputError RECORD_UNKNOWN, where whoever wrote it may not see it any more.
+    Raises: InputError RECORD_UNKNOWN if its author may no longer see it.
     """
-    record = library.store.recorded.one(number)  # nothing is ever removed
+    # Records are never deleted, so None means no access.
+    record = library.store.recorded.one(record_id)
     if record is None:
         raise InputError(
             "RECORD_UNKNOWN",
-            f"{number} was written, and isn't to be seen any more",
-            context={"id": number},
+            f"{record_id} was written, and isn't to be seen any more",
+            context={"id": record_id},
         )
     return record
 
 
 def check_key(key: str, most: int = MOST_OF_KEY) -> None:
-    """Raises: InputError RECORD_INVALID with a key that could be used, SENSITIVE_BLOCKED for one
-    that holds a secret: keys are kept.
+    """Check an idempotency key.
+
+    Raises: InputError RECORD_INVALID, suggesting a valid key; SENSITIVE_BLOCKED for one that holds
+    a secret, since keys are stored.
     """
-    # Mailgun's keys begin as a key of ours may that somebody makes up: "key-" and a UUID without
-    # hyphens.
+    # A Mailgun key has the shape of a plausible idempotency key: "key-" and a UUID without hyphens.
     if leaks := [leak for leak in find_leaks(key) if leak.name != "Mailgun key"]:
         raise InputError(
             "SENSITIVE_BLOCKED",

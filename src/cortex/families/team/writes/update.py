@@ -1,9 +1,8 @@
-"""Changing a record, whichever it is: read and written in one step, by the states of its kind, and
-without losing anybody else's change.
+"""Change existing records by optimistic concurrency, in one transaction.
 
-A change is a function from what a record says now to what it shall say; what follows from it
-(summary, notifications, what belongs to it and becomes sensitive with it) is written in the same
-step. Nothing is ever removed. Which changes have a name is told in `changing`.
+A change is a function from the current body to the new one. Its effects (summary, notifications,
+sensitivity that records inherit) are written in the same transaction. Nothing is ever deleted. The
+named changes are in `actions`.
 """
 
 from __future__ import annotations
@@ -42,9 +41,10 @@ from cortex.families.team.writes.transactions import perform, written
 
 Change = Callable[[Any], Any]
 
-# In which notifications, links and drafts name what they are about
-_TELLING = ("about", "source", "target")
-_BATCH = 500  # records that follow what they belong to, read at once
+# Fields in which notifications, links and drafts refer to their subject.
+_SUBJECT_FIELDS = ("about", "source", "target")
+# Dependent records read at once.
+_BATCH = 500
 
 
 def revise(
@@ -58,17 +58,19 @@ def revise(
     version: int | None = None,
     payload: str = "",
 ) -> Record[Any]:
-    """Change a record; `version` is the one that the change was made for, None: whichever there is.
+    """Change a record; `version` is the one that the caller read, None for any.
 
-    `action` says what is done, and so who may do it; one that has no right of its own is an edit.
-    With a key of the caller's, `payload` says what the change is, which is made twice: first to
-    look for what it contradicts; but not again for a key that is known, since what it takes away is
-    gone by then. Raises: InputError RECORD_UNKNOWN, RECORD_CHANGED, RECORD_INVALID,
-    SENSITIVE_BLOCKED, RIGHTS_MISSING, TARGET_NOT_FOUND, SCOPE_NOT_FOUND, IDEMPOTENCY_REPLAY.
+    `action` selects the required permission; an action without one of its own counts as an edit.
+    With a caller's key, `payload` identifies the change. `change` is called twice: first to find
+    contradictions, then to write. For a known key the first call is skipped, since what it removes
+    is gone by then.
+
+    Raises: InputError RECORD_UNKNOWN, RECORD_CHANGED, RECORD_INVALID, SENSITIVE_BLOCKED,
+    RIGHTS_MISSING, TARGET_NOT_FOUND, SCOPE_NOT_FOUND, IDEMPOTENCY_REPLAY.
     """
-    asked = payload or repr((record_id, version))
+    request = payload or repr((record_id, version))
     before = resolve_ref(library.store.recorded, record_id)
-    known = key and library.store.records.known(actor, key, action, asked)
+    known = key and library.store.records.known(actor, key, action, request)
     clashes = () if known else clashes_of(library, change(before.body), before)
 
     def work(step: RecordTransaction) -> str:
@@ -76,7 +78,7 @@ def revise(
         write_clashes(step, record, clashes)
         return record.id
 
-    return carry_out(library, work, actor=actor, key=key, action=action, payload=asked).record
+    return carry_out(library, work, actor=actor, key=key, action=action, payload=request).record
 
 
 def revise_in(
@@ -88,7 +90,7 @@ def revise_in(
     version: int | None = None,
     kind: str = "",
 ) -> Record[Any]:
-    """Change a record inside a step; one that says the same as before stays as it is."""
+    """Change a record inside a transaction; without a difference nothing is written."""
     record = resolve_ref(step, record_id, kind)
     before = record.body
     right = action if action in TIERS else "edit"
@@ -96,7 +98,8 @@ def revise_in(
     if version is not None and version != record.version:
         raise InputError(
             "RECORD_CHANGED",
-            f"{record.id} was changed meanwhile: it has version {record.version} now, not {version}",
+            f"{record.id} was changed meanwhile: it has version {record.version} now, not "
+            f"{version}",
             context={"id": record.id, "version": record.version},
         )
     after = change(before)
@@ -111,7 +114,9 @@ def revise_in(
     if isinstance(after, Artifact):
         _need_decision(step, before, after)
     if isinstance(after, Artifact) and after.state == "accepted" != before.state:
-        written = _accept(step, replace(record, body=replace(after, last_reviewed=step.now)))
+        written = _write_accepted(
+            step, replace(record, body=replace(after, last_reviewed=step.now))
+        )
     else:
         written = step.put(replace(record, body=after))
     follow(step, before, written)
@@ -119,17 +124,15 @@ def revise_in(
 
 
 def _need_decision(step: RecordTransaction, before: Any, after: Artifact) -> None:
-    """Have a person decide what changes an accepted artifact, or puts one out of use."""
+    """Require a person for deprecating an artifact, and for editing an accepted one."""
     if after.state == "deprecated" != before.state:
         need_person(step.actor, "deprecate_artifact")
     elif before.state == "accepted":
         need_person(step.actor, "edit_accepted")
 
 
-def _accept(step: RecordTransaction, record: Record[Artifact]) -> Record[Artifact]:
-    """Write an artifact that is accepted now; what it says that it supersedes is superseded with
-    that.
-    """
+def _write_accepted(step: RecordTransaction, record: Record[Artifact]) -> Record[Artifact]:
+    """Write an artifact that becomes accepted, and mark the one it supersedes."""
     need(step.actor, "accept_artifact")
     old = step.get(record.body.supersedes) if record.body.supersedes else None
     if old is not None and old.body.superseded_by != record.id:
@@ -142,7 +145,7 @@ def _accept(step: RecordTransaction, record: Record[Artifact]) -> Record[Artifac
 
 
 def check_kept(before: Any, after: Any) -> None:
-    """What a change may not touch. Raises: InputError RECORD_INVALID."""
+    """Check the fields that no change may touch. Raises: InputError RECORD_INVALID."""
     match after:
         case Subcortex() if after.slug != before.slug:
             raise refusal("slug", "the slug of a subcortex stays: others name it by that")
@@ -171,7 +174,7 @@ def check_kept(before: Any, after: Any) -> None:
 def follow(
     step: RecordTransaction, before: Any, record: Record[Any], *, besides: Iterable[str] = ()
 ) -> None:
-    """What follows from a change, in the same step; `besides` have been told of it elsewhere."""
+    """Write the effects of a change; `besides` were notified elsewhere."""
     after = record.body
     if after.sensitivity == SENSITIVE and before.sensitivity != SENSITIVE:
         with step.unconfined():
@@ -183,59 +186,61 @@ def follow(
                 renew_summary(step, thread, record)
         case Thread():
             with step.unconfined():
-                _follow_thread(step, before, record)
+                _update_comments(step, before, record)
         case Task():
             if after.state not in OPEN_TASK_STATES:
                 close_notices(step, record.id, "task_assigned")
-            notice_task(step, record, before, _what_changed(before, after), besides=besides)
+            notice_task(step, record, before, _describe_changes(before, after), besides=besides)
         case Link() if after.state != before.state:
             close_notices(step, record.id)
 
 
-def _follow_thread(step: RecordTransaction, before: Thread, record: Record[Thread]) -> None:
-    """Comments belong where their thread does and are found by its title, however many they are;
-    its summary is of what it says now.
-    """
+def _update_comments(step: RecordTransaction, before: Thread, record: Record[Thread]) -> None:
+    """Move and reindex all comments of a changed thread, and renew its summary."""
     after, last = record.body, ""
     if (after.title, after.subcortex) != (before.title, before.subcortex):
-        while some := step.select(
+        while batch := step.select(
             RecordFilter(kinds=("comment",), refs=(("thread", record.id),), before=last), _BATCH
         ):
-            for one in some:
-                if one.body.subcortex != after.subcortex:
+            for comment in batch:
+                if comment.body.subcortex != after.subcortex:
                     step.put(
-                        replace(one, body=replace(one.body, subcortex=after.subcortex)),
+                        replace(comment, body=replace(comment.body, subcortex=after.subcortex)),
                         "move_comment",
                     )
                 else:
-                    step.reword(one)
-            last = some[-1].id
-    told = (after.title, after.body, after.sensitivity) != (
+                    step.reword(comment)
+            last = batch[-1].id
+    is_changed = (after.title, after.body, after.sensitivity) != (
         before.title,
         before.body,
         before.sensitivity,
     )
-    if told and after.summary and after.summary == before.summary:
+    if is_changed and after.summary and after.summary == before.summary:
         renew_summary(step, record)
 
 
 def _make_sensitive(step: RecordTransaction, record: Record[Any]) -> None:
-    """What belongs to a record, or tells of it, becomes sensitive with it: comments with their
-    thread, everything with its subcortex.
+    """Make everything that belongs or refers to a sensitive record sensitive, too.
+
+    Comments follow their thread, all records their subcortex.
     """
-    # And no recursion: a task of a thread of a task may go on like that for long
-    waiting = [record]
-    while waiting:
-        above = waiting.pop()
-        names = (above.id, *((above.body.slug,) if isinstance(above.body, Subcortex) else ()))
-        for ref in [(role, name) for role in (above.kind, *_TELLING) for name in names]:
-            while some := step.select(RecordFilter(refs=(ref,), sensitivity=NORMAL), _BATCH):
-                for one in some:
-                    private = replace(one, body=replace(one.body, sensitivity=SENSITIVE))
-                    waiting.append(step.put(private, "make_sensitive"))
+    # A loop, not recursion: tasks of threads of tasks may nest deeply.
+    queue = [record]
+    while queue:
+        parent = queue.pop()
+        names = (parent.id, *((parent.body.slug,) if isinstance(parent.body, Subcortex) else ()))
+        for ref in [(role, name) for role in (parent.kind, *_SUBJECT_FIELDS) for name in names]:
+            while batch := step.select(RecordFilter(refs=(ref,), sensitivity=NORMAL), _BATCH):
+                for dependent in batch:
+                    private = replace(
+                        dependent, body=replace(dependent.body, sensitivity=SENSITIVE)
+                    )
+                    queue.append(step.put(private, "make_sensitive"))
 
 
-def _what_changed(before: Task, after: Task) -> str:
+def _describe_changes(before: Task, after: Task) -> str:
+    """Describe the changes of a task for a notification."""
     parts = [f"it is {after.state.replace('_', ' ')} now"] if after.state != before.state else []
     parts += [f"priority {after.priority}"] if after.priority != before.priority else []
     if after.blocked_reason and after.blocked_reason != before.blocked_reason:
@@ -255,9 +260,7 @@ def carry_out(
     action: str,
     payload: str,
 ) -> Created:
-    """Do a step that gives the id of what it changed; the record as it is then, and whether that
-    had been done before under the same key.
-    """
+    """Run a transaction that returns a record id; gives the record, and true for a replayed key."""
     done = perform(
         library, work, actor=actor, key=key or fresh_key(), action=action, payload=payload
     )
