@@ -287,6 +287,10 @@ def test_demo_shows_every_family_and_a_repository_of_ones_own(project: Path) -> 
     ):
         assert found in done.stdout
     assert done.stdout.rstrip().endswith("docs/getting-started.md.")
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    (sample,) = re.findall(r"<!-- sample of demo -->\n```console\n(.*?)```", readme, re.DOTALL)
+    shown = re.sub(r"artifact_\w+", "artifact_…", done.stdout).splitlines()
+    assert [line for line in sample.splitlines() if line and line not in shown] == []
 
 
 def test_every_snippet_for_a_client_can_be_parsed() -> None:
