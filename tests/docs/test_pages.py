@@ -327,14 +327,6 @@ def test_the_readme_counts_the_languages_right() -> None:
     assert f"{len(RULES)} languages are cut" in (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-def test_the_files_in_the_readmes_transcript_exist() -> None:
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    places = re.findall(r"^(\S+\.py):\d+  \d\.\d\d  (\S+)$", text, re.MULTILINE)
-    assert len(places) >= 3
-    for path, qualified in places:
-        assert f" {qualified.rpartition('.')[2]}" in (ROOT / path).read_text(encoding="utf-8")
-
-
 def test_the_readmes_numbers_stand_in_the_results() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     inside = text.partition("<!-- numbers:begin -->")[2].partition("<!-- numbers:end -->")[0]
