@@ -1,4 +1,4 @@
-"""Many values in statements: a mark for each, and so many at a time as one statement is to have."""
+"""SQL helpers for many values: placeholders, and batches that fit one statement."""
 
 from __future__ import annotations
 

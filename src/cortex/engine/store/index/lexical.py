@@ -494,8 +494,9 @@ def _any(queries: Sequence[tantivy.Query]) -> tantivy.Query:
 
 
 def _link(directory: Path) -> tempfile.TemporaryDirectory[str] | None:
-    """A folder of links to an index that can't be written: tantivy locks the folder that it reads;
-    None where it can.
+    """Make a folder of links to a read-only index, since tantivy locks the folder it reads.
+
+    Returns None if the index folder is writable.
     """
     if not directory.is_dir() or os.access(directory, os.W_OK | os.X_OK):
         return None

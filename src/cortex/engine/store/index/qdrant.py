@@ -231,7 +231,7 @@ class Qdrant:
 
 
 def _read(client: QdrantClient, name: str) -> tuple[bool, QdrantMark | None]:
-    """Whether there is such a collection, and its mark."""
+    """Read the state of a collection: (exists, mark)."""
     from qdrant_client.http.exceptions import UnexpectedResponse
 
     try:

@@ -422,7 +422,10 @@ class Vectors:
         return self._codes
 
     def _compact(self, view: View) -> None:
-        """Write the live rows to a new generation; the old one stays until the watermark file moves."""
+        """Write the live rows to a new generation.
+
+        The old one stays until the watermark file has moved.
+        """
         if self._scan is not None or self._snapshot:
             self._refresh_scan(view)
         before = self._log, self._generation, self._snapshot, self._snapshot_records

@@ -443,7 +443,8 @@ class VectorIndexes:
         except NetworkError as error:
             if error.code != UNAVAILABLE:
                 raise
-            if error.message != self._said:  # once, not with every batch of a run
+            # Logged once, not for every batch of a run.
+            if error.message != self._said:
                 log.warning("%s; until it is back, words answer", error.message)
             self._said = error.message
         else:
