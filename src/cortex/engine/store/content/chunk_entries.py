@@ -255,8 +255,8 @@ def _last(connection: sqlite3.Connection, table: str) -> int:
 
 
 def fields_of(entry: Entry) -> str:
-    """All of an entry but its text, which the blob has, as JSON."""
-    told = (
+    """Encode an entry as JSON without its text, which is in the blob."""
+    fields = (
         entry.id,
         entry.chunk_type,
         entry.title,
@@ -265,7 +265,7 @@ def fields_of(entry: Entry) -> str:
         entry.created_at,
         entry.updated_at,
     )
-    return json.dumps(told, ensure_ascii=False, separators=(",", ":"))
+    return json.dumps(fields, ensure_ascii=False, separators=(",", ":"))
 
 
 def _entry(fields: str, text: str) -> Entry:

@@ -90,28 +90,34 @@ class Memories:
         """
         with self._write() as connection:
             old = {verdict.ref[1] for verdict in supersedes if verdict.ref[0] == OWN}
-            new = [memory for memory in new if not is_said(connection, memory.fingerprint, old)]
+            new = [
+                new_memory
+                for new_memory in new
+                if not is_said(connection, new_memory.fingerprint, old)
+            ]
             if not new:
                 return Added(batch, ())
             seq, batch = next_seq(connection), batch or _next_batch(connection)
-            for memory in new:
-                write_memory(connection, memory, wording, seq)
-                ref = (memory.origin, memory.memory.key)
-                _judge(connection, ref, _judgement_now(memory.state, actor, memory.successor))
+            for new_memory in new:
+                write_memory(connection, new_memory, wording, seq)
+                ref = (new_memory.origin, new_memory.memory.key)
+                _judge(
+                    connection, ref, _judgement_now(new_memory.state, actor, new_memory.successor)
+                )
                 _log(
                     connection,
                     batch,
                     ref,
                     "add",
                     {},
-                    _encode_state(memory.state, memory.successor),
+                    _encode_state(new_memory.state, new_memory.successor),
                     actor,
                     "",
                 )
             for verdict in supersedes:
                 judged = _judgement_now(verdict.state, actor, verdict.successor)
                 _decide(connection, verdict, judged, wording, seq, batch, "supersede", actor, "")
-            return Added(batch, tuple(memory.memory.key for memory in new))
+            return Added(batch, tuple(new_memory.memory.key for new_memory in new))
 
     def decide(
         self,
