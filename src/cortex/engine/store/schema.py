@@ -1,12 +1,10 @@
-"""The tables of a store and how older stores become newer ones: a list of functions, one per
-version.
+"""Tables of a store and their migrations, one per version.
 
 `blobs` own text, chunks and symbols and are addressed by content; `docs` give a blob a name in a
-source. A doc is never changed to another text: the new text is a new doc with a new id, so an id
-means the same thing in SQLite, in the words and in the vectors for ever. `gone` remembers removed
-docs until words and vectors have dropped them. `vectors` are those that were worth paying for, by
-the hash of the text that they are of: no text is paid for twice while it is kept, and it is for
-some days after the last file that has it.
+source. A doc never changes to another text: a new text is a new doc with a new id, so that an id
+stands for the same thing in SQLite and in both indexes for ever. `gone` lists removed docs until
+the indexes have dropped them. `vectors` are the paid ones, keyed by the hash of their text: no text
+is paid for twice while it is kept, which is some days longer than the last file that has it.
 """
 
 from __future__ import annotations
@@ -56,7 +54,7 @@ CREATE TABLE requests (
 INSERT INTO meta VALUES ('seq', '0'), ('identity', lower(hex(randomblob(6))));
 """
 
-# A chunk's hash is filled in where a model is paid for; with others nobody needs it.
+# A chunk's hash is only filled in for paid models; the others don't need it.
 _PAID_VECTORS = """
 ALTER TABLE chunks ADD COLUMN hash BLOB;
 CREATE INDEX chunks_hash ON chunks (hash) WHERE hash IS NOT NULL;
@@ -69,8 +67,8 @@ CREATE TABLE vectors (
 CREATE INDEX vectors_hash ON vectors (hash);
 """
 
-# Folders of documents that a person added, with what each may leave out; what a chunk file says of
-# a chunk besides its text.
+# Folders of documents that the user added, with their patterns; fields of the entries of chunk
+# files besides the text.
 _FOLDERS = """
 CREATE TABLE folders (
   source INTEGER PRIMARY KEY REFERENCES sources ON DELETE CASCADE, key TEXT NOT NULL UNIQUE, include TEXT NOT NULL,
@@ -83,10 +81,10 @@ CREATE TABLE tags (
 CREATE INDEX tags_doc ON tags (doc);
 """
 
-# What was learnt. `memories` are our own (origin "") and a copy of every row of other products'
-# databases, which can be made again; what a person decided about either stands in `judgements`,
-# which can't (`made` is when the row was: a database that begins anew has others of the same key).
-# `mirrors` says how far each copy is.
+# `memories` are our own (origin "") and a mirror of every row of other products' databases, which
+# can be recreated. The user's decisions about either are in `judgements`, which can't (`made` is
+# the time of the row: a recreated database has other rows with the same key). `mirrors` has the
+# progress of each mirror.
 _MEMORIES = """
 CREATE TABLE memories (
   id INTEGER PRIMARY KEY AUTOINCREMENT, origin TEXT NOT NULL, key TEXT NOT NULL, number INTEGER NOT NULL, source INTEGER,
@@ -129,9 +127,8 @@ CREATE TABLE mirrors (
   problem TEXT NOT NULL);
 """
 
-# What a team keeps: records of every kind in one table, what each points to (`refs`), how each was
-# before (`versions`), the keys under which something was written, and who did what: a log that
-# nobody can change. `private` blobs get no vectors.
+# Team records of every kind in one table, their references (`refs`), their history (`versions`),
+# idempotency keys, and an audit log that can't be changed. `private` blobs get no vectors.
 _RECORDS = """
 CREATE TABLE records (
   id TEXT PRIMARY KEY, kind TEXT NOT NULL, version INTEGER NOT NULL, state TEXT NOT NULL, sensitivity TEXT NOT NULL, body TEXT NOT NULL,
@@ -160,8 +157,8 @@ CREATE TRIGGER audit_unchanged BEFORE UPDATE ON audit BEGIN SELECT RAISE(ABORT, 
 ALTER TABLE blobs ADD COLUMN private INTEGER NOT NULL DEFAULT 0;
 """
 
-# The scope of records that were written before it was kept: their subcortex, or that of what they
-# are about, which is of a kind whose scopes are known by then. In the words of both databases.
+# Scope of records written before it was stored: their subcortex, or that of their subject, which is
+# of a kind migrated before. Valid in both SQL dialects.
 _SCOPE = """
 UPDATE records SET scope = coalesce((
   SELECT other.scope FROM refs AS way JOIN records AS other
@@ -182,9 +179,8 @@ UPDATE records SET scope = CASE kind WHEN 'subcortex' THEN id ELSE coalesce(
     )
 )
 
-# The order in which records were written, for those who follow: each write takes the next number.
-# Of records that were there before, the order in which they were made stands for it. And the scope
-# of each, as `seeing.scope_of` tells it.
+# Order of the writes for the change feed: each write takes the next number. Existing records are
+# numbered in the order of their creation. Also the scope of each, as in `visibility.scope_of`.
 _CHANGES = f"""
 CREATE TABLE counters (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
 ALTER TABLE records ADD COLUMN change INTEGER NOT NULL DEFAULT 0;
@@ -199,10 +195,9 @@ INSERT INTO counters VALUES ('applied', 0);
 CREATE INDEX records_change ON records (change);
 """
 
-# Who may use a server that a team shares: its people and programs, what each may see, and the
-# hashes of their tokens. `facts` has the epoch: which history of changes this is. On the other
-# side, a store that is connected to such a server: what waits to be sent there (`outbox`, and which
-# records each entry touches), which records it has, and those that are never sent.
+# Principals of a team server, their grants, and the hashes of their tokens. `facts` has the epoch
+# of the change history. For a store connected to such a server: changes to send (`outbox`, with the
+# records of each entry), the records that the server has, and those that are never sent.
 _PRINCIPALS = """
 CREATE TABLE principals (
   id TEXT PRIMARY KEY, name TEXT NOT NULL UNIQUE, tier INTEGER NOT NULL, sensitive INTEGER NOT NULL, state TEXT NOT NULL,
@@ -226,12 +221,12 @@ CREATE TABLE replica (record TEXT PRIMARY KEY, version INTEGER NOT NULL, change 
 CREATE TABLE local_only (record TEXT PRIMARY KEY) WITHOUT ROWID;
 """
 
-# What the server took stays in the outbox for a while, with when that was: a server that was put
-# back from a backup gets it again.
+# Accepted entries stay in the outbox for a while, with the time of acceptance: a server restored
+# from a backup receives them again.
 _JOURNAL = "ALTER TABLE outbox ADD COLUMN taken INTEGER NOT NULL DEFAULT 0;"
 
-# Records of servers that were left: each server by its epoch and address, and which version of the
-# record it had. A store that was left before this table existed has them in `replica`.
+# Records of former servers: the epoch and address of each server, and its version of the record. A
+# store disconnected before this table existed has them in `replica`.
 _ELSEWHERE = """
 CREATE TABLE elsewhere (
   record TEXT NOT NULL, epoch TEXT NOT NULL, url TEXT NOT NULL, version INTEGER NOT NULL, PRIMARY KEY (record, epoch)) WITHOUT ROWID;
@@ -241,21 +236,22 @@ DELETE FROM replica WHERE EXISTS (SELECT 1 FROM meta WHERE key = 'left.core' AND
 DELETE FROM meta WHERE key = 'left.core';
 """
 
-# The secrets of a text, as its detector of that version found them: the text in `blobs` has them,
+# Secrets in a text, as found by that version of the detector: the text in `blobs` contains them,
 # no answer does.
 _LEAKS = """
 CREATE TABLE leaks (
   blob INTEGER PRIMARY KEY REFERENCES blobs ON DELETE CASCADE, version INTEGER NOT NULL, found TEXT NOT NULL);
 """
 
-# How a write was made: by an agent, by a person at a terminal, by a command without one.
+# Interface of a write: an agent, a person at a terminal, or a command without one.
 _VIA = "ALTER TABLE audit ADD COLUMN via TEXT NOT NULL DEFAULT '';"
 
 
 def _execute(statements: str) -> Callable[[sqlite3.Connection], None]:
     def migrate_one(connection: sqlite3.Connection) -> None:
         statement = ""
-        for part in statements.split(";"):  # a trigger holds more than one
+        # A trigger contains more than one semicolon.
+        for part in statements.split(";"):
             statement += part + ";"
             if sqlite3.complete_statement(statement):
                 connection.execute(statement)
@@ -283,16 +279,16 @@ MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = tuple(
 
 
 def migrate(connection: sqlite3.Connection, version: int | None = None) -> None:
-    """Bring the schema up to date, or to an earlier version, inside the caller's transaction."""
-    for number in range(version_of(connection), len(MIGRATIONS) if version is None else version):
-        MIGRATIONS[number](connection)
-        connection.execute(f"PRAGMA user_version = {number + 1}")
+    """Migrate the schema to the latest or a given version, inside the caller's transaction."""
+    for index in range(version_of(connection), len(MIGRATIONS) if version is None else version):
+        MIGRATIONS[index](connection)
+        connection.execute(f"PRAGMA user_version = {index + 1}")
 
 
 def is_current(connection: sqlite3.Connection) -> bool:
-    """Whether there is nothing to migrate.
+    """True if there is nothing to migrate.
 
-    Raises: StoreError STORE_NEWER when a newer Cortex wrote the store.
+    Raises: StoreError STORE_NEWER if a newer Cortex wrote the store.
     """
     version = version_of(connection)
     if version > len(MIGRATIONS):
@@ -305,7 +301,7 @@ def is_current(connection: sqlite3.Connection) -> bool:
 
 
 def is_outdated(connection: sqlite3.Connection) -> bool:
-    """Whether an earlier version of Cortex made these tables; false where there are none yet."""
+    """True if an earlier version of Cortex made these tables; false if there are none yet."""
     return 0 < version_of(connection) < len(MIGRATIONS)
 
 

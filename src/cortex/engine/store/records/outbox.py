@@ -447,8 +447,8 @@ def _queue(
     """
     now, count = moment(), 0
     for part, batch in enumerate(parts(records, MOST_UPLOADED)):
-        key = f"{UPLOAD}-{hash_bytes(mark.encode(), *(one.id.encode() for _, one in batch)).hex()}"
-        written = {one.id: (before, one) for before, one in batch}
+        key = f"{UPLOAD}-{hash_bytes(mark.encode(), *(record.id.encode() for _, record in batch)).hex()}"
+        written = {record.id: (before, record) for before, record in batch}
         if enqueue(
             connection, actor, key, UPLOAD, now, written, places[part] if places else None, taken
         ):
@@ -459,7 +459,7 @@ def _queue(
 def _before_waiting(
     connection: sqlite3.Connection, records: Mapping[str, Record[Any]]
 ) -> dict[str, Record[Any]]:
-    """Records in their state before the first waiting entry; without those that an entry creates."""
+    """Records before the first waiting entry for each; without those that an entry creates."""
     earlier = dict(records)
     query = (
         "SELECT changes FROM outbox JOIN outbox_records ON outbox.id = entry "

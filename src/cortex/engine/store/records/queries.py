@@ -334,5 +334,5 @@ _AUDIT_COLUMNS = "id, at, actor, tier, key, action, record, version, via"
 
 @lru_cache(maxsize=20_000)
 def _source(source_id: int, kind: str, name: str, root: str) -> Source:
-    """A source, the same one for all who may see it."""
+    """Source object, shared between all viewers."""
     return Source(source_id, kind, name, root)

@@ -296,10 +296,10 @@ class RecordRows:
         ]
         return list(get_records(self._connection, ids).values())
 
-    def _where(self, number: str) -> tuple[int | None, str]:
-        """The source in which a record is found, and the scope that it belongs to."""
+    def _where(self, record_id: str) -> tuple[int | None, str]:
+        """Source in which a record is indexed, and its scope."""
         row = self._connection.execute(
-            "SELECT source, scope FROM records WHERE id = ?", (number,)
+            "SELECT source, scope FROM records WHERE id = ?", (record_id,)
         ).fetchone()
         return (row[0], row[1]) if row else (None, "")
 
@@ -326,10 +326,10 @@ class RecordRows:
             put_doc(self._connection, source, file, blob, "", self._next_seq(), time.time_ns())
         return source
 
-    def _shelf(self, kept: Record[Any], meaning: bool, scope: str) -> RecordPartition:
+    def _shelf(self, record: Record[Any], meaning: bool, scope: str) -> RecordPartition:
         if not self._shelved:
-            return RecordPartition(kept.kind, meaning)
-        return RecordPartition(kept.kind, meaning, scope, kept.body.sensitivity == SENSITIVE)
+            return RecordPartition(record.kind, meaning)
+        return RecordPartition(record.kind, meaning, scope, record.body.sensitivity == SENSITIVE)
 
     def _next_seq(self) -> int:
         """The `seq` of this transaction."""

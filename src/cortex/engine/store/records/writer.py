@@ -230,8 +230,9 @@ def _copy(
     records: Sequence[VersionedRecord],
     skip_waiting: bool,
 ) -> int:
-    """Write records as they are elsewhere, but for those that wait to be sent and those that are
-    newer here; tells how many.
+    """Write records as another store has them; returns the number written.
+
+    Skips those that wait to be sent and those that are newer here.
     """
     ids = [record.record.id for record in records]
     left = waiting_for(connection, ids) if skip_waiting else set[str]()
@@ -265,13 +266,13 @@ def _restarts_numbering(connection: sqlite3.Connection, meta: Mapping[str, str])
 
 
 def _answer(connection: Any, actor: str, key: str) -> tuple[bytes, str] | None:
-    """What a key was used for, and what it gave."""
-    ask = "SELECT payload, result FROM keys WHERE actor = ? AND key = ?"
+    """Payload hash and result of a key, None if it is new."""
+    query = "SELECT payload, result FROM keys WHERE actor = ? AND key = ?"
     if not isinstance(connection, WriteBatch):
-        return connection.execute(ask, (actor, key)).fetchone()
+        return connection.execute(query, (actor, key)).fetchone()
     aside, known = connection.aside, connection.keys
     if (actor, key) not in known:
-        known[actor, key] = aside.execute(ask, (actor, key)).fetchone()
+        known[actor, key] = aside.execute(query, (actor, key)).fetchone()
     return known[actor, key]
 
 
