@@ -260,7 +260,7 @@ class Store:
         """
         # Keep a reference: another thread may replace `_totals` meanwhile.
         seq, known = self.truth.seq(), self._totals
-        # Adding up hundreds of sources takes a twentieth of a search, and a search asks three times.
+        # Adding up hundreds of sources takes a twentieth of a search, which asks three times.
         if known[0] == seq and sources in known[1]:
             return known[1][sources]
         now = time.monotonic()
@@ -331,7 +331,8 @@ class Store:
             for table, key in (("memories", "key"), ("records", "id")):
                 count = connection.execute(
                     f"SELECT count(*) FROM {table} WHERE source IS NOT NULL AND NOT EXISTS "
-                    f"(SELECT 1 FROM docs WHERE docs.source = {table}.source AND docs.path = {table}.{key})"
+                    f"(SELECT 1 FROM docs WHERE docs.source = {table}.source "
+                    f"AND docs.path = {table}.{key})"
                 ).fetchone()[0]
                 problems += [f"{count} {table} are not found by search"] if count else []
         return problems
@@ -402,7 +403,8 @@ def check_present(directory: Path) -> None:
     why = f"{left[0]} beside it belongs" if left else "its snapshots belong"
     raise StoreError(
         "STORE_LOST",
-        f"{path} {state}, and {why} to one that was in use (snapshots: {snapshots}); nothing was written",
+        f"{path} {state}, and {why} to one that was in use (snapshots: {snapshots}); nothing was "
+        "written",
         context={"path": str(path), "indexes": left, "snapshots": snapshots},
     )
 

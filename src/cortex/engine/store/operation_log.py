@@ -21,7 +21,8 @@ LINE_BYTES = 24
 _DROP_OLDEST = """
 DELETE FROM operations WHERE id <= (
   SELECT max(id) FROM (
-    SELECT id, sum(length(CAST(detail AS BLOB)) + ?1) OVER (ORDER BY id DESC) AS bytes FROM operations)
+    SELECT id, sum(length(CAST(detail AS BLOB)) + ?1) OVER (ORDER BY id DESC) AS bytes\
+ FROM operations)
   WHERE bytes > ?2)
 """
 
@@ -100,7 +101,8 @@ class OperationLog:
         """Unanswered requests made since that second, oldest first."""
         with self._connections.read() as connection:
             rows = connection.execute(
-                "SELECT id, source, force, limited, paths FROM requests WHERE answer IS NULL AND at >= ? ORDER BY id",
+                "SELECT id, source, force, limited, paths FROM requests WHERE answer IS NULL "
+                "AND at >= ? ORDER BY id",
                 (since,),
             )
             return [

@@ -43,7 +43,8 @@ def renew(
             "INSERT OR REPLACE INTO meta VALUES ('identity', ?)", (secrets.token_hex(6),)
         )
         connection.execute(
-            "UPDATE counters SET value = max(value, (SELECT coalesce(max(change), 0) FROM records)) WHERE name = 'change'"
+            "UPDATE counters SET value = max(value, "
+            "(SELECT coalesce(max(change), 0) FROM records)) WHERE name = 'change'"
         )
         own = connection.execute(f"SELECT {COLUMNS} WHERE memories.origin = ?", (OWN,)).fetchall()
         for memory in map(remembered, own):

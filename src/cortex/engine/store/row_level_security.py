@@ -131,17 +131,22 @@ def widen(connection: sqlite3.Connection) -> None:
 
 def is_wide(connection: sqlite3.Connection) -> bool:
     """True if there is nothing to widen."""
-    query = f"SELECT count(*) FROM sqlite_master WHERE type = 'index' AND sql LIKE '%{_ACCESS_COLUMNS}%'"
+    query = (
+        "SELECT count(*) FROM sqlite_master WHERE type = 'index' "
+        f"AND sql LIKE '%{_ACCESS_COLUMNS}%'"
+    )
     return connection.execute(query).fetchone()[0] == len(_WIDE_INDEXES)
 
 
-# -- the rule
-# ----------------------------------------------------------------------------------------------------------
+# Conditions of the views.
 
 
 def _allows_scope(scope: str) -> str:
     """SQL: the viewer may read in a scope."""
-    return f"({scope} IN temp.readable OR ((SELECT everywhere FROM temp.viewer) AND {scope} NOT IN temp.hidden))"
+    return (
+        f"({scope} IN temp.readable OR ((SELECT everywhere FROM temp.viewer) "
+        f"AND {scope} NOT IN temp.hidden))"
+    )
 
 
 def _allows_sensitivity(sensitive: str) -> str:
@@ -157,14 +162,19 @@ def _is_own_name(name: str) -> str:
 
 
 def _seen(links: str) -> str:
-    """Whether the viewer sees a row of main.records as `kept`; of a link, whatever `links` says.
+    """SQL: the viewer may see a row of main.records as `kept`; a link depends on `links`.
 
-    The plus keeps SQLite from an index by scope in place of the one that fits the question.
+    The unary plus keeps SQLite from using an index by scope instead of the one that fits the query.
     """
-    got = f"SELECT 1 FROM main.refs AS got WHERE got.record = kept.id AND got.role = 'recipient' AND {_is_own_name('got.target')}"
+    got = (
+        "SELECT 1 FROM main.refs AS got WHERE got.record = kept.id AND got.role = 'recipient' "
+        f"AND {_is_own_name('got.target')}"
+    )
     special = (
-        f"CASE kept.kind WHEN 'draft' THEN ((SELECT reviews FROM temp.viewer) OR {_is_own_name('kept.author')}) "
-        f"WHEN 'notification' THEN ({_is_own_name('kept.author')} OR EXISTS ({got})) WHEN 'link' THEN {links} ELSE 1 END"
+        "CASE kept.kind WHEN 'draft' THEN ((SELECT reviews "
+        f"FROM temp.viewer) OR {_is_own_name('kept.author')}) "
+        f"WHEN 'notification' THEN ({_is_own_name('kept.author')} OR EXISTS ({got})) "
+        f"WHEN 'link' THEN {links} ELSE 1 END"
     )
     sensitive = f"kept.sensitivity = '{SENSITIVE}'"
     return f"{_allows_scope('+kept.scope')} AND {_allows_sensitivity(sensitive)} AND {special}"
@@ -173,7 +183,8 @@ def _seen(links: str) -> str:
 def _is_end_visible(role: str) -> str:
     """SQL: the viewer may see the source or target of a link."""
     return (
-        "EXISTS (SELECT 1 FROM main.refs AS tip CROSS JOIN temp.seen_ends AS seen ON seen.id = tip.target "
+        "EXISTS (SELECT 1 FROM main.refs AS tip "
+        "CROSS JOIN temp.seen_ends AS seen ON seen.id = tip.target "
         f"WHERE tip.record = kept.id AND tip.role = '{role}')"
     )
 
@@ -190,23 +201,32 @@ def _was_visible() -> str:
     sensitive = f"{_said('sensitivity')} = '{SENSITIVE}'"
     # Other kinds have the scope of their subject.
     filed = f"{_said('subcortex')} = '' AND kind NOT IN ('thread', 'comment', 'artifact', 'task')"
-    return f"CASE WHEN json_valid(body) THEN {_allows_sensitivity(sensitive)} AND ({filed} OR {_allows_scope(_said('subcortex'))}) ELSE 0 END"
+    return (
+        f"CASE WHEN json_valid(body) THEN {_allows_sensitivity(sensitive)} "
+        f"AND ({filed} OR {_allows_scope(_said('subcortex'))}) ELSE 0 END"
+    )
 
 
 _BOTH_ENDS_VISIBLE = f"{_is_end_visible('source')} AND {_is_end_visible('target')}"
 _RECORD_IS_VISIBLE = "EXISTS (SELECT 1 FROM temp.seen WHERE seen.id = kept.record)"
 _STATEMENTS = (
-    "CREATE TEMP TABLE viewer (name TEXT NOT NULL, agents TEXT NOT NULL, after TEXT NOT NULL, reviews INTEGER NOT NULL, "
+    "CREATE TEMP TABLE viewer (name TEXT NOT NULL, agents TEXT NOT NULL, after TEXT NOT NULL, "
+    "reviews INTEGER NOT NULL, "
     "sensitive INTEGER NOT NULL, everywhere INTEGER NOT NULL)",
     "CREATE TEMP TABLE readable (scope TEXT PRIMARY KEY) WITHOUT ROWID",
     "CREATE TEMP TABLE hidden (scope TEXT PRIMARY KEY) WITHOUT ROWID",
     # No link has a link as its end.
-    f"CREATE TEMP VIEW seen_ends AS SELECT id FROM main.records AS kept INDEXED BY records_seen WHERE {_seen('0')}",
-    f"CREATE TEMP VIEW seen AS SELECT id FROM main.records AS kept INDEXED BY records_seen WHERE {_seen(_BOTH_ENDS_VISIBLE)}",
-    f"CREATE TEMP VIEW records AS SELECT * FROM main.records AS kept WHERE {_seen(_BOTH_ENDS_VISIBLE)}",
+    "CREATE TEMP VIEW seen_ends AS SELECT id FROM main.records AS kept INDEXED BY records_seen "
+    f"WHERE {_seen('0')}",
+    "CREATE TEMP VIEW seen AS SELECT id FROM main.records AS kept INDEXED BY records_seen "
+    f"WHERE {_seen(_BOTH_ENDS_VISIBLE)}",
+    "CREATE TEMP VIEW records AS SELECT * FROM main.records AS kept "
+    f"WHERE {_seen(_BOTH_ENDS_VISIBLE)}",
     f"CREATE TEMP VIEW refs AS SELECT * FROM main.refs AS kept WHERE {_RECORD_IS_VISIBLE}",
-    f"CREATE TEMP VIEW versions AS SELECT * FROM main.versions AS kept WHERE {_RECORD_IS_VISIBLE} AND {_was_visible()}",
+    f"CREATE TEMP VIEW versions AS SELECT * FROM main.versions AS kept WHERE {_RECORD_IS_VISIBLE} "
+    f"AND {_was_visible()}",
     f"CREATE TEMP VIEW audit AS SELECT * FROM main.audit AS kept WHERE {_RECORD_IS_VISIBLE}",
-    f"CREATE TEMP VIEW sources AS SELECT * FROM main.sources AS kept WHERE kind = '{RECORDS}' AND instr(name, '@') "
+    f"CREATE TEMP VIEW sources AS SELECT * FROM main.sources AS kept WHERE kind = '{RECORDS}' "
+    "AND instr(name, '@') "
     f"AND {_allows_scope(SHELF_SCOPE)} AND {_allows_sensitivity(SHELF_SENSITIVE)}",
 )

@@ -139,7 +139,7 @@ def _version(pages: Pages) -> int:
 def _read(
     connection: sqlite3.Connection, pages: Pages, tables: Mapping[str, _Table]
 ) -> Counter[str]:
-    """Insert rows from the pages: first those below a root, which take precedence, then lost ones."""
+    """Insert rows from the pages: first those below a root, which win, then lost ones."""
     seen: set[int] = set()
     counts: Counter[str] = Counter()
     for entry in pages.schema(seen):

@@ -290,7 +290,8 @@ def _copy(database: Path, copy: Path) -> None:
         connection.execute("ATTACH ? AS home", (_uri(database),))
         connection.execute("BEGIN")
         schema = connection.execute(
-            "SELECT type, name, sql FROM home.sqlite_schema WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite_%'"
+            "SELECT type, name, sql FROM home.sqlite_schema WHERE sql IS NOT NULL "
+            "AND name NOT LIKE 'sqlite_%'"
         ).fetchall()
         for kind, name, sql in schema:
             if kind != "table":

@@ -77,16 +77,17 @@ class Pages:
         except Damaged:
             return 0
 
-    def page(self, number: int) -> bytes:
+    def page(self, page_number: int) -> bytes:
         """Content of a page.
 
         Raises: Damaged.
         """
         content = (
-            self._newer.get(number) or self._bytes[(number - 1) * self.size : number * self.size]
+            self._newer.get(page_number)
+            or self._bytes[(page_number - 1) * self.size : page_number * self.size]
         )
-        if number < 1 or len(content) != self.size:
-            raise Damaged(f"there is no page {number}")
+        if page_number < 1 or len(content) != self.size:
+            raise Damaged(f"there is no page {page_number}")
         return content
 
     def schema(self, seen: set[int]) -> list[SchemaEntry]:
@@ -102,13 +103,13 @@ class Pages:
         """Yield the rows below a root, in order; visited pages are added to `seen`."""
         waiting = [root]
         while waiting:
-            number = waiting.pop()
-            if number in seen:
+            page_number = waiting.pop()
+            if page_number in seen:
                 continue
-            seen.add(number)
+            seen.add(page_number)
             try:
-                page = self.page(number)
-                kind, cells, last = _header(page, number)
+                page = self.page(page_number)
+                kind, cells, last = _header(page, page_number)
             except Damaged:
                 continue
             if last:
@@ -128,15 +129,15 @@ class Pages:
     def lost_rows(self, seen: set[int]) -> Iterator[RawRow]:
         """Yield the rows on leaf pages that weren't visited yet and aren't free."""
         free = self._free()
-        for number in range(1, self.count + 1):
-            if number in seen or number in free:
+        for page_number in range(1, self.count + 1):
+            if page_number in seen or page_number in free:
                 continue
             try:
-                kind, _, _ = _header(self.page(number), number)
+                kind, _, _ = _header(self.page(page_number), page_number)
             except Damaged:
                 continue
             if kind in _LEAVES:
-                yield from self.rows(number, seen)
+                yield from self.rows(page_number, seen)
 
     def _free(self) -> set[int]:
         """Pages on the freelist, as far as it can be followed."""
@@ -185,12 +186,12 @@ class Pages:
         return b"".join(parts)
 
 
-def _header(page: bytes, number: int) -> tuple[int, Sequence[int], int]:
+def _header(page: bytes, page_number: int) -> tuple[int, Sequence[int], int]:
     """Kind of a b-tree page, offsets of its cells, and its last child.
 
     Raises: Damaged.
     """
-    start = 100 if number == 1 else 0
+    start = 100 if page_number == 1 else 0
     kind, count = page[start], struct.unpack_from(">H", page, start + 3)[0]
     if kind not in (*_LEAVES, _TABLE_NODE, _INDEX_NODE) or count > len(page) // 2 - 8:
         raise Damaged("this is no page of a table")
@@ -279,10 +280,10 @@ def _frames(log: bytes, size: int) -> dict[int, bytes]:
     committed_pages: dict[int, bytes] = {}
     open_frames: dict[int, bytes] = {}
     for start in range(32, len(log) - 24 - size + 1, 24 + size):
-        number, is_commit = struct.unpack_from(">II", log, start)
+        page_number, is_commit = struct.unpack_from(">II", log, start)
         if log[start + 8 : start + 16] != salts:
             break
-        open_frames[number] = log[start + 24 : start + 24 + size]
+        open_frames[page_number] = log[start + 24 : start + 24 + size]
         if is_commit:
             committed_pages |= open_frames
             open_frames = {}

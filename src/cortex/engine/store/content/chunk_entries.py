@@ -149,14 +149,16 @@ class Update:
             [(held.doc, held.chunk, held.chunk, self.seq) for held in removed],
         )
         write(
-            "INSERT INTO blobs (id, hash, language, characters, lines, first_chunk, last_chunk, text) "
+            "INSERT INTO blobs (id, hash, language, characters, lines, first_chunk, last_chunk, "
+            "text) "
             "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
             rows.blobs,
         )
         write("INSERT INTO chunks VALUES (?, ?, 0, 0, ?, 1, ?, ?, ?, ?, '', ?, NULL)", rows.chunks)
         write("INSERT INTO symbols VALUES (?, ?, ?, ?, ?, ?)", rows.symbols)
         write(
-            "INSERT INTO docs (id, source, path, blob, size, mtime_ns, role, seq, checked_at) VALUES (?, ?, ?, ?, ?, 0, ?, ?, 0)",
+            "INSERT INTO docs (id, source, path, blob, size, mtime_ns, role, seq, checked_at) "
+            "VALUES (?, ?, ?, ?, ?, 0, ?, ?, 0)",
             rows.docs,
         )
         write("INSERT INTO entries VALUES (?, ?, ?)", rows.entries)
@@ -186,8 +188,14 @@ class _Rows:
 
 
 _COLUMNS = "SELECT docs.id, docs.path, blobs.hash, blobs.first_chunk, entries.file"
-_HELD = f"{_COLUMNS} FROM entries CROSS JOIN docs ON docs.id = entries.doc CROSS JOIN blobs ON blobs.id = docs.blob"
-_AT = f"{_COLUMNS} FROM docs CROSS JOIN entries ON entries.doc = docs.id CROSS JOIN blobs ON blobs.id = docs.blob"
+_HELD = (
+    f"{_COLUMNS} FROM entries CROSS JOIN docs ON docs.id = entries.doc "
+    "CROSS JOIN blobs ON blobs.id = docs.blob"
+)
+_AT = (
+    f"{_COLUMNS} FROM docs CROSS JOIN entries ON entries.doc = docs.id "
+    "CROSS JOIN blobs ON blobs.id = docs.blob"
+)
 
 
 class Entries:
@@ -210,8 +218,10 @@ class Entries:
         with self._connections.read() as connection:
             for part in parts(docs, PART):
                 for doc, fields, packed in connection.execute(
-                    "SELECT entries.doc, entries.fields, blobs.text FROM entries CROSS JOIN docs ON docs.id = entries.doc "
-                    f"CROSS JOIN blobs ON blobs.id = docs.blob WHERE entries.doc IN ({marks(part)})",
+                    "SELECT entries.doc, entries.fields, blobs.text FROM entries "
+                    "CROSS JOIN docs ON docs.id = entries.doc "
+                    "CROSS JOIN blobs ON blobs.id = docs.blob "
+                    f"WHERE entries.doc IN ({marks(part)})",
                     part,
                 ):
                     entries[doc] = _entry(fields, unpack(packed))

@@ -17,7 +17,10 @@ from cortex.engine.store.content.writer import forget_source
 
 # Kind of their sources.
 DOCUMENTS = "documents"
-_SELECT = "SELECT id, kind, name, root, key, include, exclude, watch, added_at FROM folders JOIN sources ON sources.id = folders.source"
+_SELECT = (
+    "SELECT id, kind, name, root, key, include, exclude, watch, added_at FROM folders "
+    "JOIN sources ON sources.id = folders.source"
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,10 @@ MAX_CHOICES = 64
 PART = 900
 # Chunks of a blob that are read one by one instead of by bisection.
 FEW_CHUNKS = 32
-DOC_COLUMNS = "docs.id, docs.source, docs.path, docs.blob, docs.size, docs.mtime_ns, blobs.language, docs.role"
+DOC_COLUMNS = (
+    "docs.id, docs.source, docs.path, docs.blob, docs.size, docs.mtime_ns, blobs.language, "
+    "docs.role"
+)
 CHUNK_COLUMNS = (
     "ordinal, start, end, start_line, end_line, kind, name, qualified, signature, chunks.doc"
 )
@@ -121,7 +124,8 @@ class Lookup:
             docs = {doc_id: doc for doc_id in ids if (doc := recent.get(doc_id)) is not None}
             for part in parts([doc_id for doc_id in ids if doc_id not in docs], PART):
                 rows = connection.execute(
-                    f"SELECT first_chunk, last_chunk, {DOC_COLUMNS} FROM docs JOIN blobs ON blobs.id = blob "
+                    f"SELECT first_chunk, last_chunk, {DOC_COLUMNS} FROM docs "
+                    "JOIN blobs ON blobs.id = blob "
                     f"WHERE docs.id IN ({marks(part)})",
                     part,
                 ).fetchall()
@@ -144,7 +148,8 @@ class Lookup:
                 # Joined in this order and sorted in Python: to sort the rows, SQLite would walk
                 # through all docs of the source.
                 for chunk, doc in connection.execute(
-                    f"SELECT chunks.id, docs.id FROM chunks CROSS JOIN docs ON docs.blob = chunks.blob "
+                    "SELECT chunks.id, docs.id FROM chunks "
+                    "CROSS JOIN docs ON docs.blob = chunks.blob "
                     f"WHERE chunks.id IN ({marks(part)}) AND docs.source IN ({marks(sources)})",
                     [*part, *sources],
                 ):
@@ -238,7 +243,8 @@ class Lookup:
         """Doc at this path, None if there is none."""
         with self._connections.read() as connection:
             row = connection.execute(
-                f"SELECT {DOC_COLUMNS} FROM docs JOIN blobs ON blobs.id = blob WHERE source = ? AND path = ?",
+                f"SELECT {DOC_COLUMNS} FROM docs JOIN blobs ON blobs.id = blob WHERE source = ? "
+                "AND path = ?",
                 (source, path),
             ).fetchone()
             return None if row is None else Doc(*row)
@@ -248,12 +254,16 @@ class Lookup:
 
         If there are none, docs with a path that `name` ends with, as an absolute path does.
         """
-        select = f"SELECT {DOC_COLUMNS} FROM docs JOIN blobs ON blobs.id = blob WHERE source IN ({marks(sources)})"
+        select = (
+            f"SELECT {DOC_COLUMNS} FROM docs JOIN blobs ON blobs.id = blob "
+            f"WHERE source IN ({marks(sources)})"
+        )
         parts = name.strip("/").split("/")
         endings = ["/".join(parts[start:]) for start in range(len(parts))]
         with self._connections.read() as connection:
             rows = connection.execute(
-                f"{select} AND (path = ? OR substr(path, -length(?)) = ?) ORDER BY length(path), path LIMIT ?",
+                f"{select} AND (path = ? OR substr(path, -length(?)) = ?) "
+                "ORDER BY length(path), path LIMIT ?",
                 (*sources, endings[0], f"/{endings[0]}", f"/{endings[0]}", limit),
             ).fetchall()
             if not rows:
@@ -299,7 +309,10 @@ class Lookup:
     def count_redacted(self, source: int) -> int:
         """Number of docs of a source in which secrets were found."""
         with self._connections.read() as connection:
-            query = "SELECT count(*) FROM leaks JOIN docs ON docs.blob = leaks.blob WHERE found <> '' AND source = ?"
+            query = (
+                "SELECT count(*) FROM leaks JOIN docs ON docs.blob = leaks.blob WHERE found <> '' "
+                "AND source = ?"
+            )
             return connection.execute(query, (source,)).fetchone()[0]
 
     def text(self, blob: int) -> str:
@@ -379,8 +392,10 @@ class Lookup:
         with self._connections.read() as connection:
             for part in parts(sources, PART):
                 rows = connection.execute(
-                    "SELECT source, count(*), coalesce(sum(last_chunk - first_chunk + 1), 0), coalesce(sum(characters), 0) "
-                    f"FROM docs JOIN blobs ON blobs.id = blob WHERE source IN ({marks(part)}) GROUP BY source",
+                    "SELECT source, count(*), coalesce(sum(last_chunk - first_chunk + 1), 0), "
+                    "coalesce(sum(characters), 0) "
+                    f"FROM docs JOIN blobs ON blobs.id = blob WHERE source IN ({marks(part)}) "
+                    "GROUP BY source",
                     part,
                 )
                 counts.update({row[0]: Counts(*row[1:]) for row in rows})
@@ -397,7 +412,8 @@ class Lookup:
         with self._connections.read() as connection:
             return dict(
                 connection.execute(
-                    "SELECT language, count(*) AS n FROM docs JOIN blobs ON blobs.id = blob WHERE source = ? "
+                    "SELECT language, count(*) AS n FROM docs JOIN blobs ON blobs.id = blob "
+                    "WHERE source = ? "
                     "GROUP BY language ORDER BY n DESC, language",
                     (source,),
                 )
@@ -407,7 +423,8 @@ class Lookup:
         """Number of docs below `small` bytes, in between, and from `large` bytes on."""
         with self._connections.read() as connection:
             row = connection.execute(
-                "SELECT coalesce(sum(size < ?), 0), coalesce(sum(size >= ? AND size < ?), 0), coalesce(sum(size >= ?), 0) "
+                "SELECT coalesce(sum(size < ?), 0), coalesce(sum(size >= ? "
+                "AND size < ?), 0), coalesce(sum(size >= ?), 0) "
                 "FROM docs WHERE source = ?",
                 (small, small, large, large, source),
             ).fetchone()

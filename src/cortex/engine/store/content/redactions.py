@@ -76,10 +76,10 @@ class Redactions:
         self._kept = {}
 
 
-def put_leaks(connection: sqlite3.Connection, blob: int, found: Sequence[Leak] | None) -> None:
+def put_leaks(connection: sqlite3.Connection, blob: int, leaks: Sequence[Leak] | None) -> None:
     """Store the secrets of a new blob; None means that it wasn't scanned."""
-    if found is not None:
-        encoded = json.dumps([(leak.name, leak.start, leak.end) for leak in found]) if found else ""
+    if leaks is not None:
+        encoded = json.dumps([(leak.name, leak.start, leak.end) for leak in leaks]) if leaks else ""
         connection.execute(
             "INSERT INTO leaks VALUES (?, ?, ?)", (blob, secret_scanner.VERSION, encoded)
         )

@@ -153,7 +153,8 @@ class ContentStore:
             for file, reason in change.skips:
                 remove_doc(connection, source, file.path, seq)
                 connection.execute(
-                    "INSERT OR REPLACE INTO skips (source, path, size, mtime_ns, reason) VALUES (?, ?, ?, ?, ?)",
+                    "INSERT OR REPLACE INTO skips (source, path, size, mtime_ns, reason) "
+                    "VALUES (?, ?, ?, ?, ?)",
                     (source, file.path, file.size, file.mtime_ns, reason),
                 )
             for file, content_hash, cut in change.cuts:
@@ -169,7 +170,7 @@ class ContentStore:
             return seq
 
     def put(self, texts: Sequence[tuple[int, ScannedFile, bytes, Cut]]) -> list[int]:
-        """Write these texts (source, file, content hash, chunks) atomically; returns their doc ids."""
+        """Write texts (source, file, content hash, chunks) atomically; returns their doc ids."""
         now = time.time_ns()
         with self._connections.write(durable=True) as connection:
             seq = next_seq(connection)
@@ -208,7 +209,8 @@ class ContentStore:
                 connection.execute("DELETE FROM gone WHERE seq <= ?", oldest)
                 _forget_until(connection, oldest[0])
             connection.execute(
-                "INSERT INTO meta VALUES ('dead', ?) ON CONFLICT (key) DO UPDATE SET value = CAST(value AS INTEGER) + ?",
+                "INSERT INTO meta VALUES ('dead', ?) ON CONFLICT (key) DO UPDATE "
+                "SET value = CAST(value AS INTEGER) + ?",
                 (str(dead), dead),
             )
 
@@ -284,7 +286,8 @@ class ContentStore:
         """Files of a source that are not in the index, with the reasons, by path."""
         with self._connections.read() as connection:
             rows = connection.execute(
-                "SELECT path, reason FROM skips WHERE source = ?1 UNION SELECT path, reason FROM left_out WHERE source = ?1 "
+                "SELECT path, reason FROM skips WHERE source = ?1 UNION SELECT path, reason "
+                "FROM left_out WHERE source = ?1 "
                 "ORDER BY path",
                 (source,),
             )
@@ -324,7 +327,8 @@ def next_seq(connection: sqlite3.Connection) -> int:
 def _forget_until(connection: sqlite3.Connection, seq: int) -> None:
     """Record that removals up to `seq` may no longer be listed."""
     connection.execute(
-        "INSERT INTO meta VALUES ('forgotten', ?1) ON CONFLICT (key) DO UPDATE SET value = max(CAST(value AS INTEGER), ?1)",
+        "INSERT INTO meta VALUES ('forgotten', ?1) ON CONFLICT (key) DO UPDATE "
+        "SET value = max(CAST(value AS INTEGER), ?1)",
         (seq,),
     )
 
@@ -353,7 +357,8 @@ def forget_rest(connection: sqlite3.Connection) -> None:
     # the others.
     connection.execute("DELETE FROM blobs WHERE orphaned_at IS NOT NULL")
     connection.execute(
-        "DELETE FROM vectors WHERE NOT EXISTS (SELECT 1 FROM chunks WHERE chunks.hash = vectors.hash)"
+        "DELETE FROM vectors WHERE NOT EXISTS "
+        "(SELECT 1 FROM chunks WHERE chunks.hash = vectors.hash)"
     )
     connection.execute("INSERT OR REPLACE INTO meta VALUES ('dead', ?)", (str(ALL_DEAD),))
 
@@ -375,7 +380,8 @@ def put_blob(
     ).fetchone()
     first = last + 1
     blob = connection.execute(
-        "INSERT INTO blobs (hash, language, characters, lines, first_chunk, last_chunk, text, private) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO blobs (hash, language, characters, lines, first_chunk, last_chunk, text, "
+        "private) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
         (
             content_hash,
             cut.language,
@@ -436,7 +442,8 @@ def put_doc(
     remove_doc(connection, source, file.path, seq, keep=blob)
     connection.execute("DELETE FROM skips WHERE source = ? AND path = ?", (source, file.path))
     doc = connection.execute(
-        "INSERT INTO docs (source, path, blob, size, mtime_ns, role, seq, checked_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO docs (source, path, blob, size, mtime_ns, role, seq, checked_at) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
         (source, file.path, blob, file.size, file.mtime_ns, role, seq, now),
     ).lastrowid
     assert doc is not None
@@ -452,7 +459,8 @@ def forget_blob(connection: sqlite3.Connection, blob: int) -> None:
         "DELETE FROM blobs WHERE id = ? AND orphaned_at IS NOT NULL", (blob,)
     ).rowcount:
         connection.executemany(
-            "DELETE FROM vectors WHERE hash = ?1 AND NOT EXISTS (SELECT 1 FROM chunks WHERE hash = ?1)",
+            "DELETE FROM vectors WHERE hash = ?1 AND NOT EXISTS "
+            "(SELECT 1 FROM chunks WHERE hash = ?1)",
             hashes,
         )
 
@@ -462,7 +470,8 @@ def remove_doc(
 ) -> None:
     """Remove the doc at this path, if there is one; `keep` is a blob that stays in use."""
     row = connection.execute(
-        "SELECT docs.id, blob, first_chunk, last_chunk FROM docs JOIN blobs ON blobs.id = blob WHERE source = ? AND path = ?",
+        "SELECT docs.id, blob, first_chunk, last_chunk FROM docs JOIN blobs ON blobs.id = blob "
+        "WHERE source = ? AND path = ?",
         (source, path),
     ).fetchone()
     if row is None:
@@ -472,6 +481,7 @@ def remove_doc(
     connection.execute("INSERT INTO gone VALUES (?, ?, ?, ?)", (doc, first_chunk, last_chunk, seq))
     if blob != keep:
         connection.execute(
-            "UPDATE blobs SET orphaned_at = ? WHERE id = ? AND NOT EXISTS (SELECT 1 FROM docs WHERE blob = blobs.id)",
+            "UPDATE blobs SET orphaned_at = ? WHERE id = ? AND NOT EXISTS "
+            "(SELECT 1 FROM docs WHERE blob = blobs.id)",
             (int(time.time()), blob),
         )

@@ -282,14 +282,12 @@ class LexicalIndex:
         known = words[:MAX_HELD]
         parts = [
             tantivy.Query.const_score_query(
-                _any([self._term(field, word) for field in COVER_FIELDS]), float(1 << place)
+                _any([self._term(field, word) for field in COVER_FIELDS]), float(1 << bit)
             )
-            for place, word in enumerate(known)
+            for bit, word in enumerate(known)
         ]
         return {
-            (doc, chunk): frozenset(
-                word for place, word in enumerate(known) if int(total) >> place & 1
-            )
+            (doc, chunk): frozenset(word for bit, word in enumerate(known) if int(total) >> bit & 1)
             for doc, chunk, total in self._best(parts, narrow, limit)
         }
 

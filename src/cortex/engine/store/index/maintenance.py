@@ -384,7 +384,7 @@ class Indexes:
         return fresh
 
     def _swap(self, fresh: LexicalIndex, name: str, mark: int) -> None:
-        """Make a fresh lexical index current, here and through SQLite everywhere; drop the others."""
+        """Make a fresh lexical index current in all processes and drop the others."""
         with self._lock:
             old, self._words = self._words, fresh
             self._generation, self._mark = name, mark
@@ -397,8 +397,8 @@ class Indexes:
                     remove_generation(other)
 
     def _next_name(self) -> str:
-        number = self._truth.get("words").rsplit("-", 1)[-1]
-        return f"{self._prefix}{int(number) + 1 if number.isdigit() else 1}"
+        suffix = self._truth.get("words").rsplit("-", 1)[-1]
+        return f"{self._prefix}{int(suffix) + 1 if suffix.isdigit() else 1}"
 
     def _path_of(self, generation: str) -> Path | None:
         return None if self._directory is None else self._directory / generation
@@ -413,7 +413,8 @@ class Indexes:
             ).fetchall()
             for key in docs:
                 *fields, packed = connection.execute(
-                    f"SELECT {DOC_COLUMNS}, blobs.text FROM docs JOIN blobs ON blobs.id = blob WHERE docs.id = ?",
+                    f"SELECT {DOC_COLUMNS}, blobs.text FROM docs JOIN blobs ON blobs.id = blob "
+                    "WHERE docs.id = ?",
                     key,
                 ).fetchone()
                 doc = Doc(*fields)
@@ -427,7 +428,10 @@ class Indexes:
 
     def _count_rows(self) -> int:
         with self._connections.read() as connection:
-            rows = "SELECT coalesce(sum(last_chunk - first_chunk + 1), 0) FROM docs JOIN blobs ON blobs.id = blob"
+            rows = (
+                "SELECT coalesce(sum(last_chunk - first_chunk + 1), 0) FROM docs "
+                "JOIN blobs ON blobs.id = blob"
+            )
             return connection.execute(rows).fetchone()[0]
 
     def _gone(self, after: int) -> list[tuple[int, int, int]]:
@@ -445,7 +449,7 @@ def _close(words: LexicalIndex) -> None:
         log.warning("the last merge of a word index failed: %s", error.message)
 
 
-def _difference(name: str, expected: Set[object], found: Set[object]) -> list[str]:
-    if found == expected:
+def _difference(name: str, expected: Set[object], actual: Set[object]) -> list[str]:
+    if actual == expected:
         return []
-    return [f"{name}: {len(expected - found)} rows missing, {len(found - expected)} too many"]
+    return [f"{name}: {len(expected - actual)} rows missing, {len(actual - expected)} too many"]

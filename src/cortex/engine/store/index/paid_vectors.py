@@ -28,8 +28,14 @@ Embed = Callable[[list[str]], "np.ndarray"]
 PART = 500
 
 # Ordinary code first, then docs, examples and tests; the rest is rarely searched for.
-_ORDER = "CASE role WHEN '' THEN 0 WHEN 'docs' THEN 1 WHEN 'example' THEN 2 WHEN 'test' THEN 3 ELSE 4 END"
-_WAITS = "(hash IS NULL OR NOT EXISTS (SELECT 1 FROM vectors WHERE vectors.model = ? AND vectors.hash = chunks.hash))"
+_ORDER = (
+    "CASE role WHEN '' THEN 0 WHEN 'docs' THEN 1 WHEN 'example' THEN 2 "
+    "WHEN 'test' THEN 3 ELSE 4 END"
+)
+_WAITS = (
+    "(hash IS NULL OR NOT EXISTS (SELECT 1 FROM vectors WHERE vectors.model = ? "
+    "AND vectors.hash = chunks.hash))"
+)
 # In joins SQLite would begin with all vectors of a model: CROSS JOIN makes it keep the written
 # order.
 _USED = "EXISTS (SELECT 1 FROM docs WHERE docs.blob = chunks.blob)"
@@ -66,7 +72,8 @@ class EmbeddingCache:
         """Id of a model, created if it is new; also marks it as used today."""
         with self._connections.write() as connection:
             connection.execute(
-                "INSERT INTO models (provider, model, dimensions, prefix, complete, used_at) VALUES (?, ?, ?, ?, 0, ?) "
+                "INSERT INTO models (provider, model, dimensions, prefix, complete, used_at) "
+                "VALUES (?, ?, ?, ?, 0, ?) "
                 "ON CONFLICT DO UPDATE SET used_at = excluded.used_at",
                 (*astuple(stamp), int(time.time())),
             )
@@ -87,7 +94,8 @@ class EmbeddingCache:
         """All paid models as (stamp, complete, number of vectors)."""
         with self._connections.read() as connection:
             rows = connection.execute(
-                "SELECT provider, model, dimensions, prefix, complete, (SELECT count(*) FROM vectors WHERE model = models.id) "
+                "SELECT provider, model, dimensions, prefix, complete, "
+                "(SELECT count(*) FROM vectors WHERE model = models.id) "
                 "FROM models ORDER BY id"
             )
             return [(Stamp(*fields), bool(complete), count) for *fields, complete, count in rows]
@@ -99,7 +107,8 @@ class EmbeddingCache:
                 row = connection.execute("SELECT 1 FROM models WHERE complete").fetchone()
             else:
                 row = connection.execute(
-                    "SELECT 1 FROM models WHERE complete AND (provider, model, dimensions, prefix) = (?, ?, ?, ?)",
+                    "SELECT 1 FROM models WHERE complete "
+                    "AND (provider, model, dimensions, prefix) = (?, ?, ?, ?)",
                     astuple(stamp),
                 ).fetchone()
             return row is not None
@@ -113,7 +122,8 @@ class EmbeddingCache:
         """Contents in use with a text without a vector, the most useful first."""
         with self._connections.read() as connection:
             rows = connection.execute(
-                f"SELECT blob FROM docs WHERE EXISTS (SELECT 1 FROM chunks WHERE chunks.blob = docs.blob AND {_WAITS}) "
+                "SELECT blob FROM docs WHERE EXISTS "
+                f"(SELECT 1 FROM chunks WHERE chunks.blob = docs.blob AND {_WAITS}) "
                 f"AND {_OPEN.format('docs.blob')} "
                 f"GROUP BY blob ORDER BY min({_ORDER}), max(mtime_ns) DESC, blob",
                 (model,),
@@ -126,7 +136,8 @@ class EmbeddingCache:
             with self._connections.read() as connection:
                 row = connection.execute("SELECT text FROM blobs WHERE id = ?", (blob,)).fetchone()
                 chunks = connection.execute(
-                    f"SELECT id, start, end, hash FROM chunks WHERE blob = ? AND {_WAITS} ORDER BY id",
+                    f"SELECT id, start, end, hash FROM chunks WHERE blob = ? AND {_WAITS} "
+                    "ORDER BY id",
                     (blob, model),
                 ).fetchall()
                 text = unpack(row[0]) if row is not None and chunks else None
@@ -195,7 +206,8 @@ class EmbeddingCache:
         with self._connections.read() as connection:
             rows = connection.execute(
                 "SELECT DISTINCT chunks.id FROM docs CROSS JOIN chunks ON chunks.blob = docs.blob "
-                "CROSS JOIN vectors ON vectors.model = ? AND vectors.hash = chunks.hash WHERE docs.seq > ?",
+                "CROSS JOIN vectors ON vectors.model = ? AND vectors.hash = chunks.hash "
+                "WHERE docs.seq > ?",
                 (self.find(stamp), after),
             )
             return [row[0] for row in rows]
@@ -206,7 +218,8 @@ class EmbeddingCache:
         for part in parts(chunks, PART):
             with self._connections.read() as connection:
                 yield connection.execute(
-                    "SELECT chunks.id, vector FROM chunks CROSS JOIN vectors ON vectors.model = ? AND vectors.hash = chunks.hash "
+                    "SELECT chunks.id, vector FROM chunks CROSS JOIN vectors ON vectors.model = ? "
+                    "AND vectors.hash = chunks.hash "
                     f"WHERE chunks.id IN ({marks(part)}) ORDER BY chunks.id",
                     (model, *part),
                 ).fetchall()
@@ -221,10 +234,12 @@ class EmbeddingCache:
             # A chunk without a hash may turn out to have the text of a stored vector.
             if (
                 connection.execute(
-                    f"SELECT 1 FROM chunks WHERE hash IS NULL AND {_USED} AND {_OPEN.format('chunks.blob')}"
+                    f"SELECT 1 FROM chunks WHERE hash IS NULL AND {_USED} "
+                    f"AND {_OPEN.format('chunks.blob')}"
                 ).fetchone()
                 is None
             ):
                 connection.execute(
-                    "DELETE FROM vectors WHERE NOT EXISTS (SELECT 1 FROM chunks WHERE chunks.hash = vectors.hash)"
+                    "DELETE FROM vectors WHERE NOT EXISTS "
+                    "(SELECT 1 FROM chunks WHERE chunks.hash = vectors.hash)"
                 )

@@ -203,7 +203,8 @@ class Qdrant:
                     from qdrant_client import QdrantClient
                 except ImportError:
                     raise self.fail(
-                        f"kb.qdrant.url is set, and the client of Qdrant is not installed: {INSTALL}"
+                        "kb.qdrant.url is set, and the client of Qdrant is not installed: "
+                        f"{INSTALL}"
                     ) from None
                 with warnings.catch_warnings():
                     # The warning about a key without encryption is in docs/qdrant.md.

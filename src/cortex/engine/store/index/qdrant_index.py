@@ -71,7 +71,8 @@ class QdrantVectors:
         rows = np.asarray(vectors, dtype=np.float32)
         if rows.shape != (len(ids), self.stamp.dimensions):
             raise ValueError(
-                f"expected {len(ids)} vectors of {self.stamp.dimensions} dimensions, got the shape {rows.shape}"
+                f"expected {len(ids)} vectors of {self.stamp.dimensions} dimensions, got the "
+                f"shape {rows.shape}"
             )
         # Half precision, as in the files: both backends give the same scores.
         halves = unit(rows).astype(np.float16).astype(np.float32)

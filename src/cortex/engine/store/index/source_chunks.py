@@ -24,7 +24,10 @@ LEAST_GROWN = 1_000
 # Sources looked up at once.
 PART = 500
 
-_RANGES = "SELECT docs.source, first_chunk, last_chunk FROM docs JOIN blobs ON blobs.id = docs.blob WHERE NOT private AND "
+_RANGES = (
+    "SELECT docs.source, first_chunk, last_chunk FROM docs JOIN blobs ON blobs.id = docs.blob "
+    "WHERE NOT private AND "
+)
 
 
 class SourceChunks:

@@ -141,7 +141,8 @@ class Vectors:
         rows = np.asarray(vectors, dtype=np.float32)
         if rows.shape != (len(ids), self.stamp.dimensions):
             raise ValueError(
-                f"expected {len(ids)} vectors of {self.stamp.dimensions} dimensions, got the shape {rows.shape}"
+                f"expected {len(ids)} vectors of {self.stamp.dimensions} dimensions, got the "
+                f"shape {rows.shape}"
             )
         records = np.zeros(len(ids), dtype=self._dtype)
         records["id"], records["vector"] = ids, unit(rows)
@@ -160,7 +161,7 @@ class Vectors:
             self._append(records)
 
     def sync(self, watermark: int) -> None:
-        """Make all additions and removals durable, then mark the index complete up to `watermark`."""
+        """Make all changes durable, then mark the index complete up to `watermark`."""
         with self._lock, self._translated():
             self._start_writing()
             view = self._refresh()
@@ -333,7 +334,7 @@ class Vectors:
         self.watermark = FRESH
 
     def _load_manifest(self, directory: Path, manifest: Manifest) -> bool:
-        """Take over the state in `manifest`, reading only what is new; false if its log is damaged."""
+        """Take over the state in `manifest`, reading only what is new; false if damaged."""
         log, grown = self._log, False
         if (
             log is not None
@@ -368,7 +369,7 @@ class Vectors:
                 (self._log or self._begin_log()).append(records)
 
     def _begin_log(self) -> VectorLog:
-        """Start an empty log of a new generation; it is unread until the watermark file names it."""
+        """Start the empty log of a new generation; unread until the watermark file names it."""
         path = None
         if self._directory is not None:
             make_private(self._directory)
@@ -414,7 +415,7 @@ class Vectors:
         return self._scan
 
     def _refresh_codes(self, view: View) -> Codes | None:
-        """Encoded rows for numpy in the state of `view`; None if turbovec is used or rows are few."""
+        """Encoded rows for numpy, in the state of `view`; None if unused or too few."""
         if self._turbovec or len(view.ids) <= CANDIDATES:
             return None
         if len(self._codes.scales) != view.folded:

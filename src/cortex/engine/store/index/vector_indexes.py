@@ -51,12 +51,19 @@ FEW_DOCS, PART = 20_000, 500
 LEAST_SHARE = 0.5
 # Contents in use with their chunks: all of them, and those of docs changed since a `seq`. CROSS
 # JOIN makes SQLite keep the written order.
-_USED = "SELECT id, first_chunk, last_chunk FROM blobs WHERE NOT private AND EXISTS (SELECT 1 FROM docs WHERE docs.blob = blobs.id)"
-_CHANGED = "SELECT DISTINCT blobs.id, first_chunk, last_chunk FROM docs CROSS JOIN blobs ON blobs.id = docs.blob WHERE docs.seq > ? AND NOT private"
+_USED = (
+    "SELECT id, first_chunk, last_chunk FROM blobs WHERE NOT private AND EXISTS "
+    "(SELECT 1 FROM docs WHERE docs.blob = blobs.id)"
+)
+_CHANGED = (
+    "SELECT DISTINCT blobs.id, first_chunk, last_chunk FROM docs "
+    "CROSS JOIN blobs ON blobs.id = docs.blob WHERE docs.seq > ? AND NOT private"
+)
 # Chunks of docs removed since a `seq`, unless another doc has the same content.
 _GONE = (
     "SELECT DISTINCT first_chunk, last_chunk FROM gone WHERE seq > ? AND NOT EXISTS "
-    "(SELECT 1 FROM chunks CROSS JOIN docs ON docs.blob = chunks.blob WHERE chunks.id = gone.first_chunk)"
+    "(SELECT 1 FROM chunks CROSS JOIN docs ON docs.blob = chunks.blob "
+    "WHERE chunks.id = gone.first_chunk)"
 )
 # Prefix of a directory that is being removed.
 REMOVED = ".removed-"
@@ -226,7 +233,8 @@ class VectorIndexes:
         """
         if rows.shape != (len(hashes), stamp.dimensions):
             raise ValueError(
-                f"expected {len(hashes)} vectors of {stamp.dimensions} dimensions, got the shape {rows.shape}"
+                f"expected {len(hashes)} vectors of {stamp.dimensions} dimensions, got the shape "
+                f"{rows.shape}"
             )
         packed = unit(rows).astype("<f2")
         self._paid.put(
@@ -300,7 +308,8 @@ class VectorIndexes:
             f" AND blobs.language IN ({marks(narrow.languages)})" if narrow.languages else ""
         )
         query = (
-            "SELECT docs.id, docs.path, first_chunk, last_chunk FROM docs JOIN blobs ON blobs.id = docs.blob "
+            "SELECT docs.id, docs.path, first_chunk, last_chunk FROM docs "
+            "JOIN blobs ON blobs.id = docs.blob "
             f"WHERE docs.source IN ({marks(narrow.sources)}){by_language} AND NOT private"
         )
         values = (*narrow.sources, *narrow.languages)
@@ -437,7 +446,7 @@ class VectorIndexes:
 
     @contextmanager
     def _skip_if_unavailable(self) -> Iterator[None]:
-        """Skip the block if the server is unavailable; its watermark shows later what is missing."""
+        """Skip the block if the server is unavailable; its watermark shows what is missing."""
         try:
             yield
         except NetworkError as error:
@@ -638,5 +647,6 @@ def _no_room(vectors: VectorIndex, room: int) -> LimitError:
     stamp = vectors.stamp
     return LimitError(
         "EMBEDDINGS_LIMIT",
-        f"embedding by {stamp.provider} {stamp.model} stopped: the vectors would take more than {room / 1e6:,.1f} MB of memory",
+        f"embedding by {stamp.provider} {stamp.model} stopped: the vectors would take more than "
+        f"{room / 1e6:,.1f} MB of memory",
     )

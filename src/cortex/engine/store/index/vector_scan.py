@@ -70,9 +70,9 @@ def find(ids: Ids, wanted: Ids) -> NDArray[np.intp]:
     wanted = np.asarray(wanted, dtype=np.int64)
     if (wanted[1:] <= wanted[:-1]).any():
         wanted = np.unique(wanted)
-    places = np.searchsorted(ids, wanted)
-    within = places < len(ids)
-    return places[within][ids[places[within]] == wanted[within]]
+    positions = np.searchsorted(ids, wanted)
+    within = positions < len(ids)
+    return positions[within][ids[positions[within]] == wanted[within]]
 
 
 def fold(view: View, records: Records) -> tuple[View, Ids]:
@@ -82,8 +82,8 @@ def fold(view: View, records: Records) -> tuple[View, Ids]:
     """
     gone: list[Ids] = [view.ids[:0]]
     while view.folded < len(records):
-        view, some = _fold_some(view, records[: view.folded + FOLDED])
-        gone.append(some)
+        view, dropped = _fold_some(view, records[: view.folded + FOLDED])
+        gone.append(dropped)
     return view, np.concatenate(gone)
 
 
@@ -111,9 +111,9 @@ def _fold_any(view: View, records: Records, tail: Ids) -> tuple[View, Ids]:
     kept = tail[newest] >= 0
     stale = find(view.ids, touched)
     ids, positions = np.delete(view.ids, stale), np.delete(view.positions, stale)
-    places = np.searchsorted(ids, touched[kept])
-    ids = np.insert(ids, places, touched[kept])
-    positions = np.insert(positions, places, view.folded + newest[kept])
+    insert_at = np.searchsorted(ids, touched[kept])
+    ids = np.insert(ids, insert_at, touched[kept])
+    positions = np.insert(positions, insert_at, view.folded + newest[kept])
     return View(records, ids, positions), view.ids[stale]
 
 

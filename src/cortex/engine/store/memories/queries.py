@@ -17,11 +17,15 @@ from cortex.engine.store.memories.filters import ORDER, MemoryFilter, ids_of
 from cortex.engine.store.sql import marks, parts
 
 COLUMNS = (
-    "memories.id, memories.origin, memories.key, memories.number, memories.source, memories.state, title, subtitle, facts, concepts, files, "
-    "memories.text, project, session, date, created, memories.kind, provenance, other_project, scope, fingerprint, signature, "
+    "memories.id, memories.origin, memories.key, memories.number, memories.source, "
+    "memories.state, title, subtitle, facts, concepts, files, "
+    "memories.text, project, session, date, created, memories.kind, provenance, other_project, "
+    "scope, fingerprint, signature, "
     "judgements.state, judgements.actor, judgements.at, judgements.successor, "
-    "EXISTS (SELECT 1 FROM memories AS twin WHERE twin.key = memories.key AND twin.origin <> memories.origin) "
-    "FROM memories LEFT JOIN judgements ON judgements.origin = memories.origin AND judgements.key = memories.key "
+    "EXISTS (SELECT 1 FROM memories AS twin WHERE twin.key = memories.key "
+    "AND twin.origin <> memories.origin) "
+    "FROM memories LEFT JOIN judgements ON judgements.origin = memories.origin "
+    "AND judgements.key = memories.key "
     "AND judgements.made IN (0, memories.created)"
 )
 # Kind of their sources.
@@ -189,7 +193,8 @@ class MemoryLookup:
         """Memories of an origin with keys that start with `beginning`."""
         with self._connections.read() as connection:
             rows = connection.execute(
-                f"SELECT {COLUMNS} WHERE memories.key >= ? AND memories.key < ? AND memories.origin = ? ORDER BY memories.key LIMIT ?",
+                f"SELECT {COLUMNS} WHERE memories.key >= ? AND memories.key < ? "
+                "AND memories.origin = ? ORDER BY memories.key LIMIT ?",
                 (beginning, beginning + "\U0010ffff", origin, limit),
             )
             return [remembered(row) for row in rows]
@@ -200,7 +205,8 @@ class MemoryLookup:
         with self._connections.read() as connection:
             for part in parts(docs, PARTS):
                 rows = connection.execute(
-                    f"SELECT docs.id, {COLUMNS} JOIN docs ON docs.source = memories.source AND docs.path = memories.key "
+                    f"SELECT docs.id, {COLUMNS} JOIN docs ON docs.source = memories.source "
+                    "AND docs.path = memories.key "
                     f"WHERE docs.id IN ({marks(part)})",
                     part,
                 )
@@ -213,8 +219,10 @@ class MemoryLookup:
         with self._connections.read() as connection:
             for part in parts(docs, PARTS):
                 rows = connection.execute(
-                    "SELECT docs.id, memories.id, memories.source, created, number, state, project, other_project FROM docs CROSS JOIN memories "
-                    f"ON memories.source = docs.source AND memories.key = docs.path WHERE docs.id IN ({marks(part)})",
+                    "SELECT docs.id, memories.id, memories.source, created, number, state, "
+                    "project, other_project FROM docs CROSS JOIN memories "
+                    "ON memories.source = docs.source AND memories.key = docs.path "
+                    f"WHERE docs.id IN ({marks(part)})",
                     part,
                 )
                 rankings.update((row[0], MemoryRanking(*row[1:])) for row in rows)
@@ -254,7 +262,8 @@ class MemoryLookup:
                 wanted, _rare_tag(connection, wanted), limit + offset if limit >= 0 else -1
             )
             rows = connection.execute(
-                f"SELECT {COLUMNS} WHERE memories.id IN (SELECT id FROM ({ids}) ORDER BY {ORDER} LIMIT ? OFFSET ?) "
+                f"SELECT {COLUMNS} WHERE memories.id IN "
+                f"(SELECT id FROM ({ids}) ORDER BY {ORDER} LIMIT ? OFFSET ?) "
                 "ORDER BY created DESC, number DESC, memories.id DESC",
                 (*values, limit, offset),
             )
@@ -275,7 +284,8 @@ class MemoryLookup:
         def ask(connection: sqlite3.Connection) -> frozenset[int]:
             ids, values = ids_of(wanted, _rare_tag(connection, wanted))
             rows = connection.execute(
-                f"SELECT docs.id FROM ({ids}) AS chosen CROSS JOIN memories ON memories.id = chosen.id "
+                f"SELECT docs.id FROM ({ids}) AS chosen "
+                "CROSS JOIN memories ON memories.id = chosen.id "
                 "CROSS JOIN docs ON docs.source = memories.source AND docs.path = memories.key",
                 values,
             )
@@ -291,7 +301,8 @@ class MemoryLookup:
             # Counted source by source, each along an index.
             for source in sources:
                 rows = connection.execute(
-                    "SELECT scope, (SELECT root FROM sources WHERE id = ?1), count(*), max(created) FROM memories "
+                    "SELECT scope, (SELECT root FROM sources "
+                    "WHERE id = ?1), count(*), max(created) FROM memories "
                     "WHERE source = ?1 GROUP BY scope",
                     (source,),
                 )
@@ -330,9 +341,13 @@ class MemoryLookup:
         if not docs:
             return []
         nearby = " UNION ALL ".join(
-            f"SELECT asked.doc, {step}, (SELECT beside.id FROM memories AS beside WHERE beside.origin = asked.origin "
-            f"AND beside.session = asked.session AND (beside.number, beside.id) {sign} (asked.number, asked.id) "
-            f"AND beside.source IN ({marks(sources)}) ORDER BY beside.number {order}, beside.id {order} LIMIT 1 OFFSET {abs(step) - 1}) AS other "
+            f"SELECT asked.doc, {step}, (SELECT beside.id FROM memories AS beside "
+            "WHERE beside.origin = asked.origin "
+            "AND beside.session = asked.session "
+            f"AND (beside.number, beside.id) {sign} (asked.number, asked.id) "
+            f"AND beside.source IN ({marks(sources)}) "
+            f"ORDER BY beside.number {order}, beside.id {order} LIMIT 1 OFFSET {abs(step) - 1}) "
+            "AS other "
             "FROM asked"
             for sign, order, steps in (
                 ("<", "DESC", range(-1, -reach - 1, -1)),
@@ -341,11 +356,15 @@ class MemoryLookup:
             for step in steps
         )
         query = (
-            "WITH asked AS MATERIALIZED (SELECT docs.id AS doc, origin, session, number, memories.id AS id FROM docs JOIN memories "
-            f"ON memories.source = docs.source AND memories.key = docs.path WHERE docs.id IN ({marks(docs)}) AND session <> ''), "
+            "WITH asked AS MATERIALIZED (SELECT docs.id AS doc, origin, session, number, "
+            "memories.id AS id FROM docs JOIN memories "
+            "ON memories.source = docs.source AND memories.key = docs.path "
+            f"WHERE docs.id IN ({marks(docs)}) AND session <> ''), "
             f"nearby (doc, step, other) AS MATERIALIZED ({nearby}) "
-            "SELECT nearby.doc, step, docs.id, first_chunk, last_chunk FROM nearby JOIN memories ON memories.id = other "
-            "JOIN docs ON docs.source = memories.source AND docs.path = memories.key JOIN blobs ON blobs.id = docs.blob"
+            "SELECT nearby.doc, step, docs.id, first_chunk, last_chunk FROM nearby "
+            "JOIN memories ON memories.id = other "
+            "JOIN docs ON docs.source = memories.source AND docs.path = memories.key "
+            "JOIN blobs ON blobs.id = docs.blob"
         )
         with self._connections.read() as connection:
             rows = connection.execute(query, (*docs, *(list(sources) * 2 * reach)))
@@ -356,8 +375,7 @@ class MemoryLookup:
         with self._connections.read() as connection:
             return citations_of(connection, memory)
 
-    # -- judgements and copies
-    # -----------------------------------------------------------------------------------------
+    # Judgements and mirrors.
 
     def judgements(self, origin: str, keys: Sequence[str]) -> dict[str, Judgement]:
         """Decisions about these keys of an origin, even for rows that are not copied now."""
@@ -365,7 +383,8 @@ class MemoryLookup:
         with self._connections.read() as connection:
             for part in parts(keys, PARTS):
                 rows = connection.execute(
-                    f"SELECT key, state, actor, at, successor, made FROM judgements WHERE origin = ? AND key IN ({marks(part)})",
+                    "SELECT key, state, actor, at, successor, made FROM judgements "
+                    f"WHERE origin = ? AND key IN ({marks(part)})",
                     (origin, *part),
                 )
                 judgements.update(
@@ -384,7 +403,8 @@ class MemoryLookup:
         """Copied rows with a number in that range, as number to (key, signature)."""
         with self._connections.read() as connection:
             rows = connection.execute(
-                "SELECT number, key, signature FROM memories WHERE origin = ? AND number > ? AND number <= ?",
+                "SELECT number, key, signature FROM memories WHERE origin = ? AND number > ? "
+                "AND number <= ?",
                 (origin, above, up_to),
             )
             return {number: (key, signature) for number, key, signature in rows}
@@ -498,7 +518,10 @@ def remembered(row: Sequence[Any]) -> Remembered:
 
 def citations_of(connection: sqlite3.Connection, memory: int) -> tuple[Citation, ...]:
     """Citations of a memory, in the order in which they were written."""
-    query = "SELECT root, path, symbol, file_hash, body_hash, revision FROM citations WHERE memory = ? ORDER BY rowid"
+    query = (
+        "SELECT root, path, symbol, file_hash, body_hash, revision FROM citations "
+        "WHERE memory = ? ORDER BY rowid"
+    )
     return tuple(Citation(*row) for row in connection.execute(query, (memory,)))
 
 

@@ -31,7 +31,8 @@ MemoryTextExtractor = Callable[[Memory], tuple[bytes, Cut]]
 NameOf = Callable[[MemoryState | None], str | None]
 
 _WRITTEN = (
-    "number, source, state, title, subtitle, facts, concepts, files, text, project, session, date, created, kind, provenance, "
+    "number, source, state, title, subtitle, facts, concepts, files, text, project, session, "
+    "date, created, kind, provenance, "
     "other_project, scope, fingerprint, signature"
 )
 

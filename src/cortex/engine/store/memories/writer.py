@@ -70,8 +70,7 @@ class Memories:
     def __init__(self, connections: Connections) -> None:
         self._connections = connections
 
-    # -- our own
-    # -------------------------------------------------------------------------------------------------------
+    # Our own memories.
 
     def add(
         self,
@@ -146,8 +145,10 @@ class Memories:
             seq, undo_batch = next_seq(connection), _next_batch(connection)
             rows = connection.execute(
                 # A later decision about a memory wins: another process may have made one.
-                "SELECT origin, key, action, before FROM decisions AS one WHERE batch = ? AND NOT undone AND NOT EXISTS (SELECT 1 "
-                "FROM decisions AS later WHERE later.origin = one.origin AND later.key = one.key AND later.batch > one.batch "
+                "SELECT origin, key, action, before FROM decisions AS one WHERE batch = ? "
+                "AND NOT undone AND NOT EXISTS (SELECT 1 "
+                "FROM decisions AS later WHERE later.origin = one.origin AND later.key = one.key "
+                "AND later.batch > one.batch "
                 "AND NOT later.undone) ORDER BY id DESC",
                 (batch,),
             ).fetchall()
@@ -203,8 +204,7 @@ class Memories:
             forget_rest(connection)
             return count
 
-    # -- copies
-    # --------------------------------------------------------------------------------------------------------
+    # Mirrors of other products' databases.
 
     def copy(
         self,
@@ -238,7 +238,8 @@ class Memories:
             for origin, scope in wanted:
                 connection.execute(
                     "INSERT INTO mirrors VALUES (?, ?, '', '', 0, -1, 0, 0, ?, 0, '', '') "
-                    "ON CONFLICT (origin) DO UPDATE SET scope = excluded.scope, wanted_at = excluded.wanted_at",
+                    "ON CONFLICT (origin) DO UPDATE SET scope = excluded.scope, "
+                    "wanted_at = excluded.wanted_at",
                     (origin, scope, now),
                 )
 
@@ -266,8 +267,7 @@ class Memories:
             yield connection
 
 
-# -- judgements
-# --------------------------------------------------------------------------------------------------------
+# Judgements.
 
 
 def _decide(
@@ -459,7 +459,8 @@ def _log(
     reason: str,
 ) -> None:
     connection.execute(
-        "INSERT INTO decisions (batch, at, origin, key, action, before, after, actor, reason, undone) "
+        "INSERT INTO decisions (batch, at, origin, key, action, before, after, actor, reason, "
+        "undone) "
         "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 0)",
         (
             batch,

@@ -1,4 +1,4 @@
-"""Backup of a ledger in one file and back: gzipped lines of JSON, the same for both databases.
+"""Backup of a ledger in one file of gzipped JSON lines, the same for both databases.
 
 The first line is a header (format, schema, epoch, number of rows of each table), then each line is
 a row, and the last one is a checksum of all before it: a truncated or damaged file is detected
@@ -53,10 +53,17 @@ class _Table:
 _TABLES = (
     _Table("principals", ("id", "name", "tier", "sensitive", "state", "created")),
     _Table("grants", ("principal", "subcortex", "writes"), 2),
-    _Table("tokens", ("id", "principal", "hash", "label", "created", "expires", "used", "revoked"), binary="hash"),
+    _Table(
+        "tokens",
+        ("id", "principal", "hash", "label", "created", "expires", "used", "revoked"),
+        binary="hash",
+    ),
     _Table(
         "records",
-        ("id", "kind", "version", "state", "sensitivity", "body", "author", "created", "updated", "made", "change", "scope"),
+        (
+            "id", "kind", "version", "state", "sensitivity", "body", "author", "created", "updated",
+            "made", "change", "scope",
+        ),
     ),
     _Table("refs", ("role", "target", "record"), order=("record", "role", "target")),
     _Table("versions", ("record", "version", "kind", "body", "author", "created", "at"), 2),
@@ -160,7 +167,8 @@ def load(
             connection.executemany(_insert_statement(table, ledger.kind), rows)
         if ledger.kind == POSTGRESQL:
             connection.execute(
-                "SELECT setval(pg_get_serial_sequence('audit', 'id'), (SELECT coalesce(max(id), 0) + 1 FROM audit), false)"
+                "SELECT setval(pg_get_serial_sequence('audit', 'id'), "
+                "(SELECT coalesce(max(id), 0) + 1 FROM audit), false)"
             )
         else:
             _make_docs(ledger, connection, wording)
@@ -213,7 +221,10 @@ def _insert_statement(table: _Table, kind: str) -> str:
     Counters exist already, and PostgreSQL assigns the ids of the audit log unless overridden.
     """
     if table.name == "counters":
-        return "INSERT INTO counters (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value"
+        return (
+            "INSERT INTO counters (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE "
+            "SET value = excluded.value"
+        )
     given = " OVERRIDING SYSTEM VALUE" if table.name == "audit" and kind == POSTGRESQL else ""
     marks = ", ".join("?" * len(table.columns))
     return f"INSERT INTO {table.name} ({', '.join(table.columns)}){given} VALUES ({marks})"

@@ -1,4 +1,4 @@
-"""Record filters as SQL that starts with the rarest condition or walks an index in time order.
+"""Record filters as SQL that starts with the rarest condition or walks an index by time.
 
 Each kind is a query of its own: an index is only in order below a fixed prefix, and an id starts
 with its kind, so that references to a topic are already sorted by kind and time. Left to itself,
@@ -64,7 +64,7 @@ def _way(connection: sqlite3.Connection, wanted: RecordFilter, kind: str, ordere
     counts = [_count(connection, driver) for driver in drivers] if len(drivers) > 1 else [FEW]
     best = min(range(len(drivers)), key=counts.__getitem__)
     if ordered and counts[best] >= FEW:
-        best = next((place for place, driver in enumerate(drivers) if driver.ordered), best)
+        best = next((index for index, driver in enumerate(drivers) if driver.ordered), best)
     driver = drivers[best]
     rest = _row_conditions(wanted, driver)
     where = " AND ".join((driver.part[0], *(condition for condition, _ in rest)))
@@ -106,7 +106,7 @@ def _drivers(wanted: RecordFilter, kind: str) -> Iterator[_Driver]:
 
 
 def _count(connection: sqlite3.Connection, driver: _Driver) -> int:
-    """Number of rows that a plan walks, up to FEW, hidden ones included, since they cost as much."""
+    """Number of rows that a plan walks, up to FEW; hidden ones count, since they cost as much."""
     whole = "main." if isinstance(connection, Confined) else ""
     return _count_up_to_few(connection, whole + _table(driver.tables), driver.part)
 
@@ -157,7 +157,8 @@ def _row_conditions(wanted: RecordFilter, driver: _Driver) -> list[Part]:
         parts.append((condition, (wanted.due,)))
     parts += [
         (
-            f"EXISTS (SELECT 1 FROM refs AS other WHERE other.role = ? AND other.target = ? AND other.record = {record})",
+            "EXISTS (SELECT 1 FROM refs AS other WHERE other.role = ? AND other.target = ? "
+            f"AND other.record = {record})",
             ref,
         )
         for ref in wanted.refs

@@ -28,7 +28,8 @@ def candidates(connection: sqlite3.Connection, epoch: str) -> list[UploadCandida
     """Records that the Core of this epoch lacks and that aren't waiting, oldest first."""
     # System alerts are the only records that always stay local.
     query = (
-        "SELECT id FROM records WHERE id NOT IN (SELECT record FROM replica) AND id NOT IN (SELECT record FROM outbox_records) "
+        "SELECT id FROM records WHERE id NOT IN (SELECT record FROM replica) AND id NOT IN "
+        "(SELECT record FROM outbox_records) "
         "AND NOT (kind = 'notification' AND id IN (SELECT record FROM local_only)) "
         "AND id NOT IN (SELECT record FROM elsewhere WHERE epoch = ?) ORDER BY made, id"
     )
@@ -46,7 +47,10 @@ def candidates(connection: sqlite3.Connection, epoch: str) -> list[UploadCandida
 
 def leave(connection: sqlite3.Connection, epoch: str, url: str) -> None:
     """Record which records the Core has that is being left."""
-    insert = "INSERT OR REPLACE INTO elsewhere SELECT record, ?, ?, version FROM replica WHERE change <> ?"
+    insert = (
+        "INSERT OR REPLACE INTO elsewhere SELECT record, ?, ?, version FROM replica "
+        "WHERE change <> ?"
+    )
     connection.execute(insert, (epoch or url, url, NEVER_HERE))
     connection.execute("DELETE FROM replica")
 
@@ -72,12 +76,14 @@ def changed_since(
     only = "AND there.epoch = :epoch " if epoch else ""
     query = (
         f"SELECT id FROM records JOIN {there} AS there ON there.record = id "
-        f"WHERE records.version <> there.version {only}AND id NOT IN (SELECT record FROM outbox_records) ORDER BY made, id"
+        f"WHERE records.version <> there.version {only}AND id NOT IN "
+        "(SELECT record FROM outbox_records) ORDER BY made, id"
     )
     ids = [row[0] for row in connection.execute(query, {"epoch": epoch})]
     earlier_query = (
         "SELECT versions.record, kind, body, author, created, at, versions.version FROM versions "
-        f"JOIN {there} AS there ON there.record = versions.record AND there.version = versions.version {only}"
+        f"JOIN {there} AS there ON there.record = versions.record "
+        f"AND there.version = versions.version {only}"
     )
     before = (
         {

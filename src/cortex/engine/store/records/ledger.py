@@ -148,8 +148,10 @@ def _ledger(
 # different.
 _LINE = "id, at, actor, key, record, version"
 _MARK = (
-    f"SELECT facts.value, counters.value, last.* FROM facts JOIN counters ON counters.name = 'change' "
-    f"LEFT JOIN (SELECT {_LINE} FROM audit ORDER BY id DESC LIMIT 1) AS last ON 1 = 1 WHERE facts.key = 'epoch'"
+    "SELECT facts.value, counters.value, last.* FROM facts "
+    "JOIN counters ON counters.name = 'change' "
+    f"LEFT JOIN (SELECT {_LINE} FROM audit ORDER BY id DESC LIMIT 1) AS last ON 1 = 1 "
+    "WHERE facts.key = 'epoch'"
 )
 _DIGITS = 18
 

@@ -171,7 +171,10 @@ class Outbox:
 
     def size(self) -> tuple[int, int]:
         """Number of records of the Core in this store, and the bytes of their bodies."""
-        query = "SELECT count(*), coalesce(sum(length(CAST(body AS BLOB))), 0) FROM replica JOIN records ON records.id = record"
+        query = (
+            "SELECT count(*), coalesce(sum(length(CAST(body AS BLOB))), 0) FROM replica "
+            "JOIN records ON records.id = record"
+        )
         with self._connections.read() as connection:
             count, size = connection.execute(query).fetchone()
             return count, size
@@ -258,7 +261,10 @@ class Outbox:
 
         Raises: ConfigError CORE_MISSING if the facts of the store aren't as expected.
         """
-        requeue = f"UPDATE outbox SET state = '{WAITING}', attempts = 0, code = '', reason = '' WHERE state = '{SENT}'"
+        requeue = (
+            f"UPDATE outbox SET state = '{WAITING}', attempts = 0, code = '', reason = '' "
+            f"WHERE state = '{SENT}'"
+        )
         with self._connections.write(durable=True) as connection:
             check_facts(connection, expected)
             set_facts(connection, facts)
@@ -369,7 +375,10 @@ class Outbox:
                 }
                 edit["before"] = told_of(here[edit["id"]].body)
                 edit["after"] = _merge_fields(edit["before"], after, fields)
-            update = f"UPDATE outbox SET changes = ?, state = '{WAITING}', key = key || '.again', code = '' WHERE id = ?"
+            update = (
+                f"UPDATE outbox SET changes = ?, state = '{WAITING}', key = key || '.again', "
+                "code = '' WHERE id = ?"
+            )
             connection.execute(update, (json.dumps(changes, ensure_ascii=False), entry_id))
             return True
 
@@ -447,7 +456,8 @@ def _queue(
     """
     now, count = moment(), 0
     for part, batch in enumerate(parts(records, MOST_UPLOADED)):
-        key = f"{UPLOAD}-{hash_bytes(mark.encode(), *(record.id.encode() for _, record in batch)).hex()}"
+        digest = hash_bytes(mark.encode(), *(record.id.encode() for _, record in batch))
+        key = f"{UPLOAD}-{digest.hex()}"
         written = {record.id: (before, record) for before, record in batch}
         if enqueue(
             connection, actor, key, UPLOAD, now, written, places[part] if places else None, taken

@@ -131,7 +131,10 @@ def settle_entry(
 ) -> None:
     """Mark an entry as accepted, or as rejected with a code and a reason."""
     if refuse is not None:
-        update = "UPDATE outbox SET state = ?, code = ?, reason = ?, attempts = attempts + 1 WHERE id = ?"
+        update = (
+            "UPDATE outbox SET state = ?, code = ?, reason = ?, attempts = attempts + 1 "
+            "WHERE id = ?"
+        )
         connection.execute(update, (REFUSED, *refuse, entry_id))
         _redact_entry(connection, entry_id)
         return
@@ -147,7 +150,10 @@ def forget_sent(connection: sqlite3.Connection, ids: Sequence[str], but: int | N
     Of rejected entries only the content written here is kept. A notification is sent together with
     its subject: while that exists, a restored Core may still need the entry.
     """
-    query = "SELECT entry, state FROM outbox_records JOIN outbox ON outbox.id = entry WHERE record = ? AND entry <> ?"
+    query = (
+        "SELECT entry, state FROM outbox_records JOIN outbox ON outbox.id = entry "
+        "WHERE record = ? AND entry <> ?"
+    )
     beside = "SELECT record FROM outbox_records JOIN records ON records.id = record WHERE entry = ?"
     erased, refused = set(ids), set[int]()
     for record_id in ids:
@@ -166,7 +172,10 @@ def forget_sent(connection: sqlite3.Connection, ids: Sequence[str], but: int | N
 def keep_here(connection: sqlite3.Connection, ids: Sequence[str]) -> None:
     """Keep these records local unless the Core has them; pending changes to them are dropped."""
     known = marks_of(connection, ids)
-    query = f"SELECT entry, changes FROM outbox_records JOIN outbox ON outbox.id = entry WHERE record = ? AND state = '{WAITING}'"
+    query = (
+        "SELECT entry, changes FROM outbox_records JOIN outbox ON outbox.id = entry "
+        f"WHERE record = ? AND state = '{WAITING}'"
+    )
     for record_id in (candidate for candidate in ids if candidate not in known):
         connection.execute("INSERT OR IGNORE INTO local_only VALUES (?)", (record_id,))
         for entry, encoded in connection.execute(query, (record_id,)).fetchall():
@@ -193,15 +202,20 @@ def unaccepted(connection: sqlite3.Connection) -> dict[str, str]:
 def only_here(connection: sqlite3.Connection) -> set[str]:
     """Local-only records that the Core doesn't have, except alerts about this machine."""
     alerts = "record >= 'notif_' AND record < 'notif`'"
-    query = f"SELECT record FROM local_only WHERE NOT ({alerts}) AND record NOT IN (SELECT record FROM replica)"
+    query = (
+        f"SELECT record FROM local_only WHERE NOT ({alerts}) AND record NOT IN "
+        "(SELECT record FROM replica)"
+    )
     return {row[0] for row in connection.execute(query)}
 
 
 def speaking_here(connection: sqlite3.Connection) -> set[str]:
     """Those of `only_here` that would present a team decision to people and agents."""
     query = (
-        "SELECT id FROM local_only CROSS JOIN records ON id = record WHERE record NOT IN (SELECT record FROM replica) "
-        "AND (record GLOB 'artifact_*' AND state = 'accepted' OR record GLOB 'subcortex_*' AND state = 'active')"
+        "SELECT id FROM local_only CROSS JOIN records ON id = record WHERE record NOT IN "
+        "(SELECT record FROM replica) "
+        "AND (record GLOB 'artifact_*' AND state = 'accepted' OR record GLOB 'subcortex_*' "
+        "AND state = 'active')"
     )
     return {row[0] for row in connection.execute(query)}
 
@@ -356,12 +370,13 @@ def put_entry(
     key: str,
     action: str,
     at: int,
-    told: Sequence[Mapping[str, Any]],
+    changes: Sequence[Mapping[str, Any]],
     place: int | None,
     taken: int,
 ) -> None:
     entry_id = connection.execute(
-        "INSERT INTO outbox (id, key, actor, tier, action, at, changes, state, attempts, code, reason, taken) "
+        "INSERT INTO outbox (id, key, actor, tier, action, at, changes, state, attempts, code, "
+        "reason, taken) "
         "VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0, '', '', ?)",
         (
             place,
@@ -370,13 +385,13 @@ def put_entry(
             actor.tier,
             action,
             at,
-            json.dumps(told, ensure_ascii=False),
+            json.dumps(changes, ensure_ascii=False),
             WAITING,
             taken,
         ),
     ).lastrowid
     connection.executemany(
-        "INSERT INTO outbox_records VALUES (?, ?)", [(change["id"], entry_id) for change in told]
+        "INSERT INTO outbox_records VALUES (?, ?)", [(change["id"], entry_id) for change in changes]
     )
 
 

@@ -62,8 +62,10 @@ _LOCK = "SELECT value FROM counters WHERE name = 'change' FOR UPDATE"
 MIGRATIONS = (
     """
 CREATE TABLE records (
-  id TEXT COLLATE "C" PRIMARY KEY, kind TEXT NOT NULL, version INTEGER NOT NULL, state TEXT NOT NULL, sensitivity TEXT NOT NULL,
-  body TEXT NOT NULL, author TEXT NOT NULL, created BIGINT NOT NULL, updated BIGINT NOT NULL, made TEXT COLLATE "C" NOT NULL,
+  id TEXT COLLATE "C" PRIMARY KEY, kind TEXT NOT NULL, version INTEGER NOT NULL,\
+ state TEXT NOT NULL, sensitivity TEXT NOT NULL,
+  body TEXT NOT NULL, author TEXT NOT NULL, created BIGINT NOT NULL, updated BIGINT NOT NULL,\
+ made TEXT COLLATE "C" NOT NULL,
   source INTEGER, change BIGINT NOT NULL);
 CREATE INDEX records_made ON records (kind, made, state);
 CREATE INDEX records_state ON records (kind, state, made);
@@ -71,30 +73,40 @@ CREATE INDEX records_updated ON records (kind, updated, made, state);
 CREATE INDEX records_change ON records (change);
 CREATE TABLE refs (
   role TEXT COLLATE "C" NOT NULL, target TEXT COLLATE "C" NOT NULL,
-  record TEXT COLLATE "C" NOT NULL REFERENCES records ON DELETE CASCADE, PRIMARY KEY (role, target, record));
+  record TEXT COLLATE "C" NOT NULL REFERENCES records ON DELETE CASCADE,\
+ PRIMARY KEY (role, target, record));
 CREATE INDEX refs_record ON refs (record, role, target);
 CREATE INDEX refs_target ON refs (target);
 CREATE TABLE versions (
-  record TEXT COLLATE "C" NOT NULL REFERENCES records ON DELETE CASCADE, version INTEGER NOT NULL, kind TEXT NOT NULL,
-  body TEXT NOT NULL, author TEXT NOT NULL, created BIGINT NOT NULL, at BIGINT NOT NULL, PRIMARY KEY (record, version));
+  record TEXT COLLATE "C" NOT NULL REFERENCES records ON DELETE CASCADE, version INTEGER NOT NULL,\
+ kind TEXT NOT NULL,
+  body TEXT NOT NULL, author TEXT NOT NULL, created BIGINT NOT NULL, at BIGINT NOT NULL,\
+ PRIMARY KEY (record, version));
 CREATE TABLE keys (
-  actor TEXT NOT NULL, key TEXT NOT NULL, payload BYTEA NOT NULL, result TEXT NOT NULL, at BIGINT NOT NULL, PRIMARY KEY (actor, key));
+  actor TEXT NOT NULL, key TEXT NOT NULL, payload BYTEA NOT NULL, result TEXT NOT NULL,\
+ at BIGINT NOT NULL, PRIMARY KEY (actor, key));
 CREATE TABLE audit (
-  id BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY, at BIGINT NOT NULL, actor TEXT NOT NULL, tier INTEGER NOT NULL, key TEXT NOT NULL,
+  id BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY, at BIGINT NOT NULL, actor TEXT NOT NULL,\
+ tier INTEGER NOT NULL, key TEXT NOT NULL,
   action TEXT NOT NULL, record TEXT COLLATE "C" NOT NULL, version INTEGER NOT NULL);
 CREATE INDEX audit_record ON audit (record);
-CREATE FUNCTION refuse_change() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'the audit log is kept'; END $$;
-CREATE TRIGGER audit_kept BEFORE UPDATE OR DELETE OR TRUNCATE ON audit EXECUTE FUNCTION refuse_change();
+CREATE FUNCTION refuse_change() RETURNS trigger LANGUAGE plpgsql AS $$\
+ BEGIN RAISE EXCEPTION 'the audit log is kept'; END $$;
+CREATE TRIGGER audit_kept BEFORE UPDATE OR DELETE OR TRUNCATE ON audit\
+ EXECUTE FUNCTION refuse_change();
 CREATE TABLE counters (name TEXT PRIMARY KEY, value BIGINT NOT NULL);
 INSERT INTO counters VALUES ('change', 0);
 CREATE TABLE principals (
-  id TEXT PRIMARY KEY, name TEXT NOT NULL UNIQUE, tier INTEGER NOT NULL, sensitive INTEGER NOT NULL, state TEXT NOT NULL,
+  id TEXT PRIMARY KEY, name TEXT NOT NULL UNIQUE, tier INTEGER NOT NULL,\
+ sensitive INTEGER NOT NULL, state TEXT NOT NULL,
   created BIGINT NOT NULL);
 CREATE TABLE grants (
-  principal TEXT NOT NULL REFERENCES principals ON DELETE CASCADE, subcortex TEXT NOT NULL, writes INTEGER NOT NULL,
+  principal TEXT NOT NULL REFERENCES principals ON DELETE CASCADE, subcortex TEXT NOT NULL,\
+ writes INTEGER NOT NULL,
   PRIMARY KEY (principal, subcortex));
 CREATE TABLE tokens (
-  id TEXT PRIMARY KEY, principal TEXT NOT NULL REFERENCES principals ON DELETE CASCADE, hash BYTEA NOT NULL, label TEXT NOT NULL,
+  id TEXT PRIMARY KEY, principal TEXT NOT NULL REFERENCES principals ON DELETE CASCADE,\
+ hash BYTEA NOT NULL, label TEXT NOT NULL,
   created BIGINT NOT NULL, expires BIGINT NOT NULL, used BIGINT NOT NULL, revoked BIGINT NOT NULL);
 """,
     f"""
@@ -139,7 +151,8 @@ class PostgresConnections:
         # failing.
         settings["options"] = (
             f"{parameters.get('options') or ''} "  # such as the schema of the tables
-            f"-c statement_timeout={STATEMENT_MS} -c lock_timeout={LOCK_MS} -c idle_in_transaction_session_timeout={IDLE_MS} "
+            f"-c statement_timeout={STATEMENT_MS} -c lock_timeout={LOCK_MS} "
+            f"-c idle_in_transaction_session_timeout={IDLE_MS} "
             "-c tcp_keepalives_idle=5 -c tcp_keepalives_interval=3 -c tcp_keepalives_count=3 "
             r"-c default_transaction_isolation=read\ committed"
         )
@@ -288,7 +301,7 @@ class PostgresConnections:
 
 
 def _prepare(url: str, settings: Mapping[str, Any], new: bool) -> None:
-    """Create or migrate the tables; retried if the server closes the connection, as on a restart."""
+    """Create or migrate the tables; retried if the server closes the connection meanwhile."""
     for tries_left in reversed(range(BEGINNINGS)):
         with psycopg.connect(url, **settings) as connection:
             try:
@@ -309,7 +322,8 @@ def _migrate(connection: psycopg.Connection[tuple[Any, ...]], new: bool) -> None
     if (encoding := connection.info.parameter_status("server_encoding")) != ENCODING:
         raise InputError(
             "ARGUMENT_INVALID",
-            f"the database keeps text as {encoding}, which doesn't have every letter; nothing was made there",
+            f"the database keeps text as {encoding}, which doesn't have every letter; nothing was "
+            "made there",
             instead=(
                 f"Make another one: createdb --encoding {ENCODING} --template template0 NAME.",
             ),
@@ -413,12 +427,18 @@ def translated() -> Iterator[None]:
             "STORE_IO", f"the database waited too long for what was written: {error}"
         ) from error
     except psycopg.OperationalError as error:
-        hint = "Check the database's address and that it runs, then try again; nothing that was stored is lost."
+        hint = (
+            "Check the database's address and that it runs, then try again; nothing that was "
+            "stored is lost."
+        )
         raise StoreError(
             "STORE_IO", f"the database can't be reached: {error}".strip(), instead=(hint,)
         ) from error
     except psycopg.errors.ReadOnlySqlTransaction as error:
-        hint = "Name the database that is written to, and not a copy of it; or wait until it takes writes again."
+        hint = (
+            "Name the database that is written to, and not a copy of it; or wait until it takes "
+            "writes again."
+        )
         raise StoreError(
             "STORE_READ_ONLY", "the database only reads now", instead=(hint,)
         ) from error
@@ -430,5 +450,8 @@ def translated() -> Iterator[None]:
         raise CortexError("INTERNAL_ERROR", f"the database: {error}".strip()) from error
     # A missing table or a revoked right: not caused by the input.
     except psycopg.Error as error:
-        hint = "Check what its user may do there, and that no tables of another program have these names: a Core wants a database of its own."
+        hint = (
+            "Check what its user may do there, and that no tables of another program have these "
+            "names: a Core wants a database of its own."
+        )
         raise StoreError("STORE_IO", f"the database: {error}".strip(), instead=(hint,)) from error

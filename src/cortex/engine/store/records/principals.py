@@ -88,7 +88,7 @@ class Principals:
                 (principal_id, name, tier, int(sensitive), "active", now),
             )
             _put_grants(connection, principal_id, grants)
-            _note(connection, by, "add_principal", principal_id)
+            _audit(connection, by, "add_principal", principal_id)
         return Principal(principal_id, name, tier, sensitive, "active", now, dict(grants))
 
     def change(
@@ -106,7 +106,7 @@ class Principals:
         Raises: InputError RECORD_UNKNOWN.
         """
         with self._connections.write(durable=True) as connection:
-            _need(connection, principal_id)
+            _check_exists(connection, principal_id)
             for column, value in (("tier", tier), ("sensitive", sensitive), ("state", state)):
                 if value is not None:
                     stored = int(value) if isinstance(value, bool) else value
@@ -116,7 +116,7 @@ class Principals:
             if grants is not None:
                 connection.execute("DELETE FROM grants WHERE principal = ?", (principal_id,))
                 _put_grants(connection, principal_id, grants)
-            _note(connection, by, "change_principal", principal_id)
+            _audit(connection, by, "change_principal", principal_id)
 
     def grant(
         self, principal_id: str, scope: str, writes: bool | None, *, by: Actor = CONSOLE
@@ -126,13 +126,13 @@ class Principals:
         Raises: InputError RECORD_UNKNOWN.
         """
         with self._connections.write(durable=True) as connection:
-            _need(connection, principal_id)
+            _check_exists(connection, principal_id)
             connection.execute(
                 "DELETE FROM grants WHERE principal = ? AND subcortex = ?", (principal_id, scope)
             )
             if writes is not None:
                 _put_grants(connection, principal_id, {scope: writes})
-            _note(connection, by, "change_principal", principal_id)
+            _audit(connection, by, "change_principal", principal_id)
 
     def all(self) -> list[Principal]:
         """All principals, by name."""
@@ -143,7 +143,7 @@ class Principals:
             ):
                 grants.setdefault(owner, []).append(grant)
             rows = connection.execute(f"{_PRINCIPAL} ORDER BY name").fetchall()
-            return [_made(row, grants.get(row[0], ())) for row in rows]
+            return [_build_principal(row, grants.get(row[0], ())) for row in rows]
 
     def named(self, name: str) -> Principal | None:
         """Principal with this name, None if there is none."""
@@ -151,8 +151,7 @@ class Principals:
             row = connection.execute(f"{_PRINCIPAL} WHERE name = ?", (name,)).fetchone()
             return None if row is None else _principal(connection, row)
 
-    # -- tokens
-    # --------------------------------------------------------------------------------------------------------
+    # Tokens.
 
     def make_token(
         self, principal: str, label: str = "", expires: int = 0, *, by: Actor = CONSOLE
@@ -164,12 +163,12 @@ class Principals:
         token_id, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
         token = Token(token_id, principal, label, _now(), expires, 0, 0)
         with self._connections.write(durable=True) as connection:
-            _need(connection, principal)
+            _check_exists(connection, principal)
             connection.execute(
                 "INSERT INTO tokens VALUES (?, ?, ?, ?, ?, ?, 0, 0)",
                 (token_id, principal, _hash(secret), label, token.created, expires),
             )
-            _note(connection, by, f"make_token {token_id}", principal)
+            _audit(connection, by, f"make_token {token_id}", principal)
         return token, f"{PREFIX}{token_id}_{secret}"
 
     def revoke(self, token_id: str, *, by: Actor = CONSOLE) -> bool:
@@ -180,7 +179,7 @@ class Principals:
             if owner is None:
                 return False
             connection.execute("UPDATE tokens SET revoked = ? WHERE id = ?", (_now(), token_id))
-            _note(connection, by, f"revoke_token {token_id}", owner[0])
+            _audit(connection, by, f"revoke_token {token_id}", owner[0])
             return True
 
     def tokens(self) -> list[Token]:
@@ -200,7 +199,7 @@ class Principals:
             return frozenset(bytes(row[0]) for row in connection.execute(query, (_now(),)))
 
     def whose(self, token: str) -> Principal | None:
-        """Principal of a token; None if the token or the principal is unknown, revoked or expired."""
+        """Principal of a token; None if either is unknown, revoked or expired."""
         now = _now()
         with self._connections.read() as connection:
             row_of_token = _token(connection, token)
@@ -260,52 +259,57 @@ def hash_of(token: str) -> bytes:
     return _hash(token.removeprefix(PREFIX).partition("_")[2])
 
 
-def _token(connection: Any, told: str) -> tuple[str, str, int, int, int] | None:
+def _token(connection: Any, token: str) -> tuple[str, str, int, int, int] | None:
     """Row of a token: (id, principal, expires, used, revoked)."""
-    if not is_token(told):
+    if not is_token(token):
         return None
-    number, _, secret = told.removeprefix(PREFIX).partition("_")
-    ask = "SELECT hash, principal, expires, used, revoked FROM tokens WHERE id = ?"
-    found = connection.execute(ask, (number,)).fetchone()
-    kept, owner, expires, used, revoked = found or (NOBODY, "", 0, 0, 0)
-    # It takes as long for a token that there isn't
-    if not hmac.compare_digest(bytes(kept), _hash(secret)):
+    token_id, _, secret = token.removeprefix(PREFIX).partition("_")
+    query = "SELECT hash, principal, expires, used, revoked FROM tokens WHERE id = ?"
+    row = connection.execute(query, (token_id,)).fetchone()
+    stored_hash, owner, expires, used, revoked = row or (NOBODY, "", 0, 0, 0)
+    # An unknown token takes as long as a wrong one.
+    if not hmac.compare_digest(bytes(stored_hash), _hash(secret)):
         return None
-    return number, owner, expires, used, revoked
+    return token_id, owner, expires, used, revoked
 
 
 def _principal(connection: Any, row: Sequence[Any]) -> Principal:
-    ask = "SELECT subcortex, writes FROM grants WHERE principal = ? ORDER BY subcortex"
-    return _made(row, connection.execute(ask, (row[0],)))
+    query = "SELECT subcortex, writes FROM grants WHERE principal = ? ORDER BY subcortex"
+    return _build_principal(row, connection.execute(query, (row[0],)))
 
 
-def _made(row: Sequence[Any], grants: Iterable[Sequence[Any]]) -> Principal:
-    number, name, tier, sensitive, state, created = row
-    may = {scope: bool(writes) for scope, writes in grants}
-    return Principal(number, name, tier, bool(sensitive), state, created, may)
+def _build_principal(row: Sequence[Any], grants: Iterable[Sequence[Any]]) -> Principal:
+    principal_id, name, tier, sensitive, state, created = row
+    permissions = {scope: bool(writes) for scope, writes in grants}
+    return Principal(principal_id, name, tier, bool(sensitive), state, created, permissions)
 
 
-def _put_grants(connection: Any, number: str, grants: Mapping[str, bool]) -> None:
-    rows = [(number, scope, int(writes)) for scope, writes in grants.items()]
+def _put_grants(connection: Any, principal_id: str, grants: Mapping[str, bool]) -> None:
+    rows = [(principal_id, scope, int(writes)) for scope, writes in grants.items()]
     connection.executemany("INSERT INTO grants VALUES (?, ?, ?)", rows)
 
 
-def _note(connection: Any, by: Actor, action: str, principal: str) -> None:
-    """Write it into the audit log, in the same transaction."""
+def _audit(connection: Any, by: Actor, action: str, principal: str) -> None:
+    """Add an entry to the audit log, in the same transaction."""
     columns = "at, actor, tier, key, action, record, version, via"
-    put = f"INSERT INTO audit ({columns}) VALUES (?, ?, ?, '', ?, ?, 0, ?)"
-    connection.execute(put, (_now(), by.name, by.tier, action, principal, by.via))
+    insert = f"INSERT INTO audit ({columns}) VALUES (?, ?, ?, '', ?, ?, 0, ?)"
+    connection.execute(insert, (_now(), by.name, by.tier, action, principal, by.via))
 
 
-def _need(connection: Any, number: str) -> None:
-    if connection.execute("SELECT 1 FROM principals WHERE id = ?", (number,)).fetchone() is None:
+def _check_exists(connection: Any, principal_id: str) -> None:
+    if (
+        connection.execute("SELECT 1 FROM principals WHERE id = ?", (principal_id,)).fetchone()
+        is None
+    ):
         raise InputError(
-            "RECORD_UNKNOWN", f"there is no principal {number!r}", context={"id": number}
+            "RECORD_UNKNOWN",
+            f"there is no principal {principal_id!r}",
+            context={"id": principal_id},
         )
 
 
 def _hash(secret: str) -> bytes:
-    """A secret of 256 bits needs no salt and no slow hash: there is nothing to guess."""
+    """Hash a secret; with 256 random bits it needs no salt and no slow hash."""
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).digest()
 
 

@@ -144,7 +144,8 @@ class RecordLookup:
         """All versions of a record by version number, oldest first."""
         with self._connections.read() as connection:
             rows = connection.execute(
-                "SELECT record, kind, body, author, created, at, version FROM versions WHERE record = ? ORDER BY version",
+                "SELECT record, kind, body, author, created, at, version FROM versions "
+                "WHERE record = ? ORDER BY version",
                 (record_id,),
             )
             versions = read_records(rows)
@@ -165,7 +166,8 @@ class RecordLookup:
         """
         with self._connections.read() as connection:
             state = connection.execute(
-                "SELECT value || ' ' || (SELECT group_concat(value, ' ') FROM counters) FROM meta WHERE key = 'seq'"
+                "SELECT value || ' ' || (SELECT group_concat(value, ' ') FROM counters) FROM meta "
+                "WHERE key = 'seq'"
             ).fetchone()[0]
             # Keep a reference: another thread may replace the cache meanwhile.
             known = self._narrowed
@@ -193,8 +195,10 @@ class RecordLookup:
         with self._connections.read() as connection:
             for part in parts(docs, BATCH):
                 rows = connection.execute(
-                    "SELECT docs.id, records.id, records.kind, records.state, records.updated, records.made, coalesce((SELECT target "
-                    "FROM refs WHERE record = records.id AND role = 'thread'), '') FROM docs CROSS JOIN records ON records.id = docs.path "
+                    "SELECT docs.id, records.id, records.kind, records.state, records.updated, "
+                    "records.made, coalesce((SELECT target "
+                    "FROM refs WHERE record = records.id AND role = 'thread'), '') FROM docs "
+                    "CROSS JOIN records ON records.id = docs.path "
                     f"AND records.source = docs.source WHERE docs.id IN ({marks(part)}){where}",
                     (*part, *values),
                 )
@@ -224,7 +228,8 @@ class RecordLookup:
                 link_ids.update(
                     row[0]
                     for row in connection.execute(
-                        "SELECT record FROM refs WHERE role IN ('source', 'target') AND record > 'link_' AND record < 'link`' "
+                        "SELECT record FROM refs WHERE role IN ('source', 'target') "
+                        "AND record > 'link_' AND record < 'link`' "
                         f"AND target IN ({marks(part)}) LIMIT ?",
                         (*part, limit),
                     )
@@ -237,7 +242,8 @@ class RecordLookup:
         with self._connections.read() as connection:
             for part in parts(docs, BATCH):
                 rows = connection.execute(
-                    f"SELECT docs.id, {COLUMNS} FROM docs JOIN records ON records.id = docs.path AND records.source = docs.source "
+                    f"SELECT docs.id, {COLUMNS} FROM docs JOIN records ON records.id = docs.path "
+                    "AND records.source = docs.source "
                     f"WHERE docs.id IN ({marks(part)})",
                     part,
                 )
@@ -260,7 +266,10 @@ class RecordLookup:
             if known[0] != last or (len(known[1]) >= MAX_CHOICES and key not in known[1]):
                 known = self._sources_by_viewer = (last, {})
             if key not in known[1]:
-                query = "SELECT id, kind, name, root FROM sources WHERE kind = ? AND root = '' ORDER BY id"
+                query = (
+                    "SELECT id, kind, name, root FROM sources WHERE kind = ? AND root = '' "
+                    "ORDER BY id"
+                )
                 rows = connection.execute(query, (RECORDS,))
                 known[1][key] = tuple(
                     _source(*row) for row in rows if shelf_of(row[2]).kind in wanted
@@ -275,7 +284,10 @@ class RecordLookup:
     def changes(self, since: int, limit: int) -> list[VersionedRecord]:
         """Change feed: records written after `since`, in order, each once in its current state."""
         changes: list[VersionedRecord] = []
-        query = f"SELECT {COLUMNS}, records.change FROM records WHERE change > ? ORDER BY change LIMIT ?"
+        query = (
+            f"SELECT {COLUMNS}, records.change FROM records WHERE change > ? "
+            "ORDER BY change LIMIT ?"
+        )
         with self._connections.read() as connection:
             while left := limit - len(changes):
                 rows = connection.execute(query, (since, left)).fetchall()

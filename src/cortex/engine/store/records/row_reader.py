@@ -22,7 +22,10 @@ BATCH = 500
 MOST_TRIED = 2
 # Targets with references that are walked kind by kind.
 MOST_WALKED = 200
-COLUMNS = "records.id, records.kind, records.body, records.author, records.created, records.updated, records.version"
+COLUMNS = (
+    "records.id, records.kind, records.body, records.author, records.created, records.updated, "
+    "records.version"
+)
 
 log = logging.getLogger(__name__)
 
@@ -72,7 +75,8 @@ def _select_ids(
 ) -> list[str]:
     ways = ways_to(connection, wanted, ordered=True)
     parts = [
-        f"SELECT * FROM (SELECT records.id AS id, records.made AS made, records.updated AS updated FROM {way.tables} "
+        "SELECT * FROM (SELECT records.id AS id, records.made AS made, "
+        f"records.updated AS updated FROM {way.tables} "
         f"WHERE {way.where} ORDER BY {way.order} LIMIT ?) AS part"
         for way in ways
     ]
@@ -111,9 +115,15 @@ def newest_ids(
             f"SELECT DISTINCT role, target FROM refs WHERE {ask}", values
         ).fetchall()
         if len(pairs) > MOST_WALKED:
-            sort = f"SELECT record FROM refs WHERE {ask} GROUP BY record ORDER BY substr(record, -26) DESC LIMIT ?"
+            sort = (
+                f"SELECT record FROM refs WHERE {ask} GROUP BY record "
+                "ORDER BY substr(record, -26) DESC LIMIT ?"
+            )
             return [row[0] for row in connection.execute(sort, (*values, limit))]
-        walk = "SELECT record FROM refs WHERE role = ? AND target = ? AND record > ? AND record < ? ORDER BY record DESC LIMIT ?"
+        walk = (
+            "SELECT record FROM refs WHERE role = ? AND target = ? AND record > ? AND record < ? "
+            "ORDER BY record DESC LIMIT ?"
+        )
         bounds = [(prefix, f"{prefix}\x7f", limit) for prefix in PREFIXES.values()]
         ids = {
             row[0]
@@ -137,13 +147,16 @@ def docs_of(
         tables, column = way.ids
         own = [source for kind, source in partitions if kind == way.kind]
         if len(own) <= MOST_TRIED:
-            place = f"docs.source IN ({marks(own)}) AND docs.path = {column}"
+            join = f"docs.source IN ({marks(own)}) AND docs.path = {column}"
         else:
             # The record itself names its source among the many.
             tables = way.tables
-            place = f"docs.source = records.source AND docs.path = records.id AND +docs.source IN ({marks(own)})"
+            join = (
+                "docs.source = records.source AND docs.path = records.id "
+                f"AND +docs.source IN ({marks(own)})"
+            )
         rows = connection.execute(
-            f"SELECT docs.id FROM {tables} CROSS JOIN docs ON {place} WHERE {way.where}",
+            f"SELECT docs.id FROM {tables} CROSS JOIN docs ON {join} WHERE {way.where}",
             (*own, *way.values),
         )
         docs.update(row[0] for row in rows)

@@ -88,7 +88,8 @@ class RecordRows:
         if "_" in ref:
             return self.one(ref)
         rows = self._connection.execute(
-            f"SELECT {COLUMNS} FROM records WHERE id = (SELECT min(record) FROM refs WHERE role = 'slug' AND target = ?)",
+            f"SELECT {COLUMNS} FROM records WHERE id = "
+            "(SELECT min(record) FROM refs WHERE role = 'slug' AND target = ?)",
             (ref,),
         )
         return next(iter(read_records(rows)), None)
@@ -156,7 +157,8 @@ class RecordRows:
     def keep_version(self, record_id: str) -> None:
         """Store the current state of a record among its earlier versions."""
         self._connection.execute(
-            "INSERT INTO versions SELECT id, version, kind, body, author, created, updated FROM records WHERE id = ?",
+            "INSERT INTO versions SELECT id, version, kind, body, author, created, updated "
+            "FROM records WHERE id = ?",
             (record_id,),
         )
 
@@ -227,7 +229,8 @@ class RecordRows:
             insert(self._connection, INTO_RECORDS, [(*values, *header)])
         else:
             self._connection.execute(
-                "UPDATE records SET version = ?, state = ?, sensitivity = ?, body = ?, updated = ?, source = ?, change = ?, scope = ?, "
+                "UPDATE records SET version = ?, state = ?, sensitivity = ?, body = ?, "
+                "updated = ?, source = ?, change = ?, scope = ?, "
                 "author = ?, created = ? WHERE id = ?",
                 (*values, record.author, record.created, record.id),
             )
@@ -260,7 +263,8 @@ class RecordRows:
     def _renumber_scope(self, scope: str) -> None:
         """Give new change numbers to all records of a scope and to the links into it."""
         query = (
-            "SELECT id FROM records WHERE scope = ? UNION SELECT refs.record FROM refs JOIN records ON records.id = refs.target "
+            "SELECT id FROM records WHERE scope = ? UNION SELECT refs.record FROM refs "
+            "JOIN records ON records.id = refs.target "
             f"WHERE refs.role = 'target' AND {_LINKS} AND records.scope = ?"
         )
         self._renumber([row[0] for row in self._connection.execute(query, (scope, scope))])
@@ -342,7 +346,10 @@ class RecordRows:
 
         A thread is written with each comment, and its text rarely changes.
         """
-        query = "SELECT 1 FROM docs JOIN blobs ON blobs.id = docs.blob WHERE docs.source = ? AND docs.path = ? AND blobs.hash = ?"
+        query = (
+            "SELECT 1 FROM docs JOIN blobs ON blobs.id = docs.blob WHERE docs.source = ? "
+            "AND docs.path = ? AND blobs.hash = ?"
+        )
         return self._connection.execute(query, (source, record_id, digest)).fetchone() is not None
 
     def _source(self, name: str) -> int:

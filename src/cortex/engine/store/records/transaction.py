@@ -26,7 +26,10 @@ from cortex.engine.store.records.write_batch import INTO_AUDIT, WriteBatch, inse
 FEWEST_LOOKED_AT = 20
 
 # The maximum of each kind by itself comes from an index.
-_NEWEST = f"SELECT max(made) FROM ({' UNION ALL '.join(['SELECT max(made) AS made FROM records WHERE kind = ?'] * len(KINDS))}) AS each_kind"
+_NEWEST_OF_KIND = "SELECT max(made) AS made FROM records WHERE kind = ?"
+_NEWEST = (
+    f"SELECT max(made) FROM ({' UNION ALL '.join([_NEWEST_OF_KIND] * len(KINDS))}) AS each_kind"
+)
 
 # True if the actor may see a record.
 Sees = Callable[[Record[Any], Get], bool]
@@ -117,7 +120,8 @@ class RecordTransaction:
         if record.version != before:
             raise InputError(
                 "RECORD_CHANGED",
-                f"{record.id} was changed meanwhile: it has version {before} now, not {record.version}",
+                f"{record.id} was changed meanwhile: it has version {before} now, not "
+                f"{record.version}",
                 context={"id": record.id, "version": before},
             )
         if isinstance(kept.body, Subcortex):
@@ -126,11 +130,11 @@ class RecordTransaction:
             self._rows.keep_version(record.id)
         self.changes[kept.id] = self._rows.write(known, kept)
         actor = self.actor
-        who, what = (
+        origin, subject = (
             (actor.name, actor.tier, self._key),
             (action or self._action, kept.id, kept.version),
         )
-        insert(self._connection, INTO_AUDIT, [(self.now, *who, *what, actor.via)])
+        insert(self._connection, INTO_AUDIT, [(self.now, *origin, *subject, actor.via)])
         first = self.written.get(kept.id)
         self.written[kept.id] = (known if first is None else first[0], kept)
         self._read[kept.id] = kept

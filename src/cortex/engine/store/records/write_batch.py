@@ -15,7 +15,10 @@ from typing import Any
 from cortex.base.errors import CortexError
 from cortex.base.record_model import Record
 
-INTO_RECORDS = "INSERT INTO records (version, state, sensitivity, body, updated, source, change, scope, id, kind, author, created, made)"
+INTO_RECORDS = (
+    "INSERT INTO records (version, state, sensitivity, body, updated, source, change, scope, id, "
+    "kind, author, created, made)"
+)
 INTO_REFS = "INSERT INTO refs (role, target, record)"
 INTO_AUDIT = "INSERT INTO audit (at, actor, tier, key, action, record, version, via)"
 INTO_KEYS = "INSERT INTO keys (actor, key, payload, result, at)"
@@ -49,8 +52,7 @@ class WriteBatch:
         # Suffix of the id of the newest record.
         self.newest: str | None = None
 
-    # -- a step
-    # --------------------------------------------------------------------------------------------------------
+    # Steps.
 
     @contextmanager
     def part(self) -> Iterator[None]:
@@ -84,8 +86,7 @@ class WriteBatch:
         self._change = change
         self._is_stale = True
 
-    # -- statements
-    # ----------------------------------------------------------------------------------------------------
+    # Statements.
 
     def execute(self, statement: str, values: Sequence[object] = ()) -> Any:
         """Run a statement after writing all buffered rows."""

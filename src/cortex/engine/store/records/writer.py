@@ -206,7 +206,10 @@ class Records:
             records = get_records(aside, wanted)
             connection.records.update({record_id: records.get(record_id) for record_id in wanted})
             for part in parts(keys, BATCH):
-                query = f"SELECT actor, key, payload, result FROM keys WHERE actor IN ({marks(actors)}) AND key IN ({marks(part)})"
+                query = (
+                    "SELECT actor, key, payload, result FROM keys "
+                    f"WHERE actor IN ({marks(actors)}) AND key IN ({marks(part)})"
+                )
                 used = {
                     (row[0], row[1]): (row[2], row[3])
                     for row in aside.execute(query, (*actors, *part)).fetchall()
