@@ -1,8 +1,9 @@
-"""What is remembered.
+"""Storage of one project, home or Core: a SQLite database and the indexes beside it.
 
-One `Store` is one directory: a SQLite file that is the truth, and indexes that can be thrown away.
+One `Store` is one directory. The SQLite file is the source of truth; the lexical and vector indexes
+are derived from it and can be thrown away at any time.
 
-This folder alone has SQL over our own tables, imports tantivy, turbovec and the client of Qdrant,
+Only this package contains SQL over our own tables, imports tantivy, turbovec and the Qdrant client,
 and knows the lease.
 """
 
@@ -149,15 +150,20 @@ __all__ = [
 STORE_NAME = "cortex.db"
 _ASIDE = f"{STORE_NAME}.damaged-"
 _REPLACED = f"{STORE_NAME}.replaced-"
-# What `integrity_check` says of an index whose table is sound.
+# Messages of `integrity_check` about an index over an intact table.
 _INDEX_DAMAGE = re.compile(
     r"row \d+ missing from index .*|wrong # of entries in index .*|non-unique entry in index .*"
 )
-_FOUND = f"{_ASIDE}found"  # asks the holder of the lease to set the database aside
-LARGE = 4_000  # docs of a source: while it changes it isn't counted for each answer
-COUNT_TIMES = 100  # as long as counting takes, a count holds
-MAX_MESSAGES = 10_000  # of SQLite's check that are read
-MAX_TOTALS = 64  # choices of sources that are added up once
+# Marker file that asks the lease holder to set the database aside.
+_DAMAGE_MARKER = f"{_ASIDE}found"
+# Number of docs from which a changing source is not recounted for every answer.
+LARGE = 4_000
+# A count stays valid for this many times as long as counting took.
+COUNT_TIMES = 100
+# Messages of SQLite's integrity check that are read.
+MAX_MESSAGES = 10_000
+# Combinations of sources with a cached total.
+MAX_TOTALS = 64
 
 log = logging.getLogger(__name__)
 
@@ -165,11 +171,13 @@ log = logging.getLogger(__name__)
 class Store:
     """An open store. `directory` None keeps everything in memory.
 
-    `qdrant` keeps the vectors, where it is given, in place of files. Read-only, nothing can be
-    written through it, whoever tries: SQLite itself refuses (`mode=ro`, `query_only`); only the
-    schema of an older store is brought up to date before. `confined`, which is read-only, too,
-    nothing of the records is seen but by a viewer (`viewed_by`), and that only what is theirs to
-    see; such a store has to be `shelved` for whoever writes it.
+    With `qdrant`, vectors live on that server instead of in files.
+
+    A read-only store can't be written by any code path: SQLite itself rejects it (`mode=ro`,
+    `query_only`). Only the schema of an older store is migrated before it is opened.
+
+    A `confined` store is read-only too and shows records only to a viewer (`viewed_by`), limited to
+    what that viewer may see. The process that writes such a store has to open it with `shelved`.
     """
 
     def __init__(
@@ -192,10 +200,11 @@ class Store:
                 current = is_current(connection) and (
                     is_wide(connection) or not (confined or shelved)
                 )
-            # Who only looks may be the first after an update
+            # A read-only process may be the first to open the store after an update.
             if not current and path is not None and read_only:
-                _bring_up_to_date(path, confined)
-            elif not current:  # seldom: opening a store need not wait for its writer
+                _migrate_on_disk(path, confined)
+            # Rare, so opening a store normally doesn't wait for its writer.
+            elif not current:
                 with self._connections.write() as connection:
                     _prepare(connection, path, shelved)
             self.truth = ContentStore(self._connections)
@@ -215,48 +224,43 @@ class Store:
         self.outbox = Outbox(self._connections)
         self.lease = Lease(directory, folder, wanted=not read_only)
         self.log = OperationLog(self._connections)
-        # By source: seq, counts, until when
+        # By source: (seq, counts, monotonic time until which the counts are valid).
         self._counts: dict[int, tuple[int, Counts, float]] = {}
-        # Seq, and by sources what they have then
+        # (seq, totals at that seq by combination of sources).
         self._totals: tuple[int, dict[tuple[int, ...], Counts]] = (0, {})
 
     @property
     def replaced(self) -> bool:
-        """Whether the files on disk are no longer the ones that are open here, so that the store
-        has to be opened anew.
-        """
+        """True if the files on disk are no longer the open ones: reopen the store."""
         return self._connections.replaced or self.lease.lost
 
     @property
     def viewer(self) -> Viewer | None:
-        """Who looks, in this thread; nobody, where the store isn't confined."""
+        """Viewer of this thread, or None where the store isn't confined."""
         return self._connections.viewer
 
     def viewed_by(self, viewer: Viewer) -> AbstractContextManager[None]:
-        """Show what this viewer may see to this thread, inside the block."""
+        """Show this thread what `viewer` may see, inside the block."""
         return self._connections.viewed_by(viewer)
 
     @property
     def connections(self) -> Connected:
-        """What the records are written to and read from, for who keeps more beside them."""
+        """Connections of the records, for code that stores more next to them."""
         return self._connections
 
     def reading(self) -> AbstractContextManager[object]:
-        """One consistent view for everything that is read inside the block, and one transaction
-        instead of many.
-        """
+        """Read everything inside the block from one consistent snapshot, in one transaction."""
         return self._connections.read()
 
     def counts(self, *sources: int) -> Counts:
-        """How many docs and chunks sources have together, counted once for each state of the store;
-        of many that change all the time not as often.
+        """Count the docs and chunks of `sources` together.
+
+        Counted once per state of the store; large sources that keep changing are counted less
+        often.
         """
-        # Of this state, whatever another thread puts in its place meanwhile
-        seq, known = (
-            self.truth.seq(),
-            self._totals,
-        )
-        # To add up hundreds is a twentieth of a search, and it asks three times
+        # Keep a reference: another thread may replace `_totals` meanwhile.
+        seq, known = self.truth.seq(), self._totals
+        # Adding up hundreds of sources takes a twentieth of a search, which asks three times.
         if known[0] == seq and sources in known[1]:
             return known[1][sources]
         now = time.monotonic()
@@ -265,39 +269,39 @@ class Store:
             for source in sources
             if source not in self._counts or self._counts[source][0] != seq
         ]
-        exact = not due or not self._holds(sources, due, now)
+        exact = not due or not self._are_counts_valid(sources, due, now)
         if due and exact:
             counted = self.lookup.counts_of(due)
             until = now + COUNT_TIMES * (time.monotonic() - now)
-            self._counts |= {one: (seq, counts, until) for one, counts in counted.items()}
-        every = [self._counts[one][1] for one in sources]
+            self._counts |= {source: (seq, counts, until) for source, counts in counted.items()}
+        every = [self._counts[source][1] for source in sources]
         total = Counts(
-            sum(one.docs for one in every),
-            sum(one.chunks for one in every),
-            sum(one.characters for one in every),
+            sum(counts.docs for counts in every),
+            sum(counts.chunks for counts in every),
+            sum(counts.characters for counts in every),
         )
         if exact:
             before = known[1] if known[0] == seq and len(known[1]) < MAX_TOTALS else {}
             self._totals = (seq, {**before, sources: total})
         return total
 
-    def _holds(self, sources: Sequence[int], due: Sequence[int], now: float) -> bool:
-        """Whether what was counted before another state is to be believed still."""
+    def _are_counts_valid(self, sources: Sequence[int], due: Sequence[int], now: float) -> bool:
+        """True if counts from an earlier `seq` may still be used."""
         known = self._counts
-        return all(one in known and now < known[one][2] for one in due) and (
+        return all(source in known and now < known[source][2] for source in due) and (
             sum(known[source][1].docs for source in sources) >= LARGE
         )
 
     def disk_bytes(self) -> int:
-        """How much the store takes on disk, indexes included."""
+        """Size of the store on disk in bytes, indexes included."""
         return 0 if self.directory is None else bytes_on_disk(self.directory)
 
     def check(self) -> list[str]:
-        """What is wrong with the store: SQLite's own check, then ids of the words and vectors
-        compared with the truth.
+        """Check the store and return a list of problems.
 
-        Indexes that are behind the truth are not compared: they are complete when they have caught
-        up.
+        Runs SQLite's own check, then compares the ids in the lexical and vector indexes with the
+        database. An index that is behind the database is not compared: it is complete once it has
+        caught up.
         """
         problems: list[str] = []
         for part in (self.check_database, self.indexes.check_words, self.indexes.check_vectors):
@@ -310,8 +314,10 @@ class Store:
         return problems
 
     def check_database(self) -> list[str]:
-        """What is wrong with the SQLite file itself: pages, indexes, rows that point to nothing,
-        texts that aren't searched.
+        """Check the SQLite file itself.
+
+        Covers pages, indexes, dangling foreign keys, and memories or records without a searchable
+        doc.
         """
         with self._connections.read() as connection:
             verdict = [row[0] for row in connection.execute("PRAGMA integrity_check")]
@@ -325,58 +331,56 @@ class Store:
             for table, key in (("memories", "key"), ("records", "id")):
                 count = connection.execute(
                     f"SELECT count(*) FROM {table} WHERE source IS NOT NULL AND NOT EXISTS "
-                    f"(SELECT 1 FROM docs WHERE docs.source = {table}.source AND docs.path = {table}.{key})"
+                    f"(SELECT 1 FROM docs WHERE docs.source = {table}.source "
+                    f"AND docs.path = {table}.{key})"
                 ).fetchone()[0]
                 problems += [f"{count} {table} are not found by search"] if count else []
         return problems
 
     def is_damaged_in_indexes_only(self) -> bool:
-        """Whether the tables are sound and only SQLite's own indexes are not, so that `reindex`
-        helps.
-        """
+        """True if the tables are intact and only SQLite's own indexes are not: `reindex` helps."""
         with self._connections.read() as connection:
             rows = connection.execute(f"PRAGMA integrity_check({MAX_MESSAGES})").fetchall()
         return len(rows) < MAX_MESSAGES and all(_INDEX_DAMAGE.fullmatch(row[0]) for row in rows)
 
     def reindex(self) -> Path:
-        """Build SQLite's own indexes anew from its tables; returns the copy of the database before."""
+        """Rebuild SQLite's own indexes and return the path of a copy made before."""
         assert self.directory is not None
         kept = self.directory / f"{_ASIDE}{time.time_ns()}"
         with translated(kept), self._connections.read() as connection:
             os.close(open_private(str(kept), os.O_WRONLY | os.O_CREAT | os.O_EXCL))
             with closing(sqlite3.connect(kept)) as copy:
-                # Page by page, with what the log has: also what SQLite can't find its way to.
+                # Page by page, including the log and pages that SQLite can no longer reach.
                 connection.backup(copy)
         with self._connections.write(durable=True) as connection:
             connection.execute("REINDEX")
         return kept
 
     def checkpoint(self) -> bool:
-        """Move the write-ahead log into the file; false where a reader is in the way of that."""
+        """Move the write-ahead log into the file; false if a reader prevents that."""
         return self._connections.checkpoint()
 
     def close(self) -> None:
-        """Close everything and give the lease back."""
-        with ExitStack() as ends:  # each of them, whatever fails
+        """Close everything and release the lease."""
+        # Each step runs even if another one fails.
+        with ExitStack() as ends:
             ends.callback(self.lease.release)
             ends.callback(self._connections.close)
             self.indexes.close()
 
     def set_aside(self) -> Path:
-        """Close the store of a lease holder, and move its database out of the way; returns where it
-        went.
-        """
+        """Close a store that holds its lease, move its database aside and return the new path."""
         assert self.directory is not None and self.lease.held
         try:
             self.indexes.close()
             self._connections.close()
-            return _discard(self.directory)
+            return _set_aside_project(self.directory)
         finally:
             self.lease.release()
 
 
 def check_present(directory: Path) -> None:
-    """Refuse to begin anew where a database was: its indexes are there, and it is gone or empty.
+    """Refuse to create a database where one has been: its indexes exist, it is gone or empty.
 
     Raises: StoreError STORE_LOST.
     """
@@ -388,7 +392,7 @@ def check_present(directory: Path) -> None:
     except FileNotFoundError:
         state = "is missing"
     except OSError:
-        # Opening it says better what is wrong.
+        # Opening the file gives a better error.
         return
     left = sorted(
         entry.name for pattern in ("words-*", "vectors-*") for entry in directory.glob(pattern)
@@ -399,7 +403,8 @@ def check_present(directory: Path) -> None:
     why = f"{left[0]} beside it belongs" if left else "its snapshots belong"
     raise StoreError(
         "STORE_LOST",
-        f"{path} {state}, and {why} to one that was in use (snapshots: {snapshots}); nothing was written",
+        f"{path} {state}, and {why} to one that was in use (snapshots: {snapshots}); nothing was "
+        "written",
         context={"path": str(path), "indexes": left, "snapshots": snapshots},
     )
 
@@ -408,7 +413,7 @@ def check_present(directory: Path) -> None:
 def leased(directory: Path) -> Iterator[None]:
     """Hold a store's lease for the block.
 
-    Raises: StoreError STORE_LOCKED, where another process has it.
+    Raises: StoreError STORE_LOCKED if another process holds it.
     """
     lease = Lease(directory)
     if not lease.take():
@@ -424,27 +429,26 @@ def leased(directory: Path) -> Iterator[None]:
 
 
 def set_aside(directory: Path, *, replica: bool = False) -> Path:
-    """Move a store's database, with what its log holds, out of the way and return where it went.
+    """Move a store's database with its log out of the way and return the new path.
 
-    For a store that nothing is only in: a project's, or the replica of a Core's database. Of what
-    was set aside before the last one is kept.
+    Only for stores that can be rebuilt: a project's, or the replica of a Core's database. Of the
+    databases set aside earlier, the latest is kept.
 
-    Raises: StoreError STORE_LOCKED when another process holds the lease; STORE_CORRUPT for a
-    home's.
+    Raises: StoreError STORE_LOCKED if another process holds the lease; STORE_CORRUPT for a home's
+    store.
     """
     with leased(directory):
-        return _discard(directory, replica=replica)
+        return _set_aside_project(directory, replica=replica)
 
 
 def move_aside(
     directory: Path, *, sound: bool = False, replacement: Path | None = None
 ) -> Path | None:
-    """Do that where the lease is held already; a `sound` database isn't called damaged then.
+    """Move the database aside while the caller holds the lease; None if there was none.
 
-    None where there was none.
-
-    A process that is killed on the way leaves the database with its log in the old place or in the
-    new one. A `replacement` takes its place; where that fails, the database is where it was.
+    A `sound` database isn't named damaged. A `replacement` takes its place; if that fails, the
+    database is back where it was. A process killed midway leaves the database together with its log
+    in either the old or the new place.
     """
     path = directory / STORE_NAME
     target = directory / f"{_REPLACED if sound else _ASIDE}{time.time_ns()}"
@@ -455,12 +459,13 @@ def move_aside(
     with translated(directory), ExitStack() as undo:
         for log, copy in logs.items():
             undo.callback(copy.unlink, missing_ok=True)
-            _double(log, copy)
+            _link_or_copy(log, copy)
         moved = path.exists()
         if moved:
             _move(path, target, undo)
-        for log, copy in logs.items():  # a new database must not find an old one's log
-            undo.callback(_double, copy, log)
+        # A new database must not find the log of an old one.
+        for log, copy in logs.items():
+            undo.callback(_link_or_copy, copy, log)
             log.unlink(missing_ok=True)
         if replacement is not None:
             os.replace(replacement, path)
@@ -468,8 +473,8 @@ def move_aside(
     return target if moved else None
 
 
-def _double(file: Path, target: Path) -> None:
-    """Have a file at a second place, too; a folder that has its name moves there."""
+def _link_or_copy(file: Path, target: Path) -> None:
+    """Make a file available under a second path; a folder of that name is moved there."""
     if file.is_dir():
         file.replace(target)
         return
@@ -477,7 +482,8 @@ def _double(file: Path, target: Path) -> None:
         os.link(file, target)
     except (FileNotFoundError, FileExistsError):
         return
-    except OSError:  # a file system without hard links
+    except OSError:
+        # A file system without hard links.
         shutil.copy2(file, target)
 
 
@@ -487,15 +493,15 @@ def _move(source: Path, target: Path, undo: ExitStack) -> None:
 
 
 def remove_replaced(directory: Path, but: Path | None) -> None:
-    """Remove the sound databases that were moved aside, but this one."""
+    """Remove the intact databases that were moved aside, except `but`."""
     for path in directory.glob(f"{_REPLACED}[0-9]*"):
         if but is None or not path.name.startswith(but.name):
             with suppress(OSError):
                 path.unlink()
 
 
-def _discard(directory: Path, *, replica: bool = False) -> Path:
-    """Set a project's database aside, and remove what was set aside before the last time."""
+def _set_aside_project(directory: Path, *, replica: bool = False) -> Path:
+    """Set a project's database aside and drop all but the latest of the earlier ones."""
     path = directory / STORE_NAME
     if is_home(directory) and not replica:
         raise StoreError(
@@ -508,10 +514,10 @@ def _discard(directory: Path, *, replica: bool = False) -> Path:
         for path in directory.glob(f"{_ASIDE}[0-9]*")
     }
     newest = max(earlier.values(), key=int, default="")
-    for path in [path for path, number in earlier.items() if number != newest]:
+    for path in [path for path, stamp in earlier.items() if stamp != newest]:
         remove_generation(path)
     with suppress(OSError):
-        (directory / _FOUND).unlink()
+        (directory / _DAMAGE_MARKER).unlink()
     kept = move_aside(directory)
     if kept is None:
         raise StoreError("STORE_IO", f"there is no {directory / STORE_NAME} to set aside")
@@ -519,23 +525,23 @@ def _discard(directory: Path, *, replica: bool = False) -> Path:
 
 
 def report_damage(directory: Path) -> None:
-    """Tell the holder of a store's lease that its database is damaged."""
-    # A disk that can't be written: then nothing can be built anew either.
+    """Report to the holder of a store's lease that its database is damaged."""
+    # If the disk can't be written, nothing could be rebuilt either.
     with suppress(OSError):
-        (directory / _FOUND).touch(mode=0o600)
+        (directory / _DAMAGE_MARKER).touch(mode=0o600)
 
 
 def is_reported_damaged(directory: Path) -> bool:
-    """Whether another process found the store's database damaged, and it wasn't set aside yet."""
-    found = directory / _FOUND
-    if found.exists() and not (directory / STORE_NAME).exists():
-        # It was said of a database that is gone, not of the next one.
+    """True if a process reported damage and the database wasn't set aside yet."""
+    marker = directory / _DAMAGE_MARKER
+    if marker.exists() and not (directory / STORE_NAME).exists():
+        # The report was about a database that is gone, not about the next one.
         with suppress(OSError):
-            found.unlink()
-    return found.exists()
+            marker.unlink()
+    return marker.exists()
 
 
-def _bring_up_to_date(path: Path, confined: bool) -> None:
+def _migrate_on_disk(path: Path, confined: bool) -> None:
     connections = Connections(path)
     try:
         with connections.write() as connection:
@@ -545,14 +551,12 @@ def _bring_up_to_date(path: Path, confined: bool) -> None:
 
 
 def _prepare(connection: sqlite3.Connection, path: Path | None, shelved: bool) -> None:
-    """Make the tables what this Cortex expects; where those who read are confined, with indexes
-    that say who sees what.
-    """
+    """Migrate the schema; for a `shelved` store, add the indexes that limit what a viewer sees."""
     if path is not None and is_outdated(connection):
         try:
             make_snapshot(path, MIGRATION)
         except CortexError as error:
-            # A migration is one transaction: it changes all or nothing, with or without a snapshot.
+            # A migration is one transaction, so it is safe without a snapshot too.
             log.warning(
                 "no snapshot was made before %s was brought up to date: %s", path, error.message
             )

@@ -1,10 +1,12 @@
-"""Connections to a store's one SQLite file: the only place where they are made.
+"""Connections to the SQLite file of a store.
 
-A store on disk has one writing connection under a lock and as many reading ones as are in use at
-once (WAL: readers never wait for the writer). A store in memory has a single connection under the
-same lock. An encrypted store would change `_connect` and nothing else. A connection per thread was
-the road not taken: threads come and go, and what they leave behind stays open. SQLite's own errors
-leave here as the tree of errors.py.
+All of them are opened here. A store on disk has one writing connection under a lock and as many
+reading ones as are in use at once (WAL: readers never wait for the writer). A store in memory has a
+single connection under the same lock. An encrypted store would change only `_connect`. SQLite's own
+errors are translated into those of errors.py.
+
+Road not taken: a connection per thread. Threads come and go, and the connections they leave behind
+stay open.
 """
 
 from __future__ import annotations
@@ -27,29 +29,31 @@ from cortex.base.visibility import Viewer
 from cortex.engine.store.row_level_security import Confined, confine, show
 
 BUSY_TIMEOUT_MS = 10_000
-# Page cache of one connection; the default of 2 MB makes index look-ups of a large store slow. To
-# map the file instead makes a search of 100,000 records a tenth cheaper, but each connection counts
-# it again as memory, and a disk that fails ends the process.
+# Page cache of one connection; the default of 2 MB makes index lookups in a large store slow.
+# Mapping the file instead makes a search over 100,000 records a tenth cheaper, but every connection
+# counts the mapping as memory again, and a failing disk kills the process.
 CACHE_KIB = 8_192
-# A WAL grown by a long run is cut back to this at the next checkpoint
+# Size to which the next checkpoint truncates a WAL that a long run has grown.
 JOURNAL_LIMIT_BYTES = 64 << 20
-CLOSE_SECONDS = 2.0  # what readers in other threads get to finish
+# Time that `close` gives readers in other threads to finish.
+CLOSE_SECONDS = 2.0
 JOT_SECONDS = 0.2
-# How long a checkpoint waits for readers; the next one does what this one couldn't
+# Time that a checkpoint waits for readers; the next one completes what is left.
 CHECKPOINT_MS = 100
-# How folders with a copy of a read-only store begin, and the file in each
+# Prefix of folders with a copy of a read-only store, and the lock file in each.
 COPIES, LOCK = "cortex-store-", "lock"
 
 
 class WriteConflict(StoreError):
-    """Two writers were in each other's way, and this one had to give in; or the connection broke.
+    """Two writers conflicted and this one was rolled back, or the connection broke.
 
-    It can be done again: either nothing was written, or whoever asks by a key sees that it was.
+    The write can be retried: either nothing was written, or a caller with an idempotency key finds
+    the earlier result.
     """
 
 
 class Connected(Protocol):
-    """Something that records can be written to and read from."""
+    """Connection provider for records: SQLite or PostgreSQL."""
 
     def write(
         self, *, durable: bool = False, erase: bool = False
@@ -63,8 +67,9 @@ class Connected(Protocol):
 
 
 class Connections:
-    """All connections of this process to one store; `confined`, they show what the viewer of each
-    thread may see.
+    """All connections of this process to one store.
+
+    If `confined`, each thread sees what its viewer may see.
     """
 
     def __init__(
@@ -75,7 +80,7 @@ class Connections:
         self.path = path
         self._read_only = read_only
         self._frozen = read_only and path is not None and is_frozen(path.parent)
-        self._copy = _copy_logged(path) if self._frozen and path is not None else None
+        self._copy = _copy_with_log(path) if self._frozen and path is not None else None
         if self._copy is not None and path is not None:
             self.path = path = Path(self._copy.name) / path.name
         self._confined = confined
@@ -92,16 +97,14 @@ class Connections:
                     "STORE_CORRUPT", f"{path} is a folder where the database should be"
                 )
             if path is not None and not read_only:
-                _make_room(path)
+                _move_folders_aside(path)
                 _make_private(path)
             self._writer = _connect(path, read_only, confined)
             self._opened = None if path is None else os.stat(path)
 
     @property
     def replaced(self) -> bool:
-        """Whether the file that is open here is no longer the one at its path: somebody removed,
-        moved or replaced it.
-        """
+        """True if the open file was moved, removed or replaced since it was opened."""
         return (
             self.path is not None
             and self._opened is not None
@@ -110,14 +113,14 @@ class Connections:
 
     @contextmanager
     def write(self, *, durable: bool = False, erase: bool = False) -> Iterator[sqlite3.Connection]:
-        """One transaction: committed when the block ends, rolled back when it raises.
+        """Open a write transaction: committed when the block ends, rolled back when it raises.
 
-        `durable` is for what can't be made again: it is on the disk, not only in the system's
-        memory, when this returns. `erase` is for what a person may want gone: else text that is
-        removed or replaced stays in pages and parts of pages that nothing uses.
+        `durable` is for data that can't be recreated: when this returns it is on the disk, not only
+        in the page cache of the operating system. `erase` is for text that a person may want gone:
+        without it, removed or replaced text stays in unused pages and parts of pages.
         """
         if getattr(self._local, "together", False):
-            with translated(self.path), _part(self._writer):
+            with translated(self.path), _savepoint(self._writer):
                 yield self._writer
             return
         with self._lock, translated(self.path):
@@ -128,7 +131,8 @@ class Connections:
                 )
             if self._read_only:
                 raise StoreError("STORE_READ_ONLY", f"{self.path} is open for reading only")
-            self._end_transaction()  # of a write that had no memory left to take itself back
+            # A write that ran out of memory may have failed to roll back.
+            self._end_transaction()
             self._writer.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
             self._writer.execute(f"PRAGMA secure_delete = {'ON' if erase else 'OFF'}")
             self._writer.execute("BEGIN IMMEDIATE")
@@ -139,15 +143,16 @@ class Connections:
                 self._end_transaction()
 
     def _end_transaction(self) -> None:
-        if self._writer.in_transaction:  # a full disk ends the transaction by itself
+        # A full disk ends the transaction by itself.
+        if self._writer.in_transaction:
             self._writer.execute("ROLLBACK")
 
     @contextmanager
     def together(self) -> Iterator[None]:
-        """All that this thread writes inside the block as one durable transaction: others see it
-        when the block ends, this thread at once.
+        """Combine all writes of this thread inside the block into one durable transaction.
 
-        A write that fails takes back what it did itself, and the others go on.
+        Other threads see them when the block ends, this thread at once. A write that fails rolls
+        back only itself.
         """
         with self.write(durable=True, erase=True) as connection:
             self._local.together, self._local.connection = True, connection
@@ -157,7 +162,7 @@ class Connections:
                 self._local.together, self._local.connection = False, None
 
     def jot(self, statement: str, values: Sequence[object]) -> None:
-        """Write something that isn't worth waiting for."""
+        """Write a row that isn't worth waiting for; gives up after `JOT_SECONDS`."""
         if not self._lock.acquire(timeout=JOT_SECONDS):
             raise StoreError("STORE_LOCKED", f"{self.path} is being written")
         try:
@@ -168,14 +173,15 @@ class Connections:
 
     @contextmanager
     def read(self) -> Iterator[sqlite3.Connection]:
-        """One consistent view: every statement in the block sees the same state."""
+        """Open a read transaction: every statement in the block sees the same state."""
         if self.path is None:
             with self._lock, translated(self.path):
                 self._check_open()
                 yield self._writer
             return
         outer = getattr(self._local, "connection", None)
-        if outer is not None:  # a nested block shares the outer view
+        # A nested block shares the transaction of the outer one.
+        if outer is not None:
             with translated(self.path):
                 if isinstance(outer, Confined) and outer.shows != self.viewer:
                     raise CortexError(
@@ -196,13 +202,14 @@ class Connections:
 
     @property
     def viewer(self) -> Viewer | None:
-        """Who looks, in this thread."""
+        """Viewer of this thread."""
         return getattr(self._local, "viewer", None)
 
     @contextmanager
     def viewed_by(self, viewer: Viewer) -> Iterator[None]:
-        """Show what this viewer may see to this thread, inside the block; there is none within
-        another, nor within one that reads.
+        """Show this thread what `viewer` may see, inside the block.
+
+        May not be nested, and not be used inside a block that reads.
         """
         if (
             not self._confined
@@ -223,7 +230,7 @@ class Connections:
             self._check_open()
             self._reading += 1
             if self._idle:
-                return self._idle.pop(self._fitting() if self._confined else -1)
+                return self._idle.pop(self._idle_index() if self._confined else -1)
         try:
             return _connect(self.path, self._read_only, self._confined)
         except BaseException:
@@ -231,22 +238,20 @@ class Connections:
                 self._reading -= 1
             raise
 
-    def _fitting(self) -> int:
-        """The place of an idle connection that this thread's viewer had before; else of the one
-        that was used last.
-        """
+    def _idle_index(self) -> int:
+        """Index of an idle connection last used for this viewer, else of the newest one."""
         viewer = self.viewer
-        places = (
-            place
-            for place, one in enumerate(self._idle)
-            if isinstance(one, Confined) and one.shows == viewer
+        matches = (
+            index
+            for index, connection in enumerate(self._idle)
+            if isinstance(connection, Confined) and connection.shows == viewer
         )
-        return next(places, -1)
+        return next(matches, -1)
 
     def _give_back(self, connection: sqlite3.Connection) -> None:
         try:
             if connection.in_transaction:
-                # Nothing was written; it fails for want of memory alone
+                # Nothing was written, so this fails only for lack of memory.
                 connection.execute("ROLLBACK")
         finally:
             with self._returned:
@@ -262,15 +267,14 @@ class Connections:
             raise StoreError(
                 "STORE_LOCKED", "the store is closed", context={"path": str(self.path)}
             )
-        if os.getpid() != self._process:  # SQLite's locks don't survive a fork
+        # SQLite's locks don't survive a fork.
+        if os.getpid() != self._process:
             raise StoreError(
                 "STORE_LOCKED", "the store was opened before this process was forked; open it again"
             )
 
     def checkpoint(self) -> bool:
-        """Move what the WAL holds into the file and cut it; false where somebody still reads what
-        stood there before.
-        """
+        """Move the WAL into the file and truncate it; false if a reader still needs older pages."""
         if self.path is None or self._read_only:
             return True
         with self._lock, translated(self.path):
@@ -282,15 +286,16 @@ class Connections:
                 self._writer.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
 
     def close(self) -> None:
-        """Close all; a transaction under way in another thread is waited for, briefly, and what
-        comes later is refused.
+        """Close all connections.
+
+        A transaction in another thread gets a short time to finish; later calls are rejected.
         """
         with self._returned:
             if self._closed:
                 return
             self._closed = True
-            # A connection that is still in use after that is left to its thread: closing it under
-            # its feet can crash the process.
+            # A connection still in use after that is left to its thread: closing it during a
+            # statement can crash the process.
             self._returned.wait_for(lambda: self._reading == 0, CLOSE_SECONDS)
             for connection in self._idle:
                 connection.close()
@@ -304,8 +309,8 @@ class Connections:
 
 
 @contextmanager
-def _part(connection: sqlite3.Connection) -> Iterator[None]:
-    """A part of a transaction, that can be taken back by itself."""
+def _savepoint(connection: sqlite3.Connection) -> Iterator[None]:
+    """Run the block as a part of the open transaction that can be rolled back by itself."""
     if not connection.in_transaction:
         raise StoreError("STORE_IO", "what was written before with this could not be kept")
     connection.execute("SAVEPOINT part")
@@ -320,22 +325,22 @@ def _part(connection: sqlite3.Connection) -> Iterator[None]:
 
 
 def is_still(path: Path, opened: os.stat_result) -> bool:
-    """Whether the file at `path` is the one that was opened."""
-    if os.name == "nt":  # a file that is open can't be removed there
+    """True if the file at `path` is the one that was opened."""
+    # An open file can't be removed on Windows.
+    if os.name == "nt":
         return True
     try:
-        found = os.stat(path)
+        current = os.stat(path)
     except FileNotFoundError:
         return False
-    except OSError:  # a drive that doesn't answer now
+    except OSError:
+        # A drive that doesn't respond right now.
         return True
-    return (found.st_dev, found.st_ino) == (opened.st_dev, opened.st_ino)
+    return (current.st_dev, current.st_ino) == (opened.st_dev, opened.st_ino)
 
 
-def _make_room(path: Path) -> None:
-    """Move folders out of the way that have the names of SQLite's own files; SQLite makes those
-    again.
-    """
+def _move_folders_aside(path: Path) -> None:
+    """Move folders named like SQLite's own files aside; SQLite recreates those files."""
     for suffix in ("-wal", "-shm"):
         beside = path.with_name(path.name + suffix)
         if beside.is_dir():
@@ -343,14 +348,14 @@ def _make_room(path: Path) -> None:
 
 
 def _make_private(path: Path) -> None:
-    """Make an empty database that only its owner may read; SQLite's own files beside it get the
-    same rights.
+    """Create an empty database that only its owner may read; SQLite's files inherit the mode.
 
-    One that is there isn't touched: to close a file gives back every lock that this process has on
-    it, those of a store that is open in it too. Another process that closed the store next would
-    take itself for the last one, and remove the log.
+    An existing one isn't touched: closing a file releases every lock that this process has on it,
+    including those of a store that is open in it. Another process closing the store next would then
+    take itself for the last one and remove the log.
     """
-    with suppress(OSError):  # it is there; and whatever else is wrong, SQLite says better
+    # It exists already; for any other failure SQLite gives a better error.
+    with suppress(OSError):
         os.close(
             os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), 0o600)
         )
@@ -375,7 +380,7 @@ def _connect(path: Path | None, read_only: bool, confined: bool) -> sqlite3.Conn
             _use_write_ahead_log(connection)
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute("PRAGMA foreign_keys = ON")
-        # A planted view or trigger may not call anything
+        # A planted view or trigger may not call any function.
         connection.execute("PRAGMA trusted_schema = OFF")
         connection.execute("PRAGMA secure_delete = OFF")
         connection.execute(f"PRAGMA journal_size_limit = {JOURNAL_LIMIT_BYTES}")
@@ -387,25 +392,26 @@ def _connect(path: Path | None, read_only: bool, confined: bool) -> sqlite3.Conn
 
 
 class _Copy:
-    """A folder for a copy, which only this user can enter; the lock in it ends with the process,
-    however that ends.
+    """Temporary folder for a copy of a store, accessible to this user only.
+
+    The lock file in it is released when the process ends, even by a crash.
     """
 
     def __init__(self) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix=COPIES, ignore_cleanup_errors=True)
         self.name = self._folder.name
-        made, lock = Path(self.name) / "lock.new", Path(self.name) / LOCK
-        self._lock = os.open(made, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
+        fresh, lock = Path(self.name) / "lock.new", Path(self.name) / LOCK
+        self._lock = os.open(fresh, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
         lock_file(self._lock)
-        made.rename(lock)
+        fresh.rename(lock)
 
     def cleanup(self) -> None:
         os.close(self._lock)
         self._folder.cleanup()
 
 
-def _remove_left_copies() -> None:
-    """Remove the copies of processes that were killed: those of this user whose lock is free."""
+def _remove_stale_copies() -> None:
+    """Remove this user's copies left by killed processes: those with a free lock."""
     for folder in Path(tempfile.gettempdir()).glob(f"{COPIES}*"):
         try:
             if folder.is_symlink() or folder.stat().st_uid != os.getuid():
@@ -420,14 +426,12 @@ def _remove_left_copies() -> None:
             os.close(lock)
 
 
-def _copy_logged(path: Path) -> _Copy | None:
-    """A copy of a database with a log that SQLite can't read where it lies; None where it can, or
-    there is no log.
-    """
+def _copy_with_log(path: Path) -> _Copy | None:
+    """Copy a database with a log that SQLite can't read in place; None if no copy is needed."""
     log, index = (path.with_name(path.name + suffix) for suffix in ("-wal", "-shm"))
     if not log.exists() or not log.stat().st_size or index.exists():
         return None
-    _remove_left_copies()
+    _remove_stale_copies()
     folder = _Copy()
     for file in (path, log):
         shutil.copyfile(file, Path(folder.name) / file.name)
@@ -435,9 +439,9 @@ def _copy_logged(path: Path) -> _Copy | None:
 
 
 def _mode(path: Path, read_only: bool) -> str:
-    """How SQLite opens the file.
+    """Choose the URI parameters with which SQLite opens the file.
 
-    Where it can't put its own files beside it, nobody else can write either.
+    Where SQLite can't put its own files next to it, no other process can write either.
     """
     if not read_only:
         return "mode=rwc"
@@ -449,7 +453,7 @@ def _mode(path: Path, read_only: bool) -> str:
 def _use_write_ahead_log(connection: sqlite3.Connection) -> None:
     """Turn the WAL on.
 
-    For this one step SQLite doesn't wait for another process that does the same, so we do.
+    SQLite doesn't wait for another process doing the same at this step, so this function does.
     """
     deadline = time.monotonic() + BUSY_TIMEOUT_MS / 1000
     while True:
@@ -464,19 +468,19 @@ def _use_write_ahead_log(connection: sqlite3.Connection) -> None:
 
 @contextmanager
 def translated(path: Path | None) -> Iterator[None]:
-    """Turn what SQLite, the word index and the disk say into errors that a person can act on."""
+    """Translate errors of SQLite, the lexical index and the disk into actionable ones."""
     where = str(path or "memory")
     try:
         yield
     except CortexError as error:
         if error.code in ("STORE_CORRUPT", "STORE_NEWER"):
-            # Only the store that it is of may be set aside for it.
+            # Only the store it was raised for may be set aside.
             error.context.setdefault("path", where)
         raise
     except sqlite3.DatabaseError as error:
-        raise _from_text(str(error), where, error) from error
+        raise _error_from_message(str(error), where, error) from error
     except UnicodeDecodeError as error:
-        # SQLite quotes what it can't read, and Python can't decode that.
+        # SQLite quotes the text that it can't read, and Python can't decode the quote.
         context = {"path": where, "cause": str(error)}
         raise StoreError(
             "STORE_CORRUPT", f"{where} is damaged: a text in it isn't UTF-8", context=context
@@ -498,14 +502,14 @@ def translated(path: Path | None) -> Iterator[None]:
         raise
 
 
-def _from_text(message: str, where: str, error: Exception) -> CortexError:
+def _error_from_message(message: str, where: str, error: Exception) -> CortexError:
     lowered = message.lower()
     context = {"path": where, "cause": message}
     if "out of memory" in lowered:
         return short_of_memory(f"using {where}")
     if "disk is full" in lowered or "no space left" in lowered:
         return FileError("DISK_FULL", f"writing to {where} failed: {message}", context=context)
-    # Anything but a full disk: a quota, a network drive that is away, a dying disk
+    # Not a full disk: a quota, an unreachable network drive, a dying disk.
     if "disk i/o error" in lowered:
         return StoreError(
             "STORE_IO", f"the disk below {where} answers with errors", context=context

@@ -1,11 +1,9 @@
-"""The lease of a store: an operating-system lock that lives exactly as long as the process that
-holds it.
+"""Lease of a store: an operating-system lock that ends with the process that holds it.
 
-Its holder watches, indexes and writes; everybody else reads. A lock file with a process id in it
-would go stale after a crash, and a lock inside SQLite would block readers; `flock` (on Windows
-`msvcrt.locking`) does neither. Programs that the holder starts don't inherit it, and a fork of the
-holder is not the holder. Whose lock file was removed has lost the lease: the next one locks a new
-file.
+Its holder watches, indexes and writes; other processes read. A lock file with a process id would go
+stale after a crash, and a lock inside SQLite would block readers; `flock` (on Windows
+`msvcrt.locking`) does neither. Child processes don't inherit it, and a fork of the holder is not
+the holder. If the lock file is removed, the lease is lost: the next process locks a new file.
 """
 
 from __future__ import annotations
@@ -20,20 +18,19 @@ from cortex.base.runtime.file_lock import lock_file
 from cortex.engine.store.connections import is_still, translated
 
 NAME = "lease"
-TRIES = 4  # somebody who only asks who the holder is has the lock for a moment, too
+# A process that only asks for the holder also takes the lock for a moment.
+TRIES = 4
 TRY_SECONDS = 0.002
 
 
 class Lease:
-    """The right to write to the store in `directory`.
-
-    `None` is a store in memory, which nobody else can want.
-    """
+    """Right to write to the store in `directory`; None is a store in memory, always held."""
 
     def __init__(self, directory: Path | None, folder: str = "", *, wanted: bool = True) -> None:
-        """Where it isn't `wanted`, this process never becomes the holder."""
+        """Prepare the lease; unless `wanted`, this process never becomes the holder."""
         self._wanted = wanted
-        self._folder = folder  # what this process follows when it is the holder
+        # Folder that this process watches as the holder.
+        self._folder = folder
         self._path = None if directory is None else directory / NAME
         self._file: int | None = None
         self._process = os.getpid()
@@ -41,20 +38,21 @@ class Lease:
 
     @property
     def held(self) -> bool:
-        """Whether this process is the holder."""
+        """True if this process is the holder."""
         if os.getpid() != self._process:
             return False
         return self._path is None or (self._file is not None and not self.lost)
 
     @property
     def lost(self) -> bool:
-        """Whether this process was the holder until somebody removed the file that it had locked."""
+        """True if this process was the holder until its lock file was removed."""
         file = self._file
         if file is None or self._path is None:
             return False
         try:
             return not is_still(self._path, os.fstat(file))
-        except OSError:  # given back meanwhile
+        except OSError:
+            # Released meanwhile.
             return False
 
     def take(self) -> bool:
@@ -67,11 +65,12 @@ class Lease:
         with self._lock, translated(self._path):
             if self.held or self._path is None:
                 return self.held
-            if self._file is not None:  # of a parent process, or of a file that is gone
+            # From a parent process, or of a file that was removed.
+            if self._file is not None:
                 os.close(self._file)
                 self._file = None
             if self._path.is_dir():
-                # Nobody can lock a folder: what is in it is kept, under another name.
+                # A folder can't be locked; it is kept under another name.
                 self._path.replace(
                     self._path.with_name(f"cortex.db.damaged-{time.time_ns()}-{NAME}")
                 )
@@ -79,7 +78,7 @@ class Lease:
             if not _lock_soon(file) or not is_still(self._path, os.fstat(file)):
                 os.close(file)
                 return False
-            # A full disk: the lock counts, the number is for people
+            # On a full disk the lock still counts; the process id is only information.
             with contextlib.suppress(OSError):
                 os.ftruncate(file, 0)
                 os.write(file, f"\n{os.getpid()}\n{self._folder}\n".encode())
@@ -87,7 +86,7 @@ class Lease:
             return True
 
     def holder(self) -> int:
-        """The process id of the holder, 0 when nobody holds it, -1 when the holder hasn't said."""
+        """Process id of the holder, 0 if the lease is free, -1 if the id is unknown."""
         if self.held:
             return os.getpid()
         if self._path is None:
@@ -99,7 +98,8 @@ class Lease:
         try:
             if lock_file(file):
                 return 0
-            os.lseek(file, 1, os.SEEK_SET)  # the first byte is the locked one on Windows
+            # The first byte is the locked one on Windows.
+            os.lseek(file, 1, os.SEEK_SET)
             return int(os.read(file, 32).split()[0])
         except (OSError, ValueError, IndexError):
             return -1
@@ -107,20 +107,22 @@ class Lease:
             os.close(file)
 
     def followed(self) -> str:
-        """The folder that the holder follows, "" when nobody holds the lease or it isn't known."""
+        """Folder that the holder watches, "" if the lease is free or it isn't known."""
         if self._path is None or self.held:
             return self._folder
         if self.holder() == 0:
             return ""
         with contextlib.suppress(OSError, IndexError), open(self._path, "rb", buffering=0) as file:
-            file.seek(1)  # the first byte is the locked one on Windows
+            # The first byte is the locked one on Windows.
+            file.seek(1)
             return file.read(10_000).decode("utf-8", "replace").split("\n")[1]
         return ""
 
     def release(self) -> None:
         with self._lock:
             if self._file is not None:
-                os.close(self._file)  # closing gives the lock back
+                # Closing releases the lock.
+                os.close(self._file)
                 self._file = None
 
 

@@ -1,8 +1,8 @@
-"""What happened to a store, and what others ask of its lease holder: two small tables.
+"""Operation log of a store, and requests to its lease holder: two small tables.
 
-The operations log is a line per index run, configuration change and deletion, kept for
-`retention.days` and within `limits.disk.logs`; it holds no content. A request is how a process
-without the lease asks the holder to index; the holder answers in the same row.
+The log has an entry per index run, configuration change and deletion, kept for `retention.days` and
+within `limits.disk.logs`; it contains no content. By a request, a process without the lease asks
+the holder to index; the holder answers in the same row.
 """
 
 from __future__ import annotations
@@ -16,18 +16,20 @@ from dataclasses import dataclass
 from cortex.base.types import Progress
 from cortex.engine.store.connections import Connections
 
-LINE_BYTES = 24  # that a line takes beside its detail
+# Bytes of an entry besides its detail.
+LINE_BYTES = 24
 _DROP_OLDEST = """
 DELETE FROM operations WHERE id <= (
   SELECT max(id) FROM (
-    SELECT id, sum(length(CAST(detail AS BLOB)) + ?1) OVER (ORDER BY id DESC) AS bytes FROM operations)
+    SELECT id, sum(length(CAST(detail AS BLOB)) + ?1) OVER (ORDER BY id DESC) AS bytes\
+ FROM operations)
   WHERE bytes > ?2)
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """A line of the operations log."""
+    """Entry of the operation log."""
 
     at: int  # seconds since the epoch
     what: str
@@ -36,23 +38,24 @@ class Operation:
 
 @dataclass(frozen=True, slots=True)
 class OperationRequest:
-    """Something that another process wants indexed."""
+    """Request of another process to index something."""
 
     id: int
     source: int
     force: bool
-    limited: bool  # a tool asked: forced runs are rare
+    # True if a tool asked: its forced runs are rate-limited.
+    limited: bool
     paths: tuple[str, ...] | None  # None is the whole source
 
 
 class OperationLog:
-    """The operations log and the requests of one store."""
+    """Operation log and requests of one store."""
 
     def __init__(self, connections: Connections) -> None:
         self._connections = connections
 
     def record(self, what: str, detail: Mapping[str, object]) -> None:
-        """Add a line."""
+        """Add an entry."""
         with self._connections.write() as connection:
             connection.execute(
                 "INSERT INTO operations (at, what, detail) VALUES (?, ?, ?)",
@@ -60,7 +63,7 @@ class OperationLog:
             )
 
     def recent(self, limit: int = 20) -> list[Operation]:
-        """The last lines, newest first."""
+        """Latest entries, newest first."""
         with self._connections.read() as connection:
             rows = connection.execute(
                 "SELECT at, what, detail FROM operations ORDER BY id DESC LIMIT ?", (limit,)
@@ -68,8 +71,10 @@ class OperationLog:
             return [Operation(at, what, json.loads(detail)) for at, what, detail in rows]
 
     def purge(self, before: int, most_bytes: int = sys.maxsize) -> int:
-        """Drop lines and requests older than that second, and the oldest lines where all take more;
-        returns how many lines.
+        """Drop old entries and requests; returns the number of entries dropped.
+
+        That is those from before that second, and the oldest entries if all take more than
+        `most_bytes`.
         """
         with self._connections.write() as connection:
             connection.execute("DELETE FROM requests WHERE at < ?", (before,))
@@ -93,21 +98,22 @@ class OperationLog:
             return row
 
     def asked(self, since: int) -> list[OperationRequest]:
-        """The unanswered requests made since that second, oldest first."""
+        """Unanswered requests made since that second, oldest first."""
         with self._connections.read() as connection:
             rows = connection.execute(
-                "SELECT id, source, force, limited, paths FROM requests WHERE answer IS NULL AND at >= ? ORDER BY id",
+                "SELECT id, source, force, limited, paths FROM requests WHERE answer IS NULL "
+                "AND at >= ? ORDER BY id",
                 (since,),
             )
             return [
                 OperationRequest(
-                    number,
+                    request_id,
                     source,
                     bool(force),
                     bool(limited),
                     None if paths is None else tuple(json.loads(paths)),
                 )
-                for number, source, force, limited, paths in rows
+                for request_id, source, force, limited, paths in rows
             ]
 
     def answer(self, request: int, answer: str) -> None:
@@ -116,7 +122,7 @@ class OperationLog:
             connection.execute("UPDATE requests SET answer = ? WHERE id = ?", (answer, request))
 
     def answered(self, request: int) -> str | None:
-        """The answer to a request, None while there is none."""
+        """Answer to a request, None while there is none."""
         with self._connections.read() as connection:
             row = connection.execute(
                 "SELECT answer FROM requests WHERE id = ?", (request,)
@@ -124,13 +130,13 @@ class OperationLog:
             return None if row is None else row[0]
 
     def tell(self, request: int, step: Progress) -> None:
-        """Say how far the work on a request is."""
+        """Store the progress of a request."""
         with self._connections.write() as connection:
             progress = json.dumps([step.stage, step.done, step.total])
             connection.execute("UPDATE requests SET progress = ? WHERE id = ?", (progress, request))
 
     def beat(self, step: Progress) -> None:
-        """Tell all who wait for an answer that this process is alive, and how far its run is."""
+        """Store the progress of the run in all open requests, as a sign of life."""
         with self._connections.read() as connection:
             if (
                 connection.execute("SELECT 1 FROM requests WHERE answer IS NULL LIMIT 1").fetchone()
@@ -141,7 +147,7 @@ class OperationLog:
         self._connections.jot("UPDATE requests SET progress = ? WHERE answer IS NULL", (sign,))
 
     def sign(self, request: int) -> str:
-        """The last sign of life that a request got: another text each time, "" before the first."""
+        """Latest sign of life of a request: a new text each time, "" before the first."""
         with self._connections.read() as connection:
             row = connection.execute(
                 "SELECT progress FROM requests WHERE id = ?", (request,)
@@ -149,11 +155,11 @@ class OperationLog:
             return "" if row is None or row[0] is None else row[0]
 
     def told(self, request: int) -> Progress | None:
-        """How far the work on a request is, None while nothing was said."""
+        """Progress of a request, None before the first report."""
         sign = self.sign(request)
         return Progress(*json.loads(sign)[:3]) if sign else None
 
     def withdraw(self, request: int) -> None:
-        """Take a request back."""
+        """Delete a request."""
         with self._connections.write() as connection:
             connection.execute("DELETE FROM requests WHERE id = ?", (request,))

@@ -1,11 +1,10 @@
-"""The sources that records are found in, by name: one for each kind, or where permission counts,
-for each kind, scope and sensitivity.
+"""Names of the sources of records: one per kind, or per kind, scope and sensitivity.
 
-Such a shelf holds what the same people may see, so that permission in a search is a choice of
-sources, made before anything is counted or cut. A source without "@" in its name is of a kind
-alone; "!" before it says that its texts get no vectors, "!" at the end of the name that they are
-sensitive. Here alone such names are made and read; `SHELF_SCOPE` and `SHELF_SENSITIVE` read them in
-SQL.
+With access control, such a partition holds records that the same principals may see, so that
+permission in a search is a choice of sources, made before anything is counted or cut off. A source
+without "@" in its name covers a whole kind; "!" before the "@" means that its texts get no vectors,
+"!" at the end of the name that they are sensitive. Only this module makes and parses such names;
+`SHELF_SCOPE` and `SHELF_SENSITIVE` parse them in SQL.
 """
 
 from __future__ import annotations
@@ -13,27 +12,27 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
-RECORDS = "records"  # the kind of a source
+# Kind of these sources.
+RECORDS = "records"
 
-# Of a column `name` that has "@"; what a scope could hold that means something here is written as
-# in a URL.
-_TOLD = "substr(name, instr(name, '@') + 1)"
-SHELF_SCOPE = f"replace(replace(rtrim({_TOLD}, '!'), '%21', '!'), '%25', '%')"
+# Expressions over a column `name` with "@"; special characters in a scope are encoded as in a URL.
+_AFTER_AT = "substr(name, instr(name, '@') + 1)"
+SHELF_SCOPE = f"replace(replace(rtrim({_AFTER_AT}, '!'), '%21', '!'), '%25', '%')"
 SHELF_SENSITIVE = "substr(name, -1) = '!'"
 
 
 @dataclass(frozen=True, slots=True)
 class RecordPartition:
-    """What the name of a source of records says."""
+    """Parsed name of a source of records."""
 
     kind: str
-    meaning: bool = True  # vectors are made of its texts
-    scope: str | None = None  # None where it has every scope
+    meaning: bool = True  # True if vectors are made of its texts
+    scope: str | None = None  # None for all scopes
     sensitive: bool = False
 
     @property
     def name(self) -> str:
-        """The name of the source."""
+        """Name of the source."""
         marked = self.kind + ("" if self.meaning else "!")
         if self.scope is None:
             return marked
@@ -43,7 +42,7 @@ class RecordPartition:
 
 @lru_cache(maxsize=20_000)
 def shelf_of(name: str) -> RecordPartition:
-    """What a name says."""
+    """Parse the name of a source."""
     marked, filed, rest = name.partition("@")
     kind, meaning = marked.removesuffix("!"), not marked.endswith("!")
     if not filed:

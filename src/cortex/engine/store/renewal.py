@@ -1,8 +1,7 @@
-"""A home database that was put together anew, made usable: an identity of its own, and search rows
-made from what it holds.
+"""Renewal of a reassembled home database: a new identity, and docs for search.
 
-Its ids may have meant other rows in the indexes of the database before it, so that those must not
-be taken for its own.
+Its ids may have stood for other rows in the indexes of the previous database, so those must not be
+used for it.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ def renew(
     word_record: RecordWording,
     take: Callable[[sqlite3.Connection], None] = lambda connection: None,
 ) -> None:
-    """Renew a database in one transaction; `take` does what else is to be done in it."""
+    """Renew a database in one transaction; `take` runs first, inside it."""
     with connections.write(durable=True) as connection:
         take(connection)
         for table in _DERIVED:
@@ -44,7 +43,8 @@ def renew(
             "INSERT OR REPLACE INTO meta VALUES ('identity', ?)", (secrets.token_hex(6),)
         )
         connection.execute(
-            "UPDATE counters SET value = max(value, (SELECT coalesce(max(change), 0) FROM records)) WHERE name = 'change'"
+            "UPDATE counters SET value = max(value, "
+            "(SELECT coalesce(max(change), 0) FROM records)) WHERE name = 'change'"
         )
         own = connection.execute(f"SELECT {COLUMNS} WHERE memories.origin = ?", (OWN,)).fetchall()
         for memory in map(remembered, own):

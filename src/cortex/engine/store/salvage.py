@@ -1,8 +1,8 @@
-"""What is left of a damaged home database, put into a new one.
+"""Salvage of a damaged home database into a new one.
 
-Reads the old file by its pages (`pages`), keeps each row that fits its table, and fills what is
-missing from a snapshot. Only what can't be made again is looked for: search rows and copies of
-other products' memories are made anew by the caller. The old file is only read.
+Reads the old file page by page (`sqlite_pages.py`), keeps each row that fits its table, and fills
+gaps from a snapshot. Only data that can't be recreated is salvaged: docs and mirrored memories are
+rebuilt by the caller. The old file is only read.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ from cortex.engine.store.schema import MIGRATIONS, migrate
 from cortex.engine.store.snapshots import KEPT
 from cortex.engine.store.sqlite_pages import Pages, RawRow, Value
 
-# Tables whose rows can be told from all others by their shape alone, where no root leads to them.
+# Tables with rows that can be identified by their shape alone, if no root leads to them.
 _SHAPED = ("memories", "records", "versions", "judgements", "decisions", "audit", "keys", "outbox")
-_LATEST_MS = 9_000_000_000_000  # the year 2255: what is later, or before 1970, is a damaged number
+# The year 2255: a later time, or one before 1970, is a damaged number.
+_LATEST_MS = 9_000_000_000_000
 
 
 def _is_list(value: Any) -> bool:
@@ -39,8 +40,8 @@ def _is_state(value: Any) -> bool:
     return value == "" or bool(MemoryState(value))
 
 
-# What each value has to be beyond its type: where it isn't, the row is damaged, though SQLite
-# wouldn't notice.
+# Checks of values beyond their type: a row that fails one is damaged, though SQLite wouldn't
+# notice.
 _CHECKS: Mapping[str, Mapping[str, Callable[[Any], bool]]] = {
     "memories": {
         **dict.fromkeys(("facts", "concepts", "files"), _is_list),
@@ -58,9 +59,7 @@ _TYPES: Mapping[str, tuple[type, ...]] = {"INTEGER": (int,), "TEXT": (str,), "BL
 
 @dataclass(frozen=True, slots=True)
 class Salvaged:
-    """How many rows a new database has of each table: read from the damaged file, and filled in
-    from a snapshot.
-    """
+    """Row counts of a new database by table: read from the damaged file, filled from a snapshot."""
 
     read: Mapping[str, int]
     filled: Mapping[str, int]
@@ -68,14 +67,14 @@ class Salvaged:
 
 @dataclass(frozen=True, slots=True)
 class _Table:
-    """A table as it should be."""
+    """Expected shape of a table."""
 
     name: str
-    columns: tuple[tuple[str, str, bool], ...]  # name, type, whether a value has to be there
-    rowid: int  # the place of the column that stands for the rowid, -1 for none
+    columns: tuple[tuple[str, str, bool], ...]  # name, type, required
+    rowid: int  # index of the column that is the rowid, -1 for none
 
     def fit(self, row: RawRow, fewest: int) -> tuple[Value, ...] | None:
-        """The values of a row of this table, at least so many; None where they can't be that."""
+        """Values of a row of this table, at least `fewest`; None if the row doesn't fit."""
         values = list(row.values)
         if not fewest <= len(values) <= len(self.columns):
             return None
@@ -84,17 +83,17 @@ class _Table:
         for value, (_, kind, needed) in zip(values, self.columns, strict=False):
             if needed if value is None else not isinstance(value, _TYPES[kind]):
                 return None
-            # Nothing that is written here holds a zero: a part of the disk was lost.
+            # No stored text contains a zero byte: a part of the disk was lost.
             if isinstance(value, str) and "\0" in value:
                 return None
         named = dict(zip((name for name, _, _ in self.columns), values, strict=False))
-        return tuple(values) if _is_whole(self.name, named) else None
+        return tuple(values) if _is_valid(self.name, named) else None
 
 
 def salvage(damaged: Path, snapshot: Path | None, target: Path) -> Salvaged:
-    """Make a new database of what can be read of a damaged one, and of an unpacked snapshot.
+    """Build a new database from the readable rows of a damaged one and an unpacked snapshot.
 
-    Raises: OSError, where the damaged file can't be read at all.
+    Raises: OSError if the damaged file can't be read at all.
     """
     pages = Pages(damaged)
     version = _version(pages)
@@ -105,7 +104,7 @@ def salvage(damaged: Path, snapshot: Path | None, target: Path) -> Salvaged:
         read = _read(connection, pages, tables)
         filled = _fill(connection, snapshot, tables) if snapshot else Counter[str]()
         migrate(connection)
-        # What points to a row that was lost would be an error for ever; the old file has it still.
+        # Rows with a lost foreign key would be errors for ever; the old file still has them.
         for table, rowid, *_ in connection.execute("PRAGMA foreign_key_check").fetchall():
             if rowid is not None:
                 connection.execute(f"DELETE FROM {table} WHERE rowid = ?", (rowid,))
@@ -115,7 +114,7 @@ def salvage(damaged: Path, snapshot: Path | None, target: Path) -> Salvaged:
     return Salvaged(read, filled)
 
 
-# Tables without rowids, whose rows SQLite's own check can't name.
+# Tables without rowids, so that SQLite's own check can't name their rows.
 _ORPHANS = {
     "refs": "record NOT IN (SELECT id FROM records)",
     "versions": "record NOT IN (SELECT id FROM records)",
@@ -127,7 +126,7 @@ _ORPHANS = {
 
 
 def _version(pages: Pages) -> int:
-    """The version of the schema that the file has; the latest where what it says can't be."""
+    """Schema version of the file; the latest if the stored one is implausible."""
     version, latest = pages.version, len(MIGRATIONS)
     if not 0 < version < latest:
         return latest
@@ -140,14 +139,14 @@ def _version(pages: Pages) -> int:
 def _read(
     connection: sqlite3.Connection, pages: Pages, tables: Mapping[str, _Table]
 ) -> Counter[str]:
-    """Put in what the pages have: first what roots lead to, which counts, then what lies about."""
+    """Insert rows from the pages: first those below a root, which win, then lost ones."""
     seen: set[int] = set()
     counts: Counter[str] = Counter()
     for entry in pages.schema(seen):
         rows = pages.rows(entry.root, seen)
         table = tables.get(entry.name) if entry.kind == "table" else None
         if table is None:
-            # Read all the same, so that nothing of it is taken for something lost.
+            # Read anyway, so that none of its rows is mistaken for a lost one.
             for _ in rows:
                 pass
             continue
@@ -160,20 +159,20 @@ def _read(
             if (values := table.fit(row, len(table.columns))) is not None:
                 lost.setdefault(table.name, []).append(values)
                 break
-    for name, found in lost.items():
-        # Of several states of one record the last counts.
-        found.sort(
+    for name, candidates in lost.items():
+        # Of several versions of one record the last one wins.
+        candidates.sort(
             key=lambda values: values[2] if name == "records" and isinstance(values[2], int) else 0,
             reverse=True,
         )
-        counts[name] += _put(connection, tables[name], found)
+        counts[name] += _put(connection, tables[name], candidates)
     return counts
 
 
 def _fill(
     connection: sqlite3.Connection, snapshot: Path, tables: Mapping[str, _Table]
 ) -> Counter[str]:
-    """Put in what a snapshot has and the damaged file doesn't show."""
+    """Insert rows that a snapshot has and the damaged file lacks."""
     counts: Counter[str] = Counter()
     read = {row[0] for row in connection.execute("SELECT id FROM memories")}
     with closing(sqlite3.connect(f"{snapshot.absolute().as_uri()}?mode=ro", uri=True)) as source:
@@ -186,7 +185,7 @@ def _fill(
                 f"SELECT {', '.join(columns)} FROM {name}"
             )
             if name == "citations":
-                # They have no key by which a second one is ignored.
+                # Citations have no key by which a duplicate would be ignored.
                 rows = [row for row in rows if row[columns.index("memory")] not in read]
             counts[name] = _put(connection, table, rows, columns)
     return counts
@@ -198,7 +197,7 @@ def _put(
     rows: Iterable[Sequence[Value]],
     columns: Sequence[str] = (),
 ) -> int:
-    """Insert rows that aren't there; gives how many those were."""
+    """Insert rows that aren't there; returns their number."""
     count = 0
     for values in rows:
         names = columns or [name for name, _, _ in table.columns][: len(values)]
@@ -215,7 +214,7 @@ def _put(
 
 def _table(connection: sqlite3.Connection, name: str) -> _Table:
     columns = connection.execute(f"PRAGMA table_info({name})").fetchall()
-    keys = [place for place, _, kind, _, _, key in columns if key and kind == "INTEGER"]
+    keys = [index for index, _, kind, _, _, key in columns if key and kind == "INTEGER"]
     alone = len([column for column in columns if column[5]]) == 1
     return _Table(
         name,
@@ -225,12 +224,12 @@ def _table(connection: sqlite3.Connection, name: str) -> _Table:
 
 
 def _has(connection: sqlite3.Connection, name: str) -> bool:
-    ask = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?"
-    return connection.execute(ask, (name,)).fetchone() is not None
+    query = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?"
+    return connection.execute(query, (name,)).fetchone() is not None
 
 
-def _is_whole(table: str, named: Mapping[str, Any]) -> bool:
-    """Whether a row's values say what those of its table say."""
+def _is_valid(table: str, named: Mapping[str, Any]) -> bool:
+    """True if the values of a row pass the checks of its table."""
     try:
         if table in ("records", "versions"):
             from_json(named["kind"], named["body"])

@@ -1,12 +1,10 @@
-"""The tables of a store and how older stores become newer ones: a list of functions, one per
-version.
+"""Tables of a store and their migrations, one per version.
 
 `blobs` own text, chunks and symbols and are addressed by content; `docs` give a blob a name in a
-source. A doc is never changed to another text: the new text is a new doc with a new id, so an id
-means the same thing in SQLite, in the words and in the vectors for ever. `gone` remembers removed
-docs until words and vectors have dropped them. `vectors` are those that were worth paying for, by
-the hash of the text that they are of: no text is paid for twice while it is kept, and it is for
-some days after the last file that has it.
+source. A doc never changes to another text: a new text is a new doc with a new id, so that an id
+stands for the same thing in SQLite and in both indexes for ever. `gone` lists removed docs until
+the indexes have dropped them. `vectors` are the paid ones, keyed by the hash of their text: no text
+is paid for twice while it is kept, which is some days longer than the last file that has it.
 """
 
 from __future__ import annotations
@@ -19,85 +17,110 @@ from cortex.base.errors import StoreError
 _FIRST = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE sources (
-  id INTEGER PRIMARY KEY AUTOINCREMENT, kind TEXT NOT NULL, name TEXT NOT NULL, root TEXT NOT NULL, UNIQUE (kind, name, root));
+  id INTEGER PRIMARY KEY AUTOINCREMENT, kind TEXT NOT NULL, name TEXT NOT NULL,\
+ root TEXT NOT NULL, UNIQUE (kind, name, root));
 CREATE TABLE blobs (
-  id INTEGER PRIMARY KEY AUTOINCREMENT, hash BLOB NOT NULL UNIQUE, language TEXT NOT NULL, characters INTEGER NOT NULL,
-  lines INTEGER NOT NULL, first_chunk INTEGER NOT NULL, last_chunk INTEGER NOT NULL, orphaned_at INTEGER, text BLOB NOT NULL);
+  id INTEGER PRIMARY KEY AUTOINCREMENT, hash BLOB NOT NULL UNIQUE, language TEXT NOT NULL,\
+ characters INTEGER NOT NULL,
+  lines INTEGER NOT NULL, first_chunk INTEGER NOT NULL, last_chunk INTEGER NOT NULL,\
+ orphaned_at INTEGER, text BLOB NOT NULL);
 CREATE INDEX blobs_orphaned ON blobs (orphaned_at) WHERE orphaned_at IS NOT NULL;
 CREATE TABLE chunks (
-  id INTEGER PRIMARY KEY AUTOINCREMENT, blob INTEGER NOT NULL REFERENCES blobs ON DELETE CASCADE, ordinal INTEGER NOT NULL,
-  start INTEGER NOT NULL, end INTEGER NOT NULL, start_line INTEGER NOT NULL, end_line INTEGER NOT NULL,
-  kind TEXT NOT NULL, name TEXT NOT NULL, qualified TEXT NOT NULL, signature TEXT NOT NULL, doc TEXT NOT NULL);
+  id INTEGER PRIMARY KEY AUTOINCREMENT, blob INTEGER NOT NULL REFERENCES blobs ON DELETE CASCADE,\
+ ordinal INTEGER NOT NULL,
+  start INTEGER NOT NULL, end INTEGER NOT NULL, start_line INTEGER NOT NULL,\
+ end_line INTEGER NOT NULL,
+  kind TEXT NOT NULL, name TEXT NOT NULL, qualified TEXT NOT NULL, signature TEXT NOT NULL,\
+ doc TEXT NOT NULL);
 CREATE INDEX chunks_blob ON chunks (blob);
 CREATE TABLE symbols (
   blob INTEGER NOT NULL REFERENCES blobs ON DELETE CASCADE, name TEXT NOT NULL COLLATE NOCASE,
-  qualified TEXT NOT NULL, kind TEXT NOT NULL, start_line INTEGER NOT NULL, end_line INTEGER NOT NULL);
+  qualified TEXT NOT NULL, kind TEXT NOT NULL, start_line INTEGER NOT NULL,\
+ end_line INTEGER NOT NULL);
 CREATE INDEX symbols_name ON symbols (name);
 CREATE INDEX symbols_blob ON symbols (blob);
 CREATE TABLE docs (
-  id INTEGER PRIMARY KEY AUTOINCREMENT, source INTEGER NOT NULL REFERENCES sources ON DELETE CASCADE, path TEXT NOT NULL,
-  blob INTEGER NOT NULL REFERENCES blobs, size INTEGER NOT NULL, mtime_ns INTEGER NOT NULL, role TEXT NOT NULL,
+  id INTEGER PRIMARY KEY AUTOINCREMENT, source INTEGER NOT NULL REFERENCES sources\
+ ON DELETE CASCADE, path TEXT NOT NULL,
+  blob INTEGER NOT NULL REFERENCES blobs, size INTEGER NOT NULL, mtime_ns INTEGER NOT NULL,\
+ role TEXT NOT NULL,
   seq INTEGER NOT NULL, checked_at INTEGER NOT NULL, UNIQUE (source, path));
 CREATE INDEX docs_blob ON docs (blob);
 CREATE INDEX docs_seq ON docs (seq);
 CREATE TABLE gone (
-  doc INTEGER PRIMARY KEY, first_chunk INTEGER NOT NULL, last_chunk INTEGER NOT NULL, seq INTEGER NOT NULL);
+  doc INTEGER PRIMARY KEY, first_chunk INTEGER NOT NULL, last_chunk INTEGER NOT NULL,\
+ seq INTEGER NOT NULL);
 CREATE INDEX gone_seq ON gone (seq);
 CREATE TABLE skips (
-  source INTEGER NOT NULL REFERENCES sources ON DELETE CASCADE, path TEXT NOT NULL, size INTEGER NOT NULL,
+  source INTEGER NOT NULL REFERENCES sources ON DELETE CASCADE, path TEXT NOT NULL,\
+ size INTEGER NOT NULL,
   mtime_ns INTEGER NOT NULL, reason TEXT NOT NULL, PRIMARY KEY (source, path)) WITHOUT ROWID;
 CREATE TABLE left_out (
-  source INTEGER NOT NULL REFERENCES sources ON DELETE CASCADE, path TEXT NOT NULL, reason TEXT NOT NULL,
+  source INTEGER NOT NULL REFERENCES sources ON DELETE CASCADE, path TEXT NOT NULL,\
+ reason TEXT NOT NULL,
   PRIMARY KEY (source, path)) WITHOUT ROWID;
-CREATE TABLE operations (id INTEGER PRIMARY KEY AUTOINCREMENT, at INTEGER NOT NULL, what TEXT NOT NULL, detail TEXT NOT NULL);
+CREATE TABLE operations (id INTEGER PRIMARY KEY AUTOINCREMENT, at INTEGER NOT NULL,\
+ what TEXT NOT NULL, detail TEXT NOT NULL);
 CREATE TABLE requests (
-  id INTEGER PRIMARY KEY AUTOINCREMENT, at INTEGER NOT NULL, source INTEGER NOT NULL, force INTEGER NOT NULL,
+  id INTEGER PRIMARY KEY AUTOINCREMENT, at INTEGER NOT NULL, source INTEGER NOT NULL,\
+ force INTEGER NOT NULL,
   limited INTEGER NOT NULL, paths TEXT, progress TEXT, answer TEXT);
 INSERT INTO meta VALUES ('seq', '0'), ('identity', lower(hex(randomblob(6))));
 """
 
-# A chunk's hash is filled in where a model is paid for; with others nobody needs it.
+# A chunk's hash is only filled in for paid models; the others don't need it.
 _PAID_VECTORS = """
 ALTER TABLE chunks ADD COLUMN hash BLOB;
 CREATE INDEX chunks_hash ON chunks (hash) WHERE hash IS NOT NULL;
 CREATE TABLE models (
-  id INTEGER PRIMARY KEY AUTOINCREMENT, provider TEXT NOT NULL, model TEXT NOT NULL, dimensions INTEGER NOT NULL,
-  prefix TEXT NOT NULL, complete INTEGER NOT NULL, used_at INTEGER NOT NULL, UNIQUE (provider, model, dimensions, prefix));
+  id INTEGER PRIMARY KEY AUTOINCREMENT, provider TEXT NOT NULL, model TEXT NOT NULL,\
+ dimensions INTEGER NOT NULL,
+  prefix TEXT NOT NULL, complete INTEGER NOT NULL, used_at INTEGER NOT NULL,\
+ UNIQUE (provider, model, dimensions, prefix));
 CREATE TABLE vectors (
-  id INTEGER PRIMARY KEY, model INTEGER NOT NULL REFERENCES models ON DELETE CASCADE, hash BLOB NOT NULL, vector BLOB NOT NULL,
+  id INTEGER PRIMARY KEY, model INTEGER NOT NULL REFERENCES models ON DELETE CASCADE,\
+ hash BLOB NOT NULL, vector BLOB NOT NULL,
   UNIQUE (model, hash));
 CREATE INDEX vectors_hash ON vectors (hash);
 """
 
-# Folders of documents that a person added, with what each may leave out; what a chunk file says of
-# a chunk besides its text.
+# Folders of documents that the user added, with their patterns; fields of the entries of chunk
+# files besides the text.
 _FOLDERS = """
 CREATE TABLE folders (
-  source INTEGER PRIMARY KEY REFERENCES sources ON DELETE CASCADE, key TEXT NOT NULL UNIQUE, include TEXT NOT NULL,
+  source INTEGER PRIMARY KEY REFERENCES sources ON DELETE CASCADE, key TEXT NOT NULL UNIQUE,\
+ include TEXT NOT NULL,
   exclude TEXT NOT NULL, watch INTEGER NOT NULL, added_at INTEGER NOT NULL);
 CREATE TABLE entries (
-  doc INTEGER PRIMARY KEY REFERENCES docs ON DELETE CASCADE, file TEXT NOT NULL, fields TEXT NOT NULL);
+  doc INTEGER PRIMARY KEY REFERENCES docs ON DELETE CASCADE, file TEXT NOT NULL,\
+ fields TEXT NOT NULL);
 CREATE INDEX entries_file ON entries (file);
 CREATE TABLE tags (
-  tag TEXT NOT NULL, doc INTEGER NOT NULL REFERENCES docs ON DELETE CASCADE, PRIMARY KEY (tag, doc)) WITHOUT ROWID;
+  tag TEXT NOT NULL, doc INTEGER NOT NULL REFERENCES docs ON DELETE CASCADE,\
+ PRIMARY KEY (tag, doc)) WITHOUT ROWID;
 CREATE INDEX tags_doc ON tags (doc);
 """
 
-# What was learnt. `memories` are our own (origin "") and a copy of every row of other products'
-# databases, which can be made again; what a person decided about either stands in `judgements`,
-# which can't (`made` is when the row was: a database that begins anew has others of the same key).
-# `mirrors` says how far each copy is.
+# `memories` are our own (origin "") and a mirror of every row of other products' databases, which
+# can be recreated. The user's decisions about either are in `judgements`, which can't (`made` is
+# the time of the row: a recreated database has other rows with the same key). `mirrors` has the
+# progress of each mirror.
 _MEMORIES = """
 CREATE TABLE memories (
-  id INTEGER PRIMARY KEY AUTOINCREMENT, origin TEXT NOT NULL, key TEXT NOT NULL, number INTEGER NOT NULL, source INTEGER,
-  state TEXT NOT NULL, title TEXT NOT NULL, subtitle TEXT NOT NULL, facts TEXT NOT NULL, concepts TEXT NOT NULL, files TEXT NOT NULL,
-  text TEXT NOT NULL, project TEXT NOT NULL COLLATE NOCASE, session TEXT NOT NULL, date TEXT NOT NULL, created INTEGER NOT NULL,
-  kind TEXT NOT NULL, provenance TEXT NOT NULL, other_project TEXT NOT NULL COLLATE NOCASE, scope TEXT NOT NULL COLLATE NOCASE,
+  id INTEGER PRIMARY KEY AUTOINCREMENT, origin TEXT NOT NULL, key TEXT NOT NULL,\
+ number INTEGER NOT NULL, source INTEGER,
+  state TEXT NOT NULL, title TEXT NOT NULL, subtitle TEXT NOT NULL, facts TEXT NOT NULL,\
+ concepts TEXT NOT NULL, files TEXT NOT NULL,
+  text TEXT NOT NULL, project TEXT NOT NULL COLLATE NOCASE, session TEXT NOT NULL,\
+ date TEXT NOT NULL, created INTEGER NOT NULL,
+  kind TEXT NOT NULL, provenance TEXT NOT NULL, other_project TEXT NOT NULL COLLATE NOCASE,\
+ scope TEXT NOT NULL COLLATE NOCASE,
   fingerprint BLOB NOT NULL, signature BLOB NOT NULL, UNIQUE (origin, key));
 CREATE INDEX memories_created ON memories (created, number);
 CREATE INDEX memories_newest ON memories (source, created, number, id, project, other_project);
 CREATE INDEX memories_project ON memories (source, project, created, number);
-CREATE INDEX memories_other ON memories (source, other_project, created, number) WHERE other_project <> '';
+CREATE INDEX memories_other ON memories (source, other_project, created,\
+ number) WHERE other_project <> '';
 CREATE INDEX memories_scope ON memories (source, scope, created, number);
 CREATE INDEX memories_key ON memories (key);
 CREATE INDEX memories_number ON memories (origin, number);
@@ -106,66 +129,83 @@ CREATE INDEX memories_fingerprint ON memories (fingerprint);
 CREATE INDEX memories_source ON memories (source, key);
 CREATE INDEX memories_state ON memories (source, state, created, number);
 CREATE TABLE concepts (
-  concept TEXT NOT NULL COLLATE NOCASE, memory INTEGER NOT NULL REFERENCES memories ON DELETE CASCADE,
+  concept TEXT NOT NULL COLLATE NOCASE, memory INTEGER NOT NULL REFERENCES memories\
+ ON DELETE CASCADE,
   PRIMARY KEY (concept, memory)) WITHOUT ROWID;
 CREATE INDEX concepts_memory ON concepts (memory);
 CREATE TABLE citations (
-  memory INTEGER NOT NULL REFERENCES memories ON DELETE CASCADE, root TEXT NOT NULL, path TEXT NOT NULL, symbol TEXT NOT NULL,
+  memory INTEGER NOT NULL REFERENCES memories ON DELETE CASCADE, root TEXT NOT NULL,\
+ path TEXT NOT NULL, symbol TEXT NOT NULL,
   file_hash BLOB NOT NULL, body_hash BLOB NOT NULL, revision TEXT NOT NULL);
 CREATE INDEX citations_memory ON citations (memory);
 CREATE TABLE judgements (
-  origin TEXT NOT NULL, key TEXT NOT NULL, state TEXT NOT NULL, actor TEXT NOT NULL, at INTEGER NOT NULL, successor TEXT NOT NULL,
+  origin TEXT NOT NULL, key TEXT NOT NULL, state TEXT NOT NULL, actor TEXT NOT NULL,\
+ at INTEGER NOT NULL, successor TEXT NOT NULL,
   made INTEGER NOT NULL, PRIMARY KEY (origin, key)) WITHOUT ROWID;
 CREATE TABLE forgotten (
-  origin TEXT NOT NULL, key TEXT NOT NULL, made INTEGER NOT NULL, PRIMARY KEY (origin, key)) WITHOUT ROWID;
+  origin TEXT NOT NULL, key TEXT NOT NULL, made INTEGER NOT NULL,\
+ PRIMARY KEY (origin, key)) WITHOUT ROWID;
 CREATE TABLE decisions (
-  id INTEGER PRIMARY KEY AUTOINCREMENT, batch INTEGER NOT NULL, at INTEGER NOT NULL, origin TEXT NOT NULL, key TEXT NOT NULL,
-  action TEXT NOT NULL, before TEXT NOT NULL, after TEXT NOT NULL, actor TEXT NOT NULL, reason TEXT NOT NULL, undone INTEGER NOT NULL);
+  id INTEGER PRIMARY KEY AUTOINCREMENT, batch INTEGER NOT NULL, at INTEGER NOT NULL,\
+ origin TEXT NOT NULL, key TEXT NOT NULL,
+  action TEXT NOT NULL, before TEXT NOT NULL, after TEXT NOT NULL, actor TEXT NOT NULL,\
+ reason TEXT NOT NULL, undone INTEGER NOT NULL);
 CREATE INDEX decisions_memory ON decisions (origin, key);
 CREATE INDEX decisions_batch ON decisions (batch);
 CREATE TABLE mirrors (
-  origin TEXT PRIMARY KEY, scope TEXT NOT NULL, seen TEXT NOT NULL, begun TEXT NOT NULL, high INTEGER NOT NULL, cursor INTEGER NOT NULL,
-  total INTEGER NOT NULL, compared_at INTEGER NOT NULL, wanted_at INTEGER NOT NULL, tried_at INTEGER NOT NULL, shown_as TEXT NOT NULL,
+  origin TEXT PRIMARY KEY, scope TEXT NOT NULL, seen TEXT NOT NULL, begun TEXT NOT NULL,\
+ high INTEGER NOT NULL, cursor INTEGER NOT NULL,
+  total INTEGER NOT NULL, compared_at INTEGER NOT NULL, wanted_at INTEGER NOT NULL,\
+ tried_at INTEGER NOT NULL, shown_as TEXT NOT NULL,
   problem TEXT NOT NULL);
 """
 
-# What a team keeps: records of every kind in one table, what each points to (`refs`), how each was
-# before (`versions`), the keys under which something was written, and who did what: a log that
-# nobody can change. `private` blobs get no vectors.
+# Team records of every kind in one table, their references (`refs`), their history (`versions`),
+# idempotency keys, and an audit log that can't be changed. `private` blobs get no vectors.
 _RECORDS = """
 CREATE TABLE records (
-  id TEXT PRIMARY KEY, kind TEXT NOT NULL, version INTEGER NOT NULL, state TEXT NOT NULL, sensitivity TEXT NOT NULL, body TEXT NOT NULL,
-  author TEXT NOT NULL, created INTEGER NOT NULL, updated INTEGER NOT NULL, made TEXT NOT NULL, source INTEGER);
+  id TEXT PRIMARY KEY, kind TEXT NOT NULL, version INTEGER NOT NULL, state TEXT NOT NULL,\
+ sensitivity TEXT NOT NULL, body TEXT NOT NULL,
+  author TEXT NOT NULL, created INTEGER NOT NULL, updated INTEGER NOT NULL, made TEXT NOT NULL,\
+ source INTEGER);
 CREATE INDEX records_made ON records (kind, made, state);
 CREATE INDEX records_state ON records (kind, state, made);
 CREATE INDEX records_updated ON records (kind, updated, made, state);
 CREATE INDEX records_source ON records (source, id);
 CREATE TABLE refs (
-  role TEXT NOT NULL, target TEXT NOT NULL, record TEXT NOT NULL REFERENCES records ON DELETE CASCADE,
+  role TEXT NOT NULL, target TEXT NOT NULL,\
+ record TEXT NOT NULL REFERENCES records ON DELETE CASCADE,
   PRIMARY KEY (role, target, record)) WITHOUT ROWID;
 CREATE INDEX refs_record ON refs (record, role, target);
 CREATE INDEX refs_target ON refs (target);
 CREATE TABLE versions (
-  record TEXT NOT NULL REFERENCES records ON DELETE CASCADE, version INTEGER NOT NULL, kind TEXT NOT NULL, body TEXT NOT NULL,
-  author TEXT NOT NULL, created INTEGER NOT NULL, at INTEGER NOT NULL, PRIMARY KEY (record, version)) WITHOUT ROWID;
+  record TEXT NOT NULL REFERENCES records ON DELETE CASCADE, version INTEGER NOT NULL,\
+ kind TEXT NOT NULL, body TEXT NOT NULL,
+  author TEXT NOT NULL, created INTEGER NOT NULL, at INTEGER NOT NULL,\
+ PRIMARY KEY (record, version)) WITHOUT ROWID;
 CREATE TABLE keys (
-  actor TEXT NOT NULL, key TEXT NOT NULL, payload BLOB NOT NULL, result TEXT NOT NULL, at INTEGER NOT NULL,
+  actor TEXT NOT NULL, key TEXT NOT NULL, payload BLOB NOT NULL, result TEXT NOT NULL,\
+ at INTEGER NOT NULL,
   PRIMARY KEY (actor, key)) WITHOUT ROWID;
 CREATE TABLE audit (
-  id INTEGER PRIMARY KEY AUTOINCREMENT, at INTEGER NOT NULL, actor TEXT NOT NULL, tier INTEGER NOT NULL, key TEXT NOT NULL,
+  id INTEGER PRIMARY KEY AUTOINCREMENT, at INTEGER NOT NULL, actor TEXT NOT NULL,\
+ tier INTEGER NOT NULL, key TEXT NOT NULL,
   action TEXT NOT NULL, record TEXT NOT NULL, version INTEGER NOT NULL);
 CREATE INDEX audit_record ON audit (record);
-CREATE TRIGGER audit_kept BEFORE DELETE ON audit BEGIN SELECT RAISE(ABORT, 'the audit log is kept'); END;
-CREATE TRIGGER audit_unchanged BEFORE UPDATE ON audit BEGIN SELECT RAISE(ABORT, 'the audit log is kept'); END;
+CREATE TRIGGER audit_kept BEFORE DELETE ON audit BEGIN SELECT RAISE(ABORT,\
+ 'the audit log is kept'); END;
+CREATE TRIGGER audit_unchanged BEFORE UPDATE ON audit BEGIN SELECT RAISE(ABORT,\
+ 'the audit log is kept'); END;
 ALTER TABLE blobs ADD COLUMN private INTEGER NOT NULL DEFAULT 0;
 """
 
-# The scope of records that were written before it was kept: their subcortex, or that of what they
-# are about, which is of a kind whose scopes are known by then. In the words of both databases.
+# Scope of records written before it was stored: their subcortex, or that of their subject, which is
+# of a kind migrated before. Valid in both SQL dialects.
 _SCOPE = """
 UPDATE records SET scope = coalesce((
   SELECT other.scope FROM refs AS way JOIN records AS other
-    ON other.id = coalesce((SELECT min(record) FROM refs WHERE role = 'slug' AND target = way.target), way.target)
+    ON other.id = coalesce((SELECT min(record) FROM refs\
+ WHERE role = 'slug' AND target = way.target), way.target)
   WHERE way.record = records.id AND way.role = {role}), '') WHERE kind = '{kind}' AND scope = '';
 """
 _ABOVE = "(SELECT max(role) FROM refs WHERE record = records.id AND role IN ('thread', 'task'))"
@@ -182,9 +222,8 @@ UPDATE records SET scope = CASE kind WHEN 'subcortex' THEN id ELSE coalesce(
     )
 )
 
-# The order in which records were written, for those who follow: each write takes the next number.
-# Of records that were there before, the order in which they were made stands for it. And the scope
-# of each, as `seeing.scope_of` tells it.
+# Order of the writes for the change feed: each write takes the next number. Existing records are
+# numbered in the order of their creation. Also the scope of each, as in `visibility.scope_of`.
 _CHANGES = f"""
 CREATE TABLE counters (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
 ALTER TABLE records ADD COLUMN change INTEGER NOT NULL DEFAULT 0;
@@ -199,63 +238,73 @@ INSERT INTO counters VALUES ('applied', 0);
 CREATE INDEX records_change ON records (change);
 """
 
-# Who may use a server that a team shares: its people and programs, what each may see, and the
-# hashes of their tokens. `facts` has the epoch: which history of changes this is. On the other
-# side, a store that is connected to such a server: what waits to be sent there (`outbox`, and which
-# records each entry touches), which records it has, and those that are never sent.
+# Principals of a team server, their grants, and the hashes of their tokens. `facts` has the epoch
+# of the change history. For a store connected to such a server: changes to send (`outbox`, with the
+# records of each entry), the records that the server has, and those that are never sent.
 _PRINCIPALS = """
 CREATE TABLE principals (
-  id TEXT PRIMARY KEY, name TEXT NOT NULL UNIQUE, tier INTEGER NOT NULL, sensitive INTEGER NOT NULL, state TEXT NOT NULL,
+  id TEXT PRIMARY KEY, name TEXT NOT NULL UNIQUE, tier INTEGER NOT NULL,\
+ sensitive INTEGER NOT NULL, state TEXT NOT NULL,
   created INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE grants (
-  principal TEXT NOT NULL REFERENCES principals ON DELETE CASCADE, subcortex TEXT NOT NULL, writes INTEGER NOT NULL,
+  principal TEXT NOT NULL REFERENCES principals ON DELETE CASCADE, subcortex TEXT NOT NULL,\
+ writes INTEGER NOT NULL,
   PRIMARY KEY (principal, subcortex)) WITHOUT ROWID;
 CREATE TABLE tokens (
-  id TEXT PRIMARY KEY, principal TEXT NOT NULL REFERENCES principals ON DELETE CASCADE, hash BLOB NOT NULL, label TEXT NOT NULL,
-  created INTEGER NOT NULL, expires INTEGER NOT NULL, used INTEGER NOT NULL, revoked INTEGER NOT NULL) WITHOUT ROWID;
+  id TEXT PRIMARY KEY, principal TEXT NOT NULL REFERENCES principals ON DELETE CASCADE,\
+ hash BLOB NOT NULL, label TEXT NOT NULL,
+  created INTEGER NOT NULL, expires INTEGER NOT NULL, used INTEGER NOT NULL,\
+ revoked INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE facts (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 INSERT INTO facts VALUES ('epoch', lower(hex(randomblob(16))));
 CREATE TABLE outbox (
-  id INTEGER PRIMARY KEY AUTOINCREMENT, key TEXT NOT NULL, actor TEXT NOT NULL, tier INTEGER NOT NULL, action TEXT NOT NULL,
-  at INTEGER NOT NULL, changes TEXT NOT NULL, state TEXT NOT NULL, attempts INTEGER NOT NULL, code TEXT NOT NULL, reason TEXT NOT NULL);
+  id INTEGER PRIMARY KEY AUTOINCREMENT, key TEXT NOT NULL, actor TEXT NOT NULL,\
+ tier INTEGER NOT NULL, action TEXT NOT NULL,
+  at INTEGER NOT NULL, changes TEXT NOT NULL, state TEXT NOT NULL, attempts INTEGER NOT NULL,\
+ code TEXT NOT NULL, reason TEXT NOT NULL);
 CREATE INDEX outbox_state ON outbox (state, id);
 CREATE TABLE outbox_records (
-  record TEXT NOT NULL, entry INTEGER NOT NULL REFERENCES outbox ON DELETE CASCADE, PRIMARY KEY (record, entry)) WITHOUT ROWID;
+  record TEXT NOT NULL, entry INTEGER NOT NULL REFERENCES outbox ON DELETE CASCADE,\
+ PRIMARY KEY (record, entry)) WITHOUT ROWID;
 CREATE INDEX outbox_records_entry ON outbox_records (entry);
-CREATE TABLE replica (record TEXT PRIMARY KEY, version INTEGER NOT NULL, change INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE replica (record TEXT PRIMARY KEY, version INTEGER NOT NULL,\
+ change INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE local_only (record TEXT PRIMARY KEY) WITHOUT ROWID;
 """
 
-# What the server took stays in the outbox for a while, with when that was: a server that was put
-# back from a backup gets it again.
+# Accepted entries stay in the outbox for a while, with the time of acceptance: a server restored
+# from a backup receives them again.
 _JOURNAL = "ALTER TABLE outbox ADD COLUMN taken INTEGER NOT NULL DEFAULT 0;"
 
-# Records of servers that were left: each server by its epoch and address, and which version of the
-# record it had. A store that was left before this table existed has them in `replica`.
+# Records of former servers: the epoch and address of each server, and its version of the record. A
+# store disconnected before this table existed has them in `replica`.
 _ELSEWHERE = """
 CREATE TABLE elsewhere (
-  record TEXT NOT NULL, epoch TEXT NOT NULL, url TEXT NOT NULL, version INTEGER NOT NULL, PRIMARY KEY (record, epoch)) WITHOUT ROWID;
+  record TEXT NOT NULL, epoch TEXT NOT NULL, url TEXT NOT NULL, version INTEGER NOT NULL,\
+ PRIMARY KEY (record, epoch)) WITHOUT ROWID;
 INSERT INTO elsewhere SELECT record, substr(value, 1, instr(value, '/') - 1), '', version
   FROM replica JOIN meta ON key = 'left.core' AND value <> '';
 DELETE FROM replica WHERE EXISTS (SELECT 1 FROM meta WHERE key = 'left.core' AND value <> '');
 DELETE FROM meta WHERE key = 'left.core';
 """
 
-# The secrets of a text, as its detector of that version found them: the text in `blobs` has them,
+# Secrets in a text, as found by that version of the detector: the text in `blobs` contains them,
 # no answer does.
 _LEAKS = """
 CREATE TABLE leaks (
-  blob INTEGER PRIMARY KEY REFERENCES blobs ON DELETE CASCADE, version INTEGER NOT NULL, found TEXT NOT NULL);
+  blob INTEGER PRIMARY KEY REFERENCES blobs ON DELETE CASCADE, version INTEGER NOT NULL,\
+ found TEXT NOT NULL);
 """
 
-# How a write was made: by an agent, by a person at a terminal, by a command without one.
+# Interface of a write: an agent, a person at a terminal, or a command without one.
 _VIA = "ALTER TABLE audit ADD COLUMN via TEXT NOT NULL DEFAULT '';"
 
 
 def _execute(statements: str) -> Callable[[sqlite3.Connection], None]:
     def migrate_one(connection: sqlite3.Connection) -> None:
         statement = ""
-        for part in statements.split(";"):  # a trigger holds more than one
+        # A trigger contains more than one semicolon.
+        for part in statements.split(";"):
             statement += part + ";"
             if sqlite3.complete_statement(statement):
                 connection.execute(statement)
@@ -283,16 +332,16 @@ MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = tuple(
 
 
 def migrate(connection: sqlite3.Connection, version: int | None = None) -> None:
-    """Bring the schema up to date, or to an earlier version, inside the caller's transaction."""
-    for number in range(version_of(connection), len(MIGRATIONS) if version is None else version):
-        MIGRATIONS[number](connection)
-        connection.execute(f"PRAGMA user_version = {number + 1}")
+    """Migrate the schema to the latest or a given version, inside the caller's transaction."""
+    for index in range(version_of(connection), len(MIGRATIONS) if version is None else version):
+        MIGRATIONS[index](connection)
+        connection.execute(f"PRAGMA user_version = {index + 1}")
 
 
 def is_current(connection: sqlite3.Connection) -> bool:
-    """Whether there is nothing to migrate.
+    """True if there is nothing to migrate.
 
-    Raises: StoreError STORE_NEWER when a newer Cortex wrote the store.
+    Raises: StoreError STORE_NEWER if a newer Cortex wrote the store.
     """
     version = version_of(connection)
     if version > len(MIGRATIONS):
@@ -305,7 +354,7 @@ def is_current(connection: sqlite3.Connection) -> bool:
 
 
 def is_outdated(connection: sqlite3.Connection) -> bool:
-    """Whether an earlier version of Cortex made these tables; false where there are none yet."""
+    """True if an earlier version of Cortex made these tables; false if there are none yet."""
     return 0 < version_of(connection) < len(MIGRATIONS)
 
 

@@ -1,11 +1,12 @@
-"""Snapshots of a home: what can't be made again, copied into one compressed file that only its
-owner can read.
+"""Snapshots of a home: the data that can't be recreated, in one private compressed file.
 
-A snapshot is a SQLite database of the same schema, gzipped, whose checksum says whether it is
-whole. It has memories, records and what goes with them, the list of document folders, and the
-person's settings; not the text of documents, which is read again from the files, nor anything that
-search needs, which is made again. It is written while others read and write. The road not taken: a
-copy of the whole database, which with 10,000 documents is a hundred times as large, seven times.
+A snapshot is a gzipped SQLite database of the same schema; the checksum of gzip shows if it is
+complete. It contains memories, records and what belongs to them, the list of document folders, and
+the user's settings; not the text of documents, which is read again from the files, nor search data,
+which is rebuilt. It is written while others read and write.
+
+Road not taken: a copy of the whole database, which with 10,000 documents is a hundred times as
+large, seven times over.
 """
 
 from __future__ import annotations
@@ -32,9 +33,12 @@ FOLDER = SNAPSHOTS_FOLDER
 SETTINGS_FILE = "config.yml"
 MOST, MOST_BYTES = 7, 1 << 30
 DAY_SECONDS = 86_400
-SPARE_BYTES = 50 << 20  # of the disk that a snapshot leaves free at least
-STALE_SECONDS = 3_600  # after which a file that a killed process left is removed
-COMPRESSION = 1  # 6 takes three times as long for a tenth less
+# Disk space that a snapshot leaves free.
+SPARE_BYTES = 50 << 20
+# Age from which a temporary file of a killed process is removed.
+STALE_SECONDS = 3_600
+# Level 6 takes three times as long and saves a tenth.
+COMPRESSION = 1
 DAILY, MIGRATION, RESTORE, ASKED = "daily", "migration", "restore", "asked"
 
 _NAME = re.compile(r"(\d{8}T\d{6})(?:-(\d+))?Z-(daily|migration|restore|asked)\.db\.gz")
@@ -42,7 +46,7 @@ _TIME = "%Y%m%dT%H%M%S"
 _FILES = "snapshot_files"
 _OWN = "IN (SELECT id FROM home.memories WHERE origin = '')"
 
-# What a snapshot has of each table; those of LEFT_OUT are there and empty.
+# Rows of each table in a snapshot; the tables in LEFT_OUT exist and are empty.
 KEPT = {
     "meta": "key NOT LIKE '%:%' AND key NOT IN ('words', 'dead', 'forgotten', 'cleanup')",
     "memories": "origin = ''",
@@ -67,7 +71,7 @@ KEPT = {
         "1",
     ),
 }
-# What is made again: text that is read again, and all that search needs.
+# Derived data: text that is read again, and everything for search.
 LEFT_OUT = (
     *(
         "blobs",
@@ -84,8 +88,8 @@ LEFT_OUT = (
     ),
     *("operations", "requests", "models", "vectors"),
 )
-# A row in one of these is worth a snapshot.
-_WORTH = {
+# A row in one of these justifies a snapshot.
+_CONTENT = {
     "memories": "origin = ''",
     "judgements": "1",
     "records": "1",
@@ -96,7 +100,7 @@ _WORTH = {
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A snapshot on disk."""
+    """Snapshot on disk."""
 
     file: Path
     at: int  # seconds since 1970
@@ -110,7 +114,7 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """What a snapshot was found to have."""
+    """Row counts of a snapshot."""
 
     memories: int
     records: int
@@ -119,10 +123,8 @@ class Contents:
 
 
 def list_snapshots(home: Path) -> list[Snapshot]:
-    """The snapshots of a home, newest first; those that a wrong clock dated in the future come
-    last.
-    """
-    found: list[tuple[int, Snapshot]] = []
+    """Snapshots of a home, newest first; those dated in the future come last."""
+    numbered_snapshots: list[tuple[int, Snapshot]] = []
     with suppress(OSError), os.scandir(home / FOLDER) as entries:
         for entry in entries:
             if match := _NAME.fullmatch(entry.name):
@@ -130,21 +132,21 @@ def list_snapshots(home: Path) -> list[Snapshot]:
                 with suppress(OSError):
                     size = entry.stat(follow_symlinks=False).st_size
                     snapshot = Snapshot(Path(entry.path), int(at.timestamp()), match[3], size)
-                    found.append((int(match[2] or 1), snapshot))
+                    numbered_snapshots.append((int(match[2] or 1), snapshot))
     now = time.time()
-    found.sort(
+    numbered_snapshots.sort(
         key=lambda numbered: (numbered[1].at <= now, numbered[1].at, numbered[0]), reverse=True
     )
-    return [snapshot for _, snapshot in found]
+    return [snapshot for _, snapshot in numbered_snapshots]
 
 
 def is_due(database: Path) -> bool:
-    """Whether a database was written to after its last snapshot, which is a day old or older."""
+    """True if a database was written after its last snapshot, and that is at least a day old."""
     written = 0.0
     for name in (database, database.with_name(f"{database.name}-wal")):
         with suppress(OSError):
-            found = name.stat()
-            written = max(written, found.st_mtime if found.st_size else 0.0)
+            status = name.stat()
+            written = max(written, status.st_mtime if status.st_size else 0.0)
     newest = next(iter(list_snapshots(database.parent)), None)
     now = time.time()
     if newest is None or newest.at > now:
@@ -153,37 +155,34 @@ def is_due(database: Path) -> bool:
 
 
 def is_under_way(home: Path) -> bool:
-    """Whether a snapshot of a home is being written, or was within the hour by a process that ended
-    before it was done.
-    """
+    """True if a snapshot is being written, or was interrupted within the last hour."""
     with suppress(OSError):
         return any(not _is_stale(file) for file in (home / FOLDER).glob(".snapshot-*"))
     return False
 
 
 def make_snapshot(database: Path, reason: str) -> Snapshot | None:
-    """Write a snapshot beside a database, then remove those that are too many; None where nothing
-    is worth one.
+    """Write a snapshot beside a database and prune old ones; None if there is nothing to save.
 
     Raises: as `write_snapshot`.
     """
-    made = write_snapshot(database, reason)
-    if made is not None:
-        prune(list_snapshots(database.parent), {made.file})
-    return made
+    snapshot = write_snapshot(database, reason)
+    if snapshot is not None:
+        prune(list_snapshots(database.parent), {snapshot.file})
+    return snapshot
 
 
 def write_snapshot(database: Path, reason: str) -> Snapshot | None:
-    """Write a snapshot beside a database and remove none; None where nothing is worth one.
+    """Write a snapshot beside a database, without pruning; None if there is nothing to save.
 
-    Raises: StoreError STORE_CORRUPT, where the database is damaged; FileError DISK_FULL or
+    Raises: StoreError STORE_CORRUPT if the database is damaged; FileError DISK_FULL or
     PERMISSION_DENIED.
     """
     folder = database.parent / FOLDER
     with translated(database):
-        if not _is_worth_one(database):
+        if not _has_content(database):
             return None
-    with _explained(folder):
+    with _translate_errors(folder):
         make_private(folder)
         if os.name != "nt":
             os.chmod(folder, 0o700)
@@ -200,44 +199,49 @@ def write_snapshot(database: Path, reason: str) -> Snapshot | None:
                 os.fsync(raw.fileno())
             file = _free_name(folder, reason)
             os.replace(packed, file)
-    return next((made for made in list_snapshots(database.parent) if made.file == file), None)
+    return next(
+        (snapshot for snapshot in list_snapshots(database.parent) if snapshot.file == file), None
+    )
 
 
 def prune(snapshots: list[Snapshot], spared: Collection[Path] = ()) -> None:
-    """Remove the oldest of these, given newest first, above their number and size.
+    """Remove the oldest of these (given newest first) above the limits of number and size.
 
     The newest always stays, and so do the `spared` files.
     """
     total = 0
     spared_first = sorted(snapshots, key=lambda snapshot: snapshot.file not in spared)
-    for place, snapshot in enumerate(spared_first):
+    for index, snapshot in enumerate(spared_first):
         total += snapshot.size
-        if snapshot.file not in spared and (place >= MOST or (place and total > MOST_BYTES)):
+        if snapshot.file not in spared and (index >= MOST or (index and total > MOST_BYTES)):
             with suppress(OSError):
                 snapshot.file.unlink()
 
 
 def verify_snapshot(snapshot: Snapshot) -> Contents:
-    """Read a snapshot from end to end. Raises: FileError IMPORT_UNREADABLE, where it is damaged."""
-    with _explained(snapshot.file), _temporary(snapshot.file.parent, ".db") as copy:
+    """Read a whole snapshot and count its rows.
+
+    Raises: FileError IMPORT_UNREADABLE if it is damaged.
+    """
+    with _translate_errors(snapshot.file), _temporary(snapshot.file.parent, ".db") as copy:
         unpack(snapshot, copy)
         with closing(sqlite3.connect(copy)) as connection:
             return _contents(connection)
 
 
 def unpack(snapshot: Snapshot, target: Path) -> None:
-    """Make a sound database of a snapshot.
+    """Unpack a snapshot into a database and check it.
 
-    Raises: FileError IMPORT_UNREADABLE, where it is damaged.
+    Raises: FileError IMPORT_UNREADABLE if it is damaged.
     """
     try:
         with gzip.open(snapshot.file, "rb") as source, _open_private(target) as out:
             shutil.copyfileobj(source, out, 1 << 20)
         with closing(sqlite3.connect(target)) as connection, translated(target):
-            found = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
-            if found != "ok":
-                raise StoreError("STORE_CORRUPT", found)
-            # An empty file unpacks to an empty database, which is sound for SQLite.
+            verdict = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
+            if verdict != "ok":
+                raise StoreError("STORE_CORRUPT", verdict)
+            # An empty file unpacks to an empty database, which SQLite considers intact.
             connection.execute(f"SELECT count(*) FROM {_FILES}")
             _contents(connection)
     except (EOFError, zlib.error, gzip.BadGzipFile, CortexError) as error:
@@ -252,7 +256,7 @@ def unpack(snapshot: Snapshot, target: Path) -> None:
 
 
 def take_settings(connection: sqlite3.Connection) -> str | None:
-    """The settings in an unpacked snapshot, taken out of it; None where it has none."""
+    """Remove the settings from an unpacked snapshot and return them; None if it has none."""
     row = connection.execute(
         f"SELECT content FROM {_FILES} WHERE name = ?", (SETTINGS_FILE,)
     ).fetchone()
@@ -260,7 +264,7 @@ def take_settings(connection: sqlite3.Connection) -> str | None:
     return None if row is None else row[0]
 
 
-def _is_worth_one(database: Path) -> bool:
+def _has_content(database: Path) -> bool:
     with closing(sqlite3.connect(_uri(database), uri=True)) as connection:
         known = {
             row[0]
@@ -269,7 +273,7 @@ def _is_worth_one(database: Path) -> bool:
         return any(
             connection.execute(f"SELECT 1 FROM {table} WHERE {where} LIMIT 1").fetchone()
             is not None
-            for table, where in _WORTH.items()
+            for table, where in _CONTENT.items()
             if table in known
         )
 
@@ -279,14 +283,15 @@ def _uri(database: Path) -> str:
 
 
 def _copy(database: Path, copy: Path) -> None:
-    """Copy what is kept into an empty file."""
+    """Copy the rows of a snapshot into an empty file."""
     with closing(sqlite3.connect(copy, uri=True, isolation_level=None)) as connection:
         connection.execute("PRAGMA journal_mode = OFF")
         connection.execute("PRAGMA synchronous = OFF")
         connection.execute("ATTACH ? AS home", (_uri(database),))
         connection.execute("BEGIN")
         schema = connection.execute(
-            "SELECT type, name, sql FROM home.sqlite_schema WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite_%'"
+            "SELECT type, name, sql FROM home.sqlite_schema WHERE sql IS NOT NULL "
+            "AND name NOT LIKE 'sqlite_%'"
         ).fetchall()
         for kind, name, sql in schema:
             if kind != "table":
@@ -318,7 +323,7 @@ def _contents(connection: sqlite3.Connection) -> Contents:
             connection.execute("SELECT 1 FROM sqlite_schema WHERE name = ?", (table,)).fetchone()
             is None
         ):
-            # A snapshot of before a migration: that table came later.
+            # The snapshot is older than the migration that added the table.
             return 0
         return connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
 
@@ -326,7 +331,7 @@ def _contents(connection: sqlite3.Connection) -> Contents:
 
 
 def _free_name(folder: Path, reason: str) -> Path:
-    """A name that comes after all others of the same second."""
+    """File name that sorts after all others of the same second."""
     now = datetime.now(UTC).strftime(_TIME)
     numbers = [
         int(match[2] or 1)
@@ -338,7 +343,7 @@ def _free_name(folder: Path, reason: str) -> Path:
 
 
 def _sweep(folder: Path) -> None:
-    """Remove what a process that was killed left half written."""
+    """Remove incomplete files of killed processes."""
     for file in folder.glob(".snapshot-*"):
         with suppress(OSError):
             if _is_stale(file):
@@ -360,7 +365,7 @@ def _temporary(folder: Path, ending: str) -> Iterator[Path]:
 
 
 def _open_private(file: Path) -> BinaryIO:
-    """A file to write that only its owner can read."""
+    """Open a file for writing that only its owner can read."""
     return open(
         os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_BINARY", 0), 0o600),
         "wb",
@@ -368,7 +373,7 @@ def _open_private(file: Path) -> BinaryIO:
 
 
 @contextmanager
-def _explained(place: Path) -> Iterator[None]:
+def _translate_errors(place: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Many values in statements: a mark for each, and so many at a time as one statement is to have."""
+"""SQL helpers for many values: placeholders, and batches that fit one statement."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ T = TypeVar("T")
 
 
 def marks(values: Sequence[object]) -> str:
-    """As many marks as there are values."""
+    """Comma-separated placeholders, one per value."""
     return ",".join("?" * len(values))
 
 
 def parts(values: Sequence[T], size: int) -> Iterator[Sequence[T]]:
-    """The values in their order, at most `size` at a time."""
+    """Yield the values in order, in batches of at most `size`."""
     for start in range(0, len(values), size):
         yield values[start : start + size]

@@ -1,11 +1,11 @@
-"""Rows of a SQLite file read page by page, without SQLite: what is left of a database that SQLite
-refuses.
+"""Reader of SQLite files page by page, without SQLite, for databases that SQLite rejects.
 
 Knows the file format (sqlite.org/fileformat2.html): b-tree pages, records, overflow chains, the
-freelist and the write-ahead log. Whatever doesn't fit is skipped: a damaged page costs the rows on
-it. Rows of tables whose root can be found are told with their table; rows on leaf pages that no
-root leads to are told without. The road not taken: the `.recover` of SQLite's shell, which few
-machines have.
+freelist and the write-ahead log. Anything invalid is skipped: a damaged page costs the rows on it.
+Rows below a known root are returned with their table; rows on leaf pages that no root leads to
+without one.
+
+Road not taken: the `.recover` command of SQLite's shell, which few machines have.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from pathlib import Path
 
 MAGIC = b"SQLite format 3\0"
 DEFAULT_PAGE_BYTES = 4096
-MOST_VALUE_BYTES = 64 << 20  # a larger one is a damaged length
+# A larger value has a damaged length.
+MOST_VALUE_BYTES = 64 << 20
 MOST_COLUMNS = 100
 _TABLE_LEAF, _TABLE_NODE, _INDEX_LEAF, _INDEX_NODE = 13, 5, 10, 2
 _LEAVES = (_TABLE_LEAF, _INDEX_LEAF)
@@ -28,12 +29,12 @@ Value = None | int | float | str | bytes
 
 
 class Damaged(Exception):
-    """A page, cell or value that doesn't fit the format."""
+    """Page, cell or value that doesn't fit the format."""
 
 
 @dataclass(frozen=True, slots=True)
 class RawRow:
-    """A row; `rowid` is 0 in a table that has none."""
+    """Row of a table; `rowid` is 0 in a table without rowids."""
 
     rowid: int
     values: tuple[Value, ...]
@@ -41,7 +42,7 @@ class RawRow:
 
 @dataclass(frozen=True, slots=True)
 class SchemaEntry:
-    """A table or index as the schema has it."""
+    """Table or index in the schema."""
 
     kind: str
     name: str
@@ -49,10 +50,13 @@ class SchemaEntry:
 
 
 class Pages:
-    """The pages of a database file, with those of its write-ahead log in their place."""
+    """Pages of a database file, with newer ones from its write-ahead log."""
 
     def __init__(self, database: Path) -> None:
-        """Raises: OSError."""
+        """Read the file and its log.
+
+        Raises: OSError.
+        """
         self._bytes = database.read_bytes() if database.exists() else b""
         wal = database.with_name(f"{database.name}-wal")
         log = wal.read_bytes() if wal.exists() else b""
@@ -63,7 +67,7 @@ class Pages:
 
     @property
     def version(self) -> int:
-        """The schema's number (`user_version`), 0 where it can't be read."""
+        """Schema version (`user_version`), 0 if it can't be read."""
         try:
             return (
                 struct.unpack_from(">i", self.page(1), 60)[0]
@@ -73,17 +77,21 @@ class Pages:
         except Damaged:
             return 0
 
-    def page(self, number: int) -> bytes:
-        """A page. Raises: Damaged."""
-        found = (
-            self._newer.get(number) or self._bytes[(number - 1) * self.size : number * self.size]
+    def page(self, page_number: int) -> bytes:
+        """Content of a page.
+
+        Raises: Damaged.
+        """
+        content = (
+            self._newer.get(page_number)
+            or self._bytes[(page_number - 1) * self.size : page_number * self.size]
         )
-        if number < 1 or len(found) != self.size:
-            raise Damaged(f"there is no page {number}")
-        return found
+        if page_number < 1 or len(content) != self.size:
+            raise Damaged(f"there is no page {page_number}")
+        return content
 
     def schema(self, seen: set[int]) -> list[SchemaEntry]:
-        """The tables and indexes, as far as they can be read."""
+        """Readable tables and indexes."""
         entries = []
         for row in self.rows(1, seen):
             match row.values:
@@ -92,16 +100,16 @@ class Pages:
         return entries
 
     def rows(self, root: int, seen: set[int]) -> Iterator[RawRow]:
-        """The rows below a root, in its order; pages that were read are added to `seen`."""
+        """Yield the rows below a root, in order; visited pages are added to `seen`."""
         waiting = [root]
         while waiting:
-            number = waiting.pop()
-            if number in seen:
+            page_number = waiting.pop()
+            if page_number in seen:
                 continue
-            seen.add(number)
+            seen.add(page_number)
             try:
-                page = self.page(number)
-                kind, cells, last = _header(page, number)
+                page = self.page(page_number)
+                kind, cells, last = _header(page, page_number)
             except Damaged:
                 continue
             if last:
@@ -119,20 +127,20 @@ class Pages:
             waiting.extend(reversed(below))
 
     def lost_rows(self, seen: set[int]) -> Iterator[RawRow]:
-        """The rows on leaf pages that weren't read yet and aren't free."""
+        """Yield the rows on leaf pages that weren't visited yet and aren't free."""
         free = self._free()
-        for number in range(1, self.count + 1):
-            if number in seen or number in free:
+        for page_number in range(1, self.count + 1):
+            if page_number in seen or page_number in free:
                 continue
             try:
-                kind, _, _ = _header(self.page(number), number)
+                kind, _, _ = _header(self.page(page_number), page_number)
             except Damaged:
                 continue
             if kind in _LEAVES:
-                yield from self.rows(number, seen)
+                yield from self.rows(page_number, seen)
 
     def _free(self) -> set[int]:
-        """The pages on the freelist, as far as that can be followed."""
+        """Pages on the freelist, as far as it can be followed."""
         free: set[int] = set()
         try:
             first = self.page(1)
@@ -178,9 +186,12 @@ class Pages:
         return b"".join(parts)
 
 
-def _header(page: bytes, number: int) -> tuple[int, Sequence[int], int]:
-    """The kind of a b-tree page, where its cells begin, and its last child. Raises: Damaged."""
-    start = 100 if number == 1 else 0
+def _header(page: bytes, page_number: int) -> tuple[int, Sequence[int], int]:
+    """Kind of a b-tree page, offsets of its cells, and its last child.
+
+    Raises: Damaged.
+    """
+    start = 100 if page_number == 1 else 0
     kind, count = page[start], struct.unpack_from(">H", page, start + 3)[0]
     if kind not in (*_LEAVES, _TABLE_NODE, _INDEX_NODE) or count > len(page) // 2 - 8:
         raise Damaged("this is no page of a table")
@@ -193,20 +204,23 @@ def _header(page: bytes, number: int) -> tuple[int, Sequence[int], int]:
 
 
 def _varint(page: bytes, offset: int) -> tuple[int, int]:
-    value = place = 0
-    for place in range(9):
-        byte = page[offset + place]
-        if place == 8:
+    value = index = 0
+    for index in range(9):
+        byte = page[offset + index]
+        if index == 8:
             value = (value << 8) | byte
             break
         value = (value << 7) | (byte & 0x7F)
         if byte < 0x80:
             break
-    return value - (1 << 64) if value >> 63 else value, offset + place + 1
+    return value - (1 << 64) if value >> 63 else value, offset + index + 1
 
 
 def _values(payload: bytes) -> tuple[Value, ...]:
-    """The values of a record. Raises: Damaged, IndexError."""
+    """Decode the values of a record.
+
+    Raises: Damaged, IndexError.
+    """
     length, offset = _varint(payload, 0)
     if not 1 <= length <= len(payload):
         raise Damaged("a row's header is longer than the row")
@@ -245,9 +259,7 @@ def _value(payload: bytes, start: int, code: int) -> tuple[Value, int]:
 
 
 def _page_size(database: bytes, log: bytes) -> tuple[int, int]:
-    """The bytes of a page, and how many of them are reserved; as Cortex makes them where nothing
-    says so.
-    """
+    """Page size and reserved bytes; Cortex's defaults if they can't be read."""
     if database.startswith(MAGIC) and len(database) > 20:
         size = struct.unpack_from(">H", database, 16)[0]
         size = 65_536 if size == 1 else size
@@ -261,18 +273,18 @@ def _page_size(database: bytes, log: bytes) -> tuple[int, int]:
 
 
 def _frames(log: bytes, size: int) -> dict[int, bytes]:
-    """The pages in a write-ahead log that were committed, the last of each."""
+    """Latest committed version of each page in a write-ahead log."""
     if len(log) < 32 or struct.unpack_from(">I", log)[0] not in _WAL_MAGICS:
         return {}
     salts = log[16:24]
-    found: dict[int, bytes] = {}
+    committed_pages: dict[int, bytes] = {}
     open_frames: dict[int, bytes] = {}
     for start in range(32, len(log) - 24 - size + 1, 24 + size):
-        number, committed = struct.unpack_from(">II", log, start)
+        page_number, is_commit = struct.unpack_from(">II", log, start)
         if log[start + 8 : start + 16] != salts:
             break
-        open_frames[number] = log[start + 24 : start + 24 + size]
-        if committed:
-            found |= open_frames
+        open_frames[page_number] = log[start + 24 : start + 24 + size]
+        if is_commit:
+            committed_pages |= open_frames
             open_frames = {}
-    return found
+    return committed_pages

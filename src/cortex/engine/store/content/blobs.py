@@ -1,4 +1,4 @@
-"""The text of a blob as it is packed in SQLite."""
+"""Codec of the compressed text of a blob."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import zlib
 
 from cortex.base.errors import StoreError
 
-# No file above limits.processing.max_file_size is read: more is no text of ours
+# Files above limits.processing.max_file_size are never read, so a larger text isn't one of ours.
 MAX_TEXT_BYTES = 64 << 20
 
 
 def unpack(packed: bytes) -> str:
-    """The text of a blob.
+    """Decompress the text of a blob.
 
-    Raises: StoreError STORE_CORRUPT, where it is no text that we could have written.
+    Raises: StoreError STORE_CORRUPT if it is not a text that we could have written.
     """
     try:
         stream = zlib.decompressobj()

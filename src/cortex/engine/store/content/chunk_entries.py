@@ -1,8 +1,7 @@
-"""The entries of chunk files: what such a file says of a chunk besides its text, its tags, and the
-file that it stands in.
+"""Entries of chunk files: the fields of a chunk besides its text, its tags, and its file.
 
-A chunk of a file is a doc with one chunk. One `Update` is one transaction over all files that
-changed, and a file in it can be taken back alone: whether a file is whole is known only at its end.
+A chunk of such a file is a doc with one chunk. An `Update` is one transaction over all changed
+files; each file in it can be rolled back alone, because only at its end is it known to be complete.
 Knows nothing of JSON files, vectors or search.
 """
 
@@ -21,14 +20,17 @@ from cortex.engine.store.content.blobs import unpack
 from cortex.engine.store.content.writer import next_seq
 from cortex.engine.store.sql import marks, parts
 
-_TAG, _KIND = "tag:", "kind:"  # kinds are found as tags are
-COMPRESSION = 1  # texts are short: more takes twice the time and saves 2 %
-PART = 500  # values in one statement
+# Kinds are stored and looked up like tags.
+_TAG, _KIND = "tag:", "kind:"
+# Texts are short: a higher level takes twice the time and saves 2 %.
+COMPRESSION = 1
+# Values in one statement.
+PART = 500
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """An entry that is in the store."""
+    """Stored entry."""
 
     doc: int
     path: str
@@ -38,9 +40,9 @@ class Held:
 
 
 class Update:
-    """The changes of one transaction.
+    """Changes of one transaction.
 
-    New rows get their numbers here, and changes are written some at a time: that halves the work.
+    Ids of new rows are assigned here, and rows are written in batches: that halves the work.
     """
 
     def __init__(self, connection: sqlite3.Connection, source: int) -> None:
@@ -51,12 +53,13 @@ class Update:
         )
         self._waiting = _Rows()
         self.seq = next_seq(connection)
-        self.changes = 0  # that an index has to hear of
+        # Changes that the indexes have to replay.
+        self.changes = 0
         self.refreshed = 0
 
     @contextmanager
     def file(self) -> Iterator[None]:
-        """The changes of one file: where the block raises, none of them count."""
+        """Apply the changes of one file; if the block raises, all of them are rolled back."""
         before = (self.changes, self.refreshed, replace(self._numbers))
         self._connection.execute("SAVEPOINT file")
         try:
@@ -71,14 +74,14 @@ class Update:
             self._connection.execute("RELEASE file")
 
     def of_file(self, file: str) -> list[Held]:
-        """What is held of a file."""
+        """Stored entries of a file."""
         return [
             Held(*row)
             for row in self._connection.execute(f"{_HELD} WHERE entries.file = ?", (file,))
         ]
 
     def between(self, start: str, before: str) -> list[Held]:
-        """What earlier files, or an earlier update, have at paths from `start` on, before another."""
+        """Stored entries with paths from `start` on, before `before`."""
         rows = self._connection.execute(
             f"{_AT} WHERE docs.source = ? AND docs.path >= ? AND docs.path < ?",
             (self._source, start, before),
@@ -88,20 +91,20 @@ class Update:
     def put(
         self, path: str, role: str, content_hash: bytes, cut: Cut, entry: Entry, file: str
     ) -> Held:
-        """Write an entry, as a text with one chunk, where nothing is yet."""
-        numbers, rows, (one,) = self._numbers, self._waiting, cut.chunks
-        numbers.blob, numbers.doc, numbers.chunk = (
-            numbers.blob + 1,
-            numbers.doc + 1,
-            numbers.chunk + 1,
+        """Write a new entry, as a text with one chunk."""
+        ids, rows, (only,) = self._numbers, self._waiting, cut.chunks
+        ids.blob, ids.doc, ids.chunk = (
+            ids.blob + 1,
+            ids.doc + 1,
+            ids.chunk + 1,
         )
-        blob, doc, chunk = numbers.blob, numbers.doc, numbers.chunk
+        blob, doc, chunk = ids.blob, ids.doc, ids.chunk
         packed = zlib.compress(cut.text.encode("utf-8"), COMPRESSION)
         rows.blobs.append(
-            (blob, content_hash, cut.language, len(cut.text), one.end_line, chunk, chunk, packed)
+            (blob, content_hash, cut.language, len(cut.text), only.end_line, chunk, chunk, packed)
         )
         rows.chunks.append(
-            (chunk, blob, one.end, one.end_line, one.kind, one.name, one.qualified, one.doc)
+            (chunk, blob, only.end, only.end_line, only.kind, only.name, only.qualified, only.doc)
         )
         rows.symbols.extend(
             (blob, s.name, s.qualified, s.kind, s.start_line, s.end_line) for s in cut.symbols
@@ -118,15 +121,15 @@ class Update:
         return Held(doc, path, content_hash, chunk, file)
 
     def refresh(self, doc: int, entry: Entry) -> None:
-        """Write what an entry says besides its text, where that is something else now."""
+        """Update the fields of an entry besides its text, if they changed."""
         fields = fields_of(entry)
-        asked = self._connection.execute(
+        cursor = self._connection.execute(
             "UPDATE entries SET fields = ? WHERE doc = ? AND fields <> ?", (fields, doc, fields)
         )
-        self.refreshed += asked.rowcount
+        self.refreshed += cursor.rowcount
 
     def remove(self, held: Held) -> None:
-        """Remove an entry, with its text."""
+        """Remove an entry with its text."""
         if self._waiting.docs and held.doc >= self._waiting.docs[0][0]:
             self.flush()
         self._waiting.removed.append(held)
@@ -135,10 +138,10 @@ class Update:
             self.flush()
 
     def flush(self) -> None:
-        """Write what waits."""
+        """Write the pending rows."""
         rows, self._waiting = self._waiting, _Rows()
         write, removed = self._connection.executemany, rows.removed
-        # First: what is new may be the same text under another name.
+        # Deletions first: a new entry may have the same text under another name.
         write("DELETE FROM docs WHERE id = ?", [(held.doc,) for held in removed])
         write("DELETE FROM blobs WHERE hash = ?", [(held.hash,) for held in removed])
         write(
@@ -146,14 +149,16 @@ class Update:
             [(held.doc, held.chunk, held.chunk, self.seq) for held in removed],
         )
         write(
-            "INSERT INTO blobs (id, hash, language, characters, lines, first_chunk, last_chunk, text) "
+            "INSERT INTO blobs (id, hash, language, characters, lines, first_chunk, last_chunk, "
+            "text) "
             "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
             rows.blobs,
         )
         write("INSERT INTO chunks VALUES (?, ?, 0, 0, ?, 1, ?, ?, ?, ?, '', ?, NULL)", rows.chunks)
         write("INSERT INTO symbols VALUES (?, ?, ?, ?, ?, ?)", rows.symbols)
         write(
-            "INSERT INTO docs (id, source, path, blob, size, mtime_ns, role, seq, checked_at) VALUES (?, ?, ?, ?, ?, 0, ?, ?, 0)",
+            "INSERT INTO docs (id, source, path, blob, size, mtime_ns, role, seq, checked_at) "
+            "VALUES (?, ?, ?, ?, ?, 0, ?, ?, 0)",
             rows.docs,
         )
         write("INSERT INTO entries VALUES (?, ?, ?)", rows.entries)
@@ -162,7 +167,7 @@ class Update:
 
 @dataclass(slots=True)
 class _Numbers:
-    """The last number that was given."""
+    """Last assigned ids."""
 
     blob: int
     doc: int
@@ -171,7 +176,7 @@ class _Numbers:
 
 @dataclass(slots=True)
 class _Rows:
-    """What is not written yet."""
+    """Rows that are not written yet."""
 
     removed: list[Held] = field(default_factory=list)
     blobs: list[tuple[object, ...]] = field(default_factory=list)
@@ -183,39 +188,47 @@ class _Rows:
 
 
 _COLUMNS = "SELECT docs.id, docs.path, blobs.hash, blobs.first_chunk, entries.file"
-_HELD = f"{_COLUMNS} FROM entries CROSS JOIN docs ON docs.id = entries.doc CROSS JOIN blobs ON blobs.id = docs.blob"
-_AT = f"{_COLUMNS} FROM docs CROSS JOIN entries ON entries.doc = docs.id CROSS JOIN blobs ON blobs.id = docs.blob"
+_HELD = (
+    f"{_COLUMNS} FROM entries CROSS JOIN docs ON docs.id = entries.doc "
+    "CROSS JOIN blobs ON blobs.id = docs.blob"
+)
+_AT = (
+    f"{_COLUMNS} FROM docs CROSS JOIN entries ON entries.doc = docs.id "
+    "CROSS JOIN blobs ON blobs.id = docs.blob"
+)
 
 
 class Entries:
-    """The entries of one store."""
+    """Entries of chunk files in one store."""
 
     def __init__(self, connections: Connections) -> None:
         self._connections = connections
 
     @contextmanager
     def update(self, source: int) -> Iterator[Update]:
-        """One transaction: all of it counts when the block ends, nothing where it raises."""
+        """Open a transaction: committed when the block ends, rolled back when it raises."""
         with self._connections.write() as connection:
             update = Update(connection, source)
             yield update
             update.flush()
 
     def read(self, docs: Sequence[int]) -> dict[int, Entry]:
-        """The entries of these docs, whole."""
-        found: dict[int, Entry] = {}
+        """Complete entries of these docs, by doc."""
+        entries: dict[int, Entry] = {}
         with self._connections.read() as connection:
             for part in parts(docs, PART):
                 for doc, fields, packed in connection.execute(
-                    "SELECT entries.doc, entries.fields, blobs.text FROM entries CROSS JOIN docs ON docs.id = entries.doc "
-                    f"CROSS JOIN blobs ON blobs.id = docs.blob WHERE entries.doc IN ({marks(part)})",
+                    "SELECT entries.doc, entries.fields, blobs.text FROM entries "
+                    "CROSS JOIN docs ON docs.id = entries.doc "
+                    "CROSS JOIN blobs ON blobs.id = docs.blob "
+                    f"WHERE entries.doc IN ({marks(part)})",
                     part,
                 ):
-                    found[doc] = _entry(fields, unpack(packed))
-        return found
+                    entries[doc] = _entry(fields, unpack(packed))
+        return entries
 
     def called(self, name: str) -> Entry | None:
-        """The entry with this id; all of them are looked at, since nobody asks often."""
+        """Entry with this id; scans all of them, since this is rarely asked."""
         with self._connections.read() as connection:
             row = connection.execute(
                 "SELECT doc FROM entries WHERE json_extract(fields, '$[0]') = ? LIMIT 1", (name,)
@@ -223,23 +236,23 @@ class Entries:
             return None if row is None else self.read(row)[row[0]]
 
     def having(self, kinds: Sequence[str], tags: Sequence[str]) -> frozenset[int]:
-        """The docs of any of these kinds (none: of every kind) that have all of these tags."""
-        ask = "SELECT doc FROM tags WHERE tag = ?"
+        """Docs of any of these kinds (none: every kind) that have all of these tags."""
+        query = "SELECT doc FROM tags WHERE tag = ?"
         with self._connections.read() as connection:
-            found: set[int] | None = None
+            docs: set[int] | None = None
             if kinds:
-                found = {
-                    row[0] for kind in kinds for row in connection.execute(ask, (_KIND + kind,))
+                docs = {
+                    row[0] for kind in kinds for row in connection.execute(query, (_KIND + kind,))
                 }
             for tag in tags:
-                if found is not None and not found:
+                if docs is not None and not docs:
                     break
-                tagged = {row[0] for row in connection.execute(ask, (_TAG + tag,))}
-                found = tagged if found is None else found & tagged
-        return frozenset(found or ())
+                tagged = {row[0] for row in connection.execute(query, (_TAG + tag,))}
+                docs = tagged if docs is None else docs & tagged
+        return frozenset(docs or ())
 
     def counts(self) -> Mapping[str, int]:
-        """How many entries each file has."""
+        """Number of entries of each file."""
         with self._connections.read() as connection:
             return dict(
                 connection.execute("SELECT file, count(*) FROM entries GROUP BY file ORDER BY file")
@@ -252,8 +265,8 @@ def _last(connection: sqlite3.Connection, table: str) -> int:
 
 
 def fields_of(entry: Entry) -> str:
-    """All of an entry but its text, which the blob has, as JSON."""
-    told = (
+    """Encode an entry as JSON without its text, which is in the blob."""
+    fields = (
         entry.id,
         entry.chunk_type,
         entry.title,
@@ -262,7 +275,7 @@ def fields_of(entry: Entry) -> str:
         entry.created_at,
         entry.updated_at,
     )
-    return json.dumps(told, ensure_ascii=False, separators=(",", ":"))
+    return json.dumps(fields, ensure_ascii=False, separators=(",", ":"))
 
 
 def _entry(fields: str, text: str) -> Entry:

@@ -1,8 +1,7 @@
-"""The folders of documents that a person added: each is a source of kind "documents" with patterns
-of its own.
+"""Folders of documents that the user added, each a source of kind "documents".
 
-A folder has a key that others know it by, which never changes, and a name, both unique. Removing
-one forgets its documents, their text and their vectors in the same transaction.
+A folder has its own patterns, a stable key and a name; key and name are unique. Removing one
+deletes its documents, their text and their vectors in the same transaction.
 """
 
 from __future__ import annotations
@@ -16,17 +15,22 @@ from cortex.base.types import Source
 from cortex.engine.store.connections import Connections
 from cortex.engine.store.content.writer import forget_source
 
-DOCUMENTS = "documents"  # the kind of their sources
-_SELECT = "SELECT id, kind, name, root, key, include, exclude, watch, added_at FROM folders JOIN sources ON sources.id = folders.source"
+# Kind of their sources.
+DOCUMENTS = "documents"
+_SELECT = (
+    "SELECT id, kind, name, root, key, include, exclude, watch, added_at FROM folders "
+    "JOIN sources ON sources.id = folders.source"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """A folder of documents."""
+    """Folder of documents."""
 
     source: Source
     key: str
-    include: tuple[str, ...]  # patterns as in .gitignore; empty is everything
+    # Patterns as in .gitignore; empty includes everything.
+    include: tuple[str, ...]
     exclude: tuple[str, ...]
     watch: bool
     added_at: int
@@ -37,19 +41,19 @@ class Folder:
 
 
 class Folders:
-    """The folders in a store."""
+    """Folders of documents in a store."""
 
     def __init__(self, connections: Connections) -> None:
         self._connections = connections
 
     def all(self) -> list[Folder]:
-        """Every folder, by name."""
+        """All folders, by name."""
         with self._connections.read() as connection:
             rows = connection.execute(f"{_SELECT} ORDER BY name COLLATE NOCASE, id").fetchall()
         return [_folder(row) for row in rows]
 
     def of(self, source: int) -> Folder | None:
-        """The folder with this source."""
+        """Folder of this source, None if there is none."""
         with self._connections.read() as connection:
             row = connection.execute(f"{_SELECT} WHERE id = ?", (source,)).fetchone()
         return None if row is None else _folder(row)
@@ -64,27 +68,25 @@ class Folders:
         *,
         watch: bool,
     ) -> Folder:
-        """Remember a folder; whether it may be added was decided before."""
+        """Store a folder; the caller has checked that it may be added."""
         with self._connections.write(durable=True) as connection:
-            number = connection.execute(
+            source_id = connection.execute(
                 "INSERT INTO sources (kind, name, root) VALUES (?, ?, ?)", (DOCUMENTS, name, root)
             ).lastrowid
             connection.execute(
                 "INSERT INTO folders VALUES (?, ?, ?, ?, ?, ?)",
-                (number, key, json.dumps(include), json.dumps(exclude), watch, int(time.time())),
+                (source_id, key, json.dumps(include), json.dumps(exclude), watch, int(time.time())),
             )
-            row = connection.execute(f"{_SELECT} WHERE id = ?", (number,)).fetchone()
+            row = connection.execute(f"{_SELECT} WHERE id = ?", (source_id,)).fetchone()
         return _folder(row)
 
     def remove(self, folder: Folder) -> int:
-        """Forget a folder with all that came from it, at once and for good; returns how many
-        documents that were.
-        """
+        """Delete a folder and all its content for good; returns the number of documents."""
         with self._connections.write(durable=True, erase=True) as connection:
             return forget_source(connection, folder.source.id)
 
 
 def _folder(row: tuple[int, str, str, str, str, str, str, int, int]) -> Folder:
-    number, kind, name, root, key, include, exclude, watch, added_at = row
+    source_id, kind, name, root, key, include, exclude, watch, added_at = row
     patterns = tuple(json.loads(include)), tuple(json.loads(exclude))
-    return Folder(Source(number, kind, name, root), key, *patterns, bool(watch), added_at)
+    return Folder(Source(source_id, kind, name, root), key, *patterns, bool(watch), added_at)

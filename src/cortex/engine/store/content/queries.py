@@ -1,9 +1,7 @@
-"""The truth of a store, read for answers: chunks behind hits, definitions by name, text of files,
-counts.
+"""Queries over the indexed content: chunks behind hits, definitions, file texts, counts.
 
-Only reads. Every function takes ids or names and gives nouns back; ids that SQLite doesn't know are
-left out. Texts, and what was cut of them, names too, come without secrets: whoever reads here can't
-show one.
+Read-only. Functions take ids or names and return typed values; unknown ids are omitted. Texts,
+chunks and names are redacted, so that no caller can show a secret.
 """
 
 from __future__ import annotations
@@ -21,12 +19,19 @@ from cortex.engine.store.content.blobs import unpack
 from cortex.engine.store.content.redactions import Redactions
 from cortex.engine.store.sql import marks, parts
 
-RECENT_CHARACTERS = 8_000_000  # of texts kept unpacked: unpacking was half of a query
+# Characters of texts kept unpacked: unpacking took half of a query.
+RECENT_CHARACTERS = 8_000_000
 RECENT_CHUNKS = 10_000
-MAX_CHOICES = 64  # of sources, of which it is remembered whether they are all
-PART = 900  # values in one statement
-FEW_CHUNKS = 32  # of a blob, that are read one after the other
-DOC_COLUMNS = "docs.id, docs.source, docs.path, docs.blob, docs.size, docs.mtime_ns, blobs.language, docs.role"
+# Combinations of sources for which `are_all` is cached.
+MAX_CHOICES = 64
+# Values in one statement.
+PART = 900
+# Chunks of a blob that are read one by one instead of by bisection.
+FEW_CHUNKS = 32
+DOC_COLUMNS = (
+    "docs.id, docs.source, docs.path, docs.blob, docs.size, docs.mtime_ns, blobs.language, "
+    "docs.role"
+)
 CHUNK_COLUMNS = (
     "ordinal, start, end, start_line, end_line, kind, name, qualified, signature, chunks.doc"
 )
@@ -36,7 +41,7 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True, slots=True)
 class ChunkLocation:
-    """A chunk of a doc: what a row of the word index stands for."""
+    """Chunk of a doc: the subject of a row in the lexical index."""
 
     doc: Doc
     chunk_id: int
@@ -45,7 +50,7 @@ class ChunkLocation:
 
 @dataclass(frozen=True, slots=True)
 class DefinitionSite:
-    """A name, and the chunk of the doc that defines it."""
+    """Name and the chunk of the doc that defines it."""
 
     doc: int
     chunk: int
@@ -55,7 +60,7 @@ class DefinitionSite:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """How much a store, or one source of it, holds."""
+    """Amount of content in a store or in one source."""
 
     docs: int
     chunks: int
@@ -63,7 +68,7 @@ class Counts:
 
 
 class Lookup:
-    """The reading half of a store's SQLite file."""
+    """Read access to the indexed content of a store."""
 
     def __init__(self, connections: Connections, redactions: Redactions) -> None:
         self._connections = connections
@@ -72,13 +77,14 @@ class Lookup:
         self._recent_chunks: _Recent[Chunk] = _Recent(RECENT_CHUNKS)
         self._recent_docs: _Recent[Doc] = _Recent(RECENT_CHUNKS)
         self._recent_ranges: _Recent[tuple[int, int]] = _Recent(RECENT_CHUNKS)
-        self._recent_state = ""  # of the store when they were looked up
+        # State of the store at the time of the cached lookups.
+        self._recent_state = ""
         self._changes: dict[int, tuple[str, dict[str, int]]] = {}
-        # Whether sources are all, and of which state
+        # (state, answers of `are_all` in that state).
         self._alone: tuple[str, dict[tuple[int, ...], bool]] = ("", {})
 
     def places(self, pairs: Sequence[tuple[int, int]]) -> dict[tuple[int, int], ChunkLocation]:
-        """The places for (doc, chunk) pairs."""
+        """Locations of (doc, chunk) pairs."""
         docs = self._docs_by_id(sorted({doc for doc, _ in pairs}))
         chunks = self._chunks_by_id({chunk for _, chunk in pairs})
         return {
@@ -89,7 +95,9 @@ class Lookup:
 
     def _chunks_by_id(self, ids: Set[int]) -> dict[int, Chunk]:
         recent = self._recent_chunks
-        chunks = {number: chunk for number in ids if (chunk := recent.get(number)) is not None}
+        chunks = {
+            chunk_id: chunk for chunk_id in ids if (chunk := recent.get(chunk_id)) is not None
+        }
         with self._connections.read() as connection:
             for part in parts(sorted(ids - chunks.keys()), PART):
                 rows = connection.execute(
@@ -97,10 +105,10 @@ class Lookup:
                     part,
                 ).fetchall()
                 redacted = self._redactions.of_all({row[1] for row in rows})
-                new = {number: Chunk(*rest) for number, _, *rest in rows}
-                for number, blob, *_ in rows if redacted else ():
+                new = {chunk_id: Chunk(*rest) for chunk_id, _, *rest in rows}
+                for chunk_id, blob, *_ in rows if redacted else ():
                     if blob in redacted:
-                        new[number] = redacted[blob].chunk(new[number])
+                        new[chunk_id] = redacted[blob].chunk(new[chunk_id])
                 recent.keep_all(new)
                 chunks |= new
         return chunks
@@ -108,21 +116,23 @@ class Lookup:
     def _docs_by_id(self, ids: Sequence[int]) -> dict[int, Doc]:
         with self._connections.read() as connection:
             state = _state(connection)
-            if state != self._recent_state:  # docs may be gone
+            # Docs may have been removed.
+            if state != self._recent_state:
                 self._recent_docs.clear()
                 self._recent_state = state
             recent = self._recent_docs
-            docs = {number: doc for number in ids if (doc := recent.get(number)) is not None}
-            for part in parts([number for number in ids if number not in docs], PART):
+            docs = {doc_id: doc for doc_id in ids if (doc := recent.get(doc_id)) is not None}
+            for part in parts([doc_id for doc_id in ids if doc_id not in docs], PART):
                 rows = connection.execute(
-                    f"SELECT first_chunk, last_chunk, {DOC_COLUMNS} FROM docs JOIN blobs ON blobs.id = blob "
+                    f"SELECT first_chunk, last_chunk, {DOC_COLUMNS} FROM docs "
+                    "JOIN blobs ON blobs.id = blob "
                     f"WHERE docs.id IN ({marks(part)})",
                     part,
                 ).fetchall()
                 new = {doc.id: doc for doc in (Doc(*row[2:]) for row in rows)}
                 recent.keep_all(new)
                 docs |= new
-                # Whoever wants a doc mostly asks for this next.
+                # A caller that wants a doc mostly asks for its range next.
                 self._recent_ranges.keep_all(
                     {doc.blob: row[:2] for doc, row in zip(new.values(), rows, strict=True)}
                 )
@@ -131,14 +141,15 @@ class Lookup:
     def places_of_chunks(
         self, sources: Sequence[int], chunks: Sequence[int]
     ) -> list[tuple[int, int]]:
-        """Every (doc, chunk) of the sources for chunk ids, in the order given."""
+        """All (doc, chunk) pairs in the sources for chunk ids, in the given order."""
         docs: dict[int, list[int]] = {}
         with self._connections.read() as connection:
             for part in parts(list(chunks), PART):
-                # In this order, and sorted here: to have the rows sorted, SQLite goes through all
-                # docs of the source.
+                # Joined in this order and sorted in Python: to sort the rows, SQLite would walk
+                # through all docs of the source.
                 for chunk, doc in connection.execute(
-                    f"SELECT chunks.id, docs.id FROM chunks CROSS JOIN docs ON docs.blob = chunks.blob "
+                    "SELECT chunks.id, docs.id FROM chunks "
+                    "CROSS JOIN docs ON docs.blob = chunks.blob "
                     f"WHERE chunks.id IN ({marks(part)}) AND docs.source IN ({marks(sources)})",
                     [*part, *sources],
                 ):
@@ -146,24 +157,24 @@ class Lookup:
         return [(doc, chunk) for chunk in chunks for doc in sorted(docs.get(chunk, ()))]
 
     def ranges(self, blobs: Collection[int]) -> dict[int, tuple[int, int]]:
-        """The first and the last chunk of each blob: those between are its own, too."""
+        """First and last chunk id of each blob; the ids between belong to it too."""
         recent = self._recent_ranges
-        found = {number: ends for number in blobs if (ends := recent.get(number)) is not None}
+        ranges = {blob: ends for blob in blobs if (ends := recent.get(blob)) is not None}
         with self._connections.read() as connection:
-            for part in parts([number for number in blobs if number not in found], PART):
+            for part in parts([blob for blob in blobs if blob not in ranges], PART):
                 rows = connection.execute(
                     f"SELECT id, first_chunk, last_chunk FROM blobs WHERE id IN ({marks(part)})",
                     part,
                 )
-                new = {number: (first, last) for number, first, last in rows}
+                new = {blob: (first, last) for blob, first, last in rows}
                 recent.keep_all(new)
-                found |= new
-        return found
+                ranges |= new
+        return ranges
 
     def definitions(
         self, sources: Sequence[int], names: Sequence[str], limit: int = 200
     ) -> list[DefinitionSite]:
-        """Where these names (any case) are defined in the sources, those written exactly so first."""
+        """Definitions of these names (any case) in the sources, exact spellings first."""
         if not names:
             return []
         return self._definitions(
@@ -178,8 +189,9 @@ class Lookup:
     def definitions_beginning(
         self, sources: Sequence[int], prefix: str, limit: int = 50
     ) -> list[DefinitionSite]:
-        """Where names that begin with this (any case) are defined, shorter names first."""
-        after = f"{prefix}\U0010ffff"  # comes after whatever begins with the prefix
+        """Definitions of names with this prefix (any case), shorter names first."""
+        # Sorts after every name with the prefix.
+        after = f"{prefix}\U0010ffff"
         return self._definitions(
             "symbols.name >= ? AND symbols.name < ?",
             (prefix, after),
@@ -199,10 +211,10 @@ class Lookup:
         limit: int,
     ) -> list[DefinitionSite]:
         with self._connections.read() as connection:
-            # First the names, as many as are wanted, then where each stands. In one statement
-            # SQLite compared every heading of a text with every chunk of it, before it knew which
-            # are wanted: 4.5 s for 6,250 times "# limit". CROSS JOIN keeps the order: with two
-            # names SQLite would begin with every doc (38 ms instead of 0.3 ms on 10,000).
+            # First as many names as requested, then the chunks of each. In one statement SQLite
+            # compared every heading of a text with all its chunks before applying the limit: 4.5 s
+            # for 6,250 times "# limit". CROSS JOIN keeps the written order: with two names SQLite
+            # would begin with every doc (38 ms instead of 0.3 ms on 10,000).
             rows = connection.execute(
                 "SELECT docs.id, symbols.blob, symbols.start_line, symbols.name, symbols.qualified "
                 "FROM symbols CROSS JOIN docs ON docs.blob = symbols.blob "
@@ -214,38 +226,44 @@ class Lookup:
                 return []
             ranges = self.ranges({blob for _, blob, *_ in rows})
             lines = {(blob, line) for _, blob, line, *_ in rows}
-            held = {
+            chunks_at = {
                 (blob, line): _chunks_at(connection, *ranges[blob], line, limit)
                 for blob, line in lines
             }
             redactions = self._redactions.of_all(ranges)
-        found = (
+        sites = (
             DefinitionSite(doc, chunk, field(name), field(qualified))
             for doc, blob, line, name, qualified in rows
             for field in [redactions.get(blob, CLEAN).field]
-            for chunk in held[blob, line]
+            for chunk in chunks_at[blob, line]
         )
-        return list(islice(found, limit))
+        return list(islice(sites, limit))
 
     def doc(self, source: int, path: str) -> Doc | None:
-        """The doc at this path, if there is one."""
+        """Doc at this path, None if there is none."""
         with self._connections.read() as connection:
             row = connection.execute(
-                f"SELECT {DOC_COLUMNS} FROM docs JOIN blobs ON blobs.id = blob WHERE source = ? AND path = ?",
+                f"SELECT {DOC_COLUMNS} FROM docs JOIN blobs ON blobs.id = blob WHERE source = ? "
+                "AND path = ?",
                 (source, path),
             ).fetchone()
             return None if row is None else Doc(*row)
 
     def docs_called(self, sources: Sequence[int], name: str, limit: int = 20) -> list[Doc]:
-        """Docs whose path is `name` or ends with it; where there are none, those whose path `name`
-        ends with (an absolute one does).
+        """Docs with a path that is `name` or ends with it.
+
+        If there are none, docs with a path that `name` ends with, as an absolute path does.
         """
-        select = f"SELECT {DOC_COLUMNS} FROM docs JOIN blobs ON blobs.id = blob WHERE source IN ({marks(sources)})"
+        select = (
+            f"SELECT {DOC_COLUMNS} FROM docs JOIN blobs ON blobs.id = blob "
+            f"WHERE source IN ({marks(sources)})"
+        )
         parts = name.strip("/").split("/")
         endings = ["/".join(parts[start:]) for start in range(len(parts))]
         with self._connections.read() as connection:
             rows = connection.execute(
-                f"{select} AND (path = ? OR substr(path, -length(?)) = ?) ORDER BY length(path), path LIMIT ?",
+                f"{select} AND (path = ? OR substr(path, -length(?)) = ?) "
+                "ORDER BY length(path), path LIMIT ?",
                 (*sources, endings[0], f"/{endings[0]}", f"/{endings[0]}", limit),
             ).fetchall()
             if not rows:
@@ -256,14 +274,14 @@ class Lookup:
         return [Doc(*row) for row in rows]
 
     def docs(self, source: int, below: str = "") -> Iterator[Doc]:
-        """The docs of a source at or below a path, by path."""
+        """Docs of a source at or below a path, by path."""
         select = f"SELECT {DOC_COLUMNS} FROM docs JOIN blobs ON blobs.id = blob"
         with self._connections.read() as connection:
             rows = list(rows_below(connection, select, source, [below]))
         yield from (Doc(*row) for row in sorted(rows, key=lambda row: row[2]))
 
     def knows(self, source: int, below: str) -> bool:
-        """Whether there is a doc of the source at or below a path."""
+        """True if the source has a doc at or below a path."""
         with self._connections.read() as connection:
             return (
                 next(rows_below(connection, "SELECT 1 FROM docs", source, [below]), None)
@@ -271,7 +289,7 @@ class Lookup:
             )
 
     def drop_recent(self) -> None:
-        """Keep nothing in memory of what may just have been removed for good."""
+        """Clear the caches, which may hold content that was just removed for good."""
         self._recent_texts.clear()
         self._recent_chunks.clear()
         self._recent_docs.clear()
@@ -279,23 +297,26 @@ class Lookup:
         self._redactions.clear()
 
     def redacts(self, enabled: bool) -> None:
-        """Take secrets out of what is read from now on, or leave them in."""
+        """Turn the redaction of secrets in all later reads on or off."""
         if self._redactions.enabled != enabled:
             self._redactions.enabled = enabled
             self.drop_recent()
 
     def redacted(self, blob: int) -> tuple[Redacted, ...]:
-        """The lines of a blob's text that are redacted, and what was in them."""
+        """Redacted lines of a blob's text, with the kinds of secrets found in them."""
         return self._redactions.of(blob).lines
 
     def count_redacted(self, source: int) -> int:
-        """The number of docs of a source in which secrets were found."""
+        """Number of docs of a source in which secrets were found."""
         with self._connections.read() as connection:
-            ask = "SELECT count(*) FROM leaks JOIN docs ON docs.blob = leaks.blob WHERE found <> '' AND source = ?"
-            return connection.execute(ask, (source,)).fetchone()[0]
+            query = (
+                "SELECT count(*) FROM leaks JOIN docs ON docs.blob = leaks.blob WHERE found <> '' "
+                "AND source = ?"
+            )
+            return connection.execute(query, (source,)).fetchone()[0]
 
     def text(self, blob: int) -> str:
-        """The whole text of a blob, "" when it is gone."""
+        """Whole text of a blob, "" if it is gone."""
         text = self._recent_texts.get(blob)
         if text is None:
             with self._connections.read() as connection:
@@ -307,7 +328,7 @@ class Lookup:
         return text
 
     def chunks(self, blob: int) -> tuple[tuple[int, Chunk], ...]:
-        """The chunks of a blob with their ids, in order."""
+        """Chunks of a blob with their ids, in order."""
         with self._connections.read() as connection:
             rows = connection.execute(
                 f"SELECT id, {CHUNK_COLUMNS} FROM chunks WHERE blob = ? ORDER BY ordinal", (blob,)
@@ -315,11 +336,12 @@ class Lookup:
             redaction = self._redactions.of(blob)
             chunks = ((chunk_id, Chunk(*rest)) for chunk_id, *rest in rows)
             return tuple(
-                (number, redaction.chunk(chunk) if redaction else chunk) for number, chunk in chunks
+                (chunk_id, redaction.chunk(chunk) if redaction else chunk)
+                for chunk_id, chunk in chunks
             )
 
     def symbols(self, blob: int) -> tuple[Symbol, ...]:
-        """The definitions in a blob, by line."""
+        """Definitions in a blob, by line."""
         with self._connections.read() as connection:
             rows = connection.execute(
                 "SELECT name, qualified, kind, start_line, end_line FROM symbols WHERE blob = ? "
@@ -332,27 +354,28 @@ class Lookup:
             )
 
     def recency(self, source: int) -> Mapping[str, int]:
-        """The files of a source that its history changed lately, by path: 0 is the newest."""
+        """Recently changed files of a source, by path to rank; 0 is the newest."""
         with self._connections.read() as connection:
-            ask = "SELECT value FROM meta WHERE key = ?"
-            state = (connection.execute(ask, (f"recent-state:{source}",)).fetchone() or ("",))[0]
+            query = "SELECT value FROM meta WHERE key = ?"
+            state = (connection.execute(query, (f"recent-state:{source}",)).fetchone() or ("",))[0]
             if not state:
                 return {}
-            known, places = self._changes.get(source, ("", {}))
+            known, ranks = self._changes.get(source, ("", {}))
             if known != state:
-                paths = connection.execute(ask, (f"recent:{source}",)).fetchone()[0].split("\0")
-                places = {path: number for number, path in enumerate(paths)}
-                self._changes[source] = (state, places)
-            return places
+                paths = connection.execute(query, (f"recent:{source}",)).fetchone()[0].split("\0")
+                ranks = {path: rank for rank, path in enumerate(paths)}
+                self._changes[source] = (state, ranks)
+            return ranks
 
     def are_all(self, sources: tuple[int, ...]) -> bool:
-        """Whether no other source of the store has anything."""
+        """True if no other source of the store has any docs."""
         with self._connections.read() as connection:
             state, known = _state(connection), self._alone
             if known[0] != state or (len(known[1]) >= MAX_CHOICES and sources not in known[1]):
                 known = self._alone = (state, {})
             if sources not in known[1]:
-                others = (  # of the table: those that a viewer doesn't see are others, too
+                # Asks the table itself: sources hidden from a viewer count too.
+                others = (
                     f"SELECT 1 FROM main.sources WHERE id NOT IN ({marks(sources)}) "
                     "AND EXISTS (SELECT 1 FROM docs WHERE docs.source = sources.id) LIMIT 1"
                 )
@@ -360,44 +383,48 @@ class Lookup:
             return known[1][sources]
 
     def counts(self, source: int) -> Counts:
-        """How many docs and chunks a source has."""
+        """Number of docs, chunks and characters of a source."""
         return self.counts_of((source,))[source]
 
     def counts_of(self, sources: Sequence[int]) -> dict[int, Counts]:
-        """How many docs and chunks each of these sources has."""
-        found = dict.fromkeys(sources, Counts(0, 0, 0))
+        """Number of docs, chunks and characters of each of these sources."""
+        counts = dict.fromkeys(sources, Counts(0, 0, 0))
         with self._connections.read() as connection:
             for part in parts(sources, PART):
                 rows = connection.execute(
-                    "SELECT source, count(*), coalesce(sum(last_chunk - first_chunk + 1), 0), coalesce(sum(characters), 0) "
-                    f"FROM docs JOIN blobs ON blobs.id = blob WHERE source IN ({marks(part)}) GROUP BY source",
+                    "SELECT source, count(*), coalesce(sum(last_chunk - first_chunk + 1), 0), "
+                    "coalesce(sum(characters), 0) "
+                    f"FROM docs JOIN blobs ON blobs.id = blob WHERE source IN ({marks(part)}) "
+                    "GROUP BY source",
                     part,
                 )
-                found.update({row[0]: Counts(*row[1:]) for row in rows})
-        return found
+                counts.update({row[0]: Counts(*row[1:]) for row in rows})
+        return counts
 
     def size(self, source: int) -> int:
-        """How many bytes the files of a source have."""
+        """Total size of the files of a source in bytes."""
         with self._connections.read() as connection:
             total = "SELECT coalesce(sum(size), 0) FROM docs WHERE source = ?"
             return connection.execute(total, (source,)).fetchone()[0]
 
     def languages(self, source: int) -> dict[str, int]:
-        """The number of docs per language, most first."""
+        """Number of docs per language, most first."""
         with self._connections.read() as connection:
             return dict(
                 connection.execute(
-                    "SELECT language, count(*) AS n FROM docs JOIN blobs ON blobs.id = blob WHERE source = ? "
+                    "SELECT language, count(*) AS n FROM docs JOIN blobs ON blobs.id = blob "
+                    "WHERE source = ? "
                     "GROUP BY language ORDER BY n DESC, language",
                     (source,),
                 )
             )
 
     def sizes(self, source: int, small: int, large: int) -> tuple[int, int, int]:
-        """How many docs are below `small` bytes, between, and at or above `large` bytes."""
+        """Number of docs below `small` bytes, in between, and from `large` bytes on."""
         with self._connections.read() as connection:
             row = connection.execute(
-                "SELECT coalesce(sum(size < ?), 0), coalesce(sum(size >= ? AND size < ?), 0), coalesce(sum(size >= ?), 0) "
+                "SELECT coalesce(sum(size < ?), 0), coalesce(sum(size >= ? "
+                "AND size < ?), 0), coalesce(sum(size >= ?), 0) "
                 "FROM docs WHERE source = ?",
                 (small, small, large, large, source),
             ).fetchone()
@@ -407,36 +434,35 @@ class Lookup:
 def _chunks_at(
     connection: sqlite3.Connection, first: int, last: int, line: int, most: int
 ) -> list[int]:
-    """The first `most` chunks that hold a line, of those between `first` and `last`, which are one
-    blob's.
+    """First `most` chunks that contain a line, between `first` and `last` of one blob.
 
-    These are numbered in the order of their lines: by halving, whatever their number, and without
-    an index of lines.
+    Chunks are numbered in the order of their lines, so bisection finds them without an index on
+    lines.
     """
-    low, high = first, last  # the first one that doesn't end before the line is among these
+    # The first chunk that doesn't end before the line is in this range.
+    low, high = first, last
     while high - low >= FEW_CHUNKS:
         middle = (low + high) // 2
         row = connection.execute("SELECT end_line FROM chunks WHERE id = ?", (middle,)).fetchone()
         low, high = (middle + 1, high) if row is None or row[0] < line else (low, middle)
-    held: list[int] = []
-    ask = "SELECT id, start_line, end_line FROM chunks WHERE id BETWEEN ? AND ? ORDER BY id"
-    for chunk, start, end in connection.execute(ask, (low, last)):
-        if start > line or len(held) == most:  # a long line is in many
+    matching: list[int] = []
+    query = "SELECT id, start_line, end_line FROM chunks WHERE id BETWEEN ? AND ? ORDER BY id"
+    for chunk, start, end in connection.execute(query, (low, last)):
+        # A long line is in many chunks.
+        if start > line or len(matching) == most:
             break
         if end >= line:
-            held.append(chunk)
-    return held
+            matching.append(chunk)
+    return matching
 
 
 def _state(connection: sqlite3.Connection) -> str:
-    """Which state the docs are in: another one is another text."""
+    """State of the docs; it changes with every write."""
     return connection.execute("SELECT value FROM meta WHERE key = 'seq'").fetchone()[0]
 
 
 class _Recent(Generic[Value]):
-    """What was looked up lately, by an id that never means anything else; all of it is dropped when
-    it becomes too much.
-    """
+    """Cache by an id that always stands for the same value; cleared when it is full."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -444,15 +470,15 @@ class _Recent(Generic[Value]):
         self._cost = 0
         self.get = self._values.get
 
-    def keep(self, number: int, value: Value, cost: int) -> None:
+    def keep(self, key: int, value: Value, cost: int) -> None:
         if self._cost + cost > self._limit:
             self.clear()
         if cost <= self._limit:
-            self._values[number] = value
+            self._values[key] = value
             self._cost += cost
 
     def keep_all(self, values: Mapping[int, Value]) -> None:
-        """Keep many that cost one each."""
+        """Cache many values that cost 1 each."""
         if len(self._values) + len(values) > self._limit:
             self.clear()
         if len(values) <= self._limit:
@@ -465,7 +491,7 @@ class _Recent(Generic[Value]):
 
 def _symbol(name: str, qualified: str, kind: str, start_line: int, end_line: int) -> Symbol:
     before = qualified.removesuffix(name)
-    # Headings have " > " between them, definitions a dot.
+    # Headings are separated by " > ", definitions by a dot.
     parent = before.removesuffix(" > ") if before.endswith(" > ") else before.rstrip(".")
     return Symbol(name, qualified, kind, start_line, end_line, parent)
 
@@ -473,13 +499,14 @@ def _symbol(name: str, qualified: str, kind: str, start_line: int, end_line: int
 def rows_below(
     connection: sqlite3.Connection, select: str, source: int, below: Collection[str] | None
 ) -> Iterator[tuple[Any, ...]]:
-    """The rows of a source; all, or those at or below these paths."""
+    """Yield the rows of a source: all, or those at or below these paths."""
     if below is None or "" in below:
         yield from connection.execute(f"{select} WHERE source = ?", (source,))
         return
-    for path in below:  # two questions: SQLite answers an OR of both by a look at the whole source
+    # Two statements: SQLite would scan the whole source for an OR of both.
+    for path in below:
         yield from connection.execute(f"{select} WHERE source = ? AND path = ?", (source, path))
-        # "0" is what comes after "/": the range is what lies below the path.
+        # "0" follows "/" in ASCII, so this range is everything below the path.
         yield from connection.execute(
             f"{select} WHERE source = ? AND path > ? AND path < ?", (source, f"{path}/", f"{path}0")
         )

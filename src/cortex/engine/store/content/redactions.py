@@ -1,8 +1,6 @@
-"""The secrets of every text in a store: found once, kept beside it, and taken out of whatever is
-read for an answer.
+"""Secrets in the stored texts: detected once, stored, and redacted from every read.
 
-A text that was stored without being looked at, or looked at by an older detector, is looked at when
-it is read.
+A text that was stored unscanned, or scanned by an older detector, is scanned when it is read.
 """
 
 from __future__ import annotations
@@ -18,14 +16,14 @@ from cortex.engine.store.connections import Connections
 from cortex.engine.store.content.blobs import unpack
 from cortex.engine.store.sql import marks, parts
 
-PART = 900  # values in one statement
-MAX_KEPT = 10_000  # blobs whose secrets are kept in memory
+# Values in one statement.
+PART = 900
+# Blobs with redactions cached in memory.
+MAX_KEPT = 10_000
 
 
 class Redactions:
-    """The redacted form of a store's texts; `enabled` is false where the person wants them as they
-    are.
-    """
+    """Redacted form of a store's texts; `enabled` is false if the user wants them unredacted."""
 
     def __init__(self, connections: Connections) -> None:
         self.enabled = True
@@ -33,13 +31,13 @@ class Redactions:
         self._kept: dict[int, RedactedText] = {}
 
     def of(self, blob: int, text: str | None = None) -> RedactedText:
-        """The redaction of one blob, whose text the caller may have."""
+        """Redaction of one blob; pass `text` if it is already loaded."""
         return self.of_all([blob], {} if text is None else {blob: text}).get(blob, CLEAN)
 
     def of_all(
         self, blobs: Collection[int], texts: Mapping[int, str] | None = None
     ) -> dict[int, RedactedText]:
-        """The redactions of those of these blobs that have secrets."""
+        """Redactions of those of these blobs that contain secrets."""
         if not self.enabled:
             return {}
         unknown = [blob for blob in blobs if blob not in self._kept]
@@ -48,11 +46,13 @@ class Redactions:
                 self._kept = {}
             self._kept |= self._find(unknown, texts or {})
         return {
-            blob: found for blob in blobs if (found := self._kept.get(blob)) is not None and found
+            blob: redaction
+            for blob in blobs
+            if (redaction := self._kept.get(blob)) is not None and redaction
         }
 
     def _find(self, blobs: Sequence[int], texts: Mapping[int, str]) -> dict[int, RedactedText]:
-        found: dict[int, RedactedText] = {}
+        redactions: dict[int, RedactedText] = {}
         with self._connections.read() as connection:
             known: dict[int, str] = {}
             for part in parts(sorted(set(blobs)), PART):
@@ -62,31 +62,31 @@ class Redactions:
                 )
                 known.update(rows)
             for blob in blobs:
-                told = known.get(blob)
-                if told == "":
-                    found[blob] = CLEAN
+                stored = known.get(blob)
+                if stored == "":
+                    redactions[blob] = CLEAN
                 elif (text := texts.get(blob) or _text(connection, blob)) is not None:
-                    found[blob] = (
-                        redaction_of(text) if told is None else RedactedText(text, _read(told))
+                    redactions[blob] = (
+                        redaction_of(text) if stored is None else RedactedText(text, _read(stored))
                     )
-        return found
+        return redactions
 
     def clear(self) -> None:
-        """Keep nothing in memory of what may just have been removed for good."""
+        """Clear the cache, which may hold content that was just removed for good."""
         self._kept = {}
 
 
-def put_leaks(connection: sqlite3.Connection, blob: int, found: Sequence[Leak] | None) -> None:
-    """Keep the secrets of a new blob; None is that nobody looked."""
-    if found is not None:
-        told = json.dumps([(leak.name, leak.start, leak.end) for leak in found]) if found else ""
+def put_leaks(connection: sqlite3.Connection, blob: int, leaks: Sequence[Leak] | None) -> None:
+    """Store the secrets of a new blob; None means that it wasn't scanned."""
+    if leaks is not None:
+        encoded = json.dumps([(leak.name, leak.start, leak.end) for leak in leaks]) if leaks else ""
         connection.execute(
-            "INSERT INTO leaks VALUES (?, ?, ?)", (blob, secret_scanner.VERSION, told)
+            "INSERT INTO leaks VALUES (?, ?, ?)", (blob, secret_scanner.VERSION, encoded)
         )
 
 
-def _read(told: str) -> list[Leak]:
-    return [Leak(*row) for row in json.loads(told)]
+def _read(stored: str) -> list[Leak]:
+    return [Leak(*row) for row in json.loads(stored)]
 
 
 def _text(connection: sqlite3.Connection, blob: int) -> str | None:

@@ -1,9 +1,8 @@
-"""The truth of a store, written: sources, blobs with their chunks and symbols, docs, and what was
-removed.
+"""Writes of the indexed content: sources, blobs with chunks and symbols, docs, removals.
 
-Every change is one transaction that raises `seq` by one; the indexes beside SQLite replay from
-there (`indexes.py`). Reading for answers is in `lookup.py`. Nothing here knows where text comes
-from or how it is ranked.
+Every change is one transaction that increments `seq`; the indexes beside SQLite replay from there
+(`index/maintenance.py`). Queries are in `queries.py`. Knows nothing of where a text comes from or
+how it is ranked.
 """
 
 from __future__ import annotations
@@ -22,33 +21,37 @@ from cortex.engine.store.content.queries import rows_below
 from cortex.engine.store.content.redactions import put_leaks
 from cortex.engine.store.sql import marks, parts
 
-# Docs that are known to be gone after the words have dropped them: vectors come later
+# Removed docs that stay listed after the lexical index has dropped them: vectors follow later.
 REMOVALS = 2_000
-ALL_DEAD = 10**12  # rows of the words: more than there are, so that they are built anew
-COMPRESSION = 6  # level 9 saves 1 % more and takes twice the time on source code
+# Number of dead rows that forces a rebuild of the lexical index: more than it ever has.
+ALL_DEAD = 10**12
+# Level 9 saves 1 % more and takes twice the time on source code.
+COMPRESSION = 6
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What the store remembers of a doc's file, enough to see whether it changed."""
+    """Stored state of a doc's file, enough to detect a change."""
 
     doc: int
     blob: int
     size: int
     mtime_ns: int
-    checked_ns: int  # when its content was last read
+    # Time at which its content was last read.
+    checked_ns: int
 
 
 @dataclass(slots=True)
 class ContentChange:
-    """One transaction's worth of changes to a source, collected file by file."""
+    """Changes to a source for one transaction, collected file by file."""
 
-    read_ns: int = field(default_factory=time.time_ns)  # a moment before any of its files was read
-    # New content: file, content hash, what came of it
+    # A moment before any of its files was read.
+    read_ns: int = field(default_factory=time.time_ns)
+    # New content: file, content hash, chunks.
     cuts: list[tuple[ScannedFile, bytes, Cut]] = field(default_factory=list)
-    # Known content under a new name or time: file, blob
+    # Known content under a new name or time: file, blob.
     links: list[tuple[ScannedFile, int]] = field(default_factory=list)
-    # Same content, new time: doc, file
+    # Same content, new time: doc, file.
     touched: list[tuple[int, ScannedFile]] = field(default_factory=list)
     removed: list[str] = field(default_factory=list)
     skips: list[tuple[ScannedFile, str]] = field(default_factory=list)
@@ -58,18 +61,18 @@ class ContentChange:
 
     @property
     def news(self) -> int:
-        """How many of the changes an index has to hear of."""
+        """Number of changes that the indexes have to replay."""
         return len(self.cuts) + len(self.links) + len(self.removed) + len(self.skips)
 
 
 class ContentStore:
-    """The writing half of a store's SQLite file, and the reading that writing needs."""
+    """Write access to the indexed content, with the queries that writing needs."""
 
     def __init__(self, connections: Connections) -> None:
         self._connections = connections
 
     def source(self, kind: str, name: str, root: str) -> Source:
-        """The source with this kind, name and root, made if it is new."""
+        """Source with this kind, name and root, created if it is new."""
         with self._connections.read() as connection:
             row = _find_source(connection, kind, name, root)
         if row is None:
@@ -82,16 +85,16 @@ class ContentStore:
         assert row is not None
         return Source(row[0], kind, name, root)
 
-    def source_by_id(self, number: int) -> Source | None:
-        """The source with this id."""
+    def source_by_id(self, source_id: int) -> Source | None:
+        """Source with this id, None if there is none."""
         with self._connections.read() as connection:
             row = connection.execute(
-                "SELECT id, kind, name, root FROM sources WHERE id = ?", (number,)
+                "SELECT id, kind, name, root FROM sources WHERE id = ?", (source_id,)
             ).fetchone()
             return None if row is None else Source(*row)
 
     def known(self, source: int, below: Collection[str] | None = None) -> dict[str, Known]:
-        """The docs of the source by path; all, or those at or below these paths."""
+        """Docs of the source by path: all, or those at or below these paths."""
         with self._connections.read() as connection:
             rows = rows_below(
                 connection,
@@ -104,8 +107,9 @@ class ContentStore:
     def skips(
         self, source: int, below: Collection[str] | None = None
     ) -> dict[str, tuple[int, int, str]]:
-        """The files that were read and refused: path to size, mtime and reason; all, or those at or
-        below these paths.
+        """Files that were read and rejected, as path to (size, mtime, reason).
+
+        All of them, or those at or below these paths.
         """
         with self._connections.read() as connection:
             rows = rows_below(
@@ -114,27 +118,28 @@ class ContentStore:
             return {path: (size, mtime_ns, reason) for path, size, mtime_ns, reason in rows}
 
     def size(self, source: int) -> int:
-        """The number of docs of the source."""
+        """Number of docs of the source."""
         with self._connections.read() as connection:
             return connection.execute(
                 "SELECT count(*) FROM docs WHERE source = ?", (source,)
             ).fetchone()[0]
 
     def blobs(self, hashes: Sequence[bytes]) -> dict[bytes, int]:
-        """The ids of those contents that are already stored."""
-        found: dict[bytes, int] = {}
+        """Ids of those contents that are already stored, by hash."""
+        ids: dict[bytes, int] = {}
         with self._connections.read() as connection:
             for part in parts(hashes, 500):
-                found.update(
+                ids.update(
                     connection.execute(
                         f"SELECT hash, id FROM blobs WHERE hash IN ({marks(part)})", part
                     )
                 )
-        return found
+        return ids
 
     def apply(self, source: int, change: ContentChange) -> int:
-        """Write the change in one transaction and return `seq`, which is a new one unless only
-        times have changed.
+        """Write the change in one transaction and return `seq`.
+
+        It is a new `seq` unless only times have changed.
         """
         now = change.read_ns
         with self._connections.write() as connection:
@@ -148,7 +153,8 @@ class ContentStore:
             for file, reason in change.skips:
                 remove_doc(connection, source, file.path, seq)
                 connection.execute(
-                    "INSERT OR REPLACE INTO skips (source, path, size, mtime_ns, reason) VALUES (?, ?, ?, ?, ?)",
+                    "INSERT OR REPLACE INTO skips (source, path, size, mtime_ns, reason) "
+                    "VALUES (?, ?, ?, ?, ?)",
                     (source, file.path, file.size, file.mtime_ns, reason),
                 )
             for file, content_hash, cut in change.cuts:
@@ -164,9 +170,7 @@ class ContentStore:
             return seq
 
     def put(self, texts: Sequence[tuple[int, ScannedFile, bytes, Cut]]) -> list[int]:
-        """Write these texts (source, file, content hash, what came of it), all or none, and return
-        their docs' ids.
-        """
+        """Write texts (source, file, content hash, chunks) atomically; returns their doc ids."""
         now = time.time_ns()
         with self._connections.write(durable=True) as connection:
             seq = next_seq(connection)
@@ -178,9 +182,7 @@ class ContentStore:
             ]
 
     def forget(self, docs: Iterable[int]) -> int:
-        """Remove these docs and, at once and for good, the content that nothing else uses; returns
-        the new `seq`.
-        """
+        """Remove these docs and unshared content for good; returns the new `seq`."""
         with self._connections.write(durable=True) as connection:
             seq = next_seq(connection)
             for doc in docs:
@@ -193,8 +195,9 @@ class ContentStore:
             return seq
 
     def settle(self, seq: int, dead: int) -> None:
-        """The words have everything up to `seq`: count the rows that died of it, and forget all but
-        the last removals until then.
+        """Record that the lexical index is complete up to `seq`.
+
+        Adds to the number of dead rows, and drops all but the latest removals until then.
         """
         with self._connections.write() as connection:
             connection.execute("INSERT OR IGNORE INTO meta VALUES ('forgotten', ?)", (str(seq),))
@@ -206,30 +209,27 @@ class ContentStore:
                 connection.execute("DELETE FROM gone WHERE seq <= ?", oldest)
                 _forget_until(connection, oldest[0])
             connection.execute(
-                "INSERT INTO meta VALUES ('dead', ?) ON CONFLICT (key) DO UPDATE SET value = CAST(value AS INTEGER) + ?",
+                "INSERT INTO meta VALUES ('dead', ?) ON CONFLICT (key) DO UPDATE "
+                "SET value = CAST(value AS INTEGER) + ?",
                 (str(dead), dead),
             )
 
     @property
     def words_linger(self) -> bool:
-        """Whether the words still have, on disk, some of what was removed for good: they are to be
-        built anew.
-        """
+        """True if the lexical index files still contain removed content and must be rebuilt."""
         return int(self.get("dead", "0")) >= ALL_DEAD
 
     def remembers(self, seq: int) -> bool:
-        """Whether all that was removed since `seq` is still known."""
+        """True if all removals since `seq` are still listed."""
         return seq >= int(self.get("forgotten", str(seq + 1)))
 
     def doubt(self) -> None:
-        """Have the next catch-up of the vectors compare all of them instead of what has changed."""
+        """Make the next catch-up of the vectors compare all ids instead of only the changes."""
         with self._connections.write() as connection:
             _forget_until(connection, _seq(connection) + 1)
 
     def sweep(self, orphaned_before: int) -> int:
-        """Drop the blobs that nothing has pointed to since before that second; returns their
-        number.
-        """
+        """Delete blobs that have been orphaned since before that second; returns their number."""
         with self._connections.write(erase=True) as connection:
             return connection.execute(
                 "DELETE FROM blobs WHERE orphaned_at < ?", (orphaned_before,)
@@ -243,9 +243,7 @@ class ContentStore:
         seconds: float,
         skipped: Sequence[tuple[str, str]],
     ) -> None:
-        """Remember that a run saw the whole source: when, with which chunker, and what it left out
-        by name.
-        """
+        """Record a complete run over a source: time, chunker and the files left out by name."""
         with self._connections.write() as connection:
             _kind_of(connection, source)
             connection.execute("DELETE FROM left_out WHERE source = ?", (source,))
@@ -265,30 +263,31 @@ class ContentStore:
             )
 
     def get(self, key: str, default: str = "") -> str:
-        """A remembered fact about the store."""
+        """Value of a key in the store's metadata."""
         with self._connections.read() as connection:
             row = connection.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
             return default if row is None else row[0]
 
     def set(self, values: Mapping[str, str]) -> None:
-        """Remember facts about the store."""
+        """Set keys in the store's metadata."""
         with self._connections.write() as connection:
             connection.executemany(
                 "INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)", list(values.items())
             )
 
     def remember_recent(self, source: int, state: str, paths: Sequence[str]) -> None:
-        """Which files of a source changed lately, newest first, as of a state of its history."""
+        """Store the recently changed files, newest first, for a state of the history."""
         self.set({f"recent:{source}": "\0".join(paths), f"recent-state:{source}": state})
 
     def seq(self) -> int:
         return int(self.get("seq", "0"))
 
     def skipped(self, source: int) -> tuple[Skipped, ...]:
-        """The files of a source that are not in the index, with the reasons, by path."""
+        """Files of a source that are not in the index, with the reasons, by path."""
         with self._connections.read() as connection:
             rows = connection.execute(
-                "SELECT path, reason FROM skips WHERE source = ?1 UNION SELECT path, reason FROM left_out WHERE source = ?1 "
+                "SELECT path, reason FROM skips WHERE source = ?1 UNION SELECT path, reason "
+                "FROM left_out WHERE source = ?1 "
                 "ORDER BY path",
                 (source,),
             )
@@ -304,7 +303,10 @@ def _find_source(
 
 
 def _kind_of(connection: sqlite3.Connection, source: int) -> str:
-    """The kind of a source, which may be removed while it is being read."""
+    """Kind of a source.
+
+    Raises: Cancelled if the source was removed while it was being read.
+    """
     row = connection.execute("SELECT kind FROM sources WHERE id = ?", (source,)).fetchone()
     if row is None:
         raise Cancelled("the source was removed")
@@ -312,22 +314,21 @@ def _kind_of(connection: sqlite3.Connection, source: int) -> str:
 
 
 def _no_role(path: str) -> str:
-    """Of documents and records each is what it is: no folder's name makes one of them a test or an
-    example.
-    """
+    """Return no role: a folder's name makes no document or record a test or an example."""
     return ""
 
 
 def next_seq(connection: sqlite3.Connection) -> int:
-    """A new state of the store."""
+    """Start a new state of the store and return its `seq`."""
     connection.execute("UPDATE meta SET value = CAST(value AS INTEGER) + 1 WHERE key = 'seq'")
     return _seq(connection)
 
 
 def _forget_until(connection: sqlite3.Connection, seq: int) -> None:
-    """Remember that removals up to `seq` may no longer be known."""
+    """Record that removals up to `seq` may no longer be listed."""
     connection.execute(
-        "INSERT INTO meta VALUES ('forgotten', ?1) ON CONFLICT (key) DO UPDATE SET value = max(CAST(value AS INTEGER), ?1)",
+        "INSERT INTO meta VALUES ('forgotten', ?1) ON CONFLICT (key) DO UPDATE "
+        "SET value = max(CAST(value AS INTEGER), ?1)",
         (seq,),
     )
 
@@ -337,29 +338,27 @@ def _seq(connection: sqlite3.Connection) -> int:
 
 
 def forget_source(connection: sqlite3.Connection, source: int) -> int:
-    """Remove a source with its docs and, at once, the content that nothing else uses; returns how
-    many docs that were.
-    """
+    """Remove a source with its docs and unshared content; returns the number of docs."""
     seq = next_seq(connection)
     docs = connection.execute("SELECT path, blob FROM docs WHERE source = ?", (source,)).fetchall()
     for path, blob in docs:
         remove_doc(connection, source, path, seq)
         forget_blob(connection, blob)
     connection.execute("DELETE FROM sources WHERE id = ?", (source,))
-    connection.execute("DELETE FROM meta WHERE key LIKE '%:' || ?", (source,))  # facts about it
+    # Metadata of the source.
+    connection.execute("DELETE FROM meta WHERE key LIKE '%:' || ?", (source,))
     forget_rest(connection)
     return len(docs)
 
 
 def forget_rest(connection: sqlite3.Connection) -> None:
-    """Remove what is left of docs that were removed for good: their earlier versions, vectors, and
-    rows of the words.
-    """
-    # Earlier versions of what was removed lie among what nothing points to any more, and nobody can
-    # tell which.
+    """Remove the rest of permanently removed docs: earlier versions, vectors, lexical rows."""
+    # Earlier versions of removed docs are among the orphaned blobs and can't be distinguished from
+    # the others.
     connection.execute("DELETE FROM blobs WHERE orphaned_at IS NOT NULL")
     connection.execute(
-        "DELETE FROM vectors WHERE NOT EXISTS (SELECT 1 FROM chunks WHERE chunks.hash = vectors.hash)"
+        "DELETE FROM vectors WHERE NOT EXISTS "
+        "(SELECT 1 FROM chunks WHERE chunks.hash = vectors.hash)"
     )
     connection.execute("INSERT OR REPLACE INTO meta VALUES ('dead', ?)", (str(ALL_DEAD),))
 
@@ -367,11 +366,13 @@ def forget_rest(connection: sqlite3.Connection) -> None:
 def put_blob(
     connection: sqlite3.Connection, content_hash: bytes, cut: Cut, *, meaning: bool = True
 ) -> int:
-    """The blob with this content, made where there is none; without `meaning` no vectors are made
-    of it.
+    """Id of the blob with this content, created if it is new.
+
+    Without `meaning` no vectors are made of it.
     """
     row = connection.execute("SELECT id FROM blobs WHERE hash = ?", (content_hash,)).fetchone()
-    if row is not None:  # the same content twice in one change
+    # The same content twice in one change.
+    if row is not None:
         connection.execute("UPDATE blobs SET orphaned_at = NULL WHERE id = ?", row)
         return row[0]
     (last,) = connection.execute(
@@ -379,7 +380,8 @@ def put_blob(
     ).fetchone()
     first = last + 1
     blob = connection.execute(
-        "INSERT INTO blobs (hash, language, characters, lines, first_chunk, last_chunk, text, private) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO blobs (hash, language, characters, lines, first_chunk, last_chunk, text, "
+        "private) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
         (
             content_hash,
             cut.language,
@@ -392,18 +394,20 @@ def put_blob(
         ),
     ).lastrowid
     assert blob is not None
-    _put_parts(connection, blob, first, cut)
+    _put_chunks_and_symbols(connection, blob, first, cut)
     put_leaks(connection, blob, cut.leaks)
     return blob
 
 
-def _put_parts(connection: sqlite3.Connection, blob: int, first: int, cut: Cut) -> None:
-    """Write a new blob's chunks, numbered from `first`, and its symbols."""
+def _put_chunks_and_symbols(
+    connection: sqlite3.Connection, blob: int, first: int, cut: Cut
+) -> None:
+    """Write a new blob's chunks, with ids from `first` on, and its symbols."""
     connection.executemany(
         "INSERT INTO chunks VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, NULL)",
         [
             (
-                first + number,
+                first + offset,
                 blob,
                 c.ordinal,
                 c.start,
@@ -416,7 +420,7 @@ def _put_parts(connection: sqlite3.Connection, blob: int, first: int, cut: Cut) 
                 c.signature,
                 c.doc,
             )
-            for number, c in enumerate(cut.chunks)
+            for offset, c in enumerate(cut.chunks)
         ],
     )
     connection.executemany(
@@ -434,11 +438,12 @@ def put_doc(
     seq: int,
     now: int,
 ) -> int:
-    """A doc of this name and content, in place of the one of that name."""
+    """Write a doc with this path and content, replacing the one at that path."""
     remove_doc(connection, source, file.path, seq, keep=blob)
     connection.execute("DELETE FROM skips WHERE source = ? AND path = ?", (source, file.path))
     doc = connection.execute(
-        "INSERT INTO docs (source, path, blob, size, mtime_ns, role, seq, checked_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO docs (source, path, blob, size, mtime_ns, role, seq, checked_at) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
         (source, file.path, blob, file.size, file.mtime_ns, role, seq, now),
     ).lastrowid
     assert doc is not None
@@ -446,7 +451,7 @@ def put_doc(
 
 
 def forget_blob(connection: sqlite3.Connection, blob: int) -> None:
-    """Remove a content that no doc has any more, with the vectors of what nothing else says."""
+    """Delete an orphaned content, with the vectors of texts that no other chunk has."""
     hashes = connection.execute(
         "SELECT hash FROM chunks WHERE blob = ? AND hash IS NOT NULL", (blob,)
     ).fetchall()
@@ -454,7 +459,8 @@ def forget_blob(connection: sqlite3.Connection, blob: int) -> None:
         "DELETE FROM blobs WHERE id = ? AND orphaned_at IS NOT NULL", (blob,)
     ).rowcount:
         connection.executemany(
-            "DELETE FROM vectors WHERE hash = ?1 AND NOT EXISTS (SELECT 1 FROM chunks WHERE hash = ?1)",
+            "DELETE FROM vectors WHERE hash = ?1 AND NOT EXISTS "
+            "(SELECT 1 FROM chunks WHERE hash = ?1)",
             hashes,
         )
 
@@ -462,9 +468,10 @@ def forget_blob(connection: sqlite3.Connection, blob: int) -> None:
 def remove_doc(
     connection: sqlite3.Connection, source: int, path: str, seq: int, keep: int = 0
 ) -> None:
-    """Remove the doc of this name, where there is one; `keep` is a content that stays in use."""
+    """Remove the doc at this path, if there is one; `keep` is a blob that stays in use."""
     row = connection.execute(
-        "SELECT docs.id, blob, first_chunk, last_chunk FROM docs JOIN blobs ON blobs.id = blob WHERE source = ? AND path = ?",
+        "SELECT docs.id, blob, first_chunk, last_chunk FROM docs JOIN blobs ON blobs.id = blob "
+        "WHERE source = ? AND path = ?",
         (source, path),
     ).fetchone()
     if row is None:
@@ -474,6 +481,7 @@ def remove_doc(
     connection.execute("INSERT INTO gone VALUES (?, ?, ?, ?)", (doc, first_chunk, last_chunk, seq))
     if blob != keep:
         connection.execute(
-            "UPDATE blobs SET orphaned_at = ? WHERE id = ? AND NOT EXISTS (SELECT 1 FROM docs WHERE blob = blobs.id)",
+            "UPDATE blobs SET orphaned_at = ? WHERE id = ? AND NOT EXISTS "
+            "(SELECT 1 FROM docs WHERE blob = blobs.id)",
             (int(time.time()), blob),
         )

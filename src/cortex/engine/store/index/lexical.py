@@ -1,10 +1,15 @@
-"""The word index of a store (tantivy): a disposable copy of what SQLite knows, made to be searched.
+"""Lexical index over chunks, on tantivy: a disposable, searchable copy of the database.
 
-One row is one chunk of one doc, with four fields of the stems of `text.words_of`; no text is
-stored. What the engine's traps ask for: ids are signed integers (delete-by-term on unsigned fields
-deletes nothing), one writer thread (two make ties random), the watermark is a row of its own in the
-same commit (there is no commit payload), fast fields give ids back without stored rows. SQLite FTS5
-was the other candidate: forty times slower on OR queries at 200,000 chunks, twice the size.
+One row is one chunk of one doc, with four fields of stems as `text.words_of` makes them; no text is
+stored.
+
+Work-arounds for tantivy: ids are signed integers (delete-by-term on unsigned fields deletes
+nothing), there is one writer thread (two make the order of ties random), the watermark is a row of
+its own in the same commit (there is no commit payload), and fast fields return ids without stored
+rows.
+
+Road not taken: SQLite FTS5, which was forty times slower on OR queries at 200,000 chunks and twice
+the size.
 """
 
 from __future__ import annotations
@@ -37,40 +42,43 @@ from cortex.base.paths import keep_private
 from cortex.base.text import identifiers_of, split_identifier
 from cortex.base.types import Chunk, Doc
 
-# A signature stands in the body: as a field of its own it made answers worse
-FIELDS = (
-    "name",
-    "path",
-    "doc_text",
-    "body",
-)
-COVER_FIELDS = ("name", "path", "body")  # the doc stands in the body too
-WRITER_BYTES = (
-    # Memory of the one writer thread; more makes fewer segments and costs exactly that much memory
-    32_000_000
-)
-# A writer that gets no memory ends the process (Rust aborts), so as much as one takes at most is
-# asked for before.
+# The signature is part of the body: as a field of its own it made answers worse.
+FIELDS = ("name", "path", "doc_text", "body")
+# The doc text is part of the body too.
+COVER_FIELDS = ("name", "path", "body")
+# Memory of the one writer thread; more makes fewer segments and costs exactly that much.
+WRITER_BYTES = 32_000_000
+# A writer that gets no memory kills the process (Rust aborts), so the most that one takes is
+# reserved before.
 ROOM_BYTES = 192 << 20
-ROOM_ROWS = 250  # between two looks at that, of microseconds each
-LOCK_SECONDS = 2.0  # that the lock of a writer is waited for
+# Rows between two such reservations, which take microseconds each.
+ROOM_ROWS = 250
+# Time to wait for the lock of a writer.
+LOCK_SECONDS = 2.0
 LOCK_POLL_SECONDS = 0.01
-FORMAT = "6"  # part of the directory's name: another layout is another directory
+# Part of the directory's name: another layout is another directory.
+FORMAT = "6"
 NO_WATERMARK = -1
-MANY_DOCS = 1_000  # in a query: 5,000 take 10 ms, ten times the search itself
-MAX_HELD = 20  # a sum of single precision tells 24 words apart
-LONGER = (4, 16)  # times as many rows
-MAX_REMEMBERED = 100_000  # identifiers whose stems are kept; Django has 67,000
-MAX_COUNTED = 64  # choices of sources whose words are counted once
-MAX_WORDS_COUNTED = 2_000  # of each
-FEW_ROWS = 1_000  # that are looked at one by one to count them
+# Docs in a query: 5,000 take 10 ms, ten times the search itself.
+MANY_DOCS = 1_000
+# A single-precision sum distinguishes 24 words.
+MAX_HELD = 20
+# Factors by which the list of candidates is lengthened.
+LONGER = (4, 16)
+# Identifiers with cached stems; Django has 67,000.
+MAX_REMEMBERED = 100_000
+# Combinations of sources with cached word frequencies, and words of each.
+MAX_COUNTED = 64
+MAX_WORDS_COUNTED = 2_000
+# Up to this many rows are counted one by one.
+FEW_ROWS = 1_000
 _FULL = ("No space left", "StorageFull", "QuotaExceeded", "FileTooLarge", "os error 28")
-# tantivy says no more of a thread that could not write: mostly a full disk
+# All that tantivy reports about a writer thread that failed: mostly a full disk.
 _KILLED = "index writer was killed"
 LEAST_FREE_BYTES = 2 * WRITER_BYTES
 _SHORT = ("Failed to spawn", "Cannot allocate memory", "os error 12", "OutOfMemory", "os error 11")
-# Each file of a segment ends with a JSON object that holds the CRC of all before it, the object's
-# size and a magic number.
+# Each file of a segment ends with a JSON object that holds the CRC of everything before it, then
+# the size of that object and a magic number.
 _FOOTER = struct.Struct("<II")
 _FOOTER_MAGIC = 1337
 _MOST_FOOTER = 4096
@@ -80,7 +88,7 @@ MAX_CHECKED = 10_000
 
 @dataclass(frozen=True, slots=True)
 class LexicalRow:
-    """What is indexed of one chunk of one doc."""
+    """Row of the lexical index: one chunk of one doc."""
 
     doc: Doc
     chunk_id: int
@@ -90,29 +98,30 @@ class LexicalRow:
 
 @dataclass(frozen=True, slots=True)
 class SearchFilter:
-    """Which rows may be candidates at all; empty parts don't narrow."""
+    """Restriction of the candidate rows; empty parts don't restrict."""
 
     sources: tuple[int, ...]
     extensions: tuple[str, ...] = ()
     languages: tuple[str, ...] = ()
-    docs: frozenset[int] | None = None  # only these, where a path or a tag was asked for
-    # There are no other sources: asking each row for its own would be a fifth of a search
+    # Only these docs, if the query has a path or a tag.
+    docs: frozenset[int] | None = None
+    # True if there are no other sources: filtering by source would take a fifth of a search.
     alone: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class LexicalTerm:
-    """A word to look for, and how much it weighs in each field."""
+    """Word to search for, with its weight in each field."""
 
     word: str
     weights: tuple[tuple[str, float], ...]  # (field, weight)
 
 
 class LexicalIndex:
-    """One generation of the word index. `directory` None keeps it in memory.
+    """One generation of the lexical index. `directory` None keeps it in memory.
 
-    Raises: StoreError INDEX_DAMAGED where there is none, or a damaged one, and `create` is not
-    said; FileError DISK_FULL; LimitError MEMORY_SHORT. So does every method.
+    Raises: StoreError INDEX_DAMAGED if it is missing or damaged and `create` is false; FileError
+    DISK_FULL; LimitError MEMORY_SHORT. Every method raises these too.
     """
 
     def __init__(self, directory: Path | None, *, create: bool = False) -> None:
@@ -126,8 +135,8 @@ class LexicalIndex:
                 directory.mkdir(mode=0o700, parents=True, exist_ok=True)
                 self._index = tantivy.Index(_schema(), path=str(directory), reuse=True)
             else:
-                # What tantivy can't read it says on stderr as well, or reads wrongly: it gets sound
-                # files only.
+                # tantivy complains on stderr about files that it can't read, or misreads them, so
+                # it only gets intact files.
                 if damaged := find_damage(directory):
                     raise _damage(directory, f"{damaged} is damaged")
                 self._links = _link(directory)
@@ -139,13 +148,14 @@ class LexicalIndex:
             )
             self._index.reload()
         self._writer: tantivy.IndexWriter | None = None
-        self._merged = create  # no merge of a writer that was killed is left to do
-        # Docs that were too few among all for a longer list
+        # True if no merge of a killed writer is left to do.
+        self._merged = create
+        # The last set of docs too sparse for filtering a longer list of candidates.
         self._sparse: frozenset[int] = frozenset()
-        # Frequencies, by sources; of this state
-        self._counted: dict[tuple[int, ...], dict[tuple[str, str], int]] = {}
-        # What asks each row for its source, by sources
-        self._within: dict[tuple[int, ...], tantivy.Query] = {}
+        # Word frequencies in the current state, by combination of sources.
+        self._frequencies: dict[tuple[int, ...], dict[tuple[str, str], int]] = {}
+        # Source filter queries, by combination of sources.
+        self._source_filters: dict[tuple[int, ...], tantivy.Query] = {}
 
     def watermark(self) -> int:
         """The `seq` up to which this index is complete, or NO_WATERMARK."""
@@ -164,8 +174,7 @@ class LexicalIndex:
             return max(0, self._index.searcher().num_docs - (self.watermark() != NO_WATERMARK))
 
     def apply(self, rows: Iterable[LexicalRow], gone: Iterable[int], watermark: int) -> int:
-        """Drop the docs in `gone`, add `rows` (replacing rows of the same docs), commit; returns
-        the number of rows added.
+        """Delete the docs in `gone`, add or replace `rows`, commit; returns the rows added.
 
         Only the lease holder may call this.
         """
@@ -173,14 +182,14 @@ class LexicalIndex:
             with self._translated():
                 return self._apply(rows, gone, watermark)
         except BaseException:
-            # A writer that failed is of no use any more; with it goes what it holds uncommitted,
-            # and the lock on the directory.
+            # A failed writer can't be used again. Dropping it discards its uncommitted rows and
+            # releases the lock on the directory.
             self._writer, self._merged = None, False
             raise
 
     def _apply(self, rows: Iterable[LexicalRow], gone: Iterable[int], watermark: int) -> int:
         added = 0
-        _check_room()
+        _check_memory()
         if self._writer is None:
             self._writer = self._open_writer()
         for doc in gone:
@@ -190,37 +199,41 @@ class LexicalIndex:
             if row.doc.id != current:
                 current = row.doc.id
                 self._writer.delete_documents_by_term("doc", current)
-            self._writer.add_document(_document(row))
+            self._writer.add_document(_to_document(row))
             added += 1
             if added % ROOM_ROWS == 0:
-                _check_room()
+                _check_memory()
         self._writer.delete_documents_by_term("meta", "watermark")
         self._writer.add_document(tantivy.Document(meta="watermark", doc=watermark))
         self._writer.commit()
         if self._directory is not None:
             keep_private(self._directory)
         self._index.reload()
-        self._counted = {}
+        self._frequencies = {}
         return added
 
     def _open_writer(self) -> tantivy.IndexWriter:
-        """A writer with nothing left to merge: rows deleted in its first commit come back when a
-        merge of older segments ends later.
+        """Open a writer with no merges left to do.
+
+        Rows deleted in the first commit of a writer would come back when a merge of older segments
+        ends later.
         """
         if not self._merged:
             writer = self._new_writer()
             try:
-                writer.commit()  # which starts the merges
+                # The commit starts the merges.
+                writer.commit()
                 writer.wait_merging_threads()
             finally:
-                # Whoever keeps the exception would keep the lock on the directory with it
+                # An exception that is kept would keep the writer, and with it the lock.
                 del writer
             self._merged = True
         return self._new_writer()
 
     def _new_writer(self) -> tantivy.IndexWriter:
-        """A writer, under a lock of its own: a holder of the lease that was killed gives that back
-        first, and this a moment later.
+        """Open a writer, waiting for tantivy's own lock.
+
+        A killed lease holder releases the lease first and this lock a moment later.
         """
         deadline = time.monotonic() + LOCK_SECONDS
         while True:
@@ -234,7 +247,7 @@ class LexicalIndex:
     def search(
         self, terms: Sequence[LexicalTerm], narrow: SearchFilter, limit: int
     ) -> list[tuple[int, int, float]]:
-        """The best rows as (doc, chunk, score), best first, ties by doc and chunk."""
+        """Best rows as (doc, chunk, score), best first, ties by doc and chunk."""
         parts = [
             tantivy.Query.boost_query(self._term(field, term.word), weight)
             for term in terms
@@ -245,8 +258,9 @@ class LexicalIndex:
     def cover(
         self, masses: Mapping[str, float], narrow: SearchFilter, limit: int
     ) -> list[tuple[int, int, float]]:
-        """The rows that hold most of these words, wherever and however often: (doc, chunk, share of
-        the whole mass).
+        """Rows that contain the largest share of these words, as (doc, chunk, share of the mass).
+
+        Neither the field nor the number of occurrences matters.
         """
         parts = [
             tantivy.Query.const_score_query(
@@ -260,35 +274,32 @@ class LexicalIndex:
     def held(
         self, words: Sequence[str], narrow: SearchFilter, limit: int
     ) -> dict[tuple[int, int], frozenset[str]]:
-        """Which of these words stand in each row that has any of them, by (doc, chunk): for the
-        first `MAX_HELD` words.
+        """Words contained in each row that has any of them, by (doc, chunk).
+
+        Considers the first `MAX_HELD` words only.
         """
-        # Each word is worth a power of two: so many add up exactly, and the sum says which they
-        # were.
+        # Each word scores a power of two. The sum is exact and identifies the words.
         known = words[:MAX_HELD]
         parts = [
             tantivy.Query.const_score_query(
-                _any([self._term(field, word) for field in COVER_FIELDS]), float(1 << place)
+                _any([self._term(field, word) for field in COVER_FIELDS]), float(1 << bit)
             )
-            for place, word in enumerate(known)
+            for bit, word in enumerate(known)
         ]
         return {
-            (doc, chunk): frozenset(
-                word for place, word in enumerate(known) if int(total) >> place & 1
-            )
+            (doc, chunk): frozenset(word for bit, word in enumerate(known) if int(total) >> bit & 1)
             for doc, chunk, total in self._best(parts, narrow, limit)
         }
 
     def frequency(self, word: str, field: str = "body", narrow: SearchFilter | None = None) -> int:
-        """In how many rows a word stands in a field; of those of some sources, where that is asked
-        for.
-        """
+        """Number of rows with `word` in `field`, optionally within the sources of a filter."""
         if narrow is None or narrow.alone:
             with self._translated():
                 return self._index.searcher().doc_freq(field, stem_of(word))
-        known = self._counted  # of this state, whatever comes meanwhile
+        # Keep a reference: another thread may reset the cache meanwhile.
+        known = self._frequencies
         if narrow.sources not in known and len(known) >= MAX_COUNTED:
-            known = self._counted = {}
+            known = self._frequencies = {}
         counts = known.setdefault(narrow.sources, {})
         count = counts.get((field, word))
         if count is None:
@@ -300,25 +311,26 @@ class LexicalIndex:
         return count
 
     def _count(self, field: str, word: str, sources: tuple[int, ...]) -> int:
-        """In how many rows of these sources a word stands in a field.
+        """Number of rows of these sources with `word` in `field`.
 
-        Where it stands in few, those are asked for their source: to gather all rows of hundreds of
-        sources first takes much longer.
+        A rare word's rows are fetched and their sources compared: collecting all rows of hundreds
+        of sources first takes much longer.
         """
         searcher = self._index.searcher()
-        most = searcher.doc_freq(field, stem_of(word))  # deleted rows are still among them
+        # An upper bound: it still includes deleted rows.
+        most = searcher.doc_freq(field, stem_of(word))
         if not most:
             return 0
         if most > FEW_ROWS:
-            query = self._narrowed(self._term(field, word), SearchFilter(sources))
+            query = self._filtered(self._term(field, word), SearchFilter(sources))
             return int(searcher.search(query, limit=1, count=True).count)  # type: ignore[attr-defined]
         hits = searcher.search(self._term(field, word), limit=most, count=False).hits
-        whose = searcher.fast_field_values("source", [address for _, address in hits])
+        row_sources = searcher.fast_field_values("source", [address for _, address in hits])
         wanted = frozenset(sources)
-        return sum(source in wanted for source in whose)
+        return sum(source in wanted for source in row_sources)
 
     def identities(self) -> set[tuple[int, int]]:
-        """Every (doc, chunk) that the index holds, to compare with SQLite."""
+        """All (doc, chunk) pairs in the index, to compare with the database."""
         with self._translated():
             searcher = self._index.searcher()
             query = tantivy.Query.exists_query("chunk")
@@ -330,13 +342,13 @@ class LexicalIndex:
         return {(int(doc or 0), int(chunk or 0)) for doc, chunk in pairs}
 
     def reload(self) -> None:
-        """See what another process committed."""
+        """Load the commits of other processes."""
         with self._translated():
             self._index.reload()
-        self._counted = {}
+        self._frequencies = {}
 
     def close(self) -> None:
-        """Let go of the writer, so that the next lease holder can have it."""
+        """Release the writer, so that the next lease holder can open one."""
         writer, self._writer = self._writer, None
         if writer is not None:
             with self._translated():
@@ -355,7 +367,7 @@ class LexicalIndex:
     def _best(
         self, parts: Sequence[tantivy.Query], narrow: SearchFilter, limit: int
     ) -> list[tuple[int, int, float]]:
-        """The rows that match most of the parts, best first, ties by doc and chunk."""
+        """Rows that score best over all parts, best first, ties by doc and chunk."""
         if not parts:
             return []
         if (
@@ -363,26 +375,25 @@ class LexicalIndex:
             and len(narrow.docs) >= MANY_DOCS
             and narrow.docs is not self._sparse
         ):
-            found = self._best_of_many(parts, narrow, narrow.docs, limit)
-            if found is not None:
-                return found
-        return self._rows(self._narrowed(_any(parts), narrow), limit)
+            rows = self._best_of_many(parts, narrow, narrow.docs, limit)
+            if rows is not None:
+                return rows
+        return self._rows(self._filtered(_any(parts), narrow), limit)
 
     def _best_of_many(
         self, parts: Sequence[tantivy.Query], narrow: SearchFilter, docs: frozenset[int], limit: int
     ) -> list[tuple[int, int, float]] | None:
-        """The same, by a longer list from which others are left out: thousands of docs in a query
-        cost more than all the rest.
+        """Like `_best`, by filtering a longer list: thousands of docs in a query cost far more.
 
-        None where the list would have to be much longer.
+        Returns None if the list would have to be much longer.
         """
-        query = self._narrowed(_any(parts), replace(narrow, docs=None))
+        query = self._filtered(_any(parts), replace(narrow, docs=None))
         for times in LONGER:
             rows = self._rows(query, limit * times)
             kept = [row for row in rows if row[0] in docs]
             if len(kept) >= limit or len(rows) < limit * times:
                 return kept[:limit]
-            # By the look of it, the longest list hasn't enough either
+            # Judging by this list, the longest one won't have enough either.
             if len(kept) * LONGER[-1] < limit * times:
                 self._sparse = docs
                 break
@@ -393,18 +404,17 @@ class LexicalIndex:
             searcher = self._index.searcher()
             hits = searcher.search(query, limit=limit, count=False).hits
             addresses = [address for _, address in hits]
-            # Every row has them
+            # Every row has both fields.
             docs = cast("list[int]", searcher.fast_field_values("doc", addresses))
             chunks = cast("list[int]", searcher.fast_field_values("chunk", addresses))
-        # Sorted as they are, without a key function: two hundred calls of one are a tenth of a
-        # query.
-        found = sorted(
+        # Sorted without a key function: two hundred calls of one take a tenth of a query.
+        ranked = sorted(
             (-round(score, 4), doc, chunk)
             for (score, _), doc, chunk in zip(hits, docs, chunks, strict=True)
         )
-        return [(doc, chunk, -less) for less, doc, chunk in found]
+        return [(doc, chunk, -negated) for negated, doc, chunk in ranked]
 
-    def _narrowed(self, query: tantivy.Query, narrow: SearchFilter) -> tantivy.Query:
+    def _filtered(self, query: tantivy.Query, narrow: SearchFilter) -> tantivy.Query:
         schema = self._index.schema
         filters: list[tantivy.Query] = []
         if narrow.extensions:
@@ -415,33 +425,34 @@ class LexicalIndex:
             filters.append(tantivy.Query.term_set_query(schema, "language", list(narrow.languages)))
         if narrow.docs is not None:
             filters.append(tantivy.Query.term_set_query(schema, "doc", list(narrow.docs)))
-        must = [query, *(tantivy.Query.const_score_query(one, 0.0) for one in filters)]
+        must = [query, *(tantivy.Query.const_score_query(part, 0.0) for part in filters)]
         if not narrow.alone:
-            must.append(self._of(narrow.sources))
+            must.append(self._source_filter(narrow.sources))
         if len(must) == 1:
             return query
-        return tantivy.Query.boolean_query([(tantivy.Occur.Must, one) for one in must])
+        return tantivy.Query.boolean_query([(tantivy.Occur.Must, clause) for clause in must])
 
-    def _of(self, sources: tuple[int, ...]) -> tantivy.Query:
-        """What only rows of these sources match; made once for whoever sees the same, since they
-        may be hundreds.
+    def _source_filter(self, sources: tuple[int, ...]) -> tantivy.Query:
+        """Query that matches rows of these sources only.
+
+        Cached by combination of sources, since they may be hundreds.
         """
-        known = self._within
+        known = self._source_filters
         query = known.get(sources)
         if query is None:
             if len(known) >= MAX_COUNTED:
-                known = self._within = {}
+                known = self._source_filters = {}
             chosen = tantivy.Query.term_set_query(self._index.schema, "source", list(sources))
             query = known[sources] = tantivy.Query.const_score_query(chosen, 0.0)
         return query
 
 
 class _Stems(dict[str, str]):
-    """Identifier -> the stems of its words with spaces between: a question says "registered" where
-    the code says "register".
+    """Cache from an identifier to the stems of its words, separated by spaces.
 
-    Worked out once for each identifier: source code says the same ones over and over, and a filter
-    of the index would stem every single word of it, at twice the cost of all the rest.
+    Stemming lets a question that says "registered" match code that says "register". Each identifier
+    is stemmed once: source code repeats the same ones, and a filter of the index would stem every
+    single word, at twice the cost of everything else.
     """
 
     def __init__(self) -> None:
@@ -459,11 +470,11 @@ class _Stems(dict[str, str]):
         return stems
 
     def spaced(self, text: str) -> str:
-        """What is indexed of a text."""
+        """Stems of a text, as they are indexed."""
         return " ".join(map(self.__getitem__, identifiers_of(text)))
 
     def of(self, word: str) -> str:
-        """The stem of one word as `words_of` gives it."""
+        """Stem of one word as `words_of` returns it."""
         return next(iter(self._analyzer.analyze(word)), word)
 
 
@@ -472,7 +483,7 @@ _STEMS = _Stems()
 
 @lru_cache(maxsize=10_000)
 def stem_of(word: str) -> str:
-    """The stem of one word, as the index has it; a query asks for each of its words ten times."""
+    """Stem of one word, as in the index. Cached: a query asks for each word ten times."""
     return _STEMS.of(word)
 
 
@@ -481,8 +492,9 @@ def _any(queries: Sequence[tantivy.Query]) -> tantivy.Query:
 
 
 def _link(directory: Path) -> tempfile.TemporaryDirectory[str] | None:
-    """A folder of links to an index that can't be written: tantivy locks the folder that it reads;
-    None where it can.
+    """Make a folder of links to a read-only index, since tantivy locks the folder it reads.
+
+    Returns None if the index folder is writable.
     """
     if not directory.is_dir() or os.access(directory, os.W_OK | os.X_OK):
         return None
@@ -494,8 +506,9 @@ def _link(directory: Path) -> tempfile.TemporaryDirectory[str] | None:
 
 
 def remove_generation(directory: Path) -> None:
-    """Delete an index directory; what another process still has open (Windows) is left for the next
-    time.
+    """Delete an index directory.
+
+    Files that another process still has open (Windows) are left for the next time.
     """
     shutil.rmtree(directory, ignore_errors=True)
     # A file may have taken the place of the directory.
@@ -503,15 +516,14 @@ def remove_generation(directory: Path) -> None:
         directory.unlink()
 
 
-# Files that were sound, with inode, time and size then
+# Files found intact, with their inode, modification time and size.
 _checked: dict[str, tuple[int, int, int]] = {}
 
 
 def find_damage(directory: Path, *, again: bool = False) -> str:
-    """Name the first file of an index whose bytes aren't those that were written; "" where all are.
+    """Name of the first file of an index that fails its checksum, "" if all are intact.
 
-    A file that this process has found sound is read once more only when it has changed, or `again`
-    is said.
+    A file that this process has found intact is only read again if it has changed, or with `again`.
     """
     try:
         segments = json.loads((directory / "meta.json").read_text(encoding="utf-8"))["segments"]
@@ -525,14 +537,14 @@ def find_damage(directory: Path, *, again: bool = False) -> str:
         path = os.path.join(directory, name)
         try:
             with open(path, "rb") as file:
-                found = os.fstat(file.fileno())
-                state = found.st_ino, found.st_mtime_ns, found.st_size
+                status = os.fstat(file.fileno())
+                state = status.st_ino, status.st_mtime_ns, status.st_size
                 if not again and _checked.get(path) == state:
                     continue
-                if not _is_whole(file, found.st_size):
+                if not _is_intact(file, status.st_size):
                     return name
         except FileNotFoundError:
-            # A merge in another process has just removed it; what is missing tantivy says.
+            # A merge in another process has just removed it; tantivy reports missing files.
             continue
         except (OSError, ValueError, KeyError, TypeError):
             return name
@@ -542,7 +554,7 @@ def find_damage(directory: Path, *, again: bool = False) -> str:
     return ""
 
 
-def _is_whole(file: BinaryIO, size: int) -> bool:
+def _is_intact(file: BinaryIO, size: int) -> bool:
     """Compare the bytes of a segment's file with the checksum at its end."""
     file.seek(max(0, size - _FOOTER.size))
     length, magic = _FOOTER.unpack(file.read(_FOOTER.size))
@@ -550,35 +562,33 @@ def _is_whole(file: BinaryIO, size: int) -> bool:
     if magic != _FOOTER_MAGIC or length > _MOST_FOOTER or start < 0:
         return False
     file.seek(start)
-    wanted = json.loads(file.read(length))["crc"]
+    expected = json.loads(file.read(length))["crc"]
     file.seek(0)
-    found = 0
+    actual = 0
     while start > 0 and (block := file.read(min(BLOCK, start))):
-        found, start = zlib.crc32(block, found), start - len(block)
-    return found == wanted
+        actual, start = zlib.crc32(block, actual), start - len(block)
+    return actual == expected
 
 
-def _check_room() -> None:
-    """Refuse to begin where the system wouldn't give the memory that a writer takes.
+def _check_memory() -> None:
+    """Fail early if the system can't provide the memory that a writer takes.
 
     Raises: LimitError MEMORY_SHORT.
     """
     try:
-        # Reserved and given back at once: no page of it is ever touched.
+        # Reserved and released at once: no page of it is ever touched.
         mmap.mmap(-1, ROOM_BYTES).close()
     except (OSError, MemoryError) as error:
         raise short_of_memory("writing the word index") from error
 
 
 def extension_of(path: str) -> str:
-    """The lower-case extension without its dot; a name without one ("Makefile") is its own
-    extension.
-    """
+    """Lower-case extension without its dot; "makefile" for a name without one."""
     name = path.rsplit("/", 1)[-1]
     return name.rsplit(".", 1)[-1].lower()
 
 
-def _document(row: LexicalRow) -> tantivy.Document:
+def _to_document(row: LexicalRow) -> tantivy.Document:
     path = row.doc.path
     return tantivy.Document(
         doc=row.doc.id,
@@ -640,7 +650,7 @@ def _translated(directory: Path | None) -> Iterator[None]:
             ) from error
         raise _damage(directory, message) from error
     except BaseException as error:
-        # Tantivy's own, which no except clause can name
+        # tantivy's own panic type, which no except clause can name.
         if type(error).__name__ != "PanicException":
             raise
         raise _damage(directory, str(error)) from error

@@ -1,12 +1,12 @@
-"""The indexes beside SQLite, kept equal to it: catching up, rebuilding aside and swapping, and
-noticing that they moved.
+"""Maintenance of the indexes beside SQLite: catching up, rebuilding, swapping, reloading.
 
-An index that fails in any way while it is opened, searched or written is not asked again: a file in
-its directory says so to every process, answers go on without it, and whoever holds the lease builds
-it anew. One mechanism for every case: an index has a watermark, everything after it is replayed
-from SQLite, and replaying twice is harmless. A fresh, stale or damaged index is just one with an
-early watermark. Each generation of the words is a directory of its own; which one counts is a fact
-in SQLite, so a swap is one transaction and readers in other processes follow.
+An index has a watermark, everything after it is replayed from SQLite, and replaying twice is
+harmless. So a fresh, stale or damaged index is just one with an early watermark. Each generation of
+the lexical index is a directory of its own; which one is current is stored in SQLite, so a swap is
+one transaction and readers in other processes follow.
+
+An index that fails while it is opened, searched or written is not used again: a marker file in its
+directory reports that to every process, answers go on without it, and the lease holder rebuilds it.
 """
 
 from __future__ import annotations
@@ -36,24 +36,28 @@ from cortex.engine.store.index.lexical import (
 from cortex.engine.store.index.paid_vectors import EmbeddingCache, EmbeddingJob
 from cortex.engine.store.index.qdrant import Qdrant
 
-if TYPE_CHECKING:  # numpy and the vectors are loaded where an embedder uses them
+# numpy and the vector indexes are only loaded if an embedder uses them.
+if TYPE_CHECKING:
     from cortex.engine.store.index.vector_index import VectorIndex
     from cortex.engine.store.index.vector_indexes import VectorIndexes
 
-DEAD_SHARE = 0.10  # dead rows bend BM25 until they are merged away
-DEAD_ROWS = 1_000  # below this a rebuild isn't worth it
+# Dead rows distort BM25 until they are merged away.
+DEAD_SHARE = 0.10
+# Below this a rebuild isn't worth it.
+DEAD_ROWS = 1_000
 DAMAGED = "INDEX_DAMAGED"
-_DOUBTED = "damaged"  # the file that says so
+# Name of the file that marks a generation as damaged.
+_DAMAGE_MARKER = "damaged"
 
 log = logging.getLogger(__name__)
 
 
 class Indexes:
-    """The words and vectors of one store, as this process sees them.
+    """Lexical and vector indexes of one store, as this process sees them.
 
-    `_lock` guards which words are current and is held for moments only: searches need it.
-    `_writing` is held while the words are written; who holds it may take `_lock`, never the other
-    way round.
+    `_lock` guards the choice of the current lexical index and is held briefly, since searches need
+    it. `_writing` is held while the lexical index is written. Its holder may take `_lock`, never
+    the other way round.
     """
 
     def __init__(
@@ -69,8 +73,8 @@ class Indexes:
         self._connections = connections
         self._truth = truth
         self._paid = paid
-        # Words and vectors are this very database's: ids of another one, say of one that was
-        # deleted, mean other rows.
+        # Indexes belong to exactly this database: the ids of another one, such as a deleted one,
+        # stand for other rows.
         identity = truth.get("identity")
         self._prefix = f"words-{FORMAT}-{identity}-"
         self._vectors_directory = None if directory is None else directory / f"vectors-{identity}"
@@ -78,25 +82,28 @@ class Indexes:
         self._writing = threading.RLock()
         self._words: LexicalIndex | None = None
         self._generation = ""
-        self._mark = NO_WATERMARK  # of the words, as far as this process has loaded them
-        self._sets: VectorIndexes | None = None
-        self._doubted = ""  # the generation of words that failed here
+        # Watermark of the lexical index as loaded by this process.
+        self._mark = NO_WATERMARK
+        self._vector_indexes: VectorIndexes | None = None
+        # Generation of the lexical index that failed in this process.
+        self._damaged_generation = ""
 
     def words(self) -> LexicalIndex | None:
-        """The current word index, reloaded if another process moved it; None before the first one,
-        and while one is damaged.
+        """Current lexical index, reloaded if another process moved it.
+
+        Returns None before the first one exists, and while it is damaged.
 
         Raises: LimitError MEMORY_SHORT, StoreError STORE_UNWRITABLE.
         """
         with self._lock:
             generation = self._truth.get("words")
-            if not generation.startswith(self._prefix) or self._is_doubted(generation):
+            if not generation.startswith(self._prefix) or self._is_marked_damaged(generation):
                 return None
             try:
                 if self._words is None or generation != self._generation:
                     self._open(generation)
-                # SQLite is ahead of the words for a moment after every change: what was loaded then
-                # has to be loaded again.
+                # SQLite is ahead of the lexical index for a moment after every change; an index
+                # loaded then has to be reloaded.
                 elif self._mark != self._truth.seq():
                     self._words.reload()
                     self._mark = self._words.watermark()
@@ -109,43 +116,45 @@ class Indexes:
 
     @property
     def damaged(self) -> bool:
-        """Whether the words failed, here or in another process, and aren't built anew yet."""
+        """True if the lexical index failed in any process and isn't rebuilt yet."""
         with self._lock:
-            return self._is_doubted(self._truth.get("words"))
+            return self._is_marked_damaged(self._truth.get("words"))
 
     def doubt(self, error: StoreError) -> None:
-        """Go on without the index that raised this error; without words in every process, until
-        they are built anew.
+        """Stop using the index that raised this error.
+
+        A damaged lexical index is marked for every process until it is rebuilt.
         """
         if "index" not in error.context:
-            # Vectors open empty where they are damaged.
+            # Damaged vector indexes open empty.
             self.sets.look_again()
             return
         with self._lock:
             generation, index = self._truth.get("words"), error.context.get("index")
             if index != generation and (index or self._directory is not None):
                 return
-            if generation != self._doubted:
+            if generation != self._damaged_generation:
                 log.warning("the word index is damaged and will be built anew: %s", error.message)
-            self._doubted, self._words = generation, None
+            self._damaged_generation, self._words = generation, None
             path = self._path_of(generation)
         if path is not None:
-            # A disk that can't be written: this process knows it, and others find it out by
-            # themselves.
+            # If the disk can't be written, other processes will discover the damage themselves.
             with suppress(OSError):
                 if not path.is_dir():
                     remove_generation(path)
                     path.mkdir(mode=0o700)
-                (path / _DOUBTED).touch(mode=0o600)
+                (path / _DAMAGE_MARKER).touch(mode=0o600)
 
-    def _is_doubted(self, generation: str) -> bool:
+    def _is_marked_damaged(self, generation: str) -> bool:
         path = self._path_of(generation)
         if not generation.startswith(self._prefix):
             return False
-        return generation == self._doubted or (path is not None and (path / _DOUBTED).exists())
+        return generation == self._damaged_generation or (
+            path is not None and (path / _DAMAGE_MARKER).exists()
+        )
 
     def state(self) -> tuple[str, int]:
-        """What an answer by words depends on: two equal states give equal answers."""
+        """State that a lexical answer depends on: equal states give equal answers."""
         with self._lock:
             if self.words() is None and self.damaged:
                 return "", NO_WATERMARK
@@ -153,33 +162,32 @@ class Indexes:
 
     @property
     def sets(self) -> VectorIndexes:
-        """The vectors, by embedder."""
+        """Vector indexes, by embedder."""
         from cortex.engine.store.index.vector_indexes import VectorIndexes
 
         with self._lock:
-            if self._sets is None:
-                self._sets = VectorIndexes(
+            if self._vector_indexes is None:
+                self._vector_indexes = VectorIndexes(
                     self._vectors_directory,
                     self._connections,
                     self._truth,
                     self._paid,
                     self._qdrant,
                 )
-            return self._sets
+            return self._vector_indexes
 
     def vectors(self, stamp: Stamp) -> VectorIndex:
-        """The vectors made by the embedder with this stamp."""
+        """Vector index of the embedder with this stamp."""
         return self.sets.of(stamp)
 
     def catch_up(self, makings: Iterable[EmbeddingJob] = (), room: int = sys.maxsize) -> None:
-        """Replay into the words, and into these vectors, what SQLite has by now and they haven't.
+        """Replay what SQLite has committed since into the lexical and these vector indexes.
 
-        Only the lease holder may call this.
+        Only the lease holder may call this. Of several waiting threads, one does it for all that
+        had written by then.
 
-        Of several threads that wait here one does it for all that had written by then.
-
-        Raises: LimitError EMBEDDINGS_LIMIT where the vectors would take more than `room` bytes; the
-        words are complete then, and what vectors there are is kept.
+        Raises: LimitError EMBEDDINGS_LIMIT if the vectors would take more than `room` bytes; the
+        lexical index is complete then, and existing vectors are kept.
         """
         wanted = self._truth.seq()
         with self._writing:
@@ -190,12 +198,12 @@ class Indexes:
                     raise
                 self.doubt(error)
                 self._replay(wanted)
-        for making in makings:
-            self.sets.catch_up(making, room)
+        for job in makings:
+            self.sets.catch_up(job, room)
 
     def _replay(self, wanted: int) -> None:
-        """Bring the words up to date, or build damaged ones anew."""
-        words = self._usable_words()
+        """Bring the lexical index up to date, or rebuild a damaged one."""
+        words = self._ensure_words()
         mark = words.watermark()
         if mark < wanted:
             seq = self._truth.seq()
@@ -207,9 +215,9 @@ class Indexes:
                 self._mark = seq
 
     def tidy(self) -> bool:
-        """Rebuild the words when too many of their rows are dead; true if that happened.
+        """Rebuild the lexical index if too many of its rows are dead; true if that happened.
 
-        What was removed for good leaves the vectors, too.
+        Permanently removed content is erased from the vector files too.
         """
         if (
             self._truth.words_linger
@@ -217,16 +225,16 @@ class Indexes:
             and self._vectors_directory.exists()
         ):
             self.sets.erase()
-        if not self._has_many_dead():
+        if not self._has_many_dead_rows():
             return False
         with self._writing:
-            # Another thread, that deleted as well or keeps the store, has just done it
-            if not self._has_many_dead():
+            # Another thread has just done it.
+            if not self._has_many_dead_rows():
                 return False
             self.rebuild()
             return True
 
-    def _has_many_dead(self) -> bool:
+    def _has_many_dead_rows(self) -> bool:
         dead = int(self._truth.get("dead", "0"))
         with self._lock:
             words = self._words
@@ -241,30 +249,27 @@ class Indexes:
             return True
 
     def verify(self) -> bool:
-        """Rebuild the words when they are damaged, or hold other rows than SQLite; true if that
-        happened.
+        """Rebuild the lexical index if it is damaged or differs from SQLite; true if that happened.
 
-        Vectors of which that is true are compared with SQLite the next time that something changes.
+        Vector indexes that differ are compared with SQLite at the next change.
         """
-        if self._sets is not None:
-            self._sets.verify()
+        if self._vector_indexes is not None:
+            self._vector_indexes.verify()
         with self._writing:
-            wrong = self._damage_of_words() or self._surplus_of_words()
+            wrong = self._find_lexical_damage() or self._find_row_mismatch()
             if wrong:
                 log.warning("the word index is built anew: %s", wrong)
                 self.rebuild()
             return bool(wrong)
 
-    def _damage_of_words(self) -> str:
-        """What is wrong with the files of the words, compared with their checksums; "" where
-        nothing is.
-        """
+    def _find_lexical_damage(self) -> str:
+        """Describe a checksum failure in the lexical index's files, "" if there is none."""
         generation = self._truth.get("words")
         path = self._path_of(generation)
         if (
             path is not None
             and generation.startswith(self._prefix)
-            and not self._is_doubted(generation)
+            and not self._is_marked_damaged(generation)
         ):
             name = find_damage(path, again=True)
             if name and generation == self._truth.get("words"):
@@ -274,7 +279,7 @@ class Indexes:
             return f"the word index {generation} is damaged"
         return ""
 
-    def _surplus_of_words(self) -> str:
+    def _find_row_mismatch(self) -> str:
         try:
             words = self.words()
             if (
@@ -291,8 +296,8 @@ class Indexes:
             return error.message
 
     def check_words(self) -> list[str]:
-        """How the words' files differ from their checksums, and their ids from the truth's."""
-        if wrong := self._damage_of_words():
+        """Compare the lexical index's files with their checksums, and its ids with SQLite."""
+        if wrong := self._find_lexical_damage():
             return [wrong]
         try:
             words = self.words()
@@ -310,16 +315,16 @@ class Indexes:
             return [error.message]
 
     def check_vectors(self) -> list[str]:
-        """How the ids of the vectors differ from the truth's, whoever made them."""
+        """Compare the ids of all vector indexes with SQLite."""
         on_disk = self._vectors_directory is not None and self._vectors_directory.exists()
         if not on_disk and self._qdrant is None:
             return []
         return self.sets.check()
 
     def rebuild(self) -> None:
-        """Build the words anew beside the current ones and swap; searches go on meanwhile.
+        """Build a new lexical index beside the current one and swap; searches go on meanwhile.
 
-        Only for the lease holder.
+        Only the lease holder may call this.
         """
         with self._writing:
             name = self._next_name()
@@ -333,7 +338,7 @@ class Indexes:
                 if path is not None:
                     remove_generation(path)
                 if isinstance(error, StoreError) and error.code == DAMAGED:
-                    # What was never there before isn't damaged: it could not be written.
+                    # A new index can't be damaged: it could not be written.
                     raise StoreError(
                         "STORE_IO", f"the word index can't be written: {error.message}"
                     ) from error
@@ -341,16 +346,16 @@ class Indexes:
             self._swap(fresh, name, seq)
 
     def close(self) -> None:
-        """Let go of files; a replay under way in another thread is waited for."""
-        if self._sets is not None:
-            self._sets.close()
+        """Close all files, after waiting for a replay in another thread."""
+        if self._vector_indexes is not None:
+            self._vector_indexes.close()
         with self._writing, self._lock:
             words, self._words = self._words, None
             if words is not None:
                 _close(words)
 
     def _open(self, generation: str) -> None:
-        """Open that generation, or the one that has taken its place meanwhile."""
+        """Open that generation, or the one that has replaced it meanwhile."""
         words, self._words = self._words, None
         if words is not None:
             _close(words)
@@ -363,15 +368,13 @@ class Indexes:
             generation, self._words = newest, LexicalIndex(self._path_of(newest))
         self._generation, self._mark = generation, self._words.watermark()
 
-    def _usable_words(self) -> LexicalIndex:
-        """The current words, or fresh ones in a new generation where they are missing, damaged or
-        ahead of the truth.
-        """
+    def _ensure_words(self) -> LexicalIndex:
+        """Current lexical index, or a fresh one if it is missing, damaged or ahead of SQLite."""
         words = self.words()
         if words is not None and words.watermark() <= self._truth.seq():
             return words
         if words is None and self.damaged:
-            # Aside: an index that grows while it is asked would hide what it doesn't have yet.
+            # Built aside: searching an index that is still growing would miss rows.
             self.rebuild()
             if (words := self.words()) is not None:
                 return words
@@ -381,9 +384,7 @@ class Indexes:
         return fresh
 
     def _swap(self, fresh: LexicalIndex, name: str, mark: int) -> None:
-        """Make fresh words the current ones, here and, through SQLite, in every other process; then
-        drop the others.
-        """
+        """Make a fresh lexical index current in all processes and drop the others."""
         with self._lock:
             old, self._words = self._words, fresh
             self._generation, self._mark = name, mark
@@ -396,26 +397,25 @@ class Indexes:
                     remove_generation(other)
 
     def _next_name(self) -> str:
-        number = self._truth.get("words").rsplit("-", 1)[-1]
-        return f"{self._prefix}{int(number) + 1 if number.isdigit() else 1}"
+        suffix = self._truth.get("words").rsplit("-", 1)[-1]
+        return f"{self._prefix}{int(suffix) + 1 if suffix.isdigit() else 1}"
 
     def _path_of(self, generation: str) -> Path | None:
         return None if self._directory is None else self._directory / generation
 
     def _rows(self, after: int) -> Generator[LexicalRow, None, None]:
-        """What changed after that `seq`, by path: words that are built in the same order give the
-        same answers.
-        """
+        """Rows changed after that `seq`, by path: the same build order gives the same answers."""
         with self._connections.read() as connection:
-            # Sorted afterwards (+): else SQLite walks through all docs in that order to find the
-            # one that is new.
+            # The unary plus makes SQLite sort afterwards; else it walks through all docs in that
+            # order to find the new one.
             docs = connection.execute(
                 "SELECT id FROM docs WHERE seq > ? ORDER BY +source, +path", (after,)
             ).fetchall()
-            for number in docs:
+            for key in docs:
                 *fields, packed = connection.execute(
-                    f"SELECT {DOC_COLUMNS}, blobs.text FROM docs JOIN blobs ON blobs.id = blob WHERE docs.id = ?",
-                    number,
+                    f"SELECT {DOC_COLUMNS}, blobs.text FROM docs JOIN blobs ON blobs.id = blob "
+                    "WHERE docs.id = ?",
+                    key,
                 ).fetchone()
                 doc = Doc(*fields)
                 text = unpack(packed)
@@ -428,7 +428,10 @@ class Indexes:
 
     def _count_rows(self) -> int:
         with self._connections.read() as connection:
-            rows = "SELECT coalesce(sum(last_chunk - first_chunk + 1), 0) FROM docs JOIN blobs ON blobs.id = blob"
+            rows = (
+                "SELECT coalesce(sum(last_chunk - first_chunk + 1), 0) FROM docs "
+                "JOIN blobs ON blobs.id = blob"
+            )
             return connection.execute(rows).fetchone()[0]
 
     def _gone(self, after: int) -> list[tuple[int, int, int]]:
@@ -439,14 +442,14 @@ class Indexes:
 
 
 def _close(words: LexicalIndex) -> None:
-    """Let go of words that are of no use any more, whatever their writer says."""
+    """Close an index that is no longer used; failures are only logged."""
     try:
         words.close()
     except CortexError as error:
         log.warning("the last merge of a word index failed: %s", error.message)
 
 
-def _difference(name: str, expected: Set[object], found: Set[object]) -> list[str]:
-    if found == expected:
+def _difference(name: str, expected: Set[object], actual: Set[object]) -> list[str]:
+    if actual == expected:
         return []
-    return [f"{name}: {len(expected - found)} rows missing, {len(found - expected)} too many"]
+    return [f"{name}: {len(expected - actual)} rows missing, {len(actual - expected)} too many"]

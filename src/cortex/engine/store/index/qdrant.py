@@ -1,11 +1,11 @@
-"""A Qdrant server that keeps vectors instead of a file: the connection, its collections, and
-leaving it alone for a while after it failed.
+"""Connection to a Qdrant server that stores vectors, its collections, and backoff.
 
-One collection for each store and embedder, so that ids of two stores or vectors of two models never
-meet. How far a collection has come is a point within it, written after the rows that it tells of:
-it can't be ahead of them, and is lost with them. Knows nothing of chunks. Road not taken: a
-watermark in SQLite, which would go on saying that a collection is complete after somebody deleted
-it.
+There is one collection per store and embedder, so that ids of two stores or vectors of two models
+never mix. The watermark of a collection is a point in it, written after the rows it covers: it
+can't be ahead of them, and is lost with them. Knows nothing of chunks.
+
+Road not taken: a watermark in SQLite, which would still call a collection complete after it was
+deleted.
 """
 
 from __future__ import annotations
@@ -23,14 +23,20 @@ from cortex.base.errors import NetworkError
 from cortex.base.text import hash_bytes
 from cortex.base.types import Stamp
 
-if TYPE_CHECKING:  # loading it takes a second
+# Importing the client takes a second.
+if TYPE_CHECKING:
     from qdrant_client import QdrantClient
 
-TIMEOUT_SECONDS = 5  # of one request: then words answer
-REST_SECONDS, LONGEST_REST = 5.0, 60.0  # after a failure, twice as long after the next
-LOOK_SECONDS = 1.0  # how long it is believed what was read of a collection's state
-VECTOR = "chunk"  # the name of the vector of a point; the mark has none, so that no search finds it
-MARK = str(uuid.UUID(int=0))  # the id of that point; all others are numbers
+# Timeout of one request; then lexical search answers.
+TIMEOUT_SECONDS = 5
+# Backoff after a failure; doubles with each further one.
+REST_SECONDS, LONGEST_REST = 5.0, 60.0
+# Time for which the state of a collection is cached.
+LOOK_SECONDS = 1.0
+# Name of the vector of a point; the mark has none, so that no search returns it.
+VECTOR = "chunk"
+# Id of the point with the watermark; all other ids are integers.
+MARK = str(uuid.UUID(int=0))
 UNAVAILABLE = "QDRANT_UNAVAILABLE"
 INSTALL = 'pip install "cortex-context[qdrant]"'
 T = TypeVar("T")
@@ -40,9 +46,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class QdrantMark:
-    """What a collection says of itself: whose vectors of which store it holds, and up to where;
-    `version` is new with every change.
-    """
+    """Store, embedder and watermark of a collection; `version` changes with every write."""
 
     store: str
     stamp: Stamp
@@ -52,7 +56,7 @@ class QdrantMark:
 
 @dataclass(frozen=True, slots=True)
 class QdrantCollection:
-    """A collection that was made by a store; `mark` is None where it was never complete."""
+    """Collection made by a store; `mark` is None if it was never complete."""
 
     name: str
     points: int
@@ -60,7 +64,7 @@ class QdrantCollection:
 
 
 class Qdrant:
-    """One server; threads may use it at once."""
+    """Client of one server; safe for concurrent threads."""
 
     def __init__(self, url: str, key: str = "", collection: str = "cortex_kb") -> None:
         self.url = url
@@ -71,17 +75,17 @@ class Qdrant:
         self._problem = ""
         self._failures = 0
         self._rests_until = 0.0
-        self._looked: dict[str, tuple[float, bool, QdrantMark | None]] = {}
+        self._states: dict[str, tuple[float, bool, QdrantMark | None]] = {}
 
     @property
     def away(self) -> str:
-        """Why it can't be asked now; empty where it can, or where it is time to try again."""
+        """Reason why the server can't be asked now, "" if it can or a retry is due."""
         return self._problem if time.monotonic() < self._rests_until else ""
 
     def ask(self, call: Callable[[QdrantClient], T]) -> T:
-        """What the server answers.
+        """Call the server and return its answer.
 
-        Raises: NetworkError QDRANT_UNAVAILABLE; at once, while it rests.
+        Raises: NetworkError QDRANT_UNAVAILABLE; at once during backoff.
         """
         if self.away:
             raise self._error(self._problem)
@@ -89,7 +93,7 @@ class Qdrant:
             answer = call(self._connect())
         except NetworkError:
             raise
-        # Of the client, its HTTP library and its models: whatever it is, words can answer
+        # Any error of the client, its HTTP library or its models: lexical search can answer.
         except Exception as error:
             log.debug("Qdrant failed", exc_info=True)
             raise self.fail(f"Qdrant at {self.url} {_reason(error)}") from None
@@ -97,23 +101,26 @@ class Qdrant:
         return answer
 
     def look(self, name: str) -> tuple[bool, QdrantMark | None]:
-        """Whether there is such a collection, and what it says of itself, as it was a moment ago.
+        """State of a collection, cached briefly: (exists, mark).
 
         Raises: as `ask`.
         """
-        looked = self._looked.get(name)
-        if looked is not None and time.monotonic() - looked[0] < LOOK_SECONDS:
-            return looked[1], looked[2]
-        there, mark = self.ask(lambda client: _read(client, name))
-        self._looked[name] = (time.monotonic(), there, mark)
-        return there, mark
+        cached = self._states.get(name)
+        if cached is not None and time.monotonic() - cached[0] < LOOK_SECONDS:
+            return cached[1], cached[2]
+        exists, mark = self.ask(lambda client: _read(client, name))
+        self._states[name] = (time.monotonic(), exists, mark)
+        return exists, mark
 
     def look_again(self, name: str) -> None:
-        """Believe nothing of what was read of a collection."""
-        self._looked.pop(name, None)
+        """Drop the cached state of a collection."""
+        self._states.pop(name, None)
 
     def make(self, name: str, dimensions: int) -> None:
-        """Make an empty collection. Raises: as `ask`."""
+        """Create an empty collection.
+
+        Raises: as `ask`.
+        """
         from qdrant_client import models
 
         # Searches are exact: a graph would only take memory.
@@ -126,10 +133,13 @@ class Qdrant:
                 hnsw_config=models.HnswConfigDiff(m=0),
             )
         )
-        self._looked[name] = (time.monotonic(), True, None)
+        self._states[name] = (time.monotonic(), True, None)
 
     def mark(self, name: str, store: str, stamp: Stamp, watermark: int) -> QdrantMark:
-        """Say up to where a collection is complete. Raises: as `ask`."""
+        """Store the watermark of a collection.
+
+        Raises: as `ask`.
+        """
         from qdrant_client import models
 
         mark = QdrantMark(store, stamp, watermark, uuid.uuid4().hex)
@@ -141,37 +151,43 @@ class Qdrant:
         }
         point = models.PointStruct(id=MARK, vector={}, payload=payload)
         self.ask(lambda client: client.upsert(name, [point], wait=True))
-        self._looked[name] = (time.monotonic(), True, mark)
+        self._states[name] = (time.monotonic(), True, mark)
         return mark
 
     def name_of(self, store: str, stamp: Stamp) -> str:
-        """The collection of a store's vectors by one embedder."""
+        """Name of the collection for a store and an embedder."""
         return f"{self._prefix(store)}{_digest(*(str(part) for part in astuple(stamp)))}"
 
     def is_of(self, name: str, store: str) -> bool:
-        """Whether a collection is this store's."""
+        """True if a collection belongs to this store."""
         return name.startswith(self._prefix(store))
 
     def collections(self, store: str | None = None) -> list[QdrantCollection]:
-        """The collections that a store has made here, or any. Raises: as `ask`."""
+        """Collections made by this store, or by any.
+
+        Raises: as `ask`.
+        """
         prefix = f"{self.collection}_" if store is None else self._prefix(store)
         listed = self.ask(lambda client: client.get_collections()).collections
-        found: list[QdrantCollection] = []
-        for name in sorted(one.name for one in listed if one.name.startswith(prefix)):
-            there, mark = self.ask(lambda client, name=name: _read(client, name))
-            if there:
+        collections: list[QdrantCollection] = []
+        for name in sorted(entry.name for entry in listed if entry.name.startswith(prefix)):
+            exists, mark = self.ask(lambda client, name=name: _read(client, name))
+            if exists:
                 count = self.ask(lambda client, name=name: client.count(name, exact=True)).count
-                found.append(QdrantCollection(name, count - (mark is not None), mark))
-        return found
+                collections.append(QdrantCollection(name, count - (mark is not None), mark))
+        return collections
 
     def drop(self, names: Iterable[str]) -> None:
-        """Delete collections. Raises: as `ask`."""
+        """Delete collections.
+
+        Raises: as `ask`.
+        """
         for name in names:
             self.ask(lambda client, name=name: client.delete_collection(name))
             self.look_again(name)
 
     def close(self) -> None:
-        """End the connection; it is made anew where somebody asks again."""
+        """Close the connection; the next call opens a new one."""
         with self._lock:
             client, self._client = self._client, None
         if client is not None:
@@ -187,26 +203,28 @@ class Qdrant:
                     from qdrant_client import QdrantClient
                 except ImportError:
                     raise self.fail(
-                        f"kb.qdrant.url is set, and the client of Qdrant is not installed: {INSTALL}"
+                        "kb.qdrant.url is set, and the client of Qdrant is not installed: "
+                        f"{INSTALL}"
                     ) from None
                 with warnings.catch_warnings():
-                    # A key without encryption: docs/qdrant.md says it
+                    # The warning about a key without encryption is in docs/qdrant.md.
                     warnings.simplefilter("ignore")
                     self._client = QdrantClient(
                         url=self.url,
                         api_key=self._key or None,
                         timeout=TIMEOUT_SECONDS,
                         check_compatibility=False,
-                        trust_env=False,  # no proxy of the environment gets the key
+                        # No proxy from the environment may receive the key.
+                        trust_env=False,
                     )
             return self._client
 
     def fail(self, problem: str) -> NetworkError:
-        """The error that says so; the server is left alone for a while."""
+        """Start the backoff and return the error to raise."""
         self._problem = problem.replace(self._key, "…") if self._key else problem
         self._rests_until = time.monotonic() + min(LONGEST_REST, REST_SECONDS * 2**self._failures)
         self._failures = min(self._failures + 1, 10)
-        self._looked.clear()
+        self._states.clear()
         return self._error(self._problem)
 
     def _error(self, problem: str) -> NetworkError:
@@ -214,12 +232,13 @@ class Qdrant:
 
 
 def _read(client: QdrantClient, name: str) -> tuple[bool, QdrantMark | None]:
-    """Whether there is such a collection, and its mark."""
+    """Read the state of a collection: (exists, mark)."""
     from qdrant_client.http.exceptions import UnexpectedResponse
 
     try:
         points = client.retrieve(name, [MARK], with_payload=True, with_vectors=False)
-    except ValueError:  # the client's local mode, which has no statuses
+    except ValueError:
+        # The client's local mode has no status codes.
         if client.collection_exists(name):
             raise
         return False, None
@@ -233,12 +252,13 @@ def _read(client: QdrantClient, name: str) -> tuple[bool, QdrantMark | None]:
         return True, QdrantMark(
             str(payload["store"]), stamp, int(payload["watermark"]), str(payload["version"])
         )
-    except (KeyError, TypeError, ValueError):  # none yet, or none of ours
+    except (KeyError, TypeError, ValueError):
+        # No mark yet, or not one of ours.
         return True, None
 
 
 def _reason(error: Exception) -> str:
-    """What went wrong, in a few words and without any of what was sent."""
+    """Describe an error briefly, without any of the request."""
     from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
 
     if isinstance(error, UnexpectedResponse):

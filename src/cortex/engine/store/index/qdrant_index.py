@@ -1,11 +1,9 @@
-"""One embedder's vectors in a Qdrant collection, behind the interface of the embedded index
-(`vectors.py`).
+"""Vector index in a Qdrant collection, with the interface of the one in files.
 
 A point is a chunk: its id and its vector, no text and no path. Filters are lists of ids, which
-SQLite knows better than any payload could: a content that two documents share is one point.
-Searches are exact, scores rounded as the embedded index rounds them. Everything here can be thrown
-away and is made anew from SQLite. Knows nothing of chunks or models, and doesn't decide whether to
-search.
+SQLite knows better than any payload could: a content shared by two documents is one point. Searches
+are exact, and scores are rounded as in `vector_file.py`. Everything here can be thrown away and is
+rebuilt from SQLite. Knows nothing of chunks or models, and doesn't decide whether to search.
 """
 
 from __future__ import annotations
@@ -21,13 +19,16 @@ from cortex.engine.store.index.qdrant import MARK, VECTOR, Qdrant, QdrantMark
 from cortex.engine.store.index.vector_file import FRESH, MEANS
 from cortex.engine.store.index.vector_scan import Floats, Ids, unit
 
-PAGE = 500  # rows in one request
-ID_PAGE = 10_000  # ids in one answer
-TIES = 32  # more than are asked for: of equal scores at the cut, those with the lowest ids count
+# Rows in one request.
+PAGE = 500
+# Ids in one answer.
+ID_PAGE = 10_000
+# Extra results requested, so that of equal scores at the limit the lowest ids are returned.
+TIES = 32
 
 
 class QdrantVectors:
-    """Vectors in one collection: one writer, any number of searchers."""
+    """Vector index in one collection: one writer, any number of searchers."""
 
     def __init__(self, qdrant: Qdrant, store: str, stamp: Stamp) -> None:
         self.stamp = stamp
@@ -36,33 +37,33 @@ class QdrantVectors:
         self._name = qdrant.name_of(store, stamp)
         self._lock = threading.RLock()
         self._mark: QdrantMark | None = None
-        # The collection was there: if it is gone, so is all that was put into it
+        # True if the collection has existed: if it is gone, so are all its rows.
         self._seen = False
         self._means: dict[tuple[int, int], Floats] = {}
 
     @property
     def watermark(self) -> int:
-        """Up to where it is complete, as it said last."""
+        """The `seq` up to which the collection is complete, as last read."""
         return self._mark.watermark if self._mark else FRESH
 
     @property
     def memory(self) -> int:
-        """None of this process's memory, or next to none."""
+        """Memory in this process: none."""
         return 0
 
     @property
     def state(self) -> tuple[int, str]:
-        """What a search depends on: two equal states give equal answers."""
+        """State that a search depends on: equal states give equal answers."""
         return self.watermark, self._mark.version if self._mark else ""
 
     def memory_of(self, rows: int) -> int:
-        """None: rows are the server's."""
+        """Memory of rows in this process: none, they are on the server."""
         return 0
 
     def add(self, ids: Ids, vectors: Floats) -> None:
-        """Put rows in; an id that is there is replaced.
+        """Add rows; an existing id is replaced.
 
-        Raises: ValueError for a negative id, a wrong shape or a value that is no number;
+        Raises: ValueError for a negative id, a wrong shape or a value that isn't a finite number;
         NetworkError.
         """
         from qdrant_client import models
@@ -70,28 +71,32 @@ class QdrantVectors:
         rows = np.asarray(vectors, dtype=np.float32)
         if rows.shape != (len(ids), self.stamp.dimensions):
             raise ValueError(
-                f"expected {len(ids)} vectors of {self.stamp.dimensions} dimensions, got the shape {rows.shape}"
+                f"expected {len(ids)} vectors of {self.stamp.dimensions} dimensions, got the "
+                f"shape {rows.shape}"
             )
-        # Half precision, as the embedded index keeps it: both give the same scores.
+        # Half precision, as in the files: both backends give the same scores.
         halves = unit(rows).astype(np.float16).astype(np.float32)
-        points = dict(zip((int(number) for number in ids), halves, strict=True))
-        if any(number < 0 for number in points):
+        points = dict(zip((int(chunk_id) for chunk_id in ids), halves, strict=True))
+        if any(chunk_id < 0 for chunk_id in points):
             raise ValueError("an id is negative; chunk ids count from 1")
         with self._lock:
-            self._become()
+            self._ensure_collection()
             for page in _pages(list(points), PAGE):
                 batch = models.Batch(
-                    ids=[*page], vectors={VECTOR: [points[number].tolist() for number in page]}
+                    ids=[*page], vectors={VECTOR: [points[chunk_id].tolist() for chunk_id in page]}
                 )
                 self._qdrant.ask(
                     lambda client, batch=batch: client.upsert(self._name, batch, wait=True)
                 )
 
     def remove(self, ids: Ids) -> None:
-        """Take rows out; unknown ids are nothing. Raises: NetworkError."""
+        """Remove rows; unknown ids are ignored.
+
+        Raises: NetworkError.
+        """
         from qdrant_client import models
 
-        if not self._is_there():
+        if not self._exists():
             return
         for page in _pages(np.unique(ids).tolist(), ID_PAGE):
             points = models.PointIdsList(points=[*page])
@@ -100,29 +105,32 @@ class QdrantVectors:
             )
 
     def sync(self, watermark: int) -> None:
-        """Say that everything up to `watermark` was added and removed; each of that was waited for.
+        """Mark the collection complete up to `watermark`; every write before has been confirmed.
 
         Raises: NetworkError.
         """
         with self._lock:
-            self._become()
+            self._ensure_collection()
             self._mark = self._qdrant.mark(self._name, self._store, self.stamp, watermark)
 
     def compact(self) -> None:
-        """Nothing to do: the server does it by itself."""
+        """Do nothing: the server compacts by itself."""
 
     def search(self, vector: Floats, k: int, allowed: Ids | None = None) -> list[tuple[int, float]]:
-        """The `k` nearest ids, of `allowed` only where that is given, as (id, cosine): best first,
-        ties by id. Raises: NetworkError.
+        """The `k` nearest ids as (id, cosine), best first, ties by id.
+
+        Restricted to `allowed` if that is given.
+
+        Raises: NetworkError.
         """
         from qdrant_client import models
 
-        query = self._query(vector)
+        query = self._normalize_query(vector)
         if (
             k <= 0
             or not query.any()
             or (allowed is not None and not len(allowed))
-            or not self._is_there()
+            or not self._exists()
         ):
             return []
         chosen = None
@@ -139,50 +147,55 @@ class QdrantVectors:
                 with_payload=False,
             )
         )
-        # No -0.0
+        # Adding 0.0 turns -0.0 into 0.0.
         scores = np.round(np.clip([point.score for point in answer.points], -1.0, 1.0), 4) + 0.0
-        found = zip((int(point.id) for point in answer.points), scores.tolist(), strict=True)
-        return sorted(found, key=lambda one: (-one[1], one[0]))[:k]
+        hits = zip((int(point.id) for point in answer.points), scores.tolist(), strict=True)
+        return sorted(hits, key=lambda hit: (-hit[1], hit[0]))[:k]
 
     def cosines(self, vector: Floats, ids: Ids) -> dict[int, float]:
-        """How near these ids' rows are; those that have none are left out. Raises: NetworkError."""
-        return dict(self.search(vector, len(ids), ids))
-
-    def rows(self, ids: Ids) -> dict[int, Floats]:
-        """The rows of these ids, of length 1; those that have none are left out.
+        """Cosine of each of these ids' rows to `vector`; ids without a row are omitted.
 
         Raises: NetworkError.
         """
-        found: dict[int, Floats] = {}
-        if self._is_there():
+        return dict(self.search(vector, len(ids), ids))
+
+    def rows(self, ids: Ids) -> dict[int, Floats]:
+        """Rows of these ids, normalized to length 1; ids without a row are omitted.
+
+        Raises: NetworkError.
+        """
+        rows: dict[int, Floats] = {}
+        if self._exists():
             for page in _pages(np.unique(ids).tolist(), PAGE):
                 points = self._qdrant.ask(
                     lambda client, page=page: client.retrieve(
                         self._name, page, with_payload=False, with_vectors=True
                     )
                 )
-                found |= {int(point.id): _row(point.vector) for point in points}
-        return dict(sorted(found.items()))
+                rows |= {int(point.id): _row(point.vector) for point in points}
+        return dict(sorted(rows.items()))
 
     def cosines_of_ranges(self, vector: Floats, ranges: Sequence[tuple[int, int]]) -> list[float]:
-        """How near the mean of the rows of each range of ids is, both ends included; 0 where it has
-        none. Raises: NetworkError.
+        """Cosine of the mean row of each id range (both ends included), 0 if it has no rows.
+
+        Raises: NetworkError.
         """
-        query = self._query(vector)
+        query = self._normalize_query(vector)
         known = self._means
         unknown = [ends for ends in ranges if ends not in known]
         wanted = [np.arange(first, last + 1, dtype=np.int64) for first, last in unknown]
         rows = self.rows(np.concatenate(wanted)) if wanted else {}
         means: dict[tuple[int, int], Floats] = {}
         for ends, ids in zip(unknown, wanted, strict=True):
-            here = [rows[number] for number in ids.tolist() if number in rows]
+            present = [rows[chunk_id] for chunk_id in ids.tolist() if chunk_id in rows]
             total = (
-                np.asarray(here, dtype=np.float64)
+                np.asarray(present, dtype=np.float64)
                 .reshape(-1, self.stamp.dimensions)
                 .sum(axis=0, keepdims=True)
             )
             means[ends] = unit(total.astype(np.float32))[0]
-            if len(here) == len(ids):  # what an id stands for never changes
+            # An id always stands for the same content.
+            if len(present) == len(ids):
                 known[ends] = means[ends]
         if len(known) > MEANS:
             self._means = {}
@@ -190,24 +203,30 @@ class QdrantVectors:
         return np.round(np.asarray(table, dtype=np.float32) @ query, 4).tolist() if table else []
 
     def ids(self) -> Ids:
-        """Every id in the collection, ascending. Raises: NetworkError."""
-        found: list[int] = []
+        """All ids in the collection, ascending.
+
+        Raises: NetworkError.
+        """
+        ids: list[int] = []
         offset = None
-        while self._is_there():
+        while self._exists():
             points, offset = self._qdrant.ask(
                 lambda client, offset=offset: client.scroll(
                     self._name, limit=ID_PAGE, offset=offset, with_payload=False, with_vectors=False
                 )
             )
-            found += [point.id for point in points if isinstance(point.id, int)]
+            ids += [point.id for point in points if isinstance(point.id, int)]
             if offset is None:
                 break
-        return np.sort(np.asarray(found, dtype=np.int64))
+        return np.sort(np.asarray(ids, dtype=np.int64))
 
     def lacking(self, ids: Ids) -> Ids:
-        """Those of these ids that have no row, ascending. Raises: NetworkError."""
+        """Those of these ids without a row, ascending.
+
+        Raises: NetworkError.
+        """
         wanted = np.unique(np.asarray(ids, dtype=np.int64))
-        if not len(wanted) or not self._is_there():
+        if not len(wanted) or not self._exists():
             return wanted
         if len(wanted) > ID_PAGE:
             return np.setdiff1d(wanted, self.ids(), assume_unique=True)
@@ -221,10 +240,13 @@ class QdrantVectors:
         )
 
     def __len__(self) -> int:
-        """How many rows there are. Raises: NetworkError."""
+        """Number of rows.
+
+        Raises: NetworkError.
+        """
         from qdrant_client import models
 
-        if not self._is_there():
+        if not self._exists():
             return 0
         others = models.Filter(must_not=[models.HasIdCondition(has_id=[MARK])])
         return self._qdrant.ask(
@@ -232,41 +254,44 @@ class QdrantVectors:
         ).count
 
     def reload_if_moved(self) -> bool:
-        """See what another process has written since; True where that changed anything. A server
-        that is away changes nothing.
+        """Load what another process has written since; true if that changed anything.
+
+        An unavailable server changes nothing.
         """
         try:
-            there, mark = self._qdrant.look(self._name)
-        except NetworkError:  # who searches is told so
+            exists, mark = self._qdrant.look(self._name)
+        except NetworkError:
+            # A search reports it.
             return False
         with self._lock:
-            self._seen |= there
+            self._seen |= exists
             if mark is not None and (mark.stamp, mark.store) != (self.stamp, self._store):
                 mark = None
             moved, self._mark = mark != self._mark, mark
             return moved
 
     def close(self) -> None:
-        """Let go of memory."""
+        """Release memory."""
         with self._lock:
             self._mark, self._means = None, {}
 
-    def _query(self, vector: Floats) -> Floats:
+    def _normalize_query(self, vector: Floats) -> Floats:
         return unit(np.asarray(vector, dtype=np.float32).reshape(1, self.stamp.dimensions))[0]
 
-    def _is_there(self) -> bool:
+    def _exists(self) -> bool:
         return self._qdrant.look(self._name)[0]
 
-    def _become(self) -> None:
-        """Make the collection where there is none; where there was one, whoever fills it has to
-        begin anew.
+    def _ensure_collection(self) -> None:
+        """Create the collection if there is none.
+
+        Raises: NetworkError if it existed before, since the writer has to start again.
         """
-        there, seen = self._is_there(), self._seen
-        self._seen = there
-        if not there and seen:
+        exists, seen = self._exists(), self._seen
+        self._seen = exists
+        if not exists and seen:
             self._mark = None
             raise self._qdrant.fail(f"Qdrant at {self._qdrant.url} has lost the collection")
-        if not there:
+        if not exists:
             self._qdrant.make(self._name, self.stamp.dimensions)
             self._seen = True
 

@@ -1,16 +1,18 @@
-"""One embedding index in a directory: a log of half-precision rows, scanned by numpy or turbovec
-and rescored exactly.
+"""Vector index in a directory: a log of half-precision rows, scanned and rescored exactly.
 
-    watermark.json     stamp, watermark, and how many records of which generation's log are complete
-    rows-000001.log    fixed-size records (id, vector); a later record replaces an earlier one, the id ~n removes n
-    scan2-*.tvim       turbovec's own form of a prefix of that log, so that opening need not encode it again
+    watermark.json     stamp, watermark, generation, number of complete records, checksum
+    rows-000001.log    fixed-size records (id, vector); a later record replaces an earlier one
+                       with the same id, the id ~n removes n
+    scan2-*.tvim       turbovec's encoding of a prefix of that log, so that opening is fast
 
-Everything here can be thrown away: what is missing, damaged or of another embedder opens empty with
-watermark -1, and the caller replays. One process writes (it holds the store's lease), any number
-read: a log only grows, and a new generation has a new name, because a mapped file can't be replaced
-on Windows. Knows nothing of chunks or models. Road not taken: turbovec's own `sync`, whose file
-would be a second truth that can be ahead of the watermark; and HNSW, which takes a hundred times
-longer to build and loses recall under filters.
+Everything here can be thrown away: an index that is missing, damaged or of another embedder opens
+empty with watermark -1, and the caller replays. One process writes (it holds the store's lease),
+any number read: a log only grows, and a new generation has a new name, because a mapped file can't
+be replaced on Windows. Rows are scanned by numpy or turbovec. Knows nothing of chunks or models.
+
+Roads not taken: turbovec's own `sync`, since its file would be a second source of truth that can be
+ahead of the watermark; and HNSW, which takes a hundred times longer to build and loses recall under
+filters.
 """
 
 from __future__ import annotations
@@ -61,26 +63,31 @@ if TYPE_CHECKING:
     from turbovec import IdMapIndex
 
 _NOT_DAMAGE = (errno.EACCES, errno.EPERM, errno.EROFS)
-FRESH = -1  # the watermark of an index that holds nothing yet
-# At least so many rows are rescored exactly: the 50 nearest of 130,000 chunks were always among
-# them
+# Watermark of an empty index.
+FRESH = -1
+# At least this many rows are rescored exactly: the 50 nearest of 130,000 chunks were always among
+# them.
 CANDIDATES = 400
 CANDIDATES_PER_RESULT = 8
-# An allow-list below this share is scanned exactly: faster than the engine's own filter
+# An allow-list below this share is scanned exactly: faster than turbovec's own filter.
 NARROW = 0.05
-DEAD_SHARE = 0.25  # of a log's records, before it is written anew
+# Share of dead records from which a log is rewritten.
+DEAD_SHARE = 0.25
 DEAD_MINIMUM = 1000
-MEANS = 20_000  # of ranges that are remembered, a kilobyte each
-SNAPSHOT_MINIMUM = 10_000  # rows; encoding fewer takes below 50 ms
-# Of the log that is new since the last snapshot, and is encoded again whenever it is opened
+# Cached means of ranges, a kilobyte each.
+MEANS = 20_000
+# Rows from which a snapshot is saved; encoding fewer takes less than 50 ms.
+SNAPSHOT_MINIMUM = 10_000
+# Share of the log after the last snapshot, which is encoded again at every opening.
 SNAPSHOT_SHARE = 0.05
-SCAN = f"scan{BITS}"  # snapshots of another precision are none
+# Prefix of snapshots; those of another precision are ignored.
+SCAN = f"scan{BITS}"
 
 Engine = Literal["turbovec", "numpy"]
 
 
 class Vectors:
-    """An embedding index: one writer, any number of searchers."""
+    """Vector index in files: one writer, any number of searchers."""
 
     def __init__(self, directory: Path | None, stamp: Stamp, engine: Engine) -> None:
         self.stamp = stamp
@@ -89,21 +96,22 @@ class Vectors:
         # turbovec takes multiples of 8 only; other dimensions are scanned by numpy.
         self._turbovec = engine == "turbovec" and stamp.dimensions % 8 == 0 and turbovec_works()
         self._dtype = np.dtype([("id", "<i8"), ("vector", "<f2", (stamp.dimensions,))])
-        # Ids, positions, and what turbovec or numpy scans. Rows of a log on disk are mapped, and
-        # few are read for an answer: the system takes their pages back when it needs them.
+        # Memory of ids, positions and encoded rows. Rows of a log on disk are mapped, and few are
+        # read for an answer: the system reclaims their pages when it needs them.
         scanned = stamp.dimensions * BITS // 8 + 8 if self._turbovec else stamp.dimensions + 4
         self._row_bytes = 16 + scanned + (self._dtype.itemsize if directory is None else 0)
         self._no_codes = Codes(np.empty((0, stamp.dimensions), np.int8), np.empty(0, np.float32))
-        # Closing needs no memory.
-        self._nothing = np.empty(0, dtype=np.int64)
+        # Allocated now, so that closing needs no memory.
+        self._no_ids = np.empty(0, dtype=np.int64)
         self._no_records = np.empty(0, dtype=self._dtype)
         self._lock = threading.RLock()
         self._clear()
 
     @classmethod
     def open(cls, directory: Path | None, stamp: Stamp, engine: Engine = "turbovec") -> Vectors:
-        """The index in `directory` (None: in memory only); empty with watermark -1 where nothing
-        usable is there. Writes nothing.
+        """Open the index in `directory` (None: in memory only). Writes nothing.
+
+        An unusable one opens empty with watermark -1.
         """
         vectors = cls(directory, stamp, engine)
         vectors.reload_if_moved()
@@ -111,31 +119,30 @@ class Vectors:
 
     @property
     def memory(self) -> int:
-        """About how many bytes of memory a search in these rows takes; dead rows count until the
-        log is written anew.
-        """
+        """Approximate memory in bytes that a search takes; dead rows count until a rewrite."""
         with self._lock:
             return self.memory_of(self._log.records if self._log else 0)
 
     @property
     def state(self) -> tuple[int, int, int]:
-        """What a search depends on: two equal states give equal answers."""
+        """State that a search depends on: equal states give equal answers."""
         with self._lock:
             return self.watermark, self._generation, self._log.records if self._log else 0
 
     def memory_of(self, rows: int) -> int:
-        """About how many bytes of memory so many rows take."""
+        """Approximate memory in bytes of this many rows."""
         return rows * self._row_bytes
 
     def add(self, ids: Ids, vectors: Floats) -> None:
-        """Put rows in; an id that is there is replaced.
+        """Add rows; an existing id is replaced.
 
-        Raises: ValueError for a negative id, a wrong shape or a value that is no number.
+        Raises: ValueError for a negative id, a wrong shape or a value that isn't a finite number.
         """
         rows = np.asarray(vectors, dtype=np.float32)
         if rows.shape != (len(ids), self.stamp.dimensions):
             raise ValueError(
-                f"expected {len(ids)} vectors of {self.stamp.dimensions} dimensions, got the shape {rows.shape}"
+                f"expected {len(ids)} vectors of {self.stamp.dimensions} dimensions, got the "
+                f"shape {rows.shape}"
             )
         records = np.zeros(len(ids), dtype=self._dtype)
         records["id"], records["vector"] = ids, unit(rows)
@@ -144,9 +151,9 @@ class Vectors:
         self._append(records)
 
     def remove(self, ids: Ids) -> None:
-        """Take rows out; unknown ids are nothing."""
+        """Remove rows; unknown ids are ignored."""
         with self._lock:
-            self._become_writer()
+            self._start_writing()
             view = self._refresh()
             known = view.ids[find(view.ids, ids)]
             records = np.zeros(len(known), dtype=self._dtype)
@@ -154,11 +161,9 @@ class Vectors:
             self._append(records)
 
     def sync(self, watermark: int) -> None:
-        """Make everything added and removed so far durable, then say that the index is complete up
-        to `watermark`.
-        """
+        """Make all changes durable, then mark the index complete up to `watermark`."""
         with self._lock, self._translated():
-            self._become_writer()
+            self._start_writing()
             view = self._refresh()
             dead = view.folded - len(view.ids)
             if dead > DEAD_MINIMUM and dead > DEAD_SHARE * view.folded:
@@ -178,18 +183,19 @@ class Vectors:
             self.watermark = watermark
 
     def compact(self) -> None:
-        """Write the log anew without its dead rows; durable with the next `sync`."""
+        """Rewrite the log without its dead rows; durable with the next `sync`."""
         with self._lock, self._translated():
-            self._become_writer()
+            self._start_writing()
             view = self._refresh()
             if view.folded > len(view.ids):
                 self._compact(view)
 
     def search(self, vector: Floats, k: int, allowed: Ids | None = None) -> list[tuple[int, float]]:
-        """The `k` nearest ids, of `allowed` only where that is given, as (id, cosine): best first,
-        ties by id.
+        """The `k` nearest ids as (id, cosine), best first, ties by id.
+
+        Restricted to `allowed` if that is given.
         """
-        query = self._query(vector)
+        query = self._normalize_query(vector)
         with self._lock:
             view = self._refresh()
             scan, codes = self._refresh_scan(view), self._refresh_codes(view)
@@ -212,8 +218,8 @@ class Vectors:
         return [(int(view.ids[chosen[at]]), float(scores[at])) for at in order]
 
     def cosines(self, vector: Floats, ids: Ids) -> dict[int, float]:
-        """How near these ids' rows are; those that have none are left out."""
-        query = self._query(vector)
+        """Cosine of each of these ids' rows to `vector`; ids without a row are omitted."""
+        query = self._normalize_query(vector)
         with self._lock:
             view = self._refresh()
         chosen = find(view.ids, ids)
@@ -222,7 +228,7 @@ class Vectors:
         )
 
     def rows(self, ids: Ids) -> dict[int, Floats]:
-        """The rows of these ids, of length 1; those that have none are left out."""
+        """Rows of these ids, normalized to length 1; ids without a row are omitted."""
         with self._lock:
             view = self._refresh()
         chosen = find(view.ids, ids)
@@ -230,26 +236,25 @@ class Vectors:
         return dict(zip(view.ids[chosen].tolist(), rows, strict=True))
 
     def cosines_of_ranges(self, vector: Floats, ranges: Sequence[tuple[int, int]]) -> list[float]:
-        """How near the mean of the rows of each range of ids is, both ends included; 0 where it has
-        none.
-        """
-        query = self._query(vector)
+        """Cosine of the mean row of each id range (both ends included), 0 if it has no rows."""
+        query = self._normalize_query(vector)
         with self._lock:
             view = self._refresh()
             if len(self._means) > MEANS:
                 self._means.clear()
             means = [
-                self._means.get(one) if one in self._means else self._mean_of(view, one)
-                for one in ranges
+                self._means.get(ends) if ends in self._means else self._mean_of(view, ends)
+                for ends in ranges
             ]
         return np.round(np.asarray(means, dtype=np.float32) @ query, 4).tolist() if means else []
 
-    def _query(self, vector: Floats) -> Floats:
+    def _normalize_query(self, vector: Floats) -> Floats:
         return unit(np.asarray(vector, dtype=np.float32).reshape(1, self.stamp.dimensions))[0]
 
     def _mean_of(self, view: View, ends: tuple[int, int]) -> Floats:
-        """The mean of a range's rows, of length 1; remembered where none is missing, since what an
-        id stands for never changes.
+        """Mean of a range's rows, normalized to length 1.
+
+        Cached if no row is missing, since an id always stands for the same content.
         """
         first, last = ends
         start, stop = (
@@ -263,12 +268,12 @@ class Vectors:
         return mean
 
     def ids(self) -> Ids:
-        """Every id in the index, ascending."""
+        """All ids in the index, ascending."""
         with self._lock:
             return self._refresh().ids.copy()
 
     def lacking(self, ids: Ids) -> Ids:
-        """Those of these ids that have no row, ascending."""
+        """Those of these ids without a row, ascending."""
         with self._lock:
             view = self._refresh()
         wanted = np.unique(ids)
@@ -279,27 +284,28 @@ class Vectors:
             return len(self._refresh().ids)
 
     def reload_if_moved(self) -> bool:
-        """See what another process has written since; True where that changed anything. The writer
-        itself has nothing to see.
+        """Load what another process has written since; true if that changed anything.
+
+        The writer itself is always current.
         """
         with self._lock:
             if self._directory is None or (self._log is not None and self._log.writing):
                 return False
-            # The generation may be swept between reading its name and opening it
+            # The generation may be swept between reading its name and opening it.
             for _ in range(3):
                 manifest = read_manifest(self._directory)
                 if manifest == self._manifest:
                     return False
                 if manifest is None or manifest.stamp != self.stamp:
                     break
-                if self._follow(self._directory, manifest):
+                if self._load_manifest(self._directory, manifest):
                     return True
             changed = self._manifest is not None
             self._clear()
             return changed
 
     def is_whole(self) -> bool:
-        """Compare what is on disk with its checksum."""
+        """Compare the files on disk with their checksum."""
         manifest = None if self._directory is None else read_manifest(self._directory)
         if self._directory is None or manifest is None:
             return self._directory is None or self.watermark == FRESH
@@ -308,7 +314,7 @@ class Vectors:
         )
 
     def close(self) -> None:
-        """Let go of files and memory; what was not synced is forgotten."""
+        """Close files and release memory; changes that were not synced are lost."""
         with self._lock:
             self._clear()
 
@@ -316,19 +322,19 @@ class Vectors:
         self._log: VectorLog | None = None
         self._manifest: Manifest | None = None
         self._generation = 0
-        # Loaded when it is needed: who only writes seldom does
+        # Loaded on demand: a process that only writes rarely needs it.
         self._scan: IdMapIndex | None = None
-        self._codes = self._no_codes  # what numpy scans, where turbovec doesn't
-        self._snapshot = ""  # name of the file that holds the scan of
-        self._snapshot_records = 0  # so many records of the log
-        self._view = self._scanned = View(self._no_records, self._nothing, self._nothing)
+        # Encoded rows for numpy, if turbovec isn't used.
+        self._codes = self._no_codes
+        # Name of the newest snapshot of the scan, and the number of log records that it covers.
+        self._snapshot = ""
+        self._snapshot_records = 0
+        self._view = self._scanned = View(self._no_records, self._no_ids, self._no_ids)
         self._means: dict[tuple[int, int], Floats] = {}
         self.watermark = FRESH
 
-    def _follow(self, directory: Path, manifest: Manifest) -> bool:
-        """Take over the state that `manifest` describes, reading only what is new; False where its
-        log isn't whole.
-        """
+    def _load_manifest(self, directory: Path, manifest: Manifest) -> bool:
+        """Take over the state in `manifest`, reading only what is new; false if damaged."""
         log, grown = self._log, False
         if (
             log is not None
@@ -351,21 +357,19 @@ class Vectors:
         self._snapshot, self._snapshot_records = path.name if path else "", count
         return True
 
-    def _become_writer(self) -> None:
-        """Start from the newest state: the process that held the lease before may have written
-        since this one looked.
-        """
+    def _start_writing(self) -> None:
+        """Load the newest state: a previous lease holder may have written since the last look."""
         if self._log is None or not self._log.writing:
             self.reload_if_moved()
 
     def _append(self, records: Records) -> None:
         with self._lock, self._translated():
-            self._become_writer()
+            self._start_writing()
             if len(records):
                 (self._log or self._begin_log()).append(records)
 
     def _begin_log(self) -> VectorLog:
-        """A new generation's empty log; nothing reads it before the watermark file names it."""
+        """Start the empty log of a new generation; unread until the watermark file names it."""
         path = None
         if self._directory is not None:
             make_private(self._directory)
@@ -375,7 +379,7 @@ class Vectors:
         return self._log
 
     def _refresh(self) -> View:
-        """The view of everything in the log."""
+        """View of everything in the log."""
         if self._log is not None and self._log.records != self._view.folded:
             with self._translated():
                 records = self._log.view()
@@ -384,7 +388,7 @@ class Vectors:
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
-        """Say that the files are damaged where they can't be read or written for no better reason."""
+        """Report damaged files if reading or writing fails for no more specific reason."""
         try:
             yield
         except (OSError, ValueError, MemoryError) as error:
@@ -397,23 +401,21 @@ class Vectors:
             ) from error
 
     def _refresh_scan(self, view: View) -> IdMapIndex | None:
-        """The scan, brought to the same state; None where there is too little to scan."""
+        """Scan in the state of `view`; None if there are too few rows."""
         if self._scan is None:
             self._load_scan(view)
         if self._scan is None:
             if self._turbovec and len(view.ids) > CANDIDATES:
                 self._scan = encode_all(view)
         elif self._scanned is not view:
-            for number in fold(self._scanned, view.records)[1].tolist():
-                self._scan.remove(number)
+            for chunk_id in fold(self._scanned, view.records)[1].tolist():
+                self._scan.remove(chunk_id)
             encode(self._scan, view, view.positions >= self._scanned.folded)
         self._scanned = view
         return self._scan
 
     def _refresh_codes(self, view: View) -> Codes | None:
-        """The rows as numpy scans them, in the same state; None where turbovec does or few are
-        there.
-        """
+        """Encoded rows for numpy, in the state of `view`; None if unused or too few."""
         if self._turbovec or len(view.ids) <= CANDIDATES:
             return None
         if len(self._codes.scales) != view.folded:
@@ -421,31 +423,30 @@ class Vectors:
         return self._codes
 
     def _compact(self, view: View) -> None:
-        """Write the live rows to a new generation; the old one stays until the watermark file has
-        moved.
+        """Write the live rows to a new generation.
+
+        The old one stays until the watermark file has moved.
         """
         if self._scan is not None or self._snapshot:
             self._refresh_scan(view)
         before = self._log, self._generation, self._snapshot, self._snapshot_records
         try:
             log = self._begin_log()
-            places = np.sort(view.positions)
-            for start in range(0, len(places), BLOCK):
-                log.append(view.records[places[start : start + BLOCK]])
-            fresh = View(log.view(), view.ids, np.searchsorted(places, view.positions))
+            positions = np.sort(view.positions)
+            for start in range(0, len(positions), BLOCK):
+                log.append(view.records[positions[start : start + BLOCK]])
+            fresh = View(log.view(), view.ids, np.searchsorted(positions, view.positions))
         except BaseException:
-            # A part of the rows must not be taken for all of them.
+            # An incomplete log must not be mistaken for a complete one.
             self._log, self._generation, self._snapshot, self._snapshot_records = before
             raise
-        # The scan holds the same rows under the same ids: only their positions have moved.
-        # Codes go by position, so they are made anew.
+        # The scan holds the same rows under the same ids: only their positions have changed. Codes
+        # are addressed by position, so they are encoded again.
         self._codes = self._no_codes
         self._view = self._scanned = fresh
 
     def _snapshots(self, directory: Path) -> list[tuple[int, Path]]:
-        """The snapshots of this generation, by how many records of the log they cover, the largest
-        first.
-        """
+        """Snapshots of this generation as (records covered, path), largest first."""
         named = [
             (path.stem.split("-"), path)
             for path in directory.glob(f"{SCAN}-{self._generation:06d}-*-*.tvim")
@@ -455,7 +456,7 @@ class Vectors:
         )
 
     def _load_scan(self, view: View) -> None:
-        """Make a whole snapshot of a prefix of the log the scan, where there is one."""
+        """Load the largest intact snapshot of a prefix of the log, if there is one."""
         self._snapshot, self._snapshot_records = "", 0
         if self._directory is None or not self._turbovec:
             return
@@ -474,7 +475,7 @@ class Vectors:
             return
 
     def _save_scan(self, directory: Path, view: View) -> None:
-        """Keep turbovec's form of the log once enough of it is new."""
+        """Save turbovec's encoding of the log once enough of it is new."""
         count, held = view.folded, self._scan is not None
         if (
             len(view.ids) < SNAPSHOT_MINIMUM
@@ -489,5 +490,6 @@ class Vectors:
         self._snapshot = f"{SCAN}-{self._generation:06d}-{count}-{checksum_of(fresh):08x}.tvim"
         self._snapshot_records = count
         os.replace(fresh, directory / self._snapshot)
-        if not held:  # nobody searches in this process
+        # This process doesn't search.
+        if not held:
             self._scan = None

@@ -1,8 +1,7 @@
-"""What one embedder's vectors can do, wherever they are: in a file (`vectors.py`) or in a Qdrant
-collection (`qdrantvectors.py`).
+"""Interface of a vector index: in files (`vector_file.py`) or in Qdrant (`qdrant_index.py`).
 
-What each method promises is said there. A set that a server keeps may raise NetworkError
-QDRANT_UNAVAILABLE from any that asks it.
+The methods are documented there. An index on a server may raise NetworkError QDRANT_UNAVAILABLE
+from any method that calls the server.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from cortex.engine.store.index.vector_scan import Floats, Ids
 
 
 class VectorIndex(Protocol):
-    """One embedder's vectors, wherever they are."""
+    """Vectors of one embedder, in any backend."""
 
     @property
     def stamp(self) -> Stamp: ...

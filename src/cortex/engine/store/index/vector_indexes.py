@@ -1,11 +1,12 @@
-"""The vectors of one store: a directory, or a collection of a Qdrant server, for each embedder, so
-that a new one is made beside the one that answers.
+"""Vector indexes of one store: a directory or a Qdrant collection for each embedder.
 
-Vectors of a cheap embedder are made here, of the texts in SQLite, and exist nowhere else. Those
-that are paid for are in SQLite (`paid.py`) and are only copied. A set takes in what SQLite has
-committed since the set's watermark; where that can't be told any more, its ids are compared with
-all chunks in use, and it doesn't matter how they came apart. Knows no model, and doesn't decide
-which of several sets answers.
+The index of a new embedder is made beside the one that answers. Vectors of a cheap embedder are
+computed here from the texts in SQLite and exist nowhere else; paid ones are in SQLite
+(`paid_vectors.py`) and only copied. An index replays what SQLite has committed since its watermark.
+If that is no longer known, its ids are compared with all chunks in use, however the two came to
+differ.
+
+Knows no model, and doesn't decide which of several indexes answers.
 """
 
 from __future__ import annotations
@@ -42,21 +43,32 @@ from cortex.engine.store.index.vector_scan import Floats, Ids, unit
 from cortex.engine.store.sql import marks, parts
 
 EMBED_BATCH = 256
-WITHIN = 7  # narrowed searches whose chunks are remembered, beside the newest
-# In a narrowed search, up to which they are looked up by themselves, so many at once
+# Filters with cached chunk ids, beside the newest.
+WITHIN = 7
+# Up to this many docs in a filter are looked up by id, in batches of that size.
 FEW_DOCS, PART = 20_000, 500
-LEAST_SHARE = 0.5  # of the chunks: vectors of fewer would hide more than they find
-# The contents in use, with their chunks: all, and those of docs that are new since a `seq`. CROSS
-# JOIN keeps the order that is written.
-_USED = "SELECT id, first_chunk, last_chunk FROM blobs WHERE NOT private AND EXISTS (SELECT 1 FROM docs WHERE docs.blob = blobs.id)"
-_CHANGED = "SELECT DISTINCT blobs.id, first_chunk, last_chunk FROM docs CROSS JOIN blobs ON blobs.id = docs.blob WHERE docs.seq > ? AND NOT private"
-# The chunks of docs that were removed since a `seq`, where no other doc has the same content.
+# Share of the chunks that need a vector: with fewer, semantic search would miss too much.
+LEAST_SHARE = 0.5
+# Contents in use with their chunks: all of them, and those of docs changed since a `seq`. CROSS
+# JOIN makes SQLite keep the written order.
+_USED = (
+    "SELECT id, first_chunk, last_chunk FROM blobs WHERE NOT private AND EXISTS "
+    "(SELECT 1 FROM docs WHERE docs.blob = blobs.id)"
+)
+_CHANGED = (
+    "SELECT DISTINCT blobs.id, first_chunk, last_chunk FROM docs "
+    "CROSS JOIN blobs ON blobs.id = docs.blob WHERE docs.seq > ? AND NOT private"
+)
+# Chunks of docs removed since a `seq`, unless another doc has the same content.
 _GONE = (
     "SELECT DISTINCT first_chunk, last_chunk FROM gone WHERE seq > ? AND NOT EXISTS "
-    "(SELECT 1 FROM chunks CROSS JOIN docs ON docs.blob = chunks.blob WHERE chunks.id = gone.first_chunk)"
+    "(SELECT 1 FROM chunks CROSS JOIN docs ON docs.blob = chunks.blob "
+    "WHERE chunks.id = gone.first_chunk)"
 )
-REMOVED = ".removed-"  # before the name of a directory that is on its way out
-CHECK_TRIES, CHECK_SECONDS = 4, 0.25  # a batch may be under way between SQLite and its index
+# Prefix of a directory that is being removed.
+REMOVED = ".removed-"
+# A check is repeated, since a batch may be on its way from SQLite to its index.
+CHECK_TRIES, CHECK_SECONDS = 4, 0.25
 
 
 log = logging.getLogger(__name__)
@@ -64,23 +76,25 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _Due:
-    """What a set has to take in to be complete at `seq`: contents in use that it may lack, and ids
-    that are no longer in use.
+    """Work needed to make an index complete at `seq`.
+
+    Contents in use that it may lack, and ids no longer in use.
     """
 
     seq: int
     blobs: Ids  # ascending
-    firsts: Ids  # of each one's chunks
+    firsts: Ids  # first and last chunk of each
     lasts: Ids
-    gone: Ids | None  # None where these are all contents in use: what isn't theirs is gone
+    # None if `blobs` are all contents in use: any other id is gone.
+    gone: Ids | None
 
     def chunks(self) -> Ids:
-        """The ids of these contents' chunks, ascending."""
+        """Ids of the chunks of these contents, ascending."""
         return expand(self.firsts, self.lasts)
 
 
 class VectorIndexes:
-    """The vectors of every embedder that a store has some of.
+    """Vector indexes of a store, one per embedder.
 
     Only the lease holder may change them.
     """
@@ -98,79 +112,87 @@ class VectorIndexes:
         self._connections = connections
         self._truth = truth
         self._paid = paid
-        self._lock = threading.RLock()  # of what is open: held for moments
-        # Who holds it may take the other one, never the other way round
+        # Guards the open indexes; held briefly.
+        self._lock = threading.RLock()
+        # Its holder may take `_lock`, never the other way round.
         self._writing = threading.RLock()
         self._open: dict[Stamp, VectorIndex] = {}
-        self._within: dict[SearchFilter, tuple[int, Ids]] = {}  # up to which `seq`, and the chunks
+        # By filter: (seq, ids of the matching chunks).
+        self._filtered_chunks: dict[SearchFilter, tuple[int, Ids]] = {}
         self._chunks = SourceChunks(connections)
-        self._counted = (FRESH, 0)  # how many chunks were in use at which `seq`
-        self._said = ""  # why their server is away, as it was logged
-        self._copied: dict[Stamp, int] = {}  # up to which `seq` paid vectors are known to be copied
+        # (seq, number of chunks in use then).
+        self._chunk_count = (FRESH, 0)
+        # Last logged reason why the server is unavailable.
+        self._said = ""
+        # The `seq` up to which paid vectors are known to be copied.
+        self._copied_seq: dict[Stamp, int] = {}
 
     @property
     def away(self) -> str:
-        """Why the vectors can't be asked now; only those of a server ever can't."""
+        """Reason why the server can't be asked now, "" if it can or there is no server."""
         return self._qdrant.away if self._qdrant else ""
 
     @property
     def may_vanish(self) -> bool:
-        """Whether somebody else keeps the vectors, and may lose them."""
+        """True if a server stores the vectors, and may lose them."""
         return self._qdrant is not None
 
     @property
     def least_mark(self) -> int:
-        """Vectors below this watermark are not searched: their server may hold what was removed for
-        good while it was away.
+        """Lowest watermark that may be searched.
+
+        A server that was unavailable may still hold vectors of permanently removed content.
         """
         return int(self._truth.get("removed", "0")) if self._qdrant else 0
 
     def of(self, stamp: Stamp) -> VectorIndex:
-        """The vectors made by the embedder with this stamp, as they are now."""
+        """Vector index of the embedder with this stamp, in its current state."""
         with self._lock:
             vectors = self._open.get(stamp)
             if vectors is None:
-                vectors = self._open[stamp] = self._open_set(stamp)
+                vectors = self._open[stamp] = self._open_index(stamp)
             vectors.reload_if_moved()
             return vectors
 
-    def _open_set(self, stamp: Stamp) -> VectorIndex:
+    def _open_index(self, stamp: Stamp) -> VectorIndex:
         if self._qdrant is not None:
             return QdrantVectors(self._qdrant, self._truth.get("identity"), stamp)
         return Vectors.open(self._path_of(stamp), stamp)
 
-    def catch_up(self, making: EmbeddingJob, room: int) -> None:
-        """Make one embedder's vectors those of the chunks in use; paid ones, as far as they are
-        there. Where their server is away, later.
+    def catch_up(self, job: EmbeddingJob, room: int) -> None:
+        """Update one embedder's vectors to the chunks in use.
 
-        Raises: LimitError EMBEDDINGS_LIMIT where vectors that are made here would take more than
-        `room` bytes; what is there is kept.
+        Paid ones are only copied as far as they exist. If the server is unavailable, this is left
+        for later.
+
+        Raises: LimitError EMBEDDINGS_LIMIT if vectors computed here would take more than `room`
+        bytes; existing ones are kept.
         """
         wanted = self._truth.seq()
         with self._writing:
             try:
-                self._bring_up(making, room, wanted)
+                self._update(job, room, wanted)
             except StoreError as error:
                 if error.code != "INDEX_DAMAGED":
                     raise
-                log.warning("the vectors of %s are made anew: %s", making.stamp.model, error)
-                self._discard(making.stamp)
-                self._bring_up(making, room, wanted)
-            # Ids of another store, say of one that was deleted, mean other chunks
+                log.warning("the vectors of %s are made anew: %s", job.stamp.model, error)
+                self._discard(job.stamp)
+                self._update(job, room, wanted)
+            # Ids of another store, such as a deleted one, stand for other chunks.
             if self._directory is not None:
                 for path in self._directory.parent.glob("vectors*"):
                     if path != self._directory:
                         shutil.rmtree(path, ignore_errors=True)
 
-    def _bring_up(self, making: EmbeddingJob, room: int, wanted: int) -> None:
-        with self._unless_away():
-            if making.embed is not None:
-                self._make(self.of(making.stamp), making.embed, room, wanted)
+    def _update(self, job: EmbeddingJob, room: int, wanted: int) -> None:
+        with self._skip_if_unavailable():
+            if job.embed is not None:
+                self._embed_missing(self.of(job.stamp), job.embed, room, wanted)
             else:
-                self._copy(self.of(making.stamp), room)
+                self._copy(self.of(job.stamp), room)
 
     def _discard(self, stamp: Stamp) -> None:
-        """Remove a set whose files are damaged; the next one is made in its place."""
+        """Remove an index with damaged files; the next one is made in its place."""
         self.let_go([other for other in self._open if other != stamp])
         path = self._path_of(stamp)
         if self._directory is not None and not self._directory.is_dir():
@@ -179,7 +201,7 @@ class VectorIndexes:
             _remove(path)
 
     def damaged(self, stamp: Stamp) -> bool:
-        """Whether there are files of a set that can't be used; their server's vectors never are."""
+        """True if the files of an index can't be used; never for a server's."""
         path = self._path_of(stamp)
         if self._qdrant is not None or path is None or not os.path.lexists(path):
             return False
@@ -190,7 +212,7 @@ class VectorIndexes:
         return manifest is None or manifest.watermark != FRESH
 
     def look_again(self) -> None:
-        """Forget what is open, unless it is being written: what is damaged on disk opens empty."""
+        """Close the open indexes unless one is being written; damaged ones reopen empty."""
         if self._writing.acquire(blocking=False):
             try:
                 self.let_go(())
@@ -205,14 +227,14 @@ class VectorIndexes:
         rows: Floats,
         known: Sequence[bytes],
     ) -> None:
-        """Keep the vectors of texts that were just paid for, in SQLite first; then copy them, and
-        `known` ones, to be searched.
+        """Store vectors that were just paid for in SQLite, then copy them and `known` ones.
 
-        Raises: ValueError for a wrong shape or a value that is no number.
+        Raises: ValueError for a wrong shape or a value that isn't a finite number.
         """
         if rows.shape != (len(hashes), stamp.dimensions):
             raise ValueError(
-                f"expected {len(hashes)} vectors of {stamp.dimensions} dimensions, got the shape {rows.shape}"
+                f"expected {len(hashes)} vectors of {stamp.dimensions} dimensions, got the shape "
+                f"{rows.shape}"
             )
         packed = unit(rows).astype("<f2")
         self._paid.put(
@@ -221,92 +243,97 @@ class VectorIndexes:
         self.copy(stamp, [*hashes, *known])
 
     def copy(self, stamp: Stamp, hashes: Sequence[bytes]) -> None:
-        """Copy paid vectors of these texts, to be searched."""
-        with self._writing, self._unless_away():
+        """Copy the paid vectors of these texts into the searchable index."""
+        with self._writing, self._skip_if_unavailable():
             vectors, chunks = self.of(stamp), self._paid.chunks_of(hashes)
-            # Where this fails, the next look is at everything
-            copied = self._copied.pop(stamp, FRESH)
+            # If this fails, the next run looks at everything.
+            copied = self._copied_seq.pop(stamp, FRESH)
             self._add_paid(vectors, vectors.lacking(np.asarray(chunks, dtype=np.int64)))
             vectors.sync(vectors.watermark)
-            self._copied[stamp] = copied
+            self._copied_seq[stamp] = copied
 
     def fits(self, stamp: Stamp, room: int) -> bool:
-        """Whether there is room for the vectors of all chunks in use."""
+        """True if the vectors of all chunks in use fit into `room` bytes."""
         return self.of(stamp).memory_of(self.count()) <= room
 
     def count(self) -> int:
-        """How many chunks are in use; counted once for each `seq`, since every search asks while
-        something is embedded.
+        """Number of chunks in use.
+
+        Counted once per `seq`, since every search asks during embedding.
         """
-        seq, counted = self._truth.seq(), self._counted
+        seq, counted = self._truth.seq(), self._chunk_count
         if counted[0] != seq:
             with self._connections.read() as connection:
                 row = connection.execute(
                     "SELECT coalesce(sum(last_chunk - first_chunk + 1), 0) FROM blobs "
                     "WHERE NOT private AND EXISTS (SELECT 1 FROM docs WHERE docs.blob = blobs.id)"
                 ).fetchone()
-            self._counted = counted = (seq, row[0])
+            self._chunk_count = counted = (seq, row[0])
         return counted[1]
 
     def size(self, stamp: Stamp) -> int:
-        """How many rows there are; none, where their server is away."""
+        """Number of vectors, 0 if the server is unavailable."""
         vectors = self.of(stamp)
         if not self.away:
-            with self._unless_away():
+            with self._skip_if_unavailable():
                 return len(vectors)
         return 0
 
     def embedded(self, stamp: Stamp) -> int:
-        """How many of these have a vector; none, where their server is away."""
+        """Number of chunks in use that have a vector, 0 if the server is unavailable."""
         vectors = self.of(stamp)
         if vectors.watermark == self._truth.seq():
             return self.size(stamp)
         if not self.away:
-            with self._unless_away():
-                return len(np.intersect1d(vectors.ids(), self._live(), assume_unique=True))
+            with self._skip_if_unavailable():
+                return len(np.intersect1d(vectors.ids(), self._chunks_in_use(), assume_unique=True))
         return 0
 
     def chunks_within(self, narrow: SearchFilter) -> Ids:
-        """The chunks of the docs that may be candidates at all; remembered, since who narrows a
-        search does so again.
-        """
-        seq, remembered = self._truth.seq(), self._within
-        known = remembered.get(narrow)
+        """Ids of the chunks that match a filter; cached, since filters are used repeatedly."""
+        seq, cache = self._truth.seq(), self._filtered_chunks
+        known = cache.get(narrow)
         if known is not None and known[0] == seq:
             return known[1]
         whole = not (narrow.extensions or narrow.languages or narrow.docs is not None)
-        found = self._chunks.of(narrow.sources, seq) if whole else self._find_within(narrow)
-        kept = {one: ids for one, ids in list(remembered.items())[-WITHIN:] if ids[0] == seq}
-        self._within = {**kept, narrow: (seq, found)}
-        return found
+        chunks = (
+            self._chunks.of(narrow.sources, seq) if whole else self._find_filtered_chunks(narrow)
+        )
+        kept = {key: ids for key, ids in list(cache.items())[-WITHIN:] if ids[0] == seq}
+        self._filtered_chunks = {**kept, narrow: (seq, chunks)}
+        return chunks
 
-    def _find_within(self, narrow: SearchFilter) -> Ids:
-        spoken = f" AND blobs.language IN ({marks(narrow.languages)})" if narrow.languages else ""
-        ask = (
-            "SELECT docs.id, docs.path, first_chunk, last_chunk FROM docs JOIN blobs ON blobs.id = docs.blob "
-            f"WHERE docs.source IN ({marks(narrow.sources)}){spoken} AND NOT private"
+    def _find_filtered_chunks(self, narrow: SearchFilter) -> Ids:
+        by_language = (
+            f" AND blobs.language IN ({marks(narrow.languages)})" if narrow.languages else ""
+        )
+        query = (
+            "SELECT docs.id, docs.path, first_chunk, last_chunk FROM docs "
+            "JOIN blobs ON blobs.id = docs.blob "
+            f"WHERE docs.source IN ({marks(narrow.sources)}){by_language} AND NOT private"
         )
         values = (*narrow.sources, *narrow.languages)
         with self._connections.read() as connection:
             if narrow.docs is None or len(narrow.docs) > FEW_DOCS:
-                rows = connection.execute(ask, values).fetchall()
-            else:  # by themselves: a source may have a hundred times as many
+                rows = connection.execute(query, values).fetchall()
+            else:
+                # Looked up by id: a source may have a hundred times as many docs.
                 docs, rows = sorted(narrow.docs), []
                 for part in parts(docs, PART):
-                    some = f"{ask} AND docs.id IN ({marks(part)})".replace(
+                    batch_query = f"{query} AND docs.id IN ({marks(part)})".replace(
                         "docs.source", "+docs.source"
                     )
-                    rows += connection.execute(some, (*values, *part)).fetchall()
+                    rows += connection.execute(batch_query, (*values, *part)).fetchall()
         ranges = {
             (first, last)
-            for number, path, first, last in rows
-            if (narrow.docs is None or number in narrow.docs)
+            for doc, path, first, last in rows
+            if (narrow.docs is None or doc in narrow.docs)
             and (not narrow.extensions or extension_of(path) in narrow.extensions)
         }
         return expand(*_columns(sorted(ranges), 2))
 
     def on_disk(self) -> list[Manifest | None]:
-        """What each directory says of itself; None for one that doesn't say."""
+        """Manifest of each directory, None for one without a readable manifest."""
         return [read_manifest(path) for path in self._paths()]
 
     def keep_only(self, stamps: Collection[Stamp]) -> None:
@@ -319,7 +346,7 @@ class VectorIndexes:
                     _remove(path)
             self._remove_leftovers()
             if self._qdrant is not None:
-                with self._unless_away():
+                with self._skip_if_unavailable():
                     store = self._truth.get("identity")
                     names = {self._qdrant.name_of(store, stamp) for stamp in stamps}
                     self._qdrant.drop(
@@ -329,28 +356,30 @@ class VectorIndexes:
                     )
 
     def erase(self) -> None:
-        """Leave no row on disk of what is no longer in use, in the sets that nobody asks any more
-        either: a vector tells what a text is about.
+        """Remove unused rows from all files on disk, also from indexes that no longer answer.
+
+        A vector reveals what a text is about.
         """
         with self._writing:
-            used = self._live()
+            used = self._chunks_in_use()
             for path in self._paths():
                 manifest = read_manifest(path)
-                if manifest is None:  # nobody can tell what it has
+                if manifest is None:
+                    # Its rows can't be identified.
                     _remove(path)
                     continue
                 opened = self._open.get(manifest.stamp)
                 with (
                     nullcontext(opened)
                     if opened is not None
-                    else closing(Vectors.open(path, manifest.stamp)) as one
+                    else closing(Vectors.open(path, manifest.stamp)) as vectors
                 ):
-                    one.remove(np.setdiff1d(one.ids(), used))
-                    one.compact()
-                    one.sync(one.watermark)
+                    vectors.remove(np.setdiff1d(vectors.ids(), used))
+                    vectors.compact()
+                    vectors.sync(vectors.watermark)
 
     def rest_but(self, stamp: Stamp) -> None:
-        """Let go of the memory of all others, unless somebody writes just now."""
+        """Release the memory of all other indexes, unless one is being written."""
         if len(self._open) > 1 and self._writing.acquire(blocking=False):
             try:
                 self.let_go((stamp,))
@@ -362,10 +391,10 @@ class VectorIndexes:
         with self._lock:
             for stamp in [stamp for stamp in self._open if stamp not in stamps]:
                 self._open.pop(stamp).close()
-                self._copied.pop(stamp, None)
+                self._copied_seq.pop(stamp, None)
 
     def check(self) -> list[str]:
-        """How the ids of the vectors on disk differ from the truth's, whoever made them."""
+        """Compare the ids of all vector indexes with SQLite and describe the differences."""
         problems: list[str] = []
         for path in self._paths():
             manifest = read_manifest(path)
@@ -374,7 +403,7 @@ class VectorIndexes:
             elif manifest.watermark == self._truth.seq():
                 problems += self._difference(manifest.stamp, partial(_ids_in, path))
         if self._qdrant is not None:
-            with self._unless_away():
+            with self._skip_if_unavailable():
                 for collection in self._qdrant.collections(self._truth.get("identity")):
                     if (
                         collection.mark is not None
@@ -386,9 +415,7 @@ class VectorIndexes:
         return problems
 
     def verify(self) -> None:
-        """Have sets that are made here compared with the truth, the next time, where they hold more
-        or fewer rows than it has.
-        """
+        """Mark indexes with more or fewer rows than SQLite for comparison at the next change."""
         with self._lock:
             opened = list(self._open.values())
         for vectors in opened:
@@ -398,12 +425,12 @@ class VectorIndexes:
                 )
                 with self._writing:
                     self._discard(vectors.stamp)
-                    self._copied.pop(vectors.stamp, None)
+                    self._copied_seq.pop(vectors.stamp, None)
                 continue
             complete = (
                 vectors.watermark == self._truth.seq() and self._paid.find(vectors.stamp) is None
             )
-            with self._unless_away():
+            with self._skip_if_unavailable():
                 if complete and len(vectors) != self.count():
                     log.warning(
                         "there are %d vectors of %d chunks: they will be compared",
@@ -413,21 +440,20 @@ class VectorIndexes:
                     self._truth.doubt()
 
     def close(self) -> None:
-        """Let go of files; whoever writes is waited for."""
+        """Close all files, after waiting for a writer."""
         with self._writing:
             self.let_go(())
 
     @contextmanager
-    def _unless_away(self) -> Iterator[None]:
-        """Leave undone what a server that is away can't do: its watermark tells later what is
-        missing.
-        """
+    def _skip_if_unavailable(self) -> Iterator[None]:
+        """Skip the block if the server is unavailable; its watermark shows what is missing."""
         try:
             yield
         except NetworkError as error:
             if error.code != UNAVAILABLE:
                 raise
-            if error.message != self._said:  # once, not with every batch of a run
+            # Logged once, not for every batch of a run.
+            if error.message != self._said:
                 log.warning("%s; until it is back, words answer", error.message)
             self._said = error.message
         else:
@@ -440,12 +466,14 @@ class VectorIndexes:
                 time.sleep(CHECK_SECONDS)
             paid = self._paid.find(stamp) is not None
             expected = (
-                np.asarray(self._paid.embedded(stamp), dtype=np.int64) if paid else self._live()
+                np.asarray(self._paid.embedded(stamp), dtype=np.int64)
+                if paid
+                else self._chunks_in_use()
             )
-            found = ids_of(stamp)
+            actual = ids_of(stamp)
             missing, surplus = (
-                len(np.setdiff1d(expected, found)),
-                len(np.setdiff1d(found, expected)),
+                len(np.setdiff1d(expected, actual)),
+                len(np.setdiff1d(actual, expected)),
             )
             if not missing + surplus:
                 return []
@@ -472,28 +500,32 @@ class VectorIndexes:
         )
 
     def _remove_leftovers(self) -> None:
-        """Finish what somebody who was killed had begun to remove."""
+        """Finish removals that were interrupted when a process was killed."""
         if self._directory is not None:
             for path in self._directory.glob(f"{REMOVED}*"):
                 shutil.rmtree(path, ignore_errors=True)
 
-    def _make(self, vectors: VectorIndex, embed: Embed, room: int, wanted: int) -> None:
-        if wanted <= vectors.watermark <= self._truth.seq():  # another thread did it, with its own
+    def _embed_missing(self, vectors: VectorIndex, embed: Embed, room: int, wanted: int) -> None:
+        # Another thread has done it together with its own changes.
+        if wanted <= vectors.watermark <= self._truth.seq():
             return
         due = self._due(vectors.watermark)
         if due.seq == vectors.watermark:
             return
         used = due.chunks()
         if due.gone is not None and vectors.memory + vectors.memory_of(len(used)) > room:
-            due = self._due(FRESH)  # what there is room for can't be told from what has changed
+            # Whether there is room can't be decided from the changes alone.
+            due = self._due(FRESH)
             used = due.chunks()
         fits = vectors.memory_of(len(used)) <= room
-        if not fits and vectors.memory > room:  # even what is there would have to be loaded first
+        # Even the existing vectors would have to be loaded first.
+        if not fits and vectors.memory > room:
             raise _no_room(vectors, room)
         self._drop(vectors, due, used)
         missing = vectors.lacking(used)
         if fits and vectors.memory + vectors.memory_of(len(missing)) > room:
-            vectors.compact()  # dead rows are all that is too much
+            # Without the dead rows there is enough room.
+            vectors.compact()
         batch: list[tuple[int, str]] = []
         for text in self._texts(due, missing):
             batch.append(text)
@@ -507,10 +539,11 @@ class VectorIndexes:
         stamp = vectors.stamp
         if vectors.memory_of(self.count()) > room:
             return
-        # A crash may have left vectors in SQLite that no watermark tells of: the first look is at
-        # all of them.
-        after, complete = self._copied.get(stamp, FRESH), self._paid.is_complete(stamp)
-        if complete:  # a server may have lost what was copied
+        # A crash may have left vectors in SQLite that no watermark accounts for, so the first run
+        # looks at all of them.
+        after, complete = self._copied_seq.get(stamp, FRESH), self._paid.is_complete(stamp)
+        if complete:
+            # A server may have lost copied vectors.
             after = min(after, vectors.watermark)
         due = self._due(after)
         if after == due.seq and (vectors.watermark == due.seq) == complete:
@@ -521,11 +554,11 @@ class VectorIndexes:
         if complete and len(vectors) < LEAST_SHARE * self.count():
             self._paid.set_complete(self._paid.model(stamp), complete := False)
         vectors.sync(due.seq if complete else FRESH)
-        self._copied[stamp] = due.seq
+        self._copied_seq[stamp] = due.seq
 
     def _drop(self, vectors: VectorIndex, due: _Due, used: Ids) -> None:
-        """Take out the rows of chunks that are no longer in use."""
-        # SQLite is a copy from before: its next ids will mean other chunks
+        """Remove the rows of chunks that are no longer in use."""
+        # SQLite was restored from an older copy: its next ids will stand for other chunks.
         if vectors.watermark > due.seq:
             vectors.remove(vectors.ids())
         else:
@@ -534,14 +567,14 @@ class VectorIndexes:
     def _add_paid(self, vectors: VectorIndex, chunks: Ids) -> None:
         for rows in self._paid.rows(vectors.stamp, chunks.tolist()):
             packed = np.frombuffer(b"".join(row for _, row in rows), dtype="<f2")
-            ids = np.asarray([number for number, _ in rows], dtype=np.int64)
+            ids = np.asarray([chunk_id for chunk_id, _ in rows], dtype=np.int64)
             vectors.add(ids, packed.reshape(len(rows), -1).astype(np.float32))
 
-    def _live(self) -> Ids:
+    def _chunks_in_use(self) -> Ids:
         return self._due(FRESH).chunks()
 
     def _due(self, after: int) -> _Due:
-        """What has changed since that `seq`; everything, where that isn't known."""
+        """Changes since that `seq`; everything in use, if they are no longer known."""
         with self._connections.read() as connection:
             seq = self._truth.seq()
             known = self._truth.remembers(after) and after <= seq
@@ -553,7 +586,7 @@ class VectorIndexes:
         return _Due(seq, blobs, firsts, lasts, None if gone is None else expand(*_columns(gone, 2)))
 
     def _texts(self, due: _Due, chunks: Ids) -> Iterator[tuple[int, str]]:
-        """The texts of these chunks of what is due; each content is unpacked once, and no other."""
+        """Texts of these chunks of what is due; each content is unpacked once."""
         wanted = np.searchsorted(chunks, due.firsts) < np.searchsorted(
             chunks, due.lasts, side="right"
         )
@@ -566,22 +599,22 @@ class VectorIndexes:
                 ).fetchall()
                 text = None if row is None else unpack(row[0])
             if text is not None:
-                wanted_ranges = [one for one in ranges if one[0] in missing]
+                wanted_ranges = [span for span in ranges if span[0] in missing]
                 slices = self._paid.redactions.of(blob, text).slices(
-                    text, [one[1:] for one in wanted_ranges]
+                    text, [span[1:] for span in wanted_ranges]
                 )
                 yield from (
-                    (number, text) for (number, *_), text in zip(wanted_ranges, slices, strict=True)
+                    (chunk_id, text)
+                    for (chunk_id, *_), text in zip(wanted_ranges, slices, strict=True)
                 )
 
 
 def _remove(path: Path) -> None:
-    """Remove a set in one step, as far as anybody can see: one without its rows must not be found
-    where a set is looked for.
-    """
+    """Remove an index atomically: one without its rows must never be found in its place."""
     aside = path.with_name(REMOVED + path.name)
     shutil.rmtree(aside, ignore_errors=True)
-    with suppress(OSError):  # what another process has open (Windows) goes the next time
+    # Files that another process has open (Windows) are removed the next time.
+    with suppress(OSError):
         if path.is_dir():
             os.replace(path, aside)
             shutil.rmtree(aside, ignore_errors=True)
@@ -601,11 +634,11 @@ def _columns(rows: Sequence[tuple[int, ...]], count: int) -> Iterator[Ids]:
 def _add(vectors: VectorIndex, embed: Embed, batch: Sequence[tuple[int, str]], room: int) -> None:
     if batch:
         if vectors.memory + vectors.memory_of(len(batch)) > room:
-            # Kept, but not searched: chunks without a vector would always come last
+            # Kept, but not searched: chunks without a vector would always come last.
             vectors.sync(FRESH)
             raise _no_room(vectors, room)
         vectors.add(
-            np.asarray([number for number, _ in batch], dtype=np.int64),
+            np.asarray([chunk_id for chunk_id, _ in batch], dtype=np.int64),
             embed([text for _, text in batch]),
         )
 
@@ -614,5 +647,6 @@ def _no_room(vectors: VectorIndex, room: int) -> LimitError:
     stamp = vectors.stamp
     return LimitError(
         "EMBEDDINGS_LIMIT",
-        f"embedding by {stamp.provider} {stamp.model} stopped: the vectors would take more than {room / 1e6:,.1f} MB of memory",
+        f"embedding by {stamp.provider} {stamp.model} stopped: the vectors would take more than "
+        f"{room / 1e6:,.1f} MB of memory",
     )

@@ -1,10 +1,11 @@
-"""The files below an embedding index: a log of fixed-size records that only grows, and the
-watermark file that says how much of it counts.
+"""Files of a vector index: an append-only log of fixed-size records and a watermark file.
 
-The log is written and synced before the watermark file is replaced, so that file is never ahead.
-Bytes beyond what it names are the rest of an interrupted write and are overwritten. Knows nothing
-of search. Road not taken: a checksum per record; one over the log costs 12 ms per 100,000 rows when
-it is opened and goes on from where it was when the log grows.
+The watermark file names the part of the log that counts. The log is written and synced before that
+file is replaced, so it is never ahead. Bytes beyond it are the rest of an interrupted write and are
+overwritten. Knows nothing of search.
+
+Road not taken: a checksum per record. One over the whole log costs 12 ms per 100,000 rows at
+opening and is continued when the log grows.
 """
 
 from __future__ import annotations
@@ -26,15 +27,17 @@ from cortex.base.paths import keep_private, open_private
 from cortex.base.types import Stamp
 
 FORMAT = 1
-REPLACE_SECONDS = 2.0  # how long to wait for a reader to let go of the watermark file (Windows)
+# Time to wait for a reader to close the watermark file (Windows).
+REPLACE_SECONDS = 2.0
 
 Records = NDArray[np.void]
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What the watermark file says: the first `records` of a generation's log are the index at
-    `watermark`.
+    """Content of the watermark file.
+
+    The first `records` of the generation's log are the index at `watermark`.
     """
 
     stamp: Stamp
@@ -45,7 +48,7 @@ class Manifest:
 
 
 class VectorLog:
-    """Records in a file, or in memory where `path` is None."""
+    """Records in a file, or in memory if `path` is None."""
 
     def __init__(self, path: Path | None, dtype: np.dtype[np.void]) -> None:
         self.records = 0
@@ -54,13 +57,11 @@ class VectorLog:
         self._path = path
         self._dtype = dtype
         self._parts: list[Records] = []
-        # What a reader counted: it outlives its file, which the writer may sweep.
+        # Mapping of a reader: it outlives its file, which the writer may sweep.
         self._mapped: Records = np.empty(0, dtype=dtype)
 
     def append(self, records: Records) -> None:
-        """Write after the last record; what is there after a failure is overwritten by the next
-        write.
-        """
+        """Write after the last record, overwriting the rest of a failed write."""
         self.writing = True
         raw = records.view(np.uint8).data
         if self._path is None:
@@ -79,9 +80,7 @@ class VectorLog:
         self.records += len(records)
 
     def extend(self, records: int, checksum: int) -> bool:
-        """Count what another process has appended, up to `records`; False where that is missing or
-        damaged.
-        """
+        """Include records of another process, up to `records`; false if missing or damaged."""
         try:
             mapped = self._map(records)
         except (OSError, ValueError) as error:
@@ -94,7 +93,7 @@ class VectorLog:
         return True
 
     def view(self) -> Records:
-        """All records; the array stays as it is whatever is appended later."""
+        """All records; the array is not affected by later appends."""
         if self._path is not None:
             return self._mapped if len(self._mapped) == self.records else self._map(self.records)
         if len(self._parts) > 1:
@@ -108,7 +107,8 @@ class VectorLog:
                 os.fsync(file.fileno())
 
     def _map(self, records: int) -> Records:
-        if self._path is None or not records:  # an empty file can't be mapped
+        # An empty file can't be mapped.
+        if self._path is None or not records:
             return np.empty(0, dtype=self._dtype)
         if self._path.stat().st_size < records * self._dtype.itemsize:
             raise ValueError(f"{self._path} is shorter than its {records} records")
@@ -116,18 +116,18 @@ class VectorLog:
 
 
 def log_path(directory: Path, generation: int) -> Path:
-    """Where a generation's records are."""
+    """Path of a generation's log."""
     return directory / f"rows-{generation:06d}.log"
 
 
 def next_generation(directory: Path) -> int:
-    """A number above that of every log in `directory`."""
+    """A generation number above that of every log in `directory`."""
     names = (path.stem.removeprefix("rows-") for path in directory.glob("rows-*.log"))
     return 1 + max((int(name) for name in names if name.isdecimal()), default=0)
 
 
 def read_manifest(directory: Path) -> Manifest | None:
-    """What the watermark file says; None where it is missing, damaged or of another format."""
+    """Read the watermark file; None if it is missing, damaged or of another format."""
     try:
         seal, _, body = (directory / "watermark.json").read_text(encoding="utf-8").partition("\n")
         if seal != _seal(body):
@@ -153,7 +153,8 @@ def write_manifest(directory: Path, manifest: Manifest) -> None:
         try:
             os.replace(fresh, directory / "watermark.json")
             break
-        except PermissionError:  # Windows, while a reader has the file open
+        except PermissionError:
+            # Windows, while a reader has the file open.
             if os.name != "nt" or time.monotonic() > deadline:
                 raise
             time.sleep(0.01)
@@ -166,7 +167,7 @@ def write_manifest(directory: Path, manifest: Manifest) -> None:
 
 
 def checksum_of(path: Path) -> int:
-    """The CRC of a file's bytes."""
+    """CRC of a file's bytes."""
     checksum = 0
     with path.open("rb") as file:
         while block := file.read(1 << 20):
@@ -175,8 +176,9 @@ def checksum_of(path: Path) -> int:
 
 
 def sweep(directory: Path, keep: tuple[str, ...]) -> None:
-    """Delete logs and snapshots other than `keep`; what a reader still maps on Windows goes the
-    next time.
+    """Delete all logs and snapshots except `keep`.
+
+    Files still mapped by a reader on Windows are deleted the next time.
     """
     for pattern in ("rows-*.log", "scan*"):
         for path in directory.glob(pattern):

@@ -1,9 +1,9 @@
-"""Pure steps of an embedding index: fold log records into a view, encode rows, find candidates.
+"""Pure steps of a vector index: fold log records into a view, encode rows, find candidates.
 
 Knows nothing of files, locks or watermarks. Candidates come from numpy over rows as signed bytes
-(94,861 rows of 256: 4.5 ms, where the half-precision rows of the log take 43 ms), or from turbovec,
-an extra (1.5 ms). turbovec is imported when it is first needed; unknown ids and empty lists raise
-there, so callers intersect first.
+(94,861 rows of 256 dimensions: 4.5 ms, against 43 ms for the half-precision rows of the log), or
+from turbovec, an optional dependency (1.5 ms). turbovec is imported when it is first needed; it
+raises for unknown ids and empty lists, so callers intersect first.
 """
 
 from __future__ import annotations
@@ -19,14 +19,15 @@ from cortex.engine.store.index.vector_log import Records
 if TYPE_CHECKING:
     from turbovec import IdMapIndex
 
-# Per dimension in turbovec's scan: half the memory of 4, and rescoring twice as many rows finds as
-# much
+# Bits per dimension in turbovec's scan: half the memory of 4, and rescoring twice as many rows
+# gives the same recall.
 BITS = 2
-# Rows that are converted at once: twice as many no longer fit the cache, and take ten times as
-# long.
+# Rows converted at once: twice as many no longer fit the cache and take ten times as long.
 BLOCK = 1024
-DENSE = 0.3  # share of the rows from which scanning all of them is faster than gathering some
-FOLDED = 32_768  # records of a log that are folded at once: sorting takes ten times their memory
+# Share of the rows from which scanning all of them is faster than gathering some.
+DENSE = 0.3
+# Records of a log folded at once: sorting takes ten times their memory.
+FOLDED = 32_768
 
 Ids = NDArray[np.int64]
 Floats = NDArray[np.float32]
@@ -34,10 +35,7 @@ Floats = NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A state to search: live ids, ascending, and where in `records` each one's row is.
-
-    Never changed, only replaced.
-    """
+    """Immutable state to search: live ids, ascending, and the position of each row in `records`."""
 
     records: Records
     ids: Ids
@@ -45,7 +43,7 @@ class View:
 
     @property
     def folded(self) -> int:
-        """How many records of the log are accounted for."""
+        """Number of log records that are accounted for."""
         return len(self.records)
 
 
@@ -58,7 +56,7 @@ def turbovec_works() -> bool:
 
 
 def unit(rows: Floats) -> Floats:
-    """Rows of length 1; zero rows stay as they are."""
+    """Normalize rows to length 1; zero rows stay as they are."""
     lengths = np.linalg.norm(rows.astype(np.float64), axis=1, keepdims=True)
     if not np.isfinite(lengths).all():
         raise ValueError(
@@ -68,23 +66,24 @@ def unit(rows: Floats) -> Floats:
 
 
 def find(ids: Ids, wanted: Ids) -> NDArray[np.intp]:
-    """Where in `ids`, which ascend, the wanted ones are, ascending; unknown ones are left out."""
+    """Positions of the wanted ids in `ids` (ascending), ascending; unknown ones are omitted."""
     wanted = np.asarray(wanted, dtype=np.int64)
     if (wanted[1:] <= wanted[:-1]).any():
         wanted = np.unique(wanted)
-    places = np.searchsorted(ids, wanted)
-    within = places < len(ids)
-    return places[within][ids[places[within]] == wanted[within]]
+    positions = np.searchsorted(ids, wanted)
+    within = positions < len(ids)
+    return positions[within][ids[positions[within]] == wanted[within]]
 
 
 def fold(view: View, records: Records) -> tuple[View, Ids]:
-    """The view after the records that it doesn't account for, and the ids whose rows no longer
-    count, in it or among those records.
+    """Fold the new records into a view; also returns the ids with rows that no longer count.
+
+    These may have been in the view or among the new records.
     """
     gone: list[Ids] = [view.ids[:0]]
     while view.folded < len(records):
-        view, some = _fold_some(view, records[: view.folded + FOLDED])
-        gone.append(some)
+        view, dropped = _fold_some(view, records[: view.folded + FOLDED])
+        gone.append(dropped)
     return view, np.concatenate(gone)
 
 
@@ -92,8 +91,8 @@ def _fold_some(view: View, records: Records) -> tuple[View, Ids]:
     tail = np.ascontiguousarray(records["id"][view.folded :])
     added = np.flatnonzero(tail >= 0)
     fresh, gone = tail[added], ~tail[tail < 0]
-    # Ids mostly ascend, and what is removed was there before. Where an id comes again, the last
-    # record decides.
+    # Ids mostly ascend, and removed ones were there before. If an id occurs again, the last record
+    # wins.
     if (fresh[:1] <= view.ids[-1:]).any() or (fresh[1:] <= fresh[:-1]).any():
         return _fold_any(view, records, tail)
     stale, dead = find(view.ids, gone), find(fresh, gone)
@@ -105,21 +104,22 @@ def _fold_some(view: View, records: Records) -> tuple[View, Ids]:
 
 
 def _fold_any(view: View, records: Records, tail: Ids) -> tuple[View, Ids]:
-    """The same for records in any order."""
+    """Fold records in any order."""
     touched, newest = np.unique(np.where(tail < 0, ~tail, tail)[::-1], return_index=True)
-    newest = len(tail) - 1 - newest  # the last record of each id decides
+    # The last record of each id wins.
+    newest = len(tail) - 1 - newest
     kept = tail[newest] >= 0
     stale = find(view.ids, touched)
     ids, positions = np.delete(view.ids, stale), np.delete(view.positions, stale)
-    places = np.searchsorted(ids, touched[kept])
-    ids = np.insert(ids, places, touched[kept])
-    positions = np.insert(positions, places, view.folded + newest[kept])
+    insert_at = np.searchsorted(ids, touched[kept])
+    ids = np.insert(ids, insert_at, touched[kept])
+    positions = np.insert(positions, insert_at, view.folded + newest[kept])
     return View(records, ids, positions), view.ids[stale]
 
 
 @dataclass(frozen=True, slots=True)
 class Codes:
-    """The rows of a log as signed bytes, each with its own scale. Never changed, only replaced."""
+    """Rows of a log as signed bytes, each with its own scale. Immutable."""
 
     rows: NDArray[np.int8]
     scales: Floats
@@ -141,7 +141,7 @@ class Codes:
     def nearest(
         self, view: View, query: Floats, wide: int, chosen: NDArray[np.intp]
     ) -> NDArray[np.intp]:
-        """The `wide` best of the chosen ones."""
+        """The `wide` best of the chosen rows."""
         positions = view.positions[chosen]
         if len(positions) >= DENSE * len(self.scales):
             scores = self._scores(self.rows, self.scales, query)[positions]
@@ -166,7 +166,7 @@ def encode_all(view: View) -> IdMapIndex:
 
 
 def encode(scan: IdMapIndex, view: View, chosen: NDArray[np.bool_]) -> None:
-    """Put the chosen rows of `view` into turbovec's scan."""
+    """Add the chosen rows of `view` to turbovec's scan."""
     ids, positions = view.ids[chosen], view.positions[chosen]
     for start in range(0, len(ids), BLOCK):
         rows = view.records["vector"][positions[start : start + BLOCK]].astype(np.float32)
@@ -176,11 +176,12 @@ def encode(scan: IdMapIndex, view: View, chosen: NDArray[np.bool_]) -> None:
 def scan_codes(
     scan: IdMapIndex, view: View, query: Floats, wide: int, chosen: NDArray[np.intp] | None
 ) -> NDArray[np.intp] | None:
-    """Turbovec's `wide` best, of the chosen ones; None where it no longer knows one of them."""
+    """Turbovec's `wide` best of the chosen rows; None if it no longer has one of them."""
     allowlist = None if chosen is None else view.ids[chosen].astype(np.uint64)
     try:
         _, ids = scan.search(query.reshape(1, -1), wide, allowlist=allowlist)
-    except KeyError:  # removed by another thread since the view was taken
+    except KeyError:
+        # Removed by another thread since the view was taken.
         return None
     return find(view.ids, ids[0].astype(np.int64))
 
@@ -188,7 +189,7 @@ def scan_codes(
 def scan_exactly(
     view: View, query: Floats, wide: int, chosen: NDArray[np.intp]
 ) -> NDArray[np.intp]:
-    """The `wide` best of the chosen ones by numpy."""
+    """The `wide` best of the chosen rows, by numpy."""
     scores = np.empty(len(chosen), dtype=np.float32)
     for start in range(0, len(chosen), BLOCK):
         rows = view.records["vector"][view.positions[chosen[start : start + BLOCK]]]
@@ -197,10 +198,12 @@ def scan_exactly(
 
 
 def cosines(view: View, query: Floats, chosen: NDArray[np.intp]) -> NDArray[np.float64]:
-    """The chosen rows' cosines, to four digits."""
+    """Cosines of the chosen rows, rounded to four digits."""
     # In double precision the sum doesn't depend on the order of addition: equal stores give equal
-    # scores. Rounding to halves has changed the rows' lengths a little, so they are measured again.
+    # scores. Half precision has changed the lengths of the rows a little, so they are computed
+    # again.
     rows = view.records["vector"][view.positions[chosen]].astype(np.float64)
     lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows))
     exact = (rows @ query.astype(np.float64)) / np.where(lengths > 0, lengths, 1.0)
-    return np.round(np.clip(exact, -1.0, 1.0), 4) + 0.0  # no -0.0
+    # Adding 0.0 turns -0.0 into 0.0.
+    return np.round(np.clip(exact, -1.0, 1.0), 4) + 0.0

@@ -1,9 +1,8 @@
-"""Which memories are asked for, as SQL that walks an index in the order of time instead of sorting
-all that match.
+"""Memory filters as SQL that walks an index in time order instead of sorting all matches.
 
-Of what is asked for, one part drives and the rest is looked at row by row: a rare tag, else a
-project, a scope or a state, else time alone; each for every source by itself, since an index is in
-order only below a fixed beginning. Left to itself SQLite takes whichever index it thinks narrow and
+One part of a filter drives and the rest is checked row by row: a rare tag, else a project, a scope
+or a state, else time alone. Each source is a query of its own, since an index is only in order
+below a fixed prefix. Left to itself, SQLite picks the index that it estimates to be narrow and
 sorts: 300 ms for the newest ten of 100,000. Knows no connection.
 """
 
@@ -14,83 +13,95 @@ from dataclasses import dataclass
 
 from cortex.engine.store.sql import marks
 
-MAX_WAYS = 200  # SQLite joins 500 questions at most, and takes its time for so many
-# Rows of the same moment: the later one in its database first
+# SQLite combines 500 selects at most, and is slow with so many.
+MAX_WAYS = 200
+# Rows of the same time: the later one in its database first.
 ORDER = "created DESC, number DESC, id DESC"
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryFilter:
-    """Which memories are asked for; what is empty doesn't narrow."""
+    """Filter over memories; empty parts don't restrict."""
 
-    sources: tuple[int, ...] | None = None  # in these; None: in whatever, also in none
+    # None: any source, or none.
+    sources: tuple[int, ...] | None = None
     origins: tuple[str, ...] | None = None
-    states: tuple[str, ...] = ()  # as they are written; "" is unjudged
-    projects: tuple[str, ...] = ()  # one of these, or promoted
-    scope: str = ""  # or promoted
-    tags: tuple[str, ...] = ()  # all of them
+    # States as stored; "" is unjudged.
+    states: tuple[str, ...] = ()
+    # Any of these projects, or promoted.
+    projects: tuple[str, ...] = ()
+    # This scope, or promoted.
+    scope: str = ""
+    # All of these tags.
+    tags: tuple[str, ...] = ()
     kind: str = ""
     not_projects: tuple[str, ...] = ()
-    promoted: bool = True  # what counts in every project counts in this one
-    before: int = 0  # made before that millisecond
+    # Promoted memories count in every project.
+    promoted: bool = True
+    # Created before that time in milliseconds.
+    before: int = 0
 
 
-Part = tuple[str, tuple[object, ...]]  # a condition with its values
+# A condition with its values.
+Part = tuple[str, tuple[object, ...]]
 
 
 def ids_of(wanted: MemoryFilter, rare: str = "", limit: int = -1) -> Part:
-    """The numbers of those that are wanted, as a SELECT of id, created and number: in no order, and
-    of each way only the newest `limit`.
+    """Build a SELECT of id, created and number of the matching memories, unordered.
 
-    `rare` is a tag of those asked for that few memories have.
+    With a limit, each branch returns only its newest `limit`. `rare` is a tag of the filter that
+    few memories have.
     """
-    ways = _ways(wanted, rare)
+    branches = _branches(wanted, rare)
     parts, values = list[str](), list[object]()
-    for where, given in ways:
-        one = f"SELECT id, created, number FROM memories WHERE {where}"
-        parts.append(f"SELECT * FROM ({one} ORDER BY {ORDER} LIMIT ?)" if limit >= 0 else one)
+    for where, given in branches:
+        branch = f"SELECT id, created, number FROM memories WHERE {where}"
+        parts.append(f"SELECT * FROM ({branch} ORDER BY {ORDER} LIMIT ?)" if limit >= 0 else branch)
         values += [*given, limit] if limit >= 0 else given
     return " UNION ".join(parts) or "SELECT 0 AS id, 0 AS created, 0 AS number WHERE 0", tuple(
         values
     )
 
 
-def _ways(wanted: MemoryFilter, rare: str) -> list[Part]:
-    """Conditions that all who are wanted meet at least one of."""
+def _branches(wanted: MemoryFilter, rare: str) -> list[Part]:
+    """Conditions of which every matching memory meets at least one."""
     if wanted.sources is None:
-        return [_all(_rest(wanted))]
+        return [_all_of(_row_conditions(wanted))]
     by_source: list[Part] = [("source = ?", (source,)) for source in wanted.sources]
-    places: Part = (f"+source IN ({marks(wanted.sources)})", wanted.sources)
+    in_sources: Part = (f"+source IN ({marks(wanted.sources)})", wanted.sources)
     if rare:
         return [
-            _all(
+            _all_of(
                 [
                     ("id IN (SELECT memory FROM concepts WHERE concept = ?)", (rare,)),
-                    places,
-                    *_rest(wanted),
+                    in_sources,
+                    *_row_conditions(wanted),
                 ]
             )
         ]
     if wanted.projects or wanted.scope:
-        drivers = _of_projects(wanted.projects) if wanted.projects else _of_scope(wanted.scope)
+        drivers = (
+            _project_drivers(wanted.projects) if wanted.projects else _scope_drivers(wanted.scope)
+        )
         if wanted.promoted:
             drivers.append(("state = 'promoted'", ()))
-        rest = _rest(wanted, driven=True)
+        rest = _row_conditions(wanted, driven=True)
     elif wanted.states:
         drivers: list[Part] = [("state = ?", (state,)) for state in wanted.states]
-        rest = _rest(wanted, driven=True)
+        rest = _row_conditions(wanted, driven=True)
     else:
-        drivers, rest = [], _rest(wanted)
-    if len(by_source) * max(1, len(drivers)) > MAX_WAYS:  # of somebody who has very many databases
-        return [_all([places, *_rest(wanted)])]
+        drivers, rest = [], _row_conditions(wanted)
+    # A user with very many databases.
+    if len(by_source) * max(1, len(drivers)) > MAX_WAYS:
+        return [_all_of([in_sources, *_row_conditions(wanted)])]
     return [
-        _all([source, *driver, *rest])
+        _all_of([source, *driver, *rest])
         for source in by_source
-        for driver in ([[one] for one in drivers] or [[]])
+        for driver in ([[part] for part in drivers] or [[]])
     ]
 
 
-def _of_projects(projects: Sequence[str]) -> list[Part]:
+def _project_drivers(projects: Sequence[str]) -> list[Part]:
     return [
         part
         for name in projects
@@ -102,14 +113,14 @@ def _of_projects(projects: Sequence[str]) -> list[Part]:
     ]
 
 
-def _of_scope(scope: str) -> list[Part]:
+def _scope_drivers(scope: str) -> list[Part]:
     return [("scope = ?", (scope,)), ("project = ?", (scope,))]
 
 
-def _rest(wanted: MemoryFilter, *, driven: bool = False) -> list[Part]:
-    """What is looked at in each row: a plus keeps SQLite from using an index for it.
+def _row_conditions(wanted: MemoryFilter, *, driven: bool = False) -> list[Part]:
+    """Conditions checked row by row; a unary plus keeps SQLite from using an index for them.
 
-    `driven`: without what _ways drives by.
+    `driven` leaves out the parts that `_branches` drives by.
     """
     parts: list[Part] = []
     promoted = " OR state = 'promoted'" if wanted.promoted else ""
@@ -139,7 +150,7 @@ def _rest(wanted: MemoryFilter, *, driven: bool = False) -> list[Part]:
     return parts
 
 
-def _all(parts: Sequence[Part]) -> Part:
+def _all_of(parts: Sequence[Part]) -> Part:
     return " AND ".join(where for where, _ in parts) or "1", tuple(
         value for _, values in parts for value in values
     )

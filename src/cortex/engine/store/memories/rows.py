@@ -1,8 +1,8 @@
-"""One memory in the store: its row with tags and citations, and the doc that it is found by.
+"""Rows of one memory: the memory with its tags and citations, and its searchable doc.
 
-A memory that may be found is a doc (its path is the memory's key) in one of two sources of its
-origin: those that are shown and those in staging; so a filter by state is a choice of sources, and
-what was rejected or superseded is in no index at all.
+A searchable memory is a doc (its path is the memory's key) in one of two sources of its origin:
+shown or staging. So a filter by state is a choice of sources, and rejected or superseded memories
+are in no index at all.
 """
 
 from __future__ import annotations
@@ -17,36 +17,44 @@ from cortex.base.types import Citation, Cut, Memory, MemoryState, ScannedFile
 from cortex.engine.store.content.writer import forget_blob, next_seq, put_blob, put_doc, remove_doc
 from cortex.engine.store.memories.queries import MEMORIES, Ref
 
-SHOWN, STAGED = "shown", "staging"  # the names of an origin's two
-OWN = ""  # the origin of what was written here
+# Names of the two sources of an origin.
+SHOWN, STAGED = "shown", "staging"
+# Origin of memories written here.
+OWN = ""
 
-MAX_NANOSECONDS = 2**63 - 1  # that SQLite has room for: until 2262
+# Largest integer in SQLite: the year 2262.
+MAX_NANOSECONDS = 2**63 - 1
 
-# What of a memory is indexed: a hash of it, and the text with its chunks.
+# Returns the indexed part of a memory: a hash of it, and the text with its chunks.
 MemoryTextExtractor = Callable[[Memory], tuple[bytes, Cut]]
-NameOf = Callable[[MemoryState | None], str | None]  # the source that a state is found in
+# Returns the name of the source for a state.
+NameOf = Callable[[MemoryState | None], str | None]
 
 _WRITTEN = (
-    "number, source, state, title, subtitle, facts, concepts, files, text, project, session, date, created, kind, provenance, "
+    "number, source, state, title, subtitle, facts, concepts, files, text, project, session, "
+    "date, created, kind, provenance, "
     "other_project, scope, fingerprint, signature"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class NewMemory:
-    """A memory on its way in; `name` is the source that it is found in, None: none."""
+    """Memory to write; `name` is the source in which search finds it, None for no source."""
 
     memory: Memory
     name: str | None
-    state: MemoryState | None  # None: nobody has judged it
+    # None if it has not been judged.
+    state: MemoryState | None
     scope: str
     fingerprint: bytes
     origin: str = OWN
-    number: int = 0  # the row in the other product's database
+    # Row in the other product's database, and its signature.
+    number: int = 0
     other_project: str = ""
-    signature: bytes = b""  # of that row
+    signature: bytes = b""
     citations: tuple[Citation, ...] = ()
-    successor: str = ""  # the key of what took its place
+    # Key of the memory that replaced it.
+    successor: str = ""
 
 
 def write_memory(
@@ -83,30 +91,30 @@ def write_memory(
     )
     if known is None:
         marks = ", ".join("?" * (len(values) + 2))
-        number = connection.execute(
+        memory_id = connection.execute(
             f"INSERT INTO memories (origin, key, {_WRITTEN}) VALUES ({marks})",
             (origin, memory.key, *values),
         ).lastrowid
-        assert number is not None
+        assert memory_id is not None
     else:
-        number = known[0]
+        memory_id = known[0]
         columns = ", ".join(f"{name} = ?" for name in _WRITTEN.split(", "))
-        connection.execute(f"UPDATE memories SET {columns} WHERE id = ?", (*values, number))
-        connection.execute("DELETE FROM concepts WHERE memory = ?", (number,))
-        connection.execute("DELETE FROM citations WHERE memory = ?", (number,))
-    _put_parts(connection, number, new)
+        connection.execute(f"UPDATE memories SET {columns} WHERE id = ?", (*values, memory_id))
+        connection.execute("DELETE FROM concepts WHERE memory = ?", (memory_id,))
+        connection.execute("DELETE FROM citations WHERE memory = ?", (memory_id,))
+    _put_tags_and_citations(connection, memory_id, new)
 
 
-def _put_parts(connection: sqlite3.Connection, number: int, new: NewMemory) -> None:
-    """The tags of a memory, to be asked by, and what it cites."""
+def _put_tags_and_citations(connection: sqlite3.Connection, memory_id: int, new: NewMemory) -> None:
+    """Write the tags of a memory, for filters, and its citations."""
     connection.executemany(
         "INSERT OR IGNORE INTO concepts VALUES (?, ?)",
-        [(concept.strip(), number) for concept in new.memory.concepts],
+        [(concept.strip(), memory_id) for concept in new.memory.concepts],
     )
     connection.executemany(
         "INSERT INTO citations VALUES (?, ?, ?, ?, ?, ?, ?)",
         [
-            (number, c.root, c.path, c.symbol, c.file_hash, c.body_hash, c.commit)
+            (memory_id, c.root, c.path, c.symbol, c.file_hash, c.body_hash, c.commit)
             for c in new.citations
         ],
     )
@@ -121,58 +129,56 @@ def _put_doc(
     wording: MemoryTextExtractor,
     seq: int,
 ) -> int | None:
-    """Have a memory found in the origin's source of this name, and nowhere else; gives the source."""
+    """Index a memory in the origin's source of this name and in no other; returns the source."""
     source = None if name is None else _source(connection, origin, name)
     if before is not None and before != source:
         remove_doc(connection, before, memory.key, seq)
     if source is not None:
         content_hash, cut = wording(memory)
         blob = put_blob(connection, content_hash, cut)
-        found = ScannedFile(
+        file = ScannedFile(
             memory.key,
             len(cut.text.encode("utf-8")),
             min(memory.created * 1_000_000, MAX_NANOSECONDS),
         )
-        put_doc(connection, source, found, blob, "", seq, time.time_ns())
+        put_doc(connection, source, file, blob, "", seq, time.time_ns())
     return source
 
 
 def _source(connection: sqlite3.Connection, origin: str, name: str) -> int:
-    ask = "SELECT id FROM sources WHERE kind = ? AND name = ? AND root = ?"
-    if (row := connection.execute(ask, (MEMORIES, name, origin)).fetchone()) is not None:
+    query = "SELECT id FROM sources WHERE kind = ? AND name = ? AND root = ?"
+    if (row := connection.execute(query, (MEMORIES, name, origin)).fetchone()) is not None:
         return row[0]
-    put = "INSERT INTO sources (kind, name, root) VALUES (?, ?, ?)"
-    number = connection.execute(put, (MEMORIES, name, origin)).lastrowid
-    assert number is not None
-    return number
+    insert = "INSERT INTO sources (kind, name, root) VALUES (?, ?, ?)"
+    source_id = connection.execute(insert, (MEMORIES, name, origin)).lastrowid
+    assert source_id is not None
+    return source_id
 
 
 def reword_memory(
     connection: sqlite3.Connection,
-    number: int,
+    memory_id: int,
     memory: Memory,
     name: str | None,
     wording: MemoryTextExtractor,
 ) -> None:
-    """Have a memory of our own found by what it says, where nothing of it is indexed; `name` as in
-    NewMemory.
-    """
+    """Index one of our own memories that has no doc; `name` as in NewMemory."""
     source = _put_doc(connection, OWN, memory, name, None, wording, next_seq(connection))
-    connection.execute("UPDATE memories SET source = ? WHERE id = ?", (source, number))
+    connection.execute("UPDATE memories SET source = ? WHERE id = ?", (source, memory_id))
     connection.executemany(
         "INSERT OR IGNORE INTO concepts VALUES (?, ?)",
-        [(concept.strip(), number) for concept in memory.concepts],
+        [(concept.strip(), memory_id) for concept in memory.concepts],
     )
 
 
 def erase_memory(connection: sqlite3.Connection, ref: Ref, seq: int) -> int:
-    """Remove a memory with its doc and text; 1 where there was one."""
+    """Remove a memory with its doc and text; returns 1 if there was one, else 0."""
     row = connection.execute(
         "SELECT id, source FROM memories WHERE origin = ? AND key = ?", ref
     ).fetchone()
     if row is None:
         return 0
-    number, source = row
+    memory_id, source = row
     if source is not None:
         doc = connection.execute(
             "SELECT blob FROM docs WHERE source = ? AND path = ?", (source, ref[1])
@@ -180,12 +186,12 @@ def erase_memory(connection: sqlite3.Connection, ref: Ref, seq: int) -> int:
         remove_doc(connection, source, ref[1], seq)
         if doc is not None:
             forget_blob(connection, doc[0])
-    connection.execute("DELETE FROM memories WHERE id = ?", (number,))
+    connection.execute("DELETE FROM memories WHERE id = ?", (memory_id,))
     return 1
 
 
 def is_said(connection: sqlite3.Connection, fingerprint: bytes, besides: Collection[str]) -> bool:
-    """Whether a memory of our own says that, besides these."""
+    """True if one of our own memories, except `besides`, has this fingerprint."""
     rows = connection.execute(
         "SELECT key FROM memories WHERE fingerprint = ? AND origin = ?", (fingerprint, OWN)
     )

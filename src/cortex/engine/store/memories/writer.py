@@ -1,8 +1,7 @@
-"""Memories, written: our own, the copies of other products' rows, and what a person decided about
-either.
+"""Writes of memories: our own, mirrored rows of other products, and decisions about both.
 
-A memory, its doc, its judgement and the line in the log are one transaction. Its row and its doc
-are written in memoryrows.py, reading is in memorylookup.py; what a state means is not known here.
+A memory, its doc, its judgement and the log entry are one transaction. The row and its doc are
+written in `rows.py`, queries are in `queries.py`. Doesn't know what a state means.
 """
 
 from __future__ import annotations
@@ -40,8 +39,9 @@ from cortex.engine.store.memories.rows import (
 
 @dataclass(frozen=True, slots=True)
 class Added:
-    """What was written: the number of the step, to undo it by, and the keys of those that nobody
-    else had written meanwhile.
+    """Result of a write: the batch to undo it by, and the keys that were written.
+
+    Keys that another process had written meanwhile are not included.
     """
 
     batch: int
@@ -50,7 +50,7 @@ class Added:
 
 @dataclass(frozen=True, slots=True)
 class MemoryVerdict:
-    """What is decided about a memory; `memory` is its new wording, None where that stays."""
+    """Decision about a memory; `memory` is its new text, None if that stays."""
 
     ref: Ref
     state: MemoryState | None
@@ -58,18 +58,19 @@ class MemoryVerdict:
     successor: str = ""
     memory: Memory | None = None
     fingerprint: bytes = b""
-    citations: tuple[Citation, ...] | None = None  # None where they stay
-    scope: str | None = None  # None: as the project says
+    # None if they stay.
+    citations: tuple[Citation, ...] | None = None
+    # None: derived from the project.
+    scope: str | None = None
 
 
 class Memories:
-    """The memories of a store."""
+    """Write access to the memories of a store."""
 
     def __init__(self, connections: Connections) -> None:
         self._connections = connections
 
-    # -- our own
-    # -------------------------------------------------------------------------------------------------------
+    # Our own memories.
 
     def add(
         self,
@@ -80,27 +81,42 @@ class Memories:
         supersedes: Sequence[MemoryVerdict] = (),
         batch: int = 0,
     ) -> Added:
-        """Write memories, and in the same step what they take the place of.
+        """Write memories and, in the same batch, supersede those that they replace.
 
-        What another process has written since the caller looked is not written again, nor is
-        anything superseded by it. A step that is too large for one transaction goes on with the
-        number that it got: `batch`.
+        A memory that another process has written since the caller looked is not written again, and
+        supersedes nothing. If a batch is too large for one transaction, pass the returned `batch`
+        to continue it.
         """
         with self._write() as connection:
             old = {verdict.ref[1] for verdict in supersedes if verdict.ref[0] == OWN}
-            new = [one for one in new if not is_said(connection, one.fingerprint, old)]
+            new = [
+                new_memory
+                for new_memory in new
+                if not is_said(connection, new_memory.fingerprint, old)
+            ]
             if not new:
                 return Added(batch, ())
             seq, batch = next_seq(connection), batch or _next_batch(connection)
-            for one in new:
-                write_memory(connection, one, wording, seq)
-                ref = (one.origin, one.memory.key)
-                _judge(connection, ref, _now(one.state, actor, one.successor))
-                _log(connection, batch, ref, "add", {}, _after(one.state, one.successor), actor, "")
+            for new_memory in new:
+                write_memory(connection, new_memory, wording, seq)
+                ref = (new_memory.origin, new_memory.memory.key)
+                _judge(
+                    connection, ref, _judgement_now(new_memory.state, actor, new_memory.successor)
+                )
+                _log(
+                    connection,
+                    batch,
+                    ref,
+                    "add",
+                    {},
+                    _encode_state(new_memory.state, new_memory.successor),
+                    actor,
+                    "",
+                )
             for verdict in supersedes:
-                judged = _now(verdict.state, actor, verdict.successor)
+                judged = _judgement_now(verdict.state, actor, verdict.successor)
                 _decide(connection, verdict, judged, wording, seq, batch, "supersede", actor, "")
-            return Added(batch, tuple(one.memory.key for one in new))
+            return Added(batch, tuple(new_memory.memory.key for new_memory in new))
 
     def decide(
         self,
@@ -112,36 +128,40 @@ class Memories:
         reason: str,
         batch: int = 0,
     ) -> int:
-        """Change states and wordings, all or none, and log every one; returns the number of the
-        step, `batch` as above.
+        """Change states and texts atomically and log each change; returns the batch.
+
+        `batch` continues an earlier one, as in `add`.
         """
         with self._write() as connection:
             seq, batch = next_seq(connection), batch or _next_batch(connection)
             for verdict in verdicts:
-                judged = _now(verdict.state, actor, verdict.successor)
+                judged = _judgement_now(verdict.state, actor, verdict.successor)
                 _decide(connection, verdict, judged, wording, seq, batch, action, actor, reason)
             return batch
 
     def undo(self, batch: int, wording: MemoryTextExtractor, name_of: NameOf, actor: str) -> int:
-        """Take a step back: every memory of it is as it was before; returns how many those are."""
+        """Undo a batch: restore each of its memories; returns their number."""
         with self._write() as connection:
-            seq, again = next_seq(connection), _next_batch(connection)
+            seq, undo_batch = next_seq(connection), _next_batch(connection)
             rows = connection.execute(
-                # What somebody decided about a memory meanwhile counts: another process may have.
-                "SELECT origin, key, action, before FROM decisions AS one WHERE batch = ? AND NOT undone AND NOT EXISTS (SELECT 1 "
-                "FROM decisions AS later WHERE later.origin = one.origin AND later.key = one.key AND later.batch > one.batch "
+                # A later decision about a memory wins: another process may have made one.
+                "SELECT origin, key, action, before FROM decisions AS one WHERE batch = ? "
+                "AND NOT undone AND NOT EXISTS (SELECT 1 "
+                "FROM decisions AS later WHERE later.origin = one.origin AND later.key = one.key "
+                "AND later.batch > one.batch "
                 "AND NOT later.undone) ORDER BY id DESC",
                 (batch,),
             ).fetchall()
             for origin, key, action, text in rows:
                 before = json.loads(text)
                 if "state" in before:
-                    verdict, judged = _before((origin, key), before, name_of)
-                else:  # nothing that somebody wrote is lost by an undo
+                    verdict, judged = _restoring_verdict((origin, key), before, name_of)
+                else:
+                    # Undoing an addition rejects the memory instead of deleting it.
                     state = MemoryState.REJECTED
                     verdict, judged = (
                         MemoryVerdict((origin, key), state, name_of(state)),
-                        _now(state, actor, ""),
+                        _judgement_now(state, actor, ""),
                     )
                 _decide(
                     connection,
@@ -149,26 +169,25 @@ class Memories:
                     judged,
                     wording,
                     seq,
-                    again,
+                    undo_batch,
                     "undo",
                     actor,
                     f"undo of {action}",
                 )
             connection.execute(
-                "UPDATE decisions SET undone = 1 WHERE batch IN (?, ?)", (batch, again)
+                "UPDATE decisions SET undone = 1 WHERE batch IN (?, ?)", (batch, undo_batch)
             )
             return len(rows)
 
     def delete(self, refs: Iterable[Ref], actor: str) -> int:
-        """Forget memories for good, with their texts, judgements and earlier wordings; returns how
-        many there were.
+        """Delete memories for good, with texts, judgements and earlier texts; returns their number.
 
-        Of another product's rows the copies go, and are not made again.
+        Of mirrored rows the copies are deleted and not made again.
         """
         with self._write() as connection:
             seq, batch, count = next_seq(connection), _next_batch(connection), 0
             for origin, key in refs:
-                made = _made(connection, (origin, key))
+                made = _creation_time(connection, (origin, key))
                 count += erase_memory(connection, (origin, key), seq)
                 connection.execute(
                     "DELETE FROM judgements WHERE origin = ? AND key = ?", (origin, key)
@@ -185,8 +204,7 @@ class Memories:
             forget_rest(connection)
             return count
 
-    # -- copies
-    # --------------------------------------------------------------------------------------------------------
+    # Mirrors of other products' databases.
 
     def copy(
         self,
@@ -196,19 +214,17 @@ class Memories:
         wording: MemoryTextExtractor,
         name_of: NameOf,
     ) -> None:
-        """Write these rows of another product's database, drop those keys, and remember how far it
-        is: one step.
+        """Write mirrored rows, drop those keys and store the progress in one transaction.
 
-        What a person has decided about a row until this moment counts, and not what the row says
-        itself.
+        A decision by the user takes precedence over the state in the row itself.
         """
         with self._connections.write(erase=True) as connection:
             if new or gone:
                 seq = next_seq(connection)
                 for key in gone:
                     erase_memory(connection, (mirror.origin, key), seq)
-                for one in new:
-                    if (judged := _judged(connection, one, name_of)) is not None:
+                for row in new:
+                    if (judged := _apply_judgement(connection, row, name_of)) is not None:
                         write_memory(connection, judged, wording, seq)
             values = astuple(mirror)
             connection.execute(
@@ -216,20 +232,21 @@ class Memories:
             )
 
     def want(self, wanted: Sequence[tuple[str, str]]) -> None:
-        """Say that these databases (origin and scope) are to be copied, by whoever holds the lease."""
+        """Request that the lease holder mirrors these databases (origin and scope)."""
         now = int(time.time())
         with self._connections.write() as connection:
             for origin, scope in wanted:
                 connection.execute(
                     "INSERT INTO mirrors VALUES (?, ?, '', '', 0, -1, 0, 0, ?, 0, '', '') "
-                    "ON CONFLICT (origin) DO UPDATE SET scope = excluded.scope, wanted_at = excluded.wanted_at",
+                    "ON CONFLICT (origin) DO UPDATE SET scope = excluded.scope, "
+                    "wanted_at = excluded.wanted_at",
                     (origin, scope, now),
                 )
 
     def drop_copy(self, origin: str) -> int:
-        """Forget the copy of a database; what a person decided about its rows stays.
+        """Delete the mirror of a database; decisions about its rows stay.
 
-        Returns how many rows that were.
+        Returns the number of rows deleted.
         """
         with self._connections.write(erase=True) as connection:
             seq = next_seq(connection)
@@ -250,8 +267,7 @@ class Memories:
             yield connection
 
 
-# -- judgements
-# --------------------------------------------------------------------------------------------------------
+# Judgements.
 
 
 def _decide(
@@ -268,13 +284,15 @@ def _decide(
     row = connection.execute(
         f"SELECT {COLUMNS} WHERE memories.origin = ? AND memories.key = ?", verdict.ref
     ).fetchone()
-    if row is None and verdict.ref[0] == OWN:  # it was deleted meanwhile
+    # It was deleted meanwhile.
+    if row is None and verdict.ref[0] == OWN:
         return
-    if row is None:  # it isn't copied yet: the judgement waits for it
+    if row is None:
+        # It isn't mirrored yet; the judgement is stored for when it is.
         known = _judgement(connection, verdict.ref)
-        before = {**_after(known.state if known else None, ""), **_as_judged(known)}
+        before = {**_encode_state(known.state if known else None, ""), **_encode_judgement(known)}
     else:
-        before = _change(connection, remembered(row), verdict, wording, seq)
+        before = _apply_verdict(connection, remembered(row), verdict, wording, seq)
     _judge(connection, verdict.ref, judged)
     _log(
         connection,
@@ -282,21 +300,24 @@ def _decide(
         verdict.ref,
         action,
         before,
-        _after(verdict.state, verdict.successor),
+        _encode_state(verdict.state, verdict.successor),
         actor,
         reason,
     )
 
 
-def _change(
+def _apply_verdict(
     connection: sqlite3.Connection,
     known: Remembered,
     verdict: MemoryVerdict,
     wording: MemoryTextExtractor,
     seq: int,
 ) -> dict[str, object]:
-    """Write what was decided about a memory; gives all that it takes to take that back."""
-    before: dict[str, object] = {**_after(known.state, ""), **_as_judged(known.judgement)}
+    """Write a decision about a memory; returns everything needed to undo it."""
+    before: dict[str, object] = {
+        **_encode_state(known.state, ""),
+        **_encode_judgement(known.judgement),
+    }
     cited = citations_of(connection, known.id)
     if verdict.memory is not None or verdict.citations is not None:
         before |= {
@@ -304,8 +325,13 @@ def _change(
             "fingerprint": known.fingerprint.hex(),
             "scope": known.scope,
             "citations": [
-                (*astuple(one)[:3], one.file_hash.hex(), one.body_hash.hex(), one.commit)
-                for one in cited
+                (
+                    *astuple(citation)[:3],
+                    citation.file_hash.hex(),
+                    citation.body_hash.hex(),
+                    citation.commit,
+                )
+                for citation in cited
             ],
         }
     memory = verdict.memory or known.memory
@@ -326,10 +352,10 @@ def _change(
     return before
 
 
-def _before(
+def _restoring_verdict(
     ref: Ref, before: Mapping[str, Any], name_of: NameOf
 ) -> tuple[MemoryVerdict, Judgement | None]:
-    """What takes a memory back to how it was, and how that had been judged."""
+    """Verdict that restores a memory, and the judgement that it had."""
     state = _state(before["state"])
     judged = (
         Judgement(MemoryState(before["judged"][0]), *before["judged"][1:])
@@ -352,24 +378,26 @@ def _before(
     return verdict, judged
 
 
-def _judged(connection: sqlite3.Connection, one: NewMemory, name_of: NameOf) -> NewMemory | None:
-    """A row as a person has judged it; None where they want to have it forgotten."""
-    ref = (one.origin, one.memory.key)
-    made = one.memory.created
-    ask = "SELECT 1 FROM forgotten WHERE origin = ? AND key = ? AND made IN (0, ?)"
-    if connection.execute(ask, (*ref, made)).fetchone():
+def _apply_judgement(
+    connection: sqlite3.Connection, row: NewMemory, name_of: NameOf
+) -> NewMemory | None:
+    """Row with the user's judgement applied; None if it must not be copied."""
+    ref = (row.origin, row.memory.key)
+    made = row.memory.created
+    query = "SELECT 1 FROM forgotten WHERE origin = ? AND key = ? AND made IN (0, ?)"
+    if connection.execute(query, (*ref, made)).fetchone():
         return None
     known = _judgement(connection, ref)
     return (
-        one
+        row
         if known is None or known.made not in (0, made)
-        else replace(one, state=known.state, name=name_of(known.state))
+        else replace(row, state=known.state, name=name_of(known.state))
     )
 
 
 def _judgement(connection: sqlite3.Connection, ref: Ref) -> Judgement | None:
-    ask = "SELECT state, actor, at, successor, made FROM judgements WHERE origin = ? AND key = ?"
-    row = connection.execute(ask, ref).fetchone()
+    query = "SELECT state, actor, at, successor, made FROM judgements WHERE origin = ? AND key = ?"
+    row = connection.execute(query, ref).fetchone()
     return Judgement(MemoryState(row[0]), *row[1:]) if row else None
 
 
@@ -383,14 +411,15 @@ def _judge(connection: sqlite3.Connection, ref: Ref, judged: Judgement | None) -
             judged.actor,
             judged.at,
             judged.successor,
-            _made(connection, ref),
+            _creation_time(connection, ref),
         )
         connection.execute("INSERT OR REPLACE INTO judgements VALUES (?, ?, ?, ?, ?, ?, ?)", values)
 
 
-def _made(connection: sqlite3.Connection, ref: Ref) -> int:
-    """When a row of another product's was made; 0 where that isn't known, or it is our own, whose
-    key nothing else gets.
+def _creation_time(connection: sqlite3.Connection, ref: Ref) -> int:
+    """Time at which a mirrored row was made.
+
+    Returns 0 if it isn't known, or for our own memories, which never reuse a key.
     """
     if ref[0] == OWN:
         return 0
@@ -400,18 +429,18 @@ def _made(connection: sqlite3.Connection, ref: Ref) -> int:
     return row[0] if row else 0
 
 
-def _now(state: MemoryState | None, actor: str, successor: str) -> Judgement | None:
+def _judgement_now(state: MemoryState | None, actor: str, successor: str) -> Judgement | None:
     return None if state is None else Judgement(state, actor, int(time.time()), successor)
 
 
-def _after(state: MemoryState | None, successor: str) -> dict[str, object]:
+def _encode_state(state: MemoryState | None, successor: str) -> dict[str, object]:
     return {
         "state": state.value if state else "",
         **({"successor": successor} if successor else {}),
     }
 
 
-def _as_judged(judged: Judgement | None) -> dict[str, object]:
+def _encode_judgement(judged: Judgement | None) -> dict[str, object]:
     return (
         {}
         if judged is None
@@ -430,7 +459,8 @@ def _log(
     reason: str,
 ) -> None:
     connection.execute(
-        "INSERT INTO decisions (batch, at, origin, key, action, before, after, actor, reason, undone) "
+        "INSERT INTO decisions (batch, at, origin, key, action, before, after, actor, reason, "
+        "undone) "
         "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 0)",
         (
             batch,

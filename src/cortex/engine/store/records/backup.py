@@ -1,12 +1,12 @@
-"""All of a ledger in one file and back: lines of JSON, gzipped; the same for both databases, so
-that one can become the other.
+"""Backup of a ledger in one file of gzipped JSON lines, the same for both databases.
 
-The first line says what follows (format, schema, epoch, how many rows of each table), then each
-line is a row, and the last one is a checksum of all before it: a file that was cut or damaged is
-noticed before anything is written. What can be made again is not in there: docs, words and vectors.
-A ledger that was loaded is another history than the one that was saved (what was written after the
-backup isn't there), so it gets an epoch of its own. The road not taken: the databases' own tools,
-which can't read each other's files.
+The first line is a header (format, schema, epoch, number of rows of each table), then each line is
+a row, and the last one is a checksum of all before it: a truncated or damaged file is detected
+before anything is written. Derived data is not included: docs, lexical index and vectors. A
+restored ledger is another history than the saved one (later writes are missing), so it gets an
+epoch of its own.
+
+Road not taken: the databases' own tools, which can't read each other's files.
 """
 
 from __future__ import annotations
@@ -28,17 +28,18 @@ from cortex.engine.store.records.ledger import POSTGRESQL, Ledger, new_epoch
 from cortex.engine.store.records.row_reader import get_records
 from cortex.engine.store.records.rows import RecordTextExtractor
 
-FORMAT, SCHEMA = "cortex-ledger", 2  # 2: the audit log has `via`
-PAGE = 1_000  # rows that are read or written at once
+# Schema 2: the audit log has `via`.
+FORMAT, SCHEMA = "cortex-ledger", 2
+# Rows read or written at once.
+PAGE = 1_000
 COMPRESSION = 6
 
 
 @dataclass(frozen=True, slots=True)
 class _Table:
-    """A table as it lies in the file: its columns, by how many of them (the first) a row is known,
-    and which hold bytes.
+    """Table as stored in the file: its columns, the number of key columns, the binary column.
 
-    `order` is that of the rows, where an index has another one.
+    `order` is the order of the rows, if an index has another one.
     """
 
     name: str
@@ -48,14 +49,21 @@ class _Table:
     order: tuple[str, ...] = ()
 
 
-# In an order in which each row finds what it points to.
+# Ordered so that the targets of foreign keys come first.
 _TABLES = (
     _Table("principals", ("id", "name", "tier", "sensitive", "state", "created")),
     _Table("grants", ("principal", "subcortex", "writes"), 2),
-    _Table("tokens", ("id", "principal", "hash", "label", "created", "expires", "used", "revoked"), binary="hash"),
+    _Table(
+        "tokens",
+        ("id", "principal", "hash", "label", "created", "expires", "used", "revoked"),
+        binary="hash",
+    ),
     _Table(
         "records",
-        ("id", "kind", "version", "state", "sensitivity", "body", "author", "created", "updated", "made", "change", "scope"),
+        (
+            "id", "kind", "version", "state", "sensitivity", "body", "author", "created", "updated",
+            "made", "change", "scope",
+        ),
     ),
     _Table("refs", ("role", "target", "record"), order=("record", "role", "target")),
     _Table("versions", ("record", "version", "kind", "body", "author", "created", "at"), 2),
@@ -64,22 +72,23 @@ _TABLES = (
     _Table("counters", ("name", "value")),
 )  # fmt: skip
 _BY_NAME = {table.name: table for table in _TABLES}
-_EMPTY = ("principals", "records", "versions", "keys", "audit")  # of a ledger that nobody has used
+# Tables that are empty in an unused ledger.
+_EMPTY = ("principals", "records", "versions", "keys", "audit")
 
 
 def dump(ledger: Ledger, file: Path) -> Mapping[str, int]:
-    """Save a ledger as it is at one moment, while others write to it; tells how many rows of each
-    table there are.
+    """Save a ledger in a consistent state while others write; returns the row counts by table.
 
-    It is on the disk when this returns. Raises: StoreError; FileError, where the file can't be
-    written.
+    The file is on the disk when this returns.
+
+    Raises: StoreError; FileError if the file can't be written.
     """
-    told = hashlib.sha256()
+    checksum = hashlib.sha256()
     with ledger.connections.read() as connection, _writing(file) as out:
 
         def write(line: object) -> None:
             raw = _line(line)
-            told.update(raw)
+            checksum.update(raw)
             out.write(raw)
 
         counts = {
@@ -91,32 +100,31 @@ def dump(ledger: Ledger, file: Path) -> Mapping[str, int]:
         for table in _TABLES:
             for row in _rows(connection, table):
                 write([table.name, *row])
-        out.write(_line({"sha256": told.hexdigest()}))
+        out.write(_line({"sha256": checksum.hexdigest()}))
     return counts
 
 
 def check(file: Path) -> Mapping[str, int]:
-    """Read a file from end to end before anything of it is believed, or made for it; tells how many
-    rows of each table it has.
+    """Read a whole file and verify it before it is used; returns the row counts by table.
 
-    Raises: FileError IMPORT_UNREADABLE for one that is damaged, cut or something else; StoreError
-    STORE_NEWER for one of a newer Cortex; OSError, where it can't be read.
+    Raises: FileError IMPORT_UNREADABLE for a damaged, truncated or unrelated file; StoreError
+    STORE_NEWER for one of a newer Cortex; OSError if it can't be read.
     """
-    told, last = hashlib.sha256(), b""
+    checksum, last = hashlib.sha256(), b""
     header: dict[str, Any] | None = None
     counts = dict.fromkeys(_BY_NAME, 0)
     try:
         for line in _lines(file):
-            told.update(last)
+            checksum.update(last)
             last = line
-            one = json.loads(line)
+            content = json.loads(line)
             if header is None:
-                header = _header(one, file)
-            elif isinstance(one, list):
-                counts[one[0]] += len(one) == len(_BY_NAME[one[0]].columns) + 1
+                header = _header(content, file)
+            elif isinstance(content, list):
+                counts[content[0]] += len(content) == len(_BY_NAME[content[0]].columns) + 1
         if (
             header is None
-            or json.loads(last or b"0") != {"sha256": told.hexdigest()}
+            or json.loads(last or b"0") != {"sha256": checksum.hexdigest()}
             or counts != header["counts"]
         ):
             raise ValueError("it isn't whole")
@@ -140,12 +148,12 @@ def load(
     wording: RecordTextExtractor,
     counts: Mapping[str, int] | None = None,
 ) -> Mapping[str, int]:
-    """Make a ledger of a file, all of it or nothing; it gets a new epoch.
+    """Load a file into an empty ledger atomically, with a new epoch; returns the row counts.
 
-    Tells how many rows of each table there are.
+    `counts` is the result of `check` for the file.
 
-    `counts` is what `check` told of the file. Raises: InputError ARGUMENT_INVALID, where the ledger
-    isn't empty; as `check`, where that wasn't done before.
+    Raises: InputError ARGUMENT_INVALID if the ledger isn't empty; the errors of `check` if `counts`
+    isn't given.
     """
     counts = counts or check(file)
     with ledger.connections.write(durable=True) as connection:
@@ -156,10 +164,11 @@ def load(
                     "a backup is only loaded into an empty database, and this one is in use",
                 )
         for table, rows in _pages(file):
-            connection.executemany(_insertion(table, ledger.kind), rows)
+            connection.executemany(_insert_statement(table, ledger.kind), rows)
         if ledger.kind == POSTGRESQL:
             connection.execute(
-                "SELECT setval(pg_get_serial_sequence('audit', 'id'), (SELECT coalesce(max(id), 0) + 1 FROM audit), false)"
+                "SELECT setval(pg_get_serial_sequence('audit', 'id'), "
+                "(SELECT coalesce(max(id), 0) + 1 FROM audit), false)"
             )
         else:
             _make_docs(ledger, connection, wording)
@@ -169,10 +178,7 @@ def load(
 
 @contextmanager
 def _writing(file: Path) -> Iterator[gzip.GzipFile]:
-    """Where the lines go.
-
-    What fails there is told of the file: the database would take it for its own.
-    """
+    """Open the file for writing; its errors are raised as file errors, not as database errors."""
     try:
         with open(file, "wb") as raw:
             with gzip.GzipFile(fileobj=raw, mode="wb", compresslevel=COMPRESSION) as out:
@@ -189,68 +195,75 @@ def _writing(file: Path) -> Iterator[gzip.GzipFile]:
 
 
 def _rows(connection: Any, table: _Table) -> Iterator[Sequence[object]]:
-    """All rows of a table, in pages by what they are known by."""
+    """Yield all rows of a table, in pages by key."""
     order = table.order or table.columns[: table.keys]
     columns, keys = ", ".join(table.columns), ", ".join(order)
-    places = [table.columns.index(name) for name in order]
+    key_columns = [table.columns.index(name) for name in order]
     blob = table.columns.index(table.binary) if table.binary else -1
     last: tuple[object, ...] = ()
     while True:
         after = f"WHERE ({keys}) > ({', '.join('?' * len(order))})" if last else ""
-        ask = f"SELECT {columns} FROM {table.name} {after} ORDER BY {keys} LIMIT {PAGE}"
-        page = connection.execute(ask, last).fetchall()
+        query = f"SELECT {columns} FROM {table.name} {after} ORDER BY {keys} LIMIT {PAGE}"
+        page = connection.execute(query, last).fetchall()
         for row in page:
-            told = list(row)
+            values = list(row)
             if blob >= 0:
-                told[blob] = base64.b64encode(row[blob]).decode("ascii")
-            yield told
+                values[blob] = base64.b64encode(row[blob]).decode("ascii")
+            yield values
         if len(page) < PAGE:
             return
-        last = tuple(page[-1][place] for place in places)
+        last = tuple(page[-1][index] for index in key_columns)
 
 
-def _insertion(table: _Table, kind: str) -> str:
-    """How a row gets into a table; the counters are there already, and in PostgreSQL the audit log
-    gives its numbers itself.
+def _insert_statement(table: _Table, kind: str) -> str:
+    """INSERT statement of a table.
+
+    Counters exist already, and PostgreSQL assigns the ids of the audit log unless overridden.
     """
     if table.name == "counters":
-        return "INSERT INTO counters (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value"
+        return (
+            "INSERT INTO counters (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE "
+            "SET value = excluded.value"
+        )
     given = " OVERRIDING SYSTEM VALUE" if table.name == "audit" and kind == POSTGRESQL else ""
     marks = ", ".join("?" * len(table.columns))
     return f"INSERT INTO {table.name} ({', '.join(table.columns)}){given} VALUES ({marks})"
 
 
 def _pages(file: Path) -> Iterator[tuple[_Table, list[tuple[object, ...]]]]:
-    """The rows of a file, some at once."""
+    """Yield the rows of a file in pages."""
     table, rows = _TABLES[0], list[tuple[object, ...]]()
     for line in _lines(file):
-        if not isinstance(told := json.loads(line), list):
+        if not isinstance(content := json.loads(line), list):
             continue
-        if told[0] != table.name or len(rows) == PAGE:
+        if content[0] != table.name or len(rows) == PAGE:
             if rows:
                 yield table, rows
-            table, rows = _BY_NAME[told[0]], []
-        values = told[1:]
+            table, rows = _BY_NAME[content[0]], []
+        values = content[1:]
         if table.name == "audit" and len(values) == len(table.columns) - 1:
-            values.append("")  # of a file of schema 1, in which `via` isn't kept
+            # A file of schema 1 has no `via`.
+            values.append("")
         named = zip(table.columns, values, strict=True)
         rows.append(
-            tuple(base64.b64decode(one) if name == table.binary else one for name, one in named)
+            tuple(
+                base64.b64decode(value) if name == table.binary else value for name, value in named
+            )
         )
     if rows:
         yield table, rows
 
 
-def _header(one: Any, file: Path) -> dict[str, Any]:
-    if not isinstance(one, dict) or one.get("format") != FORMAT:
+def _header(content: Any, file: Path) -> dict[str, Any]:
+    if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise ValueError("it is something else")
-    if one["schema"] > SCHEMA:
+    if content["schema"] > SCHEMA:
         raise StoreError(
             "STORE_NEWER",
             f"{file} was written by a newer Cortex",
-            context={"schema": one["schema"]},
+            context={"schema": content["schema"]},
         )
-    return one
+    return content
 
 
 def _lines(file: Path) -> Iterator[bytes]:
@@ -259,7 +272,7 @@ def _lines(file: Path) -> Iterator[bytes]:
 
 
 def _make_docs(ledger: Ledger, connection: Any, wording: RecordTextExtractor) -> None:
-    """Have the records found that were loaded."""
+    """Index the loaded records."""
     rows = ledger.records.rows(connection, wording)
     ids = [row[0] for row in connection.execute("SELECT id FROM records ORDER BY made, id")]
     for start in range(0, len(ids), PAGE):
@@ -276,5 +289,5 @@ def _unreadable(file: Path, error: Exception) -> CortexError:
     )
 
 
-def _line(one: object) -> bytes:
-    return json.dumps(one, ensure_ascii=True, separators=(",", ":")).encode("ascii") + b"\n"
+def _line(content: object) -> bytes:
+    return json.dumps(content, ensure_ascii=True, separators=(",", ":")).encode("ascii") + b"\n"

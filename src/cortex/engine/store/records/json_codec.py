@@ -1,6 +1,6 @@
-"""A record's body as JSON and back.
+"""JSON codec of record bodies.
 
-What a body doesn't say stands nowhere, and what a newer Cortex says besides is left out.
+Default values are omitted, and unknown fields of a newer Cortex are ignored.
 """
 
 from __future__ import annotations
@@ -15,54 +15,62 @@ from cortex.base.record_model import KINDS, Body
 
 
 def told_of(body: Body) -> dict[str, object]:
-    """A body as what JSON can tell, without what is as it is anyway."""
+    """Body as a JSON object without default values."""
     return {
-        name: _plain(value)
-        for name, usual in _usual(type(body))
-        if (value := getattr(body, name)) != usual
+        name: _to_plain(value)
+        for name, default in _defaults(type(body))
+        if (value := getattr(body, name)) != default
     }
 
 
 def to_json(body: Body) -> str:
-    """A body as JSON, without what is as it is anyway."""
+    """Encode a body as JSON without default values."""
     return json.dumps(told_of(body), ensure_ascii=False, separators=(",", ":"))
 
 
 def from_json(kind: str, text: str) -> Body:
-    """The body that JSON of this kind tells. Raises: ValueError, where it tells none."""
+    """Decode a body of this kind from JSON.
+
+    Raises: ValueError if it is invalid.
+    """
     try:
         return from_told(kind, json.loads(text))
     except RecursionError as error:
         raise ValueError(f"no {kind}: {error}") from error
 
 
-def from_told(kind: str, told: Mapping[str, Any]) -> Body:
-    """The body that is told like this. Raises: ValueError, where it tells none."""
+def from_told(kind: str, fields_by_name: Mapping[str, Any]) -> Body:
+    """Build a body of this kind from a JSON object.
+
+    Raises: ValueError if it is invalid.
+    """
     try:
-        return _make(KINDS[kind], told)
+        return _build(KINDS[kind], fields_by_name)
     except (KeyError, TypeError, RecursionError) as error:
         raise ValueError(f"no {kind}: {error}") from error
 
 
-def _make(cls: type, told: Mapping[str, Any]) -> Any:
-    if not isinstance(told, dict):
-        raise ValueError(f"{type(told).__name__} where an object is expected")
+def _build(cls: type, fields_by_name: Mapping[str, Any]) -> Any:
+    if not isinstance(fields_by_name, dict):
+        raise ValueError(f"{type(fields_by_name).__name__} where an object is expected")
     readers = _readers(cls)
-    return cls(**{name: readers[name](value) for name, value in told.items() if name in readers})
+    return cls(
+        **{name: readers[name](value) for name, value in fields_by_name.items() if name in readers}
+    )
 
 
-def _plain(value: Any) -> object:
-    """A value as JSON has it: lists for tuples, objects for nouns, with all that they say."""
+def _to_plain(value: Any) -> object:
+    """Value as JSON: lists for tuples, objects for dataclasses, with all their fields."""
     if isinstance(value, tuple):
-        return [_plain(one) for one in value]
+        return [_to_plain(item) for item in value]
     if is_dataclass(value):
-        return {name: _plain(getattr(value, name)) for name, _ in _usual(type(value))}
+        return {name: _to_plain(getattr(value, name)) for name, _ in _defaults(type(value))}
     return value
 
 
 @cache
-def _usual(cls: type) -> tuple[tuple[str, object], ...]:
-    """Its fields, each with what it usually is; MISSING equals nothing."""
+def _defaults(cls: type) -> tuple[tuple[str, object], ...]:
+    """Fields of a class with their defaults; MISSING equals nothing."""
     return tuple((field.name, field.default) for field in fields(cls))
 
 
@@ -73,15 +81,13 @@ def _readers(cls: type) -> dict[str, Callable[[Any], Any]]:
 
 
 def _reader(hint: Any) -> Callable[[Any], Any]:
-    """How to read a value of this type: texts and numbers are themselves, tuples are lists, nouns
-    are objects.
-    """
+    """Decoder for a type: text and numbers as they are, lists as tuples, objects as dataclasses."""
     if get_origin(hint) is tuple:
         inner = get_args(hint)[0]
         if is_dataclass(inner):
-            return lambda value: tuple(_make(inner, one) for one in value)  # type: ignore[arg-type]
+            return lambda value: tuple(_build(inner, item) for item in value)  # type: ignore[arg-type]
         return lambda value: tuple(
-            tuple(map(_text, one)) if isinstance(one, list) else _text(one) for one in value
+            tuple(map(_text, item)) if isinstance(item, list) else _text(item) for item in value
         )
     return _text if hint is str else _number
 

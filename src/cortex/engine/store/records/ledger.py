@@ -1,6 +1,4 @@
-"""Where records are: a directory with a store, or a PostgreSQL database; to its user both are one
-thing to write to and one to read.
-"""
+"""Ledger: records in a store's directory or in a PostgreSQL database, behind one interface."""
 
 from __future__ import annotations
 
@@ -28,59 +26,56 @@ SQLITE, POSTGRESQL = "sqlite", "postgresql"
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """Open records, and who may use them."""
+    """Open records and the principals that may use them."""
 
     records: Records
     recorded: RecordLookup
     principals: Principals
     close: Callable[[], None]
-    url: str = field(repr=False)  # may hold a password
+    url: str = field(repr=False)  # may contain a password
     kind: str  # sqlite or postgresql
     connections: Connected = field(repr=False)
 
     def epoch(self) -> str:
-        """Which history this is: the numbers of changes can be compared within one epoch only."""
+        """Id of this history; change numbers can only be compared within one epoch."""
         with self.connections.read() as connection:
             return connection.execute("SELECT value FROM facts WHERE key = 'epoch'").fetchone()[0]
 
     def mark(self) -> tuple[str, int, str]:
-        """The epoch, the number of the last write, and its witness; in one question, for it is
-        asked at every request.
-        """
+        """Epoch, number of the last write and its witness, in one query: every request asks."""
         with self.connections.read() as connection:
             epoch, change, *line = connection.execute(_MARK).fetchone()
             return epoch, change, _witness(line)
 
     def remembers(self, witness: str) -> bool:
-        """Whether this is still the history that a witness was told of: a database may be put back
-        behind everybody's back.
-        """
-        number = witness.partition(".")[0]
-        if not (number.isascii() and number.isdecimal()) or len(number) > _DIGITS:
+        """True if the history of a witness is still this one: a database may have been restored."""
+        audit_id = witness.partition(".")[0]
+        if not (audit_id.isascii() and audit_id.isdecimal()) or len(audit_id) > _DIGITS:
             return not witness
         with self.connections.read() as connection:
             line = connection.execute(
-                f"SELECT {_LINE} FROM audit WHERE id = ?", (int(number),)
+                f"SELECT {_LINE} FROM audit WHERE id = ?", (int(audit_id),)
             ).fetchone()
             return line is not None and _witness(line) == witness
 
     def together(self) -> AbstractContextManager[None]:
-        """Have all that this thread writes inside the block on the disk, and seen by others, at
-        once when it ends: it waits for the disk once.
-        """
+        """Commit all writes of this thread inside the block together, waiting for the disk once."""
         return self.connections.together()
 
     def renew_epoch(self, known: str = "") -> str:
-        """Begin another history: whoever follows compares everything anew.
+        """Start another epoch, so that replicas compare everything again.
 
-        Where the epoch isn't the `known` one, that was done.
+        Does nothing if the epoch is no longer the `known` one.
         """
         with self.connections.write(durable=True) as connection:
             now = connection.execute("SELECT value FROM facts WHERE key = 'epoch'").fetchone()[0]
             return now if known and now != known else new_epoch(connection)
 
     def ping(self) -> None:
-        """Raises: StoreError, where the database doesn't answer."""
+        """Check that the database responds.
+
+        Raises: StoreError if it doesn't.
+        """
         with self.connections.read() as connection:
             connection.execute("SELECT 1").fetchone()
 
@@ -97,15 +92,15 @@ class Ledger:
 
 
 def open_ledger(url: str, *, new: bool = True) -> Ledger:
-    """The records at sqlite:///DIRECTORY or postgresql://…, made where there are none and `new`
-    ones may be.
+    """Open the records at sqlite:///DIRECTORY or postgresql://…, created if `new` is true.
 
-    Raises: FileNotFoundError, where they may not; InputError ARGUMENT_INVALID for another address,
-    or where packages are missing; StoreError.
+    Raises: FileNotFoundError if there are none and `new` is false; InputError ARGUMENT_INVALID for
+    another URL or missing packages; StoreError.
     """
     if url.startswith(("postgresql://", "postgres://")):
         return _open_postgres(url, new)
-    if (folder := folder_of(url)) is None:  # without the address: it may hold a password
+    # The message leaves the URL out: it may contain a password.
+    if (folder := folder_of(url)) is None:
         raise InputError(
             "ARGUMENT_INVALID",
             "that is no address of records: sqlite:///DIRECTORY or postgresql://…",
@@ -119,7 +114,7 @@ def open_ledger(url: str, *, new: bool = True) -> Ledger:
 
 
 def folder_of(url: str) -> Path | None:
-    """The directory of records in SQLite, None for what is another address."""
+    """Directory of a SQLite URL, None for any other URL."""
     path = re.split("[?#]", url, maxsplit=1)[0].partition("sqlite:///")[2]
     return Path(unquote(path)) if path and url.startswith("sqlite:///") else None
 
@@ -149,25 +144,27 @@ def _ledger(
     return Ledger(records, recorded, Principals(connections), close, url, kind, connections)
 
 
-# The last line of the audit log stands for all before it: after a rollback it is missing, or says
-# something else.
+# The last entry of the audit log stands for all before it: after a restore it is missing or
+# different.
 _LINE = "id, at, actor, key, record, version"
 _MARK = (
-    f"SELECT facts.value, counters.value, last.* FROM facts JOIN counters ON counters.name = 'change' "
-    f"LEFT JOIN (SELECT {_LINE} FROM audit ORDER BY id DESC LIMIT 1) AS last ON 1 = 1 WHERE facts.key = 'epoch'"
+    "SELECT facts.value, counters.value, last.* FROM facts "
+    "JOIN counters ON counters.name = 'change' "
+    f"LEFT JOIN (SELECT {_LINE} FROM audit ORDER BY id DESC LIMIT 1) AS last ON 1 = 1 "
+    "WHERE facts.key = 'epoch'"
 )
 _DIGITS = 18
 
 
 def _witness(line: Sequence[Any]) -> str:
-    """What is remembered of a line of the audit log, "" where there is none."""
+    """Digest of an entry of the audit log, "" if there is none."""
     if line[0] is None:
         return ""
     return f"{line[0]}.{hash_bytes(b'witness', repr(tuple(line)).encode()).hex()[:16]}"
 
 
 def new_epoch(connection: Any) -> str:
-    """Begin another history, in the caller's transaction."""
+    """Start another epoch in the caller's transaction."""
     epoch = secrets.token_hex(16)
     connection.execute("UPDATE facts SET value = ? WHERE key = 'epoch'", (epoch,))
     return epoch

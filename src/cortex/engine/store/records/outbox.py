@@ -1,12 +1,12 @@
-"""What a store that is connected to a Core still has to send there, and which of its records the
-Core has.
+"""Outbox of a store connected to a Core: changes to send, and records the Core has.
 
-An entry is what one step wrote: each record as it was before and as it is then. It is written in
-that step's own transaction (`enqueue`) and settled in the one that keeps the Core's answer
-(`Records.apply`), so that nothing is lost or sent as something else, wherever a process dies. What
-the Core took stays for a while as sent: one that was put back from a backup gets it again, under
-the same keys, and takes what it has lost. How to send is not known here. Road not taken: finding
-out by versions what was lost; others write meanwhile.
+An entry holds the changes of one transaction: each record before and after. It is written in that
+transaction (`enqueue`) and settled in the one that stores the Core's answer (`Records.apply`), so
+that nothing is lost or altered if a process dies at any point. Accepted entries are kept for a
+while: a Core restored from a backup receives them again under the same keys and takes those it has
+lost. Knows nothing of how to send.
+
+Road not taken: finding lost changes by comparing versions, since other clients write meanwhile.
 """
 
 from __future__ import annotations
@@ -50,85 +50,92 @@ from cortex.engine.store.records.row_reader import BATCH, get_records
 from cortex.engine.store.sql import marks, parts
 
 UPLOADED = "core.uploaded"
-RESYNC = "core.resync"  # "1" while all is compared with the Core from the beginning
-UPLOAD = "upload"  # the action of an entry with what was there before
-MOST_UPLOADED = 100  # records of one such entry
-FIRST = -(2**62)  # less than the number of any entry
+# "1" while everything is compared with the Core from the beginning.
+RESYNC = "core.resync"
+# Action of an entry with records that existed before the connection.
+UPLOAD = "upload"
+# Records in one such entry.
+MOST_UPLOADED = 100
+# Less than the id of any entry.
+FIRST = -(2**62)
 
-# The records to be sent, as they are sent
+# Selects the records to send, in the form in which they are sent.
 Choose = Callable[[Sequence[UploadCandidate]], Sequence[Record[Any]]]
 
 
 class Outbox:
-    """The entries of a store, the oldest first."""
+    """Outbox entries of a store, oldest first."""
 
     def __init__(self, connections: Connected) -> None:
         self._connections = connections
 
     def waiting(self, limit: int = 50, after: int = FIRST) -> list[OutboxEntry]:
-        """Those that are still to be sent, in the order in which they have to be."""
+        """Entries still to be sent, in the order in which they have to be sent."""
         return self._entries("state = ? AND id > ? ORDER BY id LIMIT ?", (WAITING, after, limit))
 
     def refused(self) -> list[OutboxEntry]:
-        """Those that the Core didn't take."""
+        """Entries that the Core rejected."""
         return self._entries("state = ? ORDER BY id", (REFUSED,))
 
     def absent(self) -> dict[str, str]:
-        """Records that the Core doesn't have, and that don't wait: why it refused them, "" for
-        those that stay here.
+        """Records that the Core lacks and that aren't waiting, with the reason for rejection.
+
+        The reason is "" for records that stay local.
         """
         with self._connections.read() as connection:
             return dict.fromkeys(only_here(connection), "") | unaccepted(connection)
 
     def withheld(self) -> frozenset[str]:
-        """Those of the absent records that no pack and no agent's search tells: refused, or they
-        speak for the team.
-        """
+        """Absent records that no pack or agent search shows: rejected, or speaking for the team."""
         with self._connections.read() as connection:
             return frozenset((*speaking_here(connection), *unaccepted(connection)))
 
     def count(self) -> tuple[int, int]:
-        """How many wait, and how many were refused."""
+        """Number of waiting and of rejected entries."""
         with self._connections.read() as connection:
-            found = dict(
+            counts = dict(
                 connection.execute("SELECT state, count(*) FROM outbox GROUP BY state").fetchall()
             )
-        return found.get(WAITING, 0), found.get(REFUSED, 0)
+        return counts.get(WAITING, 0), counts.get(REFUSED, 0)
 
-    def tried(self, number: int, error: str) -> None:
-        """Remember that an entry was sent in vain; it still waits."""
-        put = "UPDATE outbox SET attempts = attempts + 1, reason = ? WHERE id = ?"
+    def tried(self, entry_id: int, error: str) -> None:
+        """Record a failed attempt to send an entry; it keeps waiting."""
+        update = "UPDATE outbox SET attempts = attempts + 1, reason = ? WHERE id = ?"
         with self._connections.write(durable=True) as connection:
-            connection.execute(put, (error, number))
+            connection.execute(update, (error, entry_id))
 
     def retry(self, ids: Sequence[int] | None = None) -> int:
-        """Have refused entries sent once more, these or all; tells how many."""
-        put = f"UPDATE outbox SET state = '{WAITING}', code = '' WHERE state = '{REFUSED}'"
+        """Send rejected entries again, these or all; returns their number."""
+        update = f"UPDATE outbox SET state = '{WAITING}', code = '' WHERE state = '{REFUSED}'"
         with self._connections.write(durable=True) as connection:
             if ids is None:
-                return connection.execute(put).rowcount
-            several = ((f"{put} AND id IN ({marks(some)})", some) for some in parts(ids, BATCH))
-            return sum(connection.execute(statement, some).rowcount for statement, some in several)
+                return connection.execute(update).rowcount
+            statements = (
+                (f"{update} AND id IN ({marks(batch)})", batch) for batch in parts(ids, BATCH)
+            )
+            return sum(
+                connection.execute(statement, batch).rowcount for statement, batch in statements
+            )
 
-    def drop(self, number: int) -> bool:
-        """Give a refused entry up, and have what it made stay here; false where there is none, or
-        it is to be sent once more.
+    def drop(self, entry_id: int) -> bool:
+        """Give up a rejected entry and keep the records it created local.
+
+        Returns false if there is none, or if it is to be sent again.
         """
         with self._connections.write(durable=True, erase=True) as connection:
-            ask = "SELECT changes FROM outbox WHERE id = ? AND state = ?"
-            row = connection.execute(ask, (number, REFUSED)).fetchone()
+            query = "SELECT changes FROM outbox WHERE id = ? AND state = ?"
+            row = connection.execute(query, (entry_id, REFUSED)).fetchone()
             if row is None:
                 return False
-            connection.execute("DELETE FROM outbox WHERE id = ?", (number,))
+            connection.execute("DELETE FROM outbox WHERE id = ?", (entry_id,))
             keep_here(
-                connection, [load["id"] for load in json.loads(row[0]) if load["before"] is None]
+                connection,
+                [change["id"] for change in json.loads(row[0]) if change["before"] is None],
             )
             return True
 
     def known(self, ids: Iterable[str] | None = None) -> dict[str, tuple[int, int]]:
-        """Those of these records (None: of all) that the Core has: version and change, as they last
-        came from there.
-        """
+        """Those of these records (None: all) that the Core has, with its last (version, change)."""
         with self._connections.read() as connection:
             if ids is None:
                 rows = connection.execute(
@@ -140,37 +147,45 @@ class Outbox:
     def older(
         self, records: Sequence[VersionedRecord], but: int | None = None
     ) -> list[tuple[VersionedRecord, int]]:
-        """Those of these, as the Core has them now, that once came from there in a later version,
-        or that may be others of the same number: it was put back. Each with the version that came.
-        Without those that an entry waits for, another one than `but`, and without notifications.
+        """Records that the Core has in an older version than it once sent: it was restored.
+
+        `records` are as the Core has them now. Each is returned with the version that came before;
+        also if it may be a different record with the same version number. Omits notifications and
+        records that a waiting entry other than `but` changes.
         """
         with self._connections.read() as connection:
-            told = [record for record in records if record.record.kind != "notification"]
-            known = marks_of(connection, [one.record.id for one in told])
-            found = [
-                one
-                for one in told
-                if one.record.id in known and _is_older(one, *known[one.record.id])
+            candidates = [record for record in records if record.record.kind != "notification"]
+            known = marks_of(connection, [candidate.record.id for candidate in candidates])
+            outdated = [
+                candidate
+                for candidate in candidates
+                if candidate.record.id in known
+                and _is_older(candidate, *known[candidate.record.id])
             ]
-            waiting = waiting_for(connection, [one.record.id for one in found], but or 0)
-        return [(one, known[one.record.id][0]) for one in found if one.record.id not in waiting]
+            waiting = waiting_for(connection, [record.record.id for record in outdated], but or 0)
+        return [
+            (record, known[record.record.id][0])
+            for record in outdated
+            if record.record.id not in waiting
+        ]
 
     def size(self) -> tuple[int, int]:
-        """How many records of the Core are here, and how many bytes they say."""
-        ask = "SELECT count(*), coalesce(sum(length(CAST(body AS BLOB))), 0) FROM replica JOIN records ON records.id = record"
+        """Number of records of the Core in this store, and the bytes of their bodies."""
+        query = (
+            "SELECT count(*), coalesce(sum(length(CAST(body AS BLOB))), 0) FROM replica "
+            "JOIN records ON records.id = record"
+        )
         with self._connections.read() as connection:
-            count, size = connection.execute(ask).fetchone()
+            count, size = connection.execute(query).fetchone()
             return count, size
 
     def candidates(self, epoch: str) -> list[UploadCandidate]:
-        """All that the Core of this epoch doesn't have yet and that doesn't wait, the first made
-        first.
-        """
+        """Records that the Core of this epoch lacks and that aren't waiting, oldest first."""
         with self._connections.read() as connection:
             return foreign_origins.candidates(connection, epoch)
 
     def changed_since(self, epoch: str) -> list[Record[Any]]:
-        """Records of the Core of this epoch that were written here since it was left."""
+        """Records of the Core of this epoch that were changed here since the connection ended."""
         with self._connections.read() as connection:
             return [now for _, now in foreign_origins.changed_since(connection, epoch)]
 
@@ -184,47 +199,50 @@ class Outbox:
         *,
         changes: bool,
     ) -> int:
-        """Queue what `choose` gives of all that the Core doesn't have, and have the rest stay here;
-        tells how many records are queued.
+        """Queue the records that `choose` selects; the rest stays local. Returns the number queued.
 
-        With `changes` what the Core had when it was left is queued where it was changed since, as a
-        change of that. The facts in `meta` are set in the same transaction: whatever is written
-        after it is queued behind.
+        Candidates are all records that the Core doesn't have. With `changes`, records that the Core
+        had when the connection ended are queued as changes if they were changed since. The facts in
+        `meta` are set in the same transaction, so that every later write is queued behind.
         """
         with self._connections.write(durable=True) as connection:
             set_facts(connection, {**meta, UPLOADED: mark})
             if foreign_origins.rejoin(connection, epoch):
-                set_facts(connection, {RESYNC: "1"})  # what it had may be hidden now, or lost
-            found = foreign_origins.candidates(connection, epoch)
-            chosen = {one.id: one for one in choose(found)}
-            held = [(one.record.id,) for one in found if one.record.id not in chosen]
+                # Its records may be hidden now, or lost.
+                set_facts(connection, {RESYNC: "1"})
+            candidates = foreign_origins.candidates(connection, epoch)
+            chosen = {record.id: record for record in choose(candidates)}
+            held = [
+                (candidate.record.id,)
+                for candidate in candidates
+                if candidate.record.id not in chosen
+            ]
             connection.executemany("INSERT OR IGNORE INTO local_only VALUES (?)", held)
             connection.executemany(
-                "DELETE FROM local_only WHERE record = ?", [(number,) for number in chosen]
+                "DELETE FROM local_only WHERE record = ?", [(record_id,) for record_id in chosen]
             )
-            # This Core counts its own versions: what another one had can't be told by its number
-            # any more.
+            # This Core counts its own versions: versions of another Core can't be compared any
+            # more.
             connection.executemany(
                 "UPDATE elsewhere SET version = 0 WHERE record = ?",
-                [(number,) for number in chosen],
+                [(record_id,) for record_id in chosen],
             )
-            new = [(None, one) for one in sorted(chosen.values(), key=_due)]
+            new = [(None, record) for record in sorted(chosen.values(), key=_send_order)]
             since = foreign_origins.changed_since(connection) if changes else []
             return _queue(connection, [*new, *since], actor, mark)
 
     def queue(self, ids: Sequence[str], actor: Actor, mark: str) -> int:
-        """Queue these records as new ones, before all that waits: a Core that once had them has
-        them no more.
+        """Queue these records as new ones, before all waiting entries.
 
-        What waits may build on them, so one that an entry waits for is queued as it was before that
-        entry.
+        For records that a Core once had and has lost. Waiting entries may build on them, so a
+        record changed by a waiting entry is queued in its state before that entry.
         """
         with self._connections.write(durable=True) as connection:
             connection.executemany(
-                "DELETE FROM replica WHERE record = ?", [(number,) for number in ids]
+                "DELETE FROM replica WHERE record = ?", [(record_id,) for record_id in ids]
             )
-            found = _as_before(connection, get_records(connection, ids))
-            wanted = [(None, one) for one in sorted(found.values(), key=_due)]
+            records = _before_waiting(connection, get_records(connection, ids))
+            wanted = [(None, record) for record in sorted(records.values(), key=_send_order)]
             return _queue(
                 connection,
                 wanted,
@@ -237,68 +255,84 @@ class Outbox:
     def begin_again(
         self, facts: Mapping[str, str], expected: Mapping[str, str], *, resend: bool
     ) -> int:
-        """Have everything compared with the Core; with `resend` all that it took waits again, in
-        its order. Tells how many entries.
+        """Compare everything with the Core again; returns the number of entries sent again.
 
-        Raises: ConfigError CORE_MISSING, where the store isn't as expected.
+        With `resend`, all accepted entries wait again, in their order.
+
+        Raises: ConfigError CORE_MISSING if the facts of the store aren't as expected.
         """
-        again = f"UPDATE outbox SET state = '{WAITING}', attempts = 0, code = '', reason = '' WHERE state = '{SENT}'"
+        requeue = (
+            f"UPDATE outbox SET state = '{WAITING}', attempts = 0, code = '', reason = '' "
+            f"WHERE state = '{SENT}'"
+        )
         with self._connections.write(durable=True) as connection:
             check_facts(connection, expected)
             set_facts(connection, facts)
             compare_anew(connection)
-            return connection.execute(again).rowcount if resend else 0
+            return connection.execute(requeue).rowcount if resend else 0
 
     def rename(self, record: str, before: str, slug: str) -> None:
-        """Have a subcortex that was never taken sent by another slug; a draft for it names its id."""
-        ask = f"SELECT id, changes FROM outbox WHERE state IN ('{WAITING}', '{REFUSED}')"
+        """Change the slug of a subcortex that was never accepted in all unsent entries.
+
+        Drafts that target the old slug refer to its id instead.
+        """
+        query = f"SELECT id, changes FROM outbox WHERE state IN ('{WAITING}', '{REFUSED}')"
         with self._connections.write(durable=True) as connection:
-            for number, told in connection.execute(ask).fetchall():
-                changes = json.loads(told)
+            for entry_id, stored in connection.execute(query).fetchall():
+                changes = json.loads(stored)
                 for change in changes:
                     for body in filter(None, (change["before"], change["after"])):
                         if change["id"] == record:
                             body["slug"] = slug
                         elif change["kind"] == "draft" and body.get("target") == before:
                             body["target"] = record
-                if (new := json.dumps(changes, ensure_ascii=False)) != told:
-                    connection.execute("UPDATE outbox SET changes = ? WHERE id = ?", (new, number))
+                if (new := json.dumps(changes, ensure_ascii=False)) != stored:
+                    connection.execute(
+                        "UPDATE outbox SET changes = ? WHERE id = ?", (new, entry_id)
+                    )
 
-    def split(self, number: int) -> None:
-        """Have each record of an entry sent for itself, before all that waits."""
+    def split(self, entry_id: int) -> None:
+        """Replace an entry by one entry per record, before all waiting ones."""
         with self._connections.write(durable=True) as connection:
             row = connection.execute(
-                f"SELECT {COLUMNS} FROM outbox WHERE id = ?", (number,)
+                f"SELECT {COLUMNS} FROM outbox WHERE id = ?", (entry_id,)
             ).fetchone()
             if row is None:
                 return
-            connection.execute("DELETE FROM outbox WHERE id = ?", (number,))
-            _, key, actor, tier, action, at, told, *_, taken = row
-            changes = json.loads(told)
-            for part, (place, one) in enumerate(
+            connection.execute("DELETE FROM outbox WHERE id = ?", (entry_id,))
+            _, key, actor, tier, action, at, encoded, *_, taken = row
+            changes = json.loads(encoded)
+            for part, (new_id, change) in enumerate(
                 zip(places_before(connection, len(changes)), changes, strict=True)
             ):
                 put_entry(
-                    connection, Actor(actor, tier), f"{key}.{part}", action, at, [one], place, taken
+                    connection,
+                    Actor(actor, tier),
+                    f"{key}.{part}",
+                    action,
+                    at,
+                    [change],
+                    new_id,
+                    taken,
                 )
 
-    def part(self, number: int, fields: Collection[str]) -> OutboxEntry:
-        """Leave an edit of one record only these fields, and queue the rest of it before all else.
+    def part(self, entry_id: int, fields: Collection[str]) -> OutboxEntry:
+        """Reduce an edit of one record to these fields and queue the rest of it first.
 
-        Gives the edit as it is then.
+        Returns the reduced edit.
         """
         with self._connections.write(durable=True) as connection:
             row = connection.execute(
-                f"SELECT {COLUMNS} FROM outbox WHERE id = ?", (number,)
+                f"SELECT {COLUMNS} FROM outbox WHERE id = ?", (entry_id,)
             ).fetchone()
-            _, key, actor, tier, action, at, told, *_, taken = row
-            edit, others = _edit_of(json.loads(told))
+            _, key, actor, tier, action, at, encoded, *_, taken = row
+            edit, others = _edit_of(json.loads(encoded))
             before, after = edit["before"], edit["after"]
-            left = {**edit, "after": _with(before, after, fields)}
-            rest = {**edit, "after": _with(after, before, fields)}
-            put = "UPDATE outbox SET changes = ? WHERE id = ?"
-            connection.execute(put, (json.dumps([left], ensure_ascii=False), number))
-            (place,) = places_before(connection, 1)
+            left = {**edit, "after": _merge_fields(before, after, fields)}
+            rest = {**edit, "after": _merge_fields(after, before, fields)}
+            update = "UPDATE outbox SET changes = ? WHERE id = ?"
+            connection.execute(update, (json.dumps([left], ensure_ascii=False), entry_id))
+            (new_id,) = places_before(connection, 1)
             put_entry(
                 connection,
                 Actor(actor, tier),
@@ -306,31 +340,31 @@ class Outbox:
                 action,
                 at,
                 [rest, *others],
-                place,
+                new_id,
                 taken,
             )
             connection.execute(
-                "DELETE FROM outbox_records WHERE entry = ? AND record <> ?", (number, edit["id"])
+                "DELETE FROM outbox_records WHERE entry = ? AND record <> ?", (entry_id, edit["id"])
             )
             return entry_of(
                 connection.execute(
-                    f"SELECT {COLUMNS} FROM outbox WHERE id = ?", (number,)
+                    f"SELECT {COLUMNS} FROM outbox WHERE id = ?", (entry_id,)
                 ).fetchone()
             )
 
-    def rebase(self, number: int) -> bool:
-        """Send a refused edit on top of what its records say here now.
+    def rebase(self, entry_id: int) -> bool:
+        """Send a rejected edit again on top of the current state of its records.
 
-        False where one of them isn't here, or it is no edit.
+        Returns false if one of them isn't here, or the entry isn't an edit.
         """
         with self._connections.write(durable=True) as connection:
             row = connection.execute(
-                "SELECT changes FROM outbox WHERE id = ? AND state = ?", (number, REFUSED)
+                "SELECT changes FROM outbox WHERE id = ? AND state = ?", (entry_id, REFUSED)
             ).fetchone()
             changes = json.loads(row[0]) if row else []
             edits = [change for change in changes if change["kind"] != "notification"]
-            here = get_records(connection, [one["id"] for one in edits])
-            if not edits or any(one["before"] is None or one["id"] not in here for one in edits):
+            here = get_records(connection, [edit["id"] for edit in edits])
+            if not edits or any(edit["before"] is None or edit["id"] not in here for edit in edits):
                 return False
             for edit in edits:
                 before, after = edit["before"], edit["after"]
@@ -340,14 +374,19 @@ class Outbox:
                     if before.get(name) != after.get(name)
                 }
                 edit["before"] = told_of(here[edit["id"]].body)
-                edit["after"] = _with(edit["before"], after, fields)
-            put = f"UPDATE outbox SET changes = ?, state = '{WAITING}', key = key || '.again', code = '' WHERE id = ?"
-            connection.execute(put, (json.dumps(changes, ensure_ascii=False), number))
+                edit["after"] = _merge_fields(edit["before"], after, fields)
+            update = (
+                f"UPDATE outbox SET changes = ?, state = '{WAITING}', key = key || '.again', "
+                "code = '' WHERE id = ?"
+            )
+            connection.execute(update, (json.dumps(changes, ensure_ascii=False), entry_id))
             return True
 
     def forget(self, epoch: str = "", url: str = "") -> None:
-        """Leave the Core of this epoch and address: what waits, and where it is; what it had is
-        known as its own.
+        """End the connection to the Core of this epoch and address.
+
+        Drops the outbox and the connection facts; the records that the Core had are marked as its
+        own.
         """
         with self._connections.write(durable=True, erase=True) as connection:
             connection.execute("DELETE FROM outbox")
@@ -368,22 +407,23 @@ class Outbox:
 def _edit_of(
     changes: Sequence[Mapping[str, Any]],
 ) -> tuple[Mapping[str, Any], list[Mapping[str, Any]]]:
-    """The one change that isn't a notification, and the others."""
+    """Split changes into the only one that isn't a notification, and the others."""
     (edit,) = (change for change in changes if change["kind"] != "notification")
-    return edit, [one for one in changes if one is not edit]
+    return edit, [change for change in changes if change is not edit]
 
 
-def _with(
+def _merge_fields(
     body: Mapping[str, Any], other: Mapping[str, Any], fields: Collection[str]
 ) -> dict[str, Any]:
-    """A body with these fields of the other; what stands in neither is as it is anyway."""
+    """Body with these fields taken from `other`; fields in neither keep their defaults."""
     kept = {name: value for name, value in body.items() if name not in fields}
     return kept | {name: value for name, value in other.items() if name in fields}
 
 
 def _is_older(now: VersionedRecord, version: int, change: int) -> bool:
-    """Whether what the Core has now isn't, or may not be, what followed on what came from there; no
-    change: all is compared anew.
+    """True if the Core's current record may not be a successor of the one that it sent.
+
+    A change of 0 means that everything is being compared again.
     """
     if change == NEVER_HERE:
         return False
@@ -391,13 +431,14 @@ def _is_older(now: VersionedRecord, version: int, change: int) -> bool:
     return later or (now.record.version == version and change == 0)
 
 
-def _due(record: Record[Any]) -> tuple[str, bool, str]:
-    """When something can be sent: when it was made, or else what it was attached to since; that
-    comes before it.
+def _send_order(record: Record[Any]) -> tuple[str, bool, str]:
+    """Sort key by the earliest point at which a record can be sent.
+
+    That is when it was created, or after the thread or task that it was attached to since.
     """
-    made = record.id[-26:]
-    due = max(made, *(getattr(record.body, field, "")[-26:] for field in ("thread", "task")))
-    return due, due != made, record.id
+    created = record.id[-26:]
+    due = max(created, *(getattr(record.body, field, "")[-26:] for field in ("thread", "task")))
+    return due, due != created, record.id
 
 
 def _queue(
@@ -408,38 +449,39 @@ def _queue(
     places: Sequence[int] = (),
     taken: int = 0,
 ) -> int:
-    """Entries with these records, each as it was (None: as if it had just been made) and is, at
-    these places or behind all others.
+    """Queue entries with these records at these places, or behind all others.
 
-    A key says which they are, so that twice is once.
+    Each record comes with its earlier state (None: as if just created). The key identifies the
+    records, so that queueing twice has no effect.
     """
     now, count = moment(), 0
-    for part, some in enumerate(parts(records, MOST_UPLOADED)):
-        key = f"{UPLOAD}-{hash_bytes(mark.encode(), *(one.id.encode() for _, one in some)).hex()}"
-        made = {one.id: (before, one) for before, one in some}
+    for part, batch in enumerate(parts(records, MOST_UPLOADED)):
+        digest = hash_bytes(mark.encode(), *(record.id.encode() for _, record in batch))
+        key = f"{UPLOAD}-{digest.hex()}"
+        written = {record.id: (before, record) for before, record in batch}
         if enqueue(
-            connection, actor, key, UPLOAD, now, made, places[part] if places else None, taken
+            connection, actor, key, UPLOAD, now, written, places[part] if places else None, taken
         ):
-            count += len(some)
+            count += len(batch)
     return count
 
 
-def _as_before(
+def _before_waiting(
     connection: sqlite3.Connection, records: Mapping[str, Record[Any]]
 ) -> dict[str, Record[Any]]:
-    """Records as they were before the first entry that waits for each; without those that an entry
-    makes.
-    """
-    found = dict(records)
-    ask = (
+    """Records before the first waiting entry for each; without those that an entry creates."""
+    earlier = dict(records)
+    query = (
         "SELECT changes FROM outbox JOIN outbox_records ON outbox.id = entry "
         f"WHERE state = '{WAITING}' AND record = ? ORDER BY outbox.id LIMIT 1"
     )
-    for number, one in records.items():
-        row = connection.execute(ask, (number,)).fetchone()
-        before = row and next(told["before"] for told in json.loads(row[0]) if told["id"] == number)
+    for record_id, record in records.items():
+        row = connection.execute(query, (record_id,)).fetchone()
+        before = row and next(
+            change["before"] for change in json.loads(row[0]) if change["id"] == record_id
+        )
         if row and before is None:
-            del found[number]
+            del earlier[record_id]
         elif row:
-            found[number] = replace(one, body=from_told(one.kind, before))
-    return found
+            earlier[record_id] = replace(record, body=from_told(record.kind, before))
+    return earlier

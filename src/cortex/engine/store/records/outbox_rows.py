@@ -1,7 +1,7 @@
-"""How what is to be sent lies in the tables: an entry for each step, and which records it is about.
+"""Tables of the outbox: one entry per transaction, and the records that it changes.
 
-Whoever writes a step (`enqueue`) or keeps the Core's answer (`settle_entry`) comes through here,
-inside a transaction of theirs.
+Both writers of transactions (`enqueue`) and of the Core's answers (`settle_entry`) use this module,
+inside a transaction of their own.
 """
 
 from __future__ import annotations
@@ -21,15 +21,21 @@ from cortex.engine.store.records.rows import UNSEEN
 from cortex.engine.store.sql import marks, parts
 
 WAITING, REFUSED, SENT = "waiting", "refused", "sent"
-CORE = "core.url"  # a fact of the store: where its Core is
-TIER = "core.tier"  # what the Core lets the person do, as it last said
-DEVICE = "core.device"  # which home that is among those of one person; part of each key
-KEPT_MS = 30 * 86_400_000  # that what was sent stays
-MOST_KEPT, MOST_KEPT_BYTES = 10_000, 50_000_000  # entries that were sent; the oldest go
-# In place of a change: the Core has it, but what is here goes on from something else
+# Key of the Core's address in the store's metadata.
+CORE = "core.url"
+# Tier that the Core last granted to the user.
+TIER = "core.tier"
+# Id of this home among those of one user; part of each key.
+DEVICE = "core.device"
+# Time for which accepted entries are kept.
+KEPT_MS = 30 * 86_400_000
+# Accepted entries that are kept at most; the oldest are dropped.
+MOST_KEPT, MOST_KEPT_BYTES = 10_000, 50_000_000
+# In place of a change number: the Core has the record, but the local one has another base.
 NEVER_HERE = -1
-TRIM_EVERY = 64  # entries
-# Fields that name something, and say nothing
+# Entries between two trims.
+TRIM_EVERY = 64
+# Fields that only reference something and have no text.
 POINTING = frozenset(
     (
         "slug",
@@ -50,7 +56,7 @@ COLUMNS = "id, key, actor, tier, action, at, changes, state, attempts, code, rea
 
 @dataclass(frozen=True, slots=True)
 class RecordChange:
-    """A record that a step wrote: None before, where it made it."""
+    """Record written by a transaction; `before` is None if it was created."""
 
     id: str
     kind: str
@@ -62,10 +68,10 @@ class RecordChange:
 
 @dataclass(frozen=True, slots=True)
 class OutboxEntry:
-    """What one step wrote, on its way to the Core."""
+    """Changes of one transaction on their way to the Core."""
 
     id: int
-    key: str  # with the home that it is of
+    key: str  # includes the device
     actor: str
     tier: int
     action: str
@@ -73,14 +79,15 @@ class OutboxEntry:
     changes: tuple[RecordChange, ...]
     state: str  # waiting, refused or sent
     attempts: int
-    code: str  # why it was refused
-    reason: str  # that, or what went wrong when it was last tried
-    # When the Core last took it, 0 for never: what waits or was refused all the same is sent again
+    code: str  # error code of the rejection
+    reason: str  # reason of the rejection, or error of the last attempt
+    # Time at which the Core last accepted it, 0 for never. A waiting or rejected entry with such a
+    # time is being sent again.
     taken: int
 
 
 def is_connected(connection: sqlite3.Connection) -> bool:
-    """Whether the store has a Core."""
+    """True if the store has a Core."""
     row = connection.execute("SELECT value FROM meta WHERE key = ?", (CORE,)).fetchone()
     return row is not None and bool(row[0])
 
@@ -95,14 +102,13 @@ def enqueue(
     place: int | None = None,
     taken: int = 0,
 ) -> bool:
-    """Have what a step wrote sent to the Core: each record as it was before the step and as it is
-    after it.
+    """Queue the changes of a transaction for the Core; false if there is nothing to send.
 
-    Records that stay here, and those that say the same as before, are left out; false where nothing
-    is left. It comes behind all others, unless a number says its place.
+    Local-only records and records with an unchanged body are left out. The entry comes behind all
+    others, unless `place` is given.
     """
-    here = _local_only(connection, list(written))
-    told = [
+    local = _local_only(connection, list(written))
+    changes = [
         {
             "id": after.id,
             "kind": after.kind,
@@ -112,104 +118,112 @@ def enqueue(
             "after": told_of(after.body),
         }
         for before, after in written.values()
-        if after.id not in here and (before is None or before.body != after.body)
+        if after.id not in local and (before is None or before.body != after.body)
     ]
-    if not told:
+    if not changes:
         return False
-    put_entry(connection, actor, f"{key}@{_device(connection)}", action, at, told, place, taken)
+    put_entry(connection, actor, f"{key}@{_device(connection)}", action, at, changes, place, taken)
     return True
 
 
 def settle_entry(
-    connection: sqlite3.Connection, number: int, refuse: tuple[str, str] | None
+    connection: sqlite3.Connection, entry_id: int, refuse: tuple[str, str] | None
 ) -> None:
-    """Be done with an entry: it was taken, or it stays with why it wasn't."""
+    """Mark an entry as accepted, or as rejected with a code and a reason."""
     if refuse is not None:
-        put = "UPDATE outbox SET state = ?, code = ?, reason = ?, attempts = attempts + 1 WHERE id = ?"
-        connection.execute(put, (REFUSED, *refuse, number))
-        _forget_unseen(connection, number)
+        update = (
+            "UPDATE outbox SET state = ?, code = ?, reason = ?, attempts = attempts + 1 "
+            "WHERE id = ?"
+        )
+        connection.execute(update, (REFUSED, *refuse, entry_id))
+        _redact_entry(connection, entry_id)
         return
-    put = "UPDATE outbox SET state = ?, code = '', reason = '', taken = ? WHERE id = ?"
-    connection.execute(put, (SENT, moment(), number))
-    if number % TRIM_EVERY == 0:
+    update = "UPDATE outbox SET state = ?, code = '', reason = '', taken = ? WHERE id = ?"
+    connection.execute(update, (SENT, moment(), entry_id))
+    if entry_id % TRIM_EVERY == 0:
         _trim(connection)
 
 
 def forget_sent(connection: sqlite3.Connection, ids: Sequence[str], but: int | None) -> None:
-    """Keep nothing of what was sent, but for the entry `but`, that holds one of these records: they
-    are erased. Of what was refused only that stays which was written here.
+    """Delete accepted entries, except `but`, that contain one of these erased records.
 
-    A notification comes with what it tells of: where that is still here, a Core that was put back
-    may need the entry.
+    Of rejected entries only the content written here is kept. A notification is sent together with
+    its subject: while that exists, a restored Core may still need the entry.
     """
-    ask = "SELECT entry, state FROM outbox_records JOIN outbox ON outbox.id = entry WHERE record = ? AND entry <> ?"
+    query = (
+        "SELECT entry, state FROM outbox_records JOIN outbox ON outbox.id = entry "
+        "WHERE record = ? AND entry <> ?"
+    )
     beside = "SELECT record FROM outbox_records JOIN records ON records.id = record WHERE entry = ?"
     erased, refused = set(ids), set[int]()
-    for number in ids:
-        for entry, state in connection.execute(ask, (number, but or 0)).fetchall():
+    for record_id in ids:
+        for entry, state in connection.execute(query, (record_id, but or 0)).fetchall():
             if state == REFUSED:
                 refused.add(entry)
             elif state == SENT and (
-                kind_of_id(number) != "notification"
+                kind_of_id(record_id) != "notification"
                 or erased.issuperset(row[0] for row in connection.execute(beside, (entry,)))
             ):
                 connection.execute("DELETE FROM outbox WHERE id = ?", (entry,))
     for entry in refused:
-        _forget_unseen(connection, entry, erased)
+        _redact_entry(connection, entry, erased)
 
 
 def keep_here(connection: sqlite3.Connection, ids: Sequence[str]) -> None:
-    """Have these records stay here, unless the Core has them: what was written to them since isn't
-    sent either.
-    """
+    """Keep these records local unless the Core has them; pending changes to them are dropped."""
     known = marks_of(connection, ids)
-    ask = f"SELECT entry, changes FROM outbox_records JOIN outbox ON outbox.id = entry WHERE record = ? AND state = '{WAITING}'"
-    for number in (id_ for id_ in ids if id_ not in known):
-        connection.execute("INSERT OR IGNORE INTO local_only VALUES (?)", (number,))
-        for entry, told in connection.execute(ask, (number,)).fetchall():
-            left = [load for load in json.loads(told) if load["id"] != number]
+    query = (
+        "SELECT entry, changes FROM outbox_records JOIN outbox ON outbox.id = entry "
+        f"WHERE record = ? AND state = '{WAITING}'"
+    )
+    for record_id in (candidate for candidate in ids if candidate not in known):
+        connection.execute("INSERT OR IGNORE INTO local_only VALUES (?)", (record_id,))
+        for entry, encoded in connection.execute(query, (record_id,)).fetchall():
+            left = [change for change in json.loads(encoded) if change["id"] != record_id]
             if left:
                 _put_changes(connection, entry, left)
                 connection.execute(
-                    "DELETE FROM outbox_records WHERE entry = ? AND record = ?", (entry, number)
+                    "DELETE FROM outbox_records WHERE entry = ? AND record = ?", (entry, record_id)
                 )
             else:
                 connection.execute("DELETE FROM outbox WHERE id = ?", (entry,))
 
 
 def unaccepted(connection: sqlite3.Connection) -> dict[str, str]:
-    """Why the Core didn't take each of the records that it doesn't have; those that nobody sent are
-    not among them.
-    """
-    ask = (
+    """Records rejected by the Core that it doesn't have, with the reason."""
+    query = (
         "SELECT record, code, reason FROM outbox JOIN outbox_records ON entry = outbox.id "
         "WHERE state = ? AND record NOT IN (SELECT record FROM replica) ORDER BY outbox.id DESC"
     )
-    rows = connection.execute(ask, (REFUSED,)).fetchall()
+    rows = connection.execute(query, (REFUSED,)).fetchall()
     return {record: f"{reason} [{code}]" if reason else code for record, code, reason in rows}
 
 
 def only_here(connection: sqlite3.Connection) -> set[str]:
-    """Records that stay on this machine, but for alerts about it: the Core doesn't have them, and
-    they don't wait.
-    """
+    """Local-only records that the Core doesn't have, except alerts about this machine."""
     alerts = "record >= 'notif_' AND record < 'notif`'"
-    ask = f"SELECT record FROM local_only WHERE NOT ({alerts}) AND record NOT IN (SELECT record FROM replica)"
-    return {row[0] for row in connection.execute(ask)}
+    query = (
+        f"SELECT record FROM local_only WHERE NOT ({alerts}) AND record NOT IN "
+        "(SELECT record FROM replica)"
+    )
+    return {row[0] for row in connection.execute(query)}
 
 
 def speaking_here(connection: sqlite3.Connection) -> set[str]:
-    """Those of `only_here` that would tell people and agents what the team has decided."""
-    ask = (
-        "SELECT id FROM local_only CROSS JOIN records ON id = record WHERE record NOT IN (SELECT record FROM replica) "
-        "AND (record GLOB 'artifact_*' AND state = 'accepted' OR record GLOB 'subcortex_*' AND state = 'active')"
+    """Those of `only_here` that would present a team decision to people and agents."""
+    query = (
+        "SELECT id FROM local_only CROSS JOIN records ON id = record WHERE record NOT IN "
+        "(SELECT record FROM replica) "
+        "AND (record GLOB 'artifact_*' AND state = 'accepted' OR record GLOB 'subcortex_*' "
+        "AND state = 'active')"
     )
-    return {row[0] for row in connection.execute(ask)}
+    return {row[0] for row in connection.execute(query)}
 
 
 def check_facts(connection: sqlite3.Connection, expected: Mapping[str, str]) -> None:
-    """Raises: ConfigError CORE_MISSING, where the store is connected otherwise than is expected, or
-    not any more.
+    """Check that the store is connected as expected.
+
+    Raises: ConfigError CORE_MISSING if it isn't, or is no longer.
     """
     for key, value in expected.items():
         row = connection.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
@@ -220,84 +234,89 @@ def check_facts(connection: sqlite3.Connection, expected: Mapping[str, str]) -> 
 
 
 def set_facts(connection: sqlite3.Connection, facts: Mapping[str, str]) -> None:
-    """Keep facts about the store."""
+    """Set facts in the store's metadata."""
     connection.executemany(
         "INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)", list(facts.items())
     )
 
 
 def waiting_for(connection: sqlite3.Connection, ids: Sequence[str], but: int = 0) -> set[str]:
-    """Those of these records that some entry is about that waits, another one than `but`."""
-    ask = (
+    """Those of these records that a waiting entry other than `but` changes."""
+    query = (
         "SELECT DISTINCT record FROM outbox_records JOIN outbox ON outbox.id = entry "
         "WHERE state = 'waiting' AND entry <> ? AND record IN "
     )
     return {
         row[0]
         for part in parts(ids, BATCH)
-        for row in connection.execute(f"{ask}({marks(part)})", (but, *part))
+        for row in connection.execute(f"{query}({marks(part)})", (but, *part))
     }
 
 
 def compare_anew(connection: sqlite3.Connection) -> None:
-    """Have it forgotten at which change the Core's records came: numbers begin anew."""
+    """Reset the change numbers of the Core's records, since its numbering starts again."""
     connection.execute("UPDATE replica SET change = 0 WHERE change > 0")
 
 
 def marks_of(connection: sqlite3.Connection, ids: Sequence[str]) -> dict[str, tuple[int, int]]:
-    """Those of these records that the Core has: version and change."""
-    found: dict[str, tuple[int, int]] = {}
+    """Version and change of those of these records that the Core has."""
+    known: dict[str, tuple[int, int]] = {}
     for part in parts(ids, BATCH):
-        ask = f"SELECT record, version, change FROM replica WHERE record IN ({marks(part)})"
-        found.update(
-            {record: (version, change) for record, version, change in connection.execute(ask, part)}
+        query = f"SELECT record, version, change FROM replica WHERE record IN ({marks(part)})"
+        known.update(
+            {
+                record: (version, change)
+                for record, version, change in connection.execute(query, part)
+            }
         )
-    return found
+    return known
 
 
-def _forget_unseen(
-    connection: sqlite3.Connection, number: int, erased: Collection[str] = ()
+def _redact_entry(
+    connection: sqlite3.Connection, entry_id: int, erased: Collection[str] = ()
 ) -> None:
-    """Keep of a refused entry, where a record isn't here any more or is erased now, only what was
-    written here, with what stood in its place. What still waits stays as it is: the Core may know
-    its key.
+    """Reduce a rejected entry to content written here, if a record is gone or `erased`.
+
+    Waiting entries are left unchanged: the Core may know their keys.
     """
-    (told,) = connection.execute("SELECT changes FROM outbox WHERE id = ?", (number,)).fetchone()
-    changes = json.loads(told)
+    (encoded,) = connection.execute(
+        "SELECT changes FROM outbox WHERE id = ?", (entry_id,)
+    ).fetchone()
+    changes = json.loads(encoded)
     named = [
-        number
+        record_id
         for change in changes
-        for number in (change["id"], change["after"].get("about"))
-        if number
+        for record_id in (change["id"], change["after"].get("about"))
+        if record_id
     ]
     here = set(get_records(connection, named)).difference(erased)
-    left = [_of_own(one, here) for one in changes]
+    left = [_redact_change(change, here) for change in changes]
     if left != changes:
-        _put_changes(connection, number, left)
+        _put_changes(connection, entry_id, left)
 
 
-def _of_own(change: Mapping[str, Any], here: Collection[str]) -> Mapping[str, Any]:
-    """A change without what others wrote in records that aren't here; a notification is called by
-    what it is about.
-    """
+def _redact_change(change: Mapping[str, Any], here: Collection[str]) -> Mapping[str, Any]:
+    """Drop text of other authors in missing records from a change; untitle notifications."""
     if change["before"] is not None:
-        return change if change["id"] in here else _written(change)
+        return change if change["id"] in here else _changed_fields_only(change)
     if change["kind"] != "notification" or change["after"]["about"] in here:
         return change
     return {**change, "after": {**change["after"], "title": UNSEEN}}
 
 
 def _put_changes(
-    connection: sqlite3.Connection, number: int, told: Sequence[Mapping[str, Any]]
+    connection: sqlite3.Connection, entry_id: int, changes: Sequence[Mapping[str, Any]]
 ) -> None:
     connection.execute(
-        "UPDATE outbox SET changes = ? WHERE id = ?", (json.dumps(told, ensure_ascii=False), number)
+        "UPDATE outbox SET changes = ? WHERE id = ?",
+        (json.dumps(changes, ensure_ascii=False), entry_id),
     )
 
 
-def _written(change: Mapping[str, Any]) -> dict[str, Any]:
-    """A change without what it leaves as it was, but for what it points to: merged at the Core, it
-    comes to the same.
+def _changed_fields_only(change: Mapping[str, Any]) -> dict[str, Any]:
+    """Change without its unchanged fields, except references.
+
+    Merged at the Core, it has the same result.
     """
     before, after = change["before"], change["after"]
     derived = SUMMARY if change["kind"] == "thread" and "summary_by" not in after else ()
@@ -309,24 +328,24 @@ def _written(change: Mapping[str, Any]) -> dict[str, Any]:
         if field.name in same and field.default is MISSING
     }
     bodies = (
-        {name: one for name, one in body.items() if name not in same} | needed
+        {name: value for name, value in body.items() if name not in same} | needed
         for body in (before, after)
     )
     return {**change, **dict(zip(("before", "after"), bodies, strict=True))}
 
 
 def _local_only(connection: sqlite3.Connection, ids: Sequence[str]) -> set[str]:
-    """Those of these records that stay here; not what the Core has got after all."""
-    ask = "SELECT record FROM local_only WHERE record NOT IN (SELECT record FROM replica)"
+    """Those of these records that stay local and that the Core hasn't received after all."""
+    query = "SELECT record FROM local_only WHERE record NOT IN (SELECT record FROM replica)"
     return {
         row[0]
         for part in parts(ids, BATCH)
-        for row in connection.execute(f"{ask} AND record IN ({marks(part)})", part)
+        for row in connection.execute(f"{query} AND record IN ({marks(part)})", part)
     }
 
 
 def _trim(connection: sqlite3.Connection) -> None:
-    """Keep of what was sent only what is young, and not too much of it."""
+    """Drop accepted entries that are too old or too many."""
     newest = "OVER (ORDER BY taken DESC, id DESC)"
     connection.execute(
         "DELETE FROM outbox WHERE id IN (SELECT id FROM (SELECT id, taken, count(*) "
@@ -337,9 +356,11 @@ def _trim(connection: sqlite3.Connection) -> None:
 
 
 def _device(connection: sqlite3.Connection) -> str:
-    """Which home this is: as it was connected, or else the store itself."""
-    ask = "SELECT value FROM meta WHERE key IN (?, 'identity') AND value <> '' ORDER BY key LIMIT 1"
-    row = connection.execute(ask, (DEVICE,)).fetchone()
+    """Id of this home: as assigned at connection, or else the identity of the store."""
+    query = (
+        "SELECT value FROM meta WHERE key IN (?, 'identity') AND value <> '' ORDER BY key LIMIT 1"
+    )
+    row = connection.execute(query, (DEVICE,)).fetchone()
     return row[0] if row else ""
 
 
@@ -349,12 +370,13 @@ def put_entry(
     key: str,
     action: str,
     at: int,
-    told: Sequence[Mapping[str, Any]],
+    changes: Sequence[Mapping[str, Any]],
     place: int | None,
     taken: int,
 ) -> None:
-    number = connection.execute(
-        "INSERT INTO outbox (id, key, actor, tier, action, at, changes, state, attempts, code, reason, taken) "
+    entry_id = connection.execute(
+        "INSERT INTO outbox (id, key, actor, tier, action, at, changes, state, attempts, code, "
+        "reason, taken) "
         "VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0, '', '', ?)",
         (
             place,
@@ -363,13 +385,13 @@ def put_entry(
             actor.tier,
             action,
             at,
-            json.dumps(told, ensure_ascii=False),
+            json.dumps(changes, ensure_ascii=False),
             WAITING,
             taken,
         ),
     ).lastrowid
     connection.executemany(
-        "INSERT INTO outbox_records VALUES (?, ?)", [(one["id"], number) for one in told]
+        "INSERT INTO outbox_records VALUES (?, ?)", [(change["id"], entry_id) for change in changes]
     )
 
 
@@ -378,27 +400,27 @@ def moment() -> int:
 
 
 def places_before(connection: sqlite3.Connection, count: int) -> range:
-    """Numbers for so many entries that come before all that are there."""
+    """Ids for this many entries that come before all existing ones."""
     first = connection.execute("SELECT min(0, coalesce(min(id), 0)) FROM outbox").fetchone()[0]
     return range(first - count, first)
 
 
 def entry_of(row: Sequence[Any]) -> OutboxEntry:
-    number, key, actor, tier, action, at, told, *rest = row
+    entry_id, key, actor, tier, action, at, encoded, *rest = row
     try:
         changes = tuple(
             RecordChange(
-                load["id"],
-                load["kind"],
-                load["author"],
-                load["created"],
-                None if load["before"] is None else from_told(load["kind"], load["before"]),
-                from_told(load["kind"], load["after"]),
+                change["id"],
+                change["kind"],
+                change["author"],
+                change["created"],
+                None if change["before"] is None else from_told(change["kind"], change["before"]),
+                from_told(change["kind"], change["after"]),
             )
-            for load in json.loads(told)
+            for change in json.loads(encoded)
         )
     except (ValueError, KeyError, TypeError) as error:
         raise StoreError(
-            "STORE_CORRUPT", f"the entry {number} of the outbox is damaged: {error}"
+            "STORE_CORRUPT", f"the entry {entry_id} of the outbox is damaged: {error}"
         ) from error
-    return OutboxEntry(number, key, actor, tier, action, at, changes, *rest)
+    return OutboxEntry(entry_id, key, actor, tier, action, at, changes, *rest)

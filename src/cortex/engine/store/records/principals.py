@@ -1,7 +1,6 @@
-"""Who may use a server that a team shares: people and programs by name, what each may see and do,
-and their tokens.
+"""Principals of a team server: people and programs, their permissions and their tokens.
 
-A token is told once, when it is made; here is its hash. What a tier allows is not known here.
+A token is only returned once, when it is made; its hash is stored. Doesn't know what a tier allows.
 """
 
 from __future__ import annotations
@@ -20,18 +19,19 @@ from cortex.base.record_model import Actor
 from cortex.engine.store.connections import Connected
 
 PREFIX = "ctx_"
-CONSOLE = Actor("console", 4, "command")  # whoever runs commands on the server
-USED_MS = 60_000  # how exactly it is known when a token was last used
-NOBODY = bytes(32)  # the hash of no secret
+# Actor of commands run on the server.
+CONSOLE = Actor("console", 4, "command")
+# Precision of the time at which a token was last used.
+USED_MS = 60_000
+# Not the hash of any secret.
+NOBODY = bytes(32)
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Somebody whom the server knows; `grants` are the subcortexes that they see, and whether they
-    write there.
-    """
+    """Known user or program; `grants` maps visible subcortexes to whether it may write there."""
 
     id: str
     name: str
@@ -44,7 +44,7 @@ class Principal:
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A token, without what makes it one."""
+    """Token without its secret."""
 
     id: str
     principal: str
@@ -52,18 +52,18 @@ class Token:
     created: int
     expires: int  # 0: never
     used: int
-    revoked: int  # 0: it counts
+    revoked: int  # 0: valid
 
 
 class Principals:
-    """The principals of a ledger."""
+    """Principals of a ledger."""
 
     def __init__(self, connections: Connected) -> None:
         self._connections = connections
 
     def add(
         self,
-        number: str,
+        principal_id: str,
         name: str,
         tier: int,
         sensitive: bool,
@@ -71,7 +71,10 @@ class Principals:
         *,
         by: Actor = CONSOLE,
     ) -> Principal:
-        """Make somebody known. Raises: InputError RECORD_INVALID, where the name is taken."""
+        """Add a principal.
+
+        Raises: InputError RECORD_INVALID if the name is taken.
+        """
         now = _now()
         with self._connections.write(durable=True) as connection:
             if connection.execute("SELECT 1 FROM principals WHERE name = ?", (name,)).fetchone():
@@ -82,15 +85,15 @@ class Principals:
                 )
             connection.execute(
                 "INSERT INTO principals VALUES (?, ?, ?, ?, ?, ?)",
-                (number, name, tier, int(sensitive), "active", now),
+                (principal_id, name, tier, int(sensitive), "active", now),
             )
-            _put_grants(connection, number, grants)
-            _note(connection, by, "add_principal", number)
-        return Principal(number, name, tier, sensitive, "active", now, dict(grants))
+            _put_grants(connection, principal_id, grants)
+            _audit(connection, by, "add_principal", principal_id)
+        return Principal(principal_id, name, tier, sensitive, "active", now, dict(grants))
 
     def change(
         self,
-        number: str,
+        principal_id: str,
         *,
         tier: int | None = None,
         sensitive: bool | None = None,
@@ -98,106 +101,111 @@ class Principals:
         grants: Mapping[str, bool] | None = None,
         by: Actor = CONSOLE,
     ) -> None:
-        """Let somebody do more or less from now on. Raises: InputError RECORD_UNKNOWN."""
-        with self._connections.write(durable=True) as connection:
-            _need(connection, number)
-            for column, value in (("tier", tier), ("sensitive", sensitive), ("state", state)):
-                if value is not None:
-                    told = int(value) if isinstance(value, bool) else value
-                    connection.execute(
-                        f"UPDATE principals SET {column} = ? WHERE id = ?", (told, number)
-                    )
-            if grants is not None:
-                connection.execute("DELETE FROM grants WHERE principal = ?", (number,))
-                _put_grants(connection, number, grants)
-            _note(connection, by, "change_principal", number)
+        """Change the permissions of a principal from now on.
 
-    def grant(self, number: str, scope: str, writes: bool | None, *, by: Actor = CONSOLE) -> None:
-        """Let somebody read, or also write, in a scope; None: not even read. Raises: InputError
-        RECORD_UNKNOWN.
+        Raises: InputError RECORD_UNKNOWN.
         """
         with self._connections.write(durable=True) as connection:
-            _need(connection, number)
+            _check_exists(connection, principal_id)
+            for column, value in (("tier", tier), ("sensitive", sensitive), ("state", state)):
+                if value is not None:
+                    stored = int(value) if isinstance(value, bool) else value
+                    connection.execute(
+                        f"UPDATE principals SET {column} = ? WHERE id = ?", (stored, principal_id)
+                    )
+            if grants is not None:
+                connection.execute("DELETE FROM grants WHERE principal = ?", (principal_id,))
+                _put_grants(connection, principal_id, grants)
+            _audit(connection, by, "change_principal", principal_id)
+
+    def grant(
+        self, principal_id: str, scope: str, writes: bool | None, *, by: Actor = CONSOLE
+    ) -> None:
+        """Grant a principal read or write access to a scope; None revokes it.
+
+        Raises: InputError RECORD_UNKNOWN.
+        """
+        with self._connections.write(durable=True) as connection:
+            _check_exists(connection, principal_id)
             connection.execute(
-                "DELETE FROM grants WHERE principal = ? AND subcortex = ?", (number, scope)
+                "DELETE FROM grants WHERE principal = ? AND subcortex = ?", (principal_id, scope)
             )
             if writes is not None:
-                _put_grants(connection, number, {scope: writes})
-            _note(connection, by, "change_principal", number)
+                _put_grants(connection, principal_id, {scope: writes})
+            _audit(connection, by, "change_principal", principal_id)
 
     def all(self) -> list[Principal]:
-        """Everybody, by name."""
+        """All principals, by name."""
         with self._connections.read() as connection:
             grants: dict[str, list[Sequence[Any]]] = {}
-            for owner, *told in connection.execute(
+            for owner, *grant in connection.execute(
                 "SELECT principal, subcortex, writes FROM grants ORDER BY subcortex"
             ):
-                grants.setdefault(owner, []).append(told)
+                grants.setdefault(owner, []).append(grant)
             rows = connection.execute(f"{_PRINCIPAL} ORDER BY name").fetchall()
-            return [_made(row, grants.get(row[0], ())) for row in rows]
+            return [_build_principal(row, grants.get(row[0], ())) for row in rows]
 
     def named(self, name: str) -> Principal | None:
-        """Whoever has this name."""
+        """Principal with this name, None if there is none."""
         with self._connections.read() as connection:
             row = connection.execute(f"{_PRINCIPAL} WHERE name = ?", (name,)).fetchone()
             return None if row is None else _principal(connection, row)
 
-    # -- tokens
-    # --------------------------------------------------------------------------------------------------------
+    # Tokens.
 
     def make_token(
         self, principal: str, label: str = "", expires: int = 0, *, by: Actor = CONSOLE
     ) -> tuple[Token, str]:
-        """A new token, and what to send to the server: that is never told again.
+        """Create a token; returns it with the text to send to the server, which isn't stored.
 
         Raises: InputError RECORD_UNKNOWN.
         """
-        number, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
-        one = Token(number, principal, label, _now(), expires, 0, 0)
+        token_id, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
+        token = Token(token_id, principal, label, _now(), expires, 0, 0)
         with self._connections.write(durable=True) as connection:
-            _need(connection, principal)
+            _check_exists(connection, principal)
             connection.execute(
                 "INSERT INTO tokens VALUES (?, ?, ?, ?, ?, ?, 0, 0)",
-                (number, principal, _hash(secret), label, one.created, expires),
+                (token_id, principal, _hash(secret), label, token.created, expires),
             )
-            _note(connection, by, f"make_token {number}", principal)
-        return one, f"{PREFIX}{number}_{secret}"
+            _audit(connection, by, f"make_token {token_id}", principal)
+        return token, f"{PREFIX}{token_id}_{secret}"
 
-    def revoke(self, number: str, *, by: Actor = CONSOLE) -> bool:
-        """Let a token count no more; false where there is none that does."""
+    def revoke(self, token_id: str, *, by: Actor = CONSOLE) -> bool:
+        """Revoke a token; false if there is no valid one with this id."""
         with self._connections.write(durable=True) as connection:
-            ask = "SELECT principal FROM tokens WHERE id = ? AND revoked = 0"
-            owner = connection.execute(ask, (number,)).fetchone()
+            query = "SELECT principal FROM tokens WHERE id = ? AND revoked = 0"
+            owner = connection.execute(query, (token_id,)).fetchone()
             if owner is None:
                 return False
-            connection.execute("UPDATE tokens SET revoked = ? WHERE id = ?", (_now(), number))
-            _note(connection, by, f"revoke_token {number}", owner[0])
+            connection.execute("UPDATE tokens SET revoked = ? WHERE id = ?", (_now(), token_id))
+            _audit(connection, by, f"revoke_token {token_id}", owner[0])
             return True
 
     def tokens(self) -> list[Token]:
-        """All tokens, the newest first."""
+        """All tokens, newest first."""
         with self._connections.read() as connection:
             return [
                 Token(*row) for row in connection.execute(f"{_TOKEN} ORDER BY created DESC, id")
             ]
 
     def good(self) -> frozenset[bytes]:
-        """The hashes of all tokens that count, as `hash_of` makes them."""
-        ask = (
+        """Hashes of all valid tokens, as `hash_of` makes them."""
+        query = (
             "SELECT hash FROM tokens JOIN principals ON principals.id = tokens.principal"
             " WHERE revoked = 0 AND (expires = 0 OR expires > ?) AND state = 'active'"
         )
         with self._connections.read() as connection:
-            return frozenset(bytes(row[0]) for row in connection.execute(ask, (_now(),)))
+            return frozenset(bytes(row[0]) for row in connection.execute(query, (_now(),)))
 
-    def whose(self, told: str) -> Principal | None:
-        """Whose token that is; nobody's where it is unknown, revoked or over, or they are."""
+    def whose(self, token: str) -> Principal | None:
+        """Principal of a token; None if either is unknown, revoked or expired."""
         now = _now()
         with self._connections.read() as connection:
-            found = _token(connection, told)
-            if found is None:
+            row_of_token = _token(connection, token)
+            if row_of_token is None:
                 return None
-            number, owner, expires, used, revoked = found
+            token_id, owner, expires, used, revoked = row_of_token
             row = connection.execute(
                 f"{_PRINCIPAL} WHERE id = ? AND state = 'active'", (owner,)
             ).fetchone()
@@ -205,93 +213,103 @@ class Principals:
                 return None
             principal = _principal(connection, row)
         if now - used > USED_MS:
-            self._remember_use(number, now)
+            self._remember_use(token_id, now)
         return principal
 
-    def is_known(self, told: str) -> bool:
-        """Whether that is a token, or was one: it may count no more."""
+    def is_known(self, token: str) -> bool:
+        """True if the text is a token of this server, even if it is no longer valid."""
         with self._connections.read() as connection:
-            return _token(connection, told) is not None
+            return _token(connection, token) is not None
 
-    def put_out(self, told: str) -> str:
-        """The name of the token's owner where they may not come in any more, whichever token they
-        take; else "".
-        """
+    def put_out(self, token: str) -> str:
+        """Name of the token's owner if that principal is no longer active, else ""."""
         with self._connections.read() as connection:
-            found = _token(connection, told)
-            ask = "SELECT name FROM principals WHERE id = ? AND state <> 'active'"
-            row = connection.execute(ask, (found[1],)).fetchone() if found is not None else None
+            row_of_token = _token(connection, token)
+            query = "SELECT name FROM principals WHERE id = ? AND state <> 'active'"
+            row = (
+                connection.execute(query, (row_of_token[1],)).fetchone()
+                if row_of_token is not None
+                else None
+            )
             return row[0] if row else ""
 
-    def _remember_use(self, number: str, now: int) -> None:
-        """Who may come in does so, whether or not it can be written down."""
+    def _remember_use(self, token_id: str, now: int) -> None:
+        """Store the time of use; failing to do so doesn't deny access."""
         try:
-            self._connections.jot("UPDATE tokens SET used = ? WHERE id = ?", (now, number))
-        except CortexError as error:  # a full disk, too
-            log.warning("that the token %s was used isn't written down: %s", number, error.message)
+            self._connections.jot("UPDATE tokens SET used = ? WHERE id = ?", (now, token_id))
+        except CortexError as error:
+            # Including a full disk.
+            log.warning(
+                "that the token %s was used isn't written down: %s", token_id, error.message
+            )
 
 
 _PRINCIPAL = "SELECT id, name, tier, sensitive, state, created FROM principals"
 _TOKEN = "SELECT id, principal, label, created, expires, used, revoked FROM tokens"
 
 
-def is_token(told: str) -> bool:
-    """Whether a text has the form of a token; whose it is, if anybody's, only the database knows."""
-    number, _, secret = told.removeprefix(PREFIX).partition("_")
-    return told.startswith(PREFIX) and number.isascii() and number.isalnum() and bool(secret)
+def is_token(text: str) -> bool:
+    """True if a text has the form of a token; only the database knows if it is one."""
+    token_id, _, secret = text.removeprefix(PREFIX).partition("_")
+    return text.startswith(PREFIX) and token_id.isascii() and token_id.isalnum() and bool(secret)
 
 
-def hash_of(told: str) -> bytes:
-    """What is kept of a token."""
-    return _hash(told.removeprefix(PREFIX).partition("_")[2])
+def hash_of(token: str) -> bytes:
+    """Stored hash of a token."""
+    return _hash(token.removeprefix(PREFIX).partition("_")[2])
 
 
-def _token(connection: Any, told: str) -> tuple[str, str, int, int, int] | None:
-    """The row of a token: its id, whose it is, until when, when it was used and revoked."""
-    if not is_token(told):
+def _token(connection: Any, token: str) -> tuple[str, str, int, int, int] | None:
+    """Row of a token: (id, principal, expires, used, revoked)."""
+    if not is_token(token):
         return None
-    number, _, secret = told.removeprefix(PREFIX).partition("_")
-    ask = "SELECT hash, principal, expires, used, revoked FROM tokens WHERE id = ?"
-    found = connection.execute(ask, (number,)).fetchone()
-    kept, owner, expires, used, revoked = found or (NOBODY, "", 0, 0, 0)
-    # It takes as long for a token that there isn't
-    if not hmac.compare_digest(bytes(kept), _hash(secret)):
+    token_id, _, secret = token.removeprefix(PREFIX).partition("_")
+    query = "SELECT hash, principal, expires, used, revoked FROM tokens WHERE id = ?"
+    row = connection.execute(query, (token_id,)).fetchone()
+    stored_hash, owner, expires, used, revoked = row or (NOBODY, "", 0, 0, 0)
+    # An unknown token takes as long as a wrong one.
+    if not hmac.compare_digest(bytes(stored_hash), _hash(secret)):
         return None
-    return number, owner, expires, used, revoked
+    return token_id, owner, expires, used, revoked
 
 
 def _principal(connection: Any, row: Sequence[Any]) -> Principal:
-    ask = "SELECT subcortex, writes FROM grants WHERE principal = ? ORDER BY subcortex"
-    return _made(row, connection.execute(ask, (row[0],)))
+    query = "SELECT subcortex, writes FROM grants WHERE principal = ? ORDER BY subcortex"
+    return _build_principal(row, connection.execute(query, (row[0],)))
 
 
-def _made(row: Sequence[Any], grants: Iterable[Sequence[Any]]) -> Principal:
-    number, name, tier, sensitive, state, created = row
-    may = {scope: bool(writes) for scope, writes in grants}
-    return Principal(number, name, tier, bool(sensitive), state, created, may)
+def _build_principal(row: Sequence[Any], grants: Iterable[Sequence[Any]]) -> Principal:
+    principal_id, name, tier, sensitive, state, created = row
+    permissions = {scope: bool(writes) for scope, writes in grants}
+    return Principal(principal_id, name, tier, bool(sensitive), state, created, permissions)
 
 
-def _put_grants(connection: Any, number: str, grants: Mapping[str, bool]) -> None:
-    rows = [(number, scope, int(writes)) for scope, writes in grants.items()]
+def _put_grants(connection: Any, principal_id: str, grants: Mapping[str, bool]) -> None:
+    rows = [(principal_id, scope, int(writes)) for scope, writes in grants.items()]
     connection.executemany("INSERT INTO grants VALUES (?, ?, ?)", rows)
 
 
-def _note(connection: Any, by: Actor, action: str, principal: str) -> None:
-    """Write it into the audit log, in the same transaction."""
+def _audit(connection: Any, by: Actor, action: str, principal: str) -> None:
+    """Add an entry to the audit log, in the same transaction."""
     columns = "at, actor, tier, key, action, record, version, via"
-    put = f"INSERT INTO audit ({columns}) VALUES (?, ?, ?, '', ?, ?, 0, ?)"
-    connection.execute(put, (_now(), by.name, by.tier, action, principal, by.via))
+    insert = f"INSERT INTO audit ({columns}) VALUES (?, ?, ?, '', ?, ?, 0, ?)"
+    connection.execute(insert, (_now(), by.name, by.tier, action, principal, by.via))
 
 
-def _need(connection: Any, number: str) -> None:
-    if connection.execute("SELECT 1 FROM principals WHERE id = ?", (number,)).fetchone() is None:
+def _check_exists(connection: Any, principal_id: str) -> None:
+    if (
+        connection.execute("SELECT 1 FROM principals WHERE id = ?", (principal_id,)).fetchone()
+        is None
+    ):
         raise InputError(
-            "RECORD_UNKNOWN", f"there is no principal {number!r}", context={"id": number}
+            "RECORD_UNKNOWN",
+            f"there is no principal {principal_id!r}",
+            context={"id": principal_id},
         )
 
 
 def _hash(secret: str) -> bytes:
-    """A secret of 256 bits needs no salt and no slow hash: there is nothing to guess."""
+    """Hash a secret; with 256 random bits it needs no salt and no slow hash."""
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).digest()
 
 

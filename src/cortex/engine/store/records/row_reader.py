@@ -1,8 +1,7 @@
-"""Records, read in a transaction of the caller's: by id, by what is wanted of them, by what they
-point to, the newest first.
+"""Reads of records inside a transaction of the caller: by id, by filter, by reference.
 
-What a step reads and what others read is read by the same. A row that a damaged store can't tell
-any more is left out and named in the log: the others are found as ever.
+Transactions and queries share this code. A damaged row is left out and logged; the others are
+returned as usual.
 """
 
 from __future__ import annotations
@@ -19,53 +18,56 @@ from cortex.engine.store.records.json_codec import from_json
 from cortex.engine.store.sql import marks, parts
 
 BATCH = 500
-MOST_TRIED = 2  # sources in which a doc is looked for
-MOST_WALKED = 200  # targets whose records are walked, each kind by itself
-COLUMNS = "records.id, records.kind, records.body, records.author, records.created, records.updated, records.version"
+# Sources in which a doc is looked up directly.
+MOST_TRIED = 2
+# Targets with references that are walked kind by kind.
+MOST_WALKED = 200
+COLUMNS = (
+    "records.id, records.kind, records.body, records.author, records.created, records.updated, "
+    "records.version"
+)
 
 log = logging.getLogger(__name__)
 
 
 def record_of(row: Sequence[Any]) -> Record[Any] | None:
-    """The record that a row of COLUMNS is, None where it is damaged."""
-    number, kind, text, *rest = row
+    """Build a record from a row of COLUMNS, None if it is damaged."""
+    record_id, kind, text, *rest = row
     try:
-        return Record(number, from_json(kind, text), *rest)
+        return Record(record_id, from_json(kind, text), *rest)
     except ValueError as error:
-        log.warning("the record %s is damaged and left out: %s", number, error)
+        log.warning("the record %s is damaged and left out: %s", record_id, error)
         return None
 
 
 def read_records(rows: Iterable[Sequence[Any]]) -> list[Record[Any]]:
-    return [one for row in rows if (one := record_of(row)) is not None]
+    return [record for row in rows if (record := record_of(row)) is not None]
 
 
 def get_records(connection: sqlite3.Connection, ids: Sequence[str]) -> dict[str, Record[Any]]:
-    """Those of these records that there are, in the order that they were asked for."""
-    found: dict[str, Record[Any]] = {}
+    """Those of these records that exist, in the order given."""
+    records: dict[str, Record[Any]] = {}
     for part in parts(ids, BATCH):
         rows = connection.execute(
             f"SELECT {COLUMNS} FROM records WHERE id IN ({marks(part)})", part
         )
-        found.update({record.id: record for record in read_records(rows)})
-    return {number: found[number] for number in ids if number in found}
+        records.update({record.id: record for record in read_records(rows)})
+    return {record_id: records[record_id] for record_id in ids if record_id in records}
 
 
 def select_records(
     connection: sqlite3.Connection, wanted: RecordFilter, limit: int, offset: int = 0
 ) -> list[Record[Any]]:
-    """The records that are wanted, the last made first, or the last changed; in place of damaged
-    ones those that come next.
-    """
-    found: dict[str, Record[Any]] = {}
-    while (left := limit - len(found)) > 0:
+    """Records that match a filter, last created or changed first; damaged ones are skipped."""
+    records: dict[str, Record[Any]] = {}
+    while (left := limit - len(records)) > 0:
         ids = _select_ids(connection, wanted, left, offset)
-        known = len(found)
-        found |= get_records(connection, ids)
-        if len(found) - known == len(ids) or len(ids) < left:
+        known = len(records)
+        records |= get_records(connection, ids)
+        if len(records) - known == len(ids) or len(ids) < left:
             break
         offset += len(ids)
-    return list(found.values())
+    return list(records.values())
 
 
 def _select_ids(
@@ -73,20 +75,23 @@ def _select_ids(
 ) -> list[str]:
     ways = ways_to(connection, wanted, ordered=True)
     parts = [
-        f"SELECT * FROM (SELECT records.id AS id, records.made AS made, records.updated AS updated FROM {way.tables} "
+        "SELECT * FROM (SELECT records.id AS id, records.made AS made, "
+        f"records.updated AS updated FROM {way.tables} "
         f"WHERE {way.where} ORDER BY {way.order} LIMIT ?) AS part"
         for way in ways
     ]
     values = [value for way in ways for value in (*way.values, limit + offset)]
     order = "updated DESC, made DESC" if wanted.by_change else "made DESC"
-    ask = f"SELECT id FROM ({' UNION ALL '.join(parts)}) AS parts ORDER BY {order} LIMIT ? OFFSET ?"
-    return [row[0] for row in connection.execute(ask, (*values, limit, offset))]
+    query = (
+        f"SELECT id FROM ({' UNION ALL '.join(parts)}) AS parts ORDER BY {order} LIMIT ? OFFSET ?"
+    )
+    return [row[0] for row in connection.execute(query, (*values, limit, offset))]
 
 
 def starting_with(
     connection: sqlite3.Connection, prefix: str, limit: int, offset: int = 0
 ) -> list[Record[Any]]:
-    """The records whose id begins like this, the first made first."""
+    """Records with ids that start with `prefix`, oldest first."""
     rows = connection.execute(
         f"SELECT {COLUMNS} FROM records WHERE id >= ? AND id < ? ORDER BY id LIMIT ? OFFSET ?",
         (prefix, f"{prefix}\x7f", limit, offset),
@@ -97,53 +102,65 @@ def starting_with(
 def newest_ids(
     connection: sqlite3.Connection, ask: str, values: tuple[str, ...], limit: int
 ) -> list[str]:
-    """The records whose refs are these, the last made first: few are sorted, of many each target's
-    are walked in the order of time.
+    """Ids of records with references that meet a condition, newest first.
 
-    What points to one target in one role lies by kind and by time already. Sorting all took 70 ms
-    where 20,000 speak of one file.
+    Few are sorted; of many, each target's are walked in time order, since references to one target
+    in one role are already sorted by kind and time. Sorting all took 70 ms with 20,000 references
+    to one file.
     """
     rows = connection.execute(f"SELECT record FROM refs WHERE {ask} LIMIT {FEW}", values).fetchall()
-    found = {row[0] for row in rows}
+    ids = {row[0] for row in rows}
     if len(rows) == FEW:
         pairs = connection.execute(
             f"SELECT DISTINCT role, target FROM refs WHERE {ask}", values
         ).fetchall()
         if len(pairs) > MOST_WALKED:
-            sort = f"SELECT record FROM refs WHERE {ask} GROUP BY record ORDER BY substr(record, -26) DESC LIMIT ?"
+            sort = (
+                f"SELECT record FROM refs WHERE {ask} GROUP BY record "
+                "ORDER BY substr(record, -26) DESC LIMIT ?"
+            )
             return [row[0] for row in connection.execute(sort, (*values, limit))]
-        walk = "SELECT record FROM refs WHERE role = ? AND target = ? AND record > ? AND record < ? ORDER BY record DESC LIMIT ?"
+        walk = (
+            "SELECT record FROM refs WHERE role = ? AND target = ? AND record > ? AND record < ? "
+            "ORDER BY record DESC LIMIT ?"
+        )
         bounds = [(prefix, f"{prefix}\x7f", limit) for prefix in PREFIXES.values()]
-        found = {
+        ids = {
             row[0]
             for pair in pairs
             for more in bounds
             for row in connection.execute(walk, (*pair, *more))
         }
-    return sorted(found, key=lambda number: number[-26:], reverse=True)[:limit]
+    return sorted(ids, key=lambda record_id: record_id[-26:], reverse=True)[:limit]
 
 
 def docs_of(
     connection: sqlite3.Connection, ways: Sequence[Way], sources: Sequence[int]
 ) -> frozenset[int]:
-    """The docs, in these sources, of the records on these ways."""
-    ask = f"SELECT name, id FROM sources WHERE id IN ({marks(sources)})"
-    places = [(shelf_of(name).kind, number) for name, number in connection.execute(ask, sources)]
-    found: set[int] = set()
+    """Docs, in these sources, of the records on these query plans."""
+    query = f"SELECT name, id FROM sources WHERE id IN ({marks(sources)})"
+    partitions = [
+        (shelf_of(name).kind, source) for name, source in connection.execute(query, sources)
+    ]
+    docs: set[int] = set()
     for way in ways:
         tables, column = way.ids
-        numbers = [number for kind, number in places if kind == way.kind]
-        if len(numbers) <= MOST_TRIED:
-            place = f"docs.source IN ({marks(numbers)}) AND docs.path = {column}"
-        else:  # a record says on which of many shelves it is
+        own = [source for kind, source in partitions if kind == way.kind]
+        if len(own) <= MOST_TRIED:
+            join = f"docs.source IN ({marks(own)}) AND docs.path = {column}"
+        else:
+            # The record itself names its source among the many.
             tables = way.tables
-            place = f"docs.source = records.source AND docs.path = records.id AND +docs.source IN ({marks(numbers)})"
+            join = (
+                "docs.source = records.source AND docs.path = records.id "
+                f"AND +docs.source IN ({marks(own)})"
+            )
         rows = connection.execute(
-            f"SELECT docs.id FROM {tables} CROSS JOIN docs ON {place} WHERE {way.where}",
-            (*numbers, *way.values),
+            f"SELECT docs.id FROM {tables} CROSS JOIN docs ON {join} WHERE {way.where}",
+            (*own, *way.values),
         )
-        found.update(row[0] for row in rows)
-    return frozenset(found)
+        docs.update(row[0] for row in rows)
+    return frozenset(docs)
 
 
 _KIND_OF: Mapping[str, str] = {
@@ -154,6 +171,6 @@ _KIND_OF: Mapping[str, str] = {
 }
 
 
-def kind_of_id(number: str) -> str:
-    """The kind that an id says its record is of, "" where it is none of ours."""
-    return _KIND_OF.get(number.rpartition("_")[0] + "_", "")
+def kind_of_id(record_id: str) -> str:
+    """Kind of record for an id, "" if the id is not one of ours."""
+    return _KIND_OF.get(record_id.rpartition("_")[0] + "_", "")

@@ -1,9 +1,8 @@
-"""One step of writing records, under way: what it reads, as far as whoever writes may see it, and
-what it writes.
+"""Transaction over records: filtered reads, checked writes.
 
-All of it happens inside the transaction of `records.py`: a record is only replaced by who has seen
-its last version, so that no update is lost. What a record means, and who may write it, is not known
-here.
+Runs inside the database transaction of `writer.py`. A record is only replaced by a writer that has
+read its latest version, so that no update is lost. Doesn't know what a record means or who may
+write it.
 """
 
 from __future__ import annotations
@@ -23,20 +22,25 @@ from cortex.engine.store.records.row_reader import select_records, starting_with
 from cortex.engine.store.records.rows import RecordRows
 from cortex.engine.store.records.write_batch import INTO_AUDIT, WriteBatch, insert
 
-FEWEST_LOOKED_AT = 20  # of those that are wanted, where not all may be seen
+# Smallest page read if some of the matching records may be hidden.
+FEWEST_LOOKED_AT = 20
 
-# Of each kind by itself, which an index tells.
-_NEWEST = f"SELECT max(made) FROM ({' UNION ALL '.join(['SELECT max(made) AS made FROM records WHERE kind = ?'] * len(KINDS))}) AS each_kind"
+# The maximum of each kind by itself comes from an index.
+_NEWEST_OF_KIND = "SELECT max(made) AS made FROM records WHERE kind = ?"
+_NEWEST = (
+    f"SELECT max(made) FROM ({' UNION ALL '.join([_NEWEST_OF_KIND] * len(KINDS))}) AS each_kind"
+)
 
-Sees = Callable[[Record[Any], Get], bool]  # whether the one who writes may know of a record
-# Raises, where a write isn't allowed
+# True if the actor may see a record.
+Sees = Callable[[Record[Any], Get], bool]
+# Raises if a write isn't allowed.
 Guard = Callable[[Record[Any] | None, Record[Any], Get], None]
-# A record as it may be written, after the one before
+# Returns the record in the form in which it may be written; the first argument is the old one.
 Screened = Callable[[Record[Any] | None, Record[Any]], Record[Any]]
 
 
 class RecordTransaction:
-    """One step under way: what there is, as far as it may be seen, and what is written."""
+    """Open transaction: reads what the actor may see, and writes."""
 
     def __init__(
         self,
@@ -51,42 +55,42 @@ class RecordTransaction:
         synced: bool = True,
         screen: Screened | None = None,
     ) -> None:
-        """`synced` says that the store may have a Core, and an outbox."""
+        """Start a transaction; `synced` if the store may have a Core and an outbox."""
         self.now = int(time.time() * 1000)
         self.actor = actor
-        # Of what is new: whoever does it, unless it is done for somebody else
+        # Author of new records: the actor, unless it writes on behalf of another principal.
         self.author = actor.name
-        # Before the step, and after it
+        # Each written record before and after the transaction.
         self.written: dict[str, tuple[Record[Any] | None, Record[Any]]] = {}
-        # The numbers of what was written, as long as nothing moved with it
+        # Change number of each written record, not of records moved along with it.
         self.changes: dict[str, int] = {}
         self._connection = connection
         self._rows = rows
         self._key, self._action = key, action
         self._sees, self._guard, self._screen = sees, guard, screen
         self._synced = synced
-        # Nobody else writes while a step is under way
+        # A valid cache, since no other writer is active during the transaction.
         self._read: dict[str, Record[Any] | None] = {}
 
-    def get(self, number: str) -> Record[Any] | None:
-        """The record of this id, as it is now."""
-        found = self._get(number)
-        return found if found is not None and self._shows(found) else None
+    def get(self, record_id: str) -> Record[Any] | None:
+        """Current record with this id, None if it is missing or hidden."""
+        record = self._get(record_id)
+        return record if record is not None and self._is_visible(record) else None
 
     def select(self, wanted: RecordFilter, limit: int = 100) -> list[Record[Any]]:
-        """The records that are wanted, as they are now."""
-        return self._shown(
+        """Current records that match a filter."""
+        return self._visible(
             lambda count, offset: select_records(self._connection, wanted, count, offset), limit
         )
 
     def starting(self, prefix: str, limit: int = 10) -> list[Record[Any]]:
-        """The records whose id begins like this, as they are now."""
-        return self._shown(
+        """Current records with ids that start with `prefix`."""
+        return self._visible(
             lambda count, offset: starting_with(self._connection, prefix, count, offset), limit
         )
 
     def newest(self) -> str:
-        """The end of the id of what was made last, "" where there is nothing."""
+        """Suffix of the id of the newest record, "" if there is none."""
         known = self._connection.newest if isinstance(self._connection, WriteBatch) else None
         if known is None:
             known = self._connection.execute(_NEWEST, tuple(KINDS)).fetchone()[0] or ""
@@ -95,11 +99,10 @@ class RecordTransaction:
         return known
 
     def put(self, record: Record[Any], action: str = "") -> Record[Any]:
-        """Write a record: a new one, or the next version of the one that was read; returns it as it
-        is kept.
+        """Write a new record or the next version of an existing one; returns it as stored.
 
-        Raises: InputError RECORD_CHANGED, where somebody has written another version since;
-        RECORD_INVALID for a slug that is taken; whatever the guard raises.
+        Raises: InputError RECORD_CHANGED if another version was written since it was read;
+        RECORD_INVALID for a slug that is taken; any error of the guard.
         """
         known = self._get(record.id)
         before = known.version if known else 0
@@ -117,7 +120,8 @@ class RecordTransaction:
         if record.version != before:
             raise InputError(
                 "RECORD_CHANGED",
-                f"{record.id} was changed meanwhile: it has version {before} now, not {record.version}",
+                f"{record.id} was changed meanwhile: it has version {before} now, not "
+                f"{record.version}",
                 context={"id": record.id, "version": before},
             )
         if isinstance(kept.body, Subcortex):
@@ -126,34 +130,33 @@ class RecordTransaction:
             self._rows.keep_version(record.id)
         self.changes[kept.id] = self._rows.write(known, kept)
         actor = self.actor
-        who, what = (
+        origin, subject = (
             (actor.name, actor.tier, self._key),
             (action or self._action, kept.id, kept.version),
         )
-        insert(self._connection, INTO_AUDIT, [(self.now, *who, *what, actor.via)])
+        insert(self._connection, INTO_AUDIT, [(self.now, *origin, *subject, actor.via)])
         first = self.written.get(kept.id)
         self.written[kept.id] = (known if first is None else first[0], kept)
         self._read[kept.id] = kept
         return kept
 
-    def make(self, number: str, body: Body, action: str = "") -> Record[Any]:
+    def make(self, record_id: str, body: Body, action: str = "") -> Record[Any]:
         """Write a new record."""
-        return self.put(Record(number, body), action)
+        return self.put(Record(record_id, body), action)
 
     def unaccepted(self) -> dict[str, str]:
-        """Records that the Core didn't take, with the reason."""
+        """Records rejected by the Core, with the reason."""
         return unaccepted(self._connection) if self._synced else {}
 
     def reword(self, record: Record[Any]) -> None:
-        """Have a record found by what it says now, where only something that it tells besides was
-        changed.
-        """
+        """Index a record again after a change of a related record that its text includes."""
         self._rows.reword(record)
 
     @contextmanager
     def unconfined(self) -> Iterator[None]:
-        """Show everything inside the block and ask no guard: what follows from a write that was
-        allowed concerns all, seen or not.
+        """Show everything and skip the guard inside the block.
+
+        For the consequences of an allowed write, which affect hidden records too.
         """
         sees, guard = self._sees, self._guard
         self._sees = self._guard = None
@@ -162,42 +165,45 @@ class RecordTransaction:
         finally:
             self._sees, self._guard = sees, guard
 
-    def _get(self, number: str) -> Record[Any] | None:
-        if number not in self._read:
-            self._read[number] = self._rows.one(number)
-        return self._read[number]
+    def _get(self, record_id: str) -> Record[Any] | None:
+        if record_id not in self._read:
+            self._read[record_id] = self._rows.one(record_id)
+        return self._read[record_id]
 
-    def _shows(self, record: Record[Any]) -> bool:
-        """Whether the one who writes may know of a record."""
+    def _is_visible(self, record: Record[Any]) -> bool:
+        """True if the actor may see a record."""
         return self._sees is None or self._sees(record, self._rows.get)
 
-    def _shown(self, ask: Callable[[int, int], list[Record[Any]]], limit: int) -> list[Record[Any]]:
-        """The first that may be seen, of as many as it takes."""
+    def _visible(
+        self, fetch: Callable[[int, int], list[Record[Any]]], limit: int
+    ) -> list[Record[Any]]:
+        """First visible records, reading as many pages as needed."""
         if self._sees is None:
-            return ask(limit, 0)
-        found: dict[str, Record[Any]] = {}
-        for one in _paged(ask, max(limit, FEWEST_LOOKED_AT)):
-            if len(found) == limit:
+            return fetch(limit, 0)
+        visible: dict[str, Record[Any]] = {}
+        for record in _paged(fetch, max(limit, FEWEST_LOOKED_AT)):
+            if len(visible) == limit:
                 break
-            if self._shows(one):
-                found[one.id] = one
-        return list(found.values())
+            if self._is_visible(record):
+                visible[record.id] = record
+        return list(visible.values())
 
-    def _check_slug(self, number: str, slug: str) -> None:
-        """Raises: InputError RECORD_INVALID, where another subcortex has the slug, be it one that
-        nobody here may know of.
+    def _check_slug(self, record_id: str, slug: str) -> None:
+        """Check that no other subcortex has the slug, visible or not.
+
+        Raises: InputError RECORD_INVALID.
         """
-        ask = "SELECT 1 FROM refs WHERE role = 'slug' AND target = ? AND record <> ?"
-        if self._connection.execute(ask, (slug, number)).fetchone() is not None:
+        query = "SELECT 1 FROM refs WHERE role = 'slug' AND target = ? AND record <> ?"
+        if self._connection.execute(query, (slug, record_id)).fetchone() is not None:
             raise InputError(
                 "RECORD_INVALID", f"the slug {slug} is taken", context={"field": "slug"}
             )
 
 
-def _paged(ask: Callable[[int, int], list[Record[Any]]], size: int) -> Iterator[Record[Any]]:
-    """All, in pages that become larger."""
+def _paged(fetch: Callable[[int, int], list[Record[Any]]], size: int) -> Iterator[Record[Any]]:
+    """Yield all records, in pages of growing size."""
     offset = 0
-    while page := ask(size, offset):
+    while page := fetch(size, offset):
         yield from page
         if len(page) < size:
             return

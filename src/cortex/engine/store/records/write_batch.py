@@ -1,11 +1,9 @@
-"""A transaction of several steps in which new rows wait, and are written together: a database
-across a network is asked ten times less.
+"""Write transaction that buffers new rows and writes them together.
 
-Whatever is asked or changed by a statement of its own is asked behind all rows that wait, so that
-nobody can tell the difference. What was read stays true while the transaction lasts, for nobody
-else writes meanwhile; the records that wait are among it. A step that fails takes back its own
-rows, which mostly nobody has seen yet: only where some were written there is a savepoint. Knows no
-driver.
+That makes ten times fewer round trips to a database across a network. Every other statement runs
+after all buffered rows are written, so that the result is the same. Reads are cached for the whole
+transaction, including buffered records, since there is no other writer. A failed step drops its own
+buffered rows; a savepoint is only needed if some of them were written. Knows no driver.
 """
 
 from __future__ import annotations
@@ -17,43 +15,51 @@ from typing import Any
 from cortex.base.errors import CortexError
 from cortex.base.record_model import Record
 
-INTO_RECORDS = "INSERT INTO records (version, state, sensitivity, body, updated, source, change, scope, id, kind, author, created, made)"
+INTO_RECORDS = (
+    "INSERT INTO records (version, state, sensitivity, body, updated, source, change, scope, id, "
+    "kind, author, created, made)"
+)
 INTO_REFS = "INSERT INTO refs (role, target, record)"
 INTO_AUDIT = "INSERT INTO audit (at, actor, tier, key, action, record, version, via)"
 INTO_KEYS = "INSERT INTO keys (actor, key, payload, result, at)"
-_ORDER = (INTO_RECORDS, INTO_REFS, INTO_AUDIT, INTO_KEYS)  # what is pointed to comes first
-# Rows of a statement: few different ones, which the database knows after a while.
+# Targets of foreign keys come first.
+_ORDER = (INTO_RECORDS, INTO_REFS, INTO_AUDIT, INTO_KEYS)
+# Rows of a statement: few different sizes, so that the database can cache the statements.
 _SIZES = (128, 64, 32, 16, 8, 4, 2, 1)
 
 Row = tuple[Any, ...]
-Answer = tuple[bytes, str]  # that a key was used for, and what it gave
+# Payload hash and result of an idempotency key.
+Answer = tuple[bytes, str]
 
 
 class WriteBatch:
-    """A connection inside a transaction that holds the row of the counter."""
+    """Connection inside a transaction that holds the lock on the counter's row."""
 
     def __init__(self, connection: Any, change: int) -> None:
-        """`change` is the number of the last write."""
+        """Start a batch; `change` is the number of the last write."""
         self._connection = connection
         self._waiting: dict[str, list[Row]] = {into: [] for into in _ORDER}
-        self._change = self._counted = change  # now, and as it is written
-        # What waited when the step began, and the counter
+        # The counter now, and as written to the database.
+        self._change = self._written_change = change
+        # Number of buffered rows at the start of the step, and the counter then.
         self._before: tuple[dict[str, int], int] | None = None
-        self._saved = False  # whether the step has a savepoint
-        self._doubted = False  # whether what is known may be something that was taken back
+        # True if the step has a savepoint.
+        self._saved = False
+        # True if the caches may contain rows that were rolled back.
+        self._is_stale = False
         self.records: dict[str, Record[Any] | None] = {}
         self.keys: dict[tuple[str, str], Answer | None] = {}
-        self.newest: str | None = None  # the end of the id of what was made last
+        # Suffix of the id of the newest record.
+        self.newest: str | None = None
 
-    # -- a step
-    # --------------------------------------------------------------------------------------------------------
+    # Steps.
 
     @contextmanager
     def part(self) -> Iterator[None]:
-        """What is done inside the block is taken back where it fails; there is none within another."""
+        """Run a step that is rolled back by itself if it fails; steps can't be nested."""
         if self._before is not None:
             raise CortexError("INTERNAL_ERROR", "a step can't be part of another one")
-        self._settle_doubts()
+        self._clear_stale()
         self._before, self._saved = (
             ({into: len(rows) for into, rows in self._waiting.items()}, self._change),
             False,
@@ -63,84 +69,82 @@ class WriteBatch:
             if self._saved:
                 self._connection.execute("RELEASE SAVEPOINT part")
         except BaseException:
-            self._take_back(*self._before)
+            self._roll_back(*self._before)
             raise
         finally:
             self._before = None
 
-    def _take_back(self, waited: dict[str, int], change: int) -> None:
+    def _roll_back(self, waited: dict[str, int], change: int) -> None:
         if self._saved:
-            # Then the transaction can't be committed either, which is told at its end
+            # If this fails, the transaction can't be committed either, which raises at its end.
             with suppress(Exception):
                 self._connection.execute("ROLLBACK TO SAVEPOINT part")
                 self._connection.execute("RELEASE SAVEPOINT part")
-            self._counted = change
+            self._written_change = change
         for into, rows in self._waiting.items():
             del rows[0 if self._saved else waited[into] :]
         self._change = change
-        self._doubted = True
+        self._is_stale = True
 
-    # -- statements
-    # ----------------------------------------------------------------------------------------------------
+    # Statements.
 
     def execute(self, statement: str, values: Sequence[object] = ()) -> Any:
-        """Ask or change something, behind all rows that wait."""
+        """Run a statement after writing all buffered rows."""
         reads = statement.startswith("SELECT")
-        self._write_before(save=not reads)
+        self._flush_before(save=not reads)
         if not reads:
-            self._forget()
+            self._clear_caches()
         return self._connection.execute(statement, values)
 
     def executemany(self, statement: str, rows: Sequence[Sequence[object]]) -> None:
-        """Change something for each row, behind all rows that wait."""
-        self._write_before(save=True)
-        self._forget()
+        """Run a statement for each row after writing all buffered rows."""
+        self._flush_before(save=True)
+        self._clear_caches()
         self._connection.executemany(statement, rows)
 
     def insert(self, into: str, rows: Sequence[Row]) -> None:
-        """Have new rows written before anything is asked that they matter for."""
+        """Buffer new rows; they are written before any statement that may depend on them."""
         self._waiting[into] += rows
 
     def remember(self, record: Record[Any]) -> None:
-        """Know a record that was written."""
+        """Cache a record that was written."""
         self.records[record.id] = record
         if self.newest is not None:
             self.newest = max(self.newest, record.id[-26:])
 
     def next_change(self) -> int:
-        """The number of a write."""
+        """Next change number."""
         self._change += 1
         return self._change
 
     @property
     def aside(self) -> Any:
-        """The connection itself, for questions to which no row that waits is an answer that isn't
-        known.
-        """
-        self._settle_doubts()
+        """Connection itself, for queries with results that no uncached buffered row affects."""
+        self._clear_stale()
         return self._connection
 
     def write(self) -> None:
-        """Write all that waits."""
+        """Write all buffered rows."""
         for into, rows in self._waiting.items():
             for part in _parts(rows):
-                one = f"({', '.join('?' * len(part[0]))})"
-                statement = f"{into} VALUES {', '.join([one] * len(part))}"
+                placeholders = f"({', '.join('?' * len(part[0]))})"
+                statement = f"{into} VALUES {', '.join([placeholders] * len(part))}"
                 self._connection.execute(statement, [value for row in part for value in row])
             rows.clear()
         if self._before is not None:
             self._before = (dict.fromkeys(_ORDER, 0), self._before[1])
-        if self._counted != self._change:
+        if self._written_change != self._change:
             self._connection.execute(
                 "UPDATE counters SET value = ? WHERE name = 'change'", (self._change,)
             )
-            self._counted = self._change
+            self._written_change = self._change
 
-    def _write_before(self, *, save: bool) -> None:
-        """Write all that waits; a step whose rows are among it, or that will `save` more, gets a
-        savepoint behind those of others.
+    def _flush_before(self, *, save: bool) -> None:
+        """Write all buffered rows, with a savepoint before those of the current step.
+
+        A step needs one if some of the rows are its own, or if it will write more (`save`).
         """
-        self._settle_doubts()
+        self._clear_stale()
         if self._before is None or self._saved:
             self.write()
             return
@@ -157,21 +161,21 @@ class WriteBatch:
         self._saved, self._change, self._waiting = True, now, own
         self.write()
 
-    def _settle_doubts(self) -> None:
-        """After something was taken back: write the rest, and know nothing."""
-        if self._doubted:
-            self._doubted = False
+    def _clear_stale(self) -> None:
+        """Write the remaining rows and clear the caches after a rollback."""
+        if self._is_stale:
+            self._is_stale = False
             self.write()
-            self._forget()
+            self._clear_caches()
 
-    def _forget(self) -> None:
+    def _clear_caches(self) -> None:
         self.records.clear()
         self.keys.clear()
         self.newest = None
 
 
 def insert(connection: Any, into: str, rows: Sequence[Row]) -> None:
-    """Write new rows, in a batch or at once."""
+    """Insert new rows, buffered if the connection is a batch."""
     if isinstance(connection, WriteBatch):
         connection.insert(into, rows)
     elif rows:

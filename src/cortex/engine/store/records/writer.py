@@ -1,9 +1,8 @@
-"""Records, written: each step is one durable transaction with its idempotency key, its history, its
-docs and its line in the audit log.
+"""Writes of records: durable transactions with idempotency key, history, docs and audit log.
 
-What a step reads and writes is in `recordstep.py`; here is what it is surrounded by, and records
-that are taken over as another store has them. A step is a function and not a block, because another
-database may have to run it again.
+The reads and writes inside a transaction are in `transaction.py`. Records can also be copied
+exactly as another store has them (`apply`). A transaction is a function and not a `with` block,
+because another database may have to run it again.
 """
 
 from __future__ import annotations
@@ -38,16 +37,19 @@ from cortex.engine.store.records.transaction import Guard, RecordTransaction, Sc
 from cortex.engine.store.records.write_batch import INTO_KEYS, WriteBatch, insert
 from cortex.engine.store.sql import marks, parts
 
-ATTEMPTS = 5  # of a step that met another one
-WAIT_SECONDS = 0.05  # at most, before the second; a little more before each other
+# Attempts of a transaction that conflicts with another one.
+ATTEMPTS = 5
+# Longest wait before the second attempt; a little more before each further one.
+WAIT_SECONDS = 0.05
 
 R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
 class TransactionResult:
-    """What a step gave; `replayed` where it had been done before under the same key, and nothing
-    was written now.
+    """Result of a transaction.
+
+    `replayed` if it had been done before under the same key, and nothing was written now.
     """
 
     result: str
@@ -55,15 +57,15 @@ class TransactionResult:
 
 
 class Records:
-    """The records of a store, for writing."""
+    """Write access to the records of a store."""
 
     def __init__(
         self, connections: Connected, *, indexed: bool = True, shelved: bool = False
     ) -> None:
-        """Without `indexed` the records have no store beside them: they are found elsewhere, and
-        sent nowhere.
+        """Prepare writing to these connections.
 
-        `shelved`, each scope has sources of its own.
+        Without `indexed`, records have no store beside them: they are indexed elsewhere and not
+        sent to a Core. With `shelved`, each scope has sources of its own.
         """
         self._connections = connections
         self._indexed = indexed
@@ -83,22 +85,23 @@ class Records:
         quiet: bool = False,
         screen: Screened | None = None,
     ) -> TransactionResult:
-        """Do `work` as one step, once for each key of an actor: all of it or nothing, and on the
-        disk when this returns.
+        """Run `work` as one transaction, once for each key of an actor, atomically and durably.
 
-        The text that `work` gives is kept with the key. `sees` confines what the step shows,
-        `guard` is asked before each write, `screen` gives each record as it may be written. What a
-        step writes is queued for the Core where there is one; not so a `quiet` one, and what that
-        makes is never sent. Raises: InputError IDEMPOTENCY_REPLAY for a key that was used for
-        something else, RECORD_CHANGED; whatever `work` raises.
+        The text that `work` returns is stored with the key. `sees` limits what the transaction
+        shows, `guard` is called before each write, `screen` returns each record in the form in
+        which it may be written. Changes are queued for the Core if there is one, except in a
+        `quiet` transaction; records created there are never sent.
+
+        Raises: InputError IDEMPOTENCY_REPLAY for a key that was used for something else,
+        RECORD_CHANGED; any error of `work`.
         """
-        asked = _hash(action, payload)
+        digest = _hash(action, payload)
 
         def attempt(connection: sqlite3.Connection) -> TransactionResult:
-            if (before := _replay(connection, actor, key, asked)) is not None:
+            if (before := _replay(connection, actor, key, digest)) is not None:
                 return before
             rows = self.rows(connection, wording)
-            step = RecordTransaction(
+            transaction = RecordTransaction(
                 connection,
                 rows,
                 actor,
@@ -109,15 +112,19 @@ class Records:
                 screen=screen,
                 synced=self._indexed,
             )
-            result = work(step)
-            insert(connection, INTO_KEYS, [(actor.name, key, asked, result, step.now)])
+            result = work(transaction)
+            insert(connection, INTO_KEYS, [(actor.name, key, digest, result, transaction.now)])
             if isinstance(connection, WriteBatch):
-                connection.keys[actor.name, key] = (asked, result)
+                connection.keys[actor.name, key] = (digest, result)
             if self._indexed and quiet:
-                made = [(number,) for number, (before, _) in step.written.items() if before is None]
-                connection.executemany("INSERT OR IGNORE INTO local_only VALUES (?)", made)
-            elif self._indexed and step.written and is_connected(connection):
-                enqueue(connection, actor, key, action, step.now, step.written)
+                created = [
+                    (record_id,)
+                    for record_id, (before, _) in transaction.written.items()
+                    if before is None
+                ]
+                connection.executemany("INSERT OR IGNORE INTO local_only VALUES (?)", created)
+            elif self._indexed and transaction.written and is_connected(connection):
+                enqueue(connection, actor, key, action, transaction.now, transaction.written)
             return TransactionResult(result, False)
 
         return self._transact(attempt)
@@ -134,29 +141,33 @@ class Records:
         skip_waiting: bool = False,
         expected: Mapping[str, str] | None = None,
     ) -> int:
-        """Take records over as another store has them, exactly, and remove others for good: all in
-        one transaction, with the facts in `meta`; tells how many were written. What is lost with
-        the power is lost with its facts and its entry, and comes again.
+        """Copy records exactly as another store has them and erase others, in one transaction.
 
-        `settle` is an entry of the outbox that this answers: it was sent, or stays as refused with
-        the code and reason in `refuse`. With `skip_waiting` records that other entries wait for are
-        left alone. What is newer here than what is given stays, unless the facts tell of another
-        epoch, or of a resync: then numbers begin anew. Twice is once. Raises: ConfigError
-        CORE_MISSING, where facts of the store aren't as `expected`: nothing is changed.
+        Returns the number of records written. The facts in `meta` are set in the same transaction,
+        which isn't durable: after a power failure the records, facts and settled entry are lost
+        together and come again. Applying twice has no further effect.
+
+        `settle` is the outbox entry that this answers: it was accepted, or stays rejected with the
+        code and reason in `refuse`. With `skip_waiting`, records changed by other waiting entries
+        are left alone. A local record that is newer than the given one stays, unless the facts
+        announce another epoch or a resync: then the numbering starts again.
+
+        Raises: ConfigError CORE_MISSING if facts of the store aren't as `expected`; nothing is
+        changed.
         """
 
         def attempt(connection: sqlite3.Connection) -> int:
             check_facts(connection, expected or {})
             if settle is not None:
                 settle_entry(connection, settle, refuse)
-            if _begins_anew(connection, meta):
+            if _restarts_numbering(connection, meta):
                 compare_anew(connection)
             set_facts(connection, meta)
             rows = self.rows(connection, wording)
             count = _copy(connection, rows, records, skip_waiting)
             for table in ("replica", "local_only", "elsewhere"):
                 connection.executemany(
-                    f"DELETE FROM {table} WHERE record = ?", [(number,) for number in erased]
+                    f"DELETE FROM {table} WHERE record = ?", [(record_id,) for record_id in erased]
                 )
             if self._indexed:
                 forget_sent(connection, erased, settle)
@@ -167,45 +178,51 @@ class Records:
         return self._transact(attempt, durable=False)
 
     def rows(self, connection: sqlite3.Connection, wording: RecordTextExtractor) -> RecordRows:
-        """The rows of these records, in a transaction of the caller's."""
-        return RecordRows(connection, wording if self._indexed else _unfound, shelved=self._shelved)
+        """Row access for these records, in a transaction of the caller."""
+        return RecordRows(
+            connection, wording if self._indexed else _not_indexed, shelved=self._shelved
+        )
 
     def _transact(self, attempt: Callable[[sqlite3.Connection], R], *, durable: bool = True) -> R:
-        """Do something in one transaction, and again where the database says that two writers met."""
-        for number in range(1, ATTEMPTS):
+        """Run `attempt` in one transaction, and again if two writers conflict."""
+        for attempt_number in range(1, ATTEMPTS):
             try:
                 with self._connections.write(durable=durable, erase=True) as connection:
                     return attempt(connection)
             except WriteConflict:
-                time.sleep(random.uniform(0, WAIT_SECONDS * number))
+                time.sleep(random.uniform(0, WAIT_SECONDS * attempt_number))
         with self._connections.write(durable=durable, erase=True) as connection:
             return attempt(connection)
 
     def look_ahead(self, ids: Iterable[str], actors: Sequence[str], keys: Sequence[str]) -> None:
-        """Have what steps of one transaction will ask for looked up at once, where that is cheaper
-        than one after the other.
-        """
+        """Prefetch what several transactions in one batch will read, if the database benefits."""
         with self._connections.read() as connection:
             if not isinstance(connection, WriteBatch):
                 return
-            aside, wanted = (
-                connection.aside,
-                [fromkey for fromkey in dict.fromkeys(ids) if fromkey not in connection.records],
-            )
-            found = get_records(aside, wanted)
-            connection.records.update({number: found.get(number) for number in wanted})
+            aside = connection.aside
+            wanted = [
+                record_id for record_id in dict.fromkeys(ids) if record_id not in connection.records
+            ]
+            records = get_records(aside, wanted)
+            connection.records.update({record_id: records.get(record_id) for record_id in wanted})
             for part in parts(keys, BATCH):
-                ask = f"SELECT actor, key, payload, result FROM keys WHERE actor IN ({marks(actors)}) AND key IN ({marks(part)})"
+                query = (
+                    "SELECT actor, key, payload, result FROM keys "
+                    f"WHERE actor IN ({marks(actors)}) AND key IN ({marks(part)})"
+                )
                 used = {
                     (row[0], row[1]): (row[2], row[3])
-                    for row in aside.execute(ask, (*actors, *part)).fetchall()
+                    for row in aside.execute(query, (*actors, *part)).fetchall()
                 }
                 connection.keys.update(
                     {(actor, key): used.get((actor, key)) for actor in actors for key in part}
                 )
 
     def known(self, actor: Actor, key: str, action: str, payload: str) -> TransactionResult | None:
-        """What a key gave before, None where it is new. Raises: InputError IDEMPOTENCY_REPLAY."""
+        """Earlier result of a key, None if it is new.
+
+        Raises: InputError IDEMPOTENCY_REPLAY.
+        """
         with self._connections.read() as connection:
             return _replay(connection, actor, key, _hash(action, payload))
 
@@ -216,49 +233,53 @@ def _copy(
     records: Sequence[VersionedRecord],
     skip_waiting: bool,
 ) -> int:
-    """Write records as they are elsewhere, but for those that wait to be sent and those that are
-    newer here; tells how many.
+    """Write records as another store has them; returns the number written.
+
+    Skips those that wait to be sent and those that are newer here.
     """
     ids = [record.record.id for record in records]
     left = waiting_for(connection, ids) if skip_waiting else set[str]()
     known = marks_of(connection, ids)
     count = 0
-    # Behind the threads that they are found by
-    for one in sorted(records, key=lambda one: one.record.kind == "comment"):
-        number, mark = one.record.id, (one.record.version, one.change)
-        if number in left:  # it is there, but what is here goes on from something else
-            unlike = (number, one.record.version, NEVER_HERE)
+    # Comments come after their threads, since the title of the thread is part of their text.
+    for copy in sorted(records, key=lambda copy: copy.record.kind == "comment"):
+        record_id, mark = copy.record.id, (copy.record.version, copy.change)
+        if record_id in left:
+            # The Core has the record, but the local one has another base.
+            unlike = (record_id, copy.record.version, NEVER_HERE)
             connection.execute("INSERT OR IGNORE INTO replica VALUES (?, ?, ?)", unlike)
-        elif known.get(number, mark)[1] <= one.change:
-            rows.copy(one.record, one.change)
-            connection.execute("INSERT OR REPLACE INTO replica VALUES (?, ?, ?)", (number, *mark))
-            known[number] = mark
+        elif known.get(record_id, mark)[1] <= copy.change:
+            rows.copy(copy.record, copy.change)
+            connection.execute(
+                "INSERT OR REPLACE INTO replica VALUES (?, ?, ?)", (record_id, *mark)
+            )
+            known[record_id] = mark
             count += 1
     rows.settle()
-    last = max((one.change for one in records), default=0)
+    last = max((copy.change for copy in records), default=0)
     connection.execute("UPDATE counters SET value = max(value, ?) WHERE name = 'change'", (last,))
     return count
 
 
-def _begins_anew(connection: sqlite3.Connection, meta: Mapping[str, str]) -> bool:
-    """Whether the numbers of changes can't be compared with those before."""
+def _restarts_numbering(connection: sqlite3.Connection, meta: Mapping[str, str]) -> bool:
+    """True if change numbers can't be compared with earlier ones."""
     row = connection.execute("SELECT value FROM meta WHERE key = 'core.epoch'").fetchone()
     before = row[0] if row else ""
     return meta.get("core.resync") == "1" or meta.get("core.epoch", before) != before
 
 
 def _answer(connection: Any, actor: str, key: str) -> tuple[bytes, str] | None:
-    """What a key was used for, and what it gave."""
-    ask = "SELECT payload, result FROM keys WHERE actor = ? AND key = ?"
+    """Payload hash and result of a key, None if it is new."""
+    query = "SELECT payload, result FROM keys WHERE actor = ? AND key = ?"
     if not isinstance(connection, WriteBatch):
-        return connection.execute(ask, (actor, key)).fetchone()
+        return connection.execute(query, (actor, key)).fetchone()
     aside, known = connection.aside, connection.keys
     if (actor, key) not in known:
-        known[actor, key] = aside.execute(ask, (actor, key)).fetchone()
+        known[actor, key] = aside.execute(query, (actor, key)).fetchone()
     return known[actor, key]
 
 
-def _unfound(record: Record[Any], get: Callable[[str], Record[Any] | None]) -> None:
+def _not_indexed(record: Record[Any], get: Callable[[str], Record[Any] | None]) -> None:
     return None
 
 
@@ -267,12 +288,12 @@ def _hash(action: str, payload: str) -> bytes:
 
 
 def _replay(
-    connection: sqlite3.Connection, actor: Actor, key: str, asked: bytes
+    connection: sqlite3.Connection, actor: Actor, key: str, digest: bytes
 ) -> TransactionResult | None:
     row = _answer(connection, actor.name, key)
     if row is None:
         return None
-    if row[0] != asked:
+    if row[0] != digest:
         raise InputError(
             "IDEMPOTENCY_REPLAY",
             f"the key {key!r} was used for another write; nothing was written now",
