@@ -144,8 +144,8 @@ class AutoIndexer:
             except CortexError as error:
                 log.warning("%s: %s", self._engine.root, error.message)
                 self._closing.wait(RETRY_SECONDS)
-            # Last handler of a background thread: the next round starts afresh.
             except Exception:
+                # Last handler of a background thread: the next round starts afresh.
                 log.exception("keeping %s fresh failed", self._engine.root)
                 self._closing.wait(RETRY_SECONDS)
 

@@ -186,8 +186,8 @@ def _describe_change(citation: Citation, view: View) -> str:
         return f"{citation.path} changed"
     try:
         file = view(citation.path)
-    # Too large by now, or no text any more.
     except CortexError:
+        # Too large by now, or no text any more.
         return f"{citation.path} changed"
     body = _body_of(file, citation.symbol)
     if body:

@@ -239,8 +239,8 @@ class EmbeddingCoordinator:
     def _job_of(self, embedder: CircuitBreaker) -> tuple[EmbeddingJob, ...]:
         try:
             return (EmbeddingJob(embedder.stamp or embedder.connect(), embedder.passages),)
-        # Lexical search answers, with a note that gives the reason.
         except CortexError as error:
+            # Lexical search answers, with a note that gives the reason.
             log.warning("%s embeds nothing: %s", embedder.name, error.message)
             return ()
 
@@ -248,8 +248,8 @@ class EmbeddingCoordinator:
         """Bring the lexical and the vector index up to date with the last write."""
         try:
             self._store.indexes.catch_up(self.makings(), self._memory_limit)
-        # The lexical index is up to date, and answers note the missing vectors.
         except LimitError as error:
+            # The lexical index is up to date, and answers note the missing vectors.
             if error.code != "EMBEDDINGS_LIMIT":
                 raise
             log.warning("%s", error.message)
@@ -322,8 +322,8 @@ class EmbeddingCoordinator:
         embedders = self._embedders
         try:
             self.embed(cancel=self._cancel)
-        # Last handler of a background thread: the next round starts afresh.
         except Exception as error:
+            # Last handler of a background thread: the next round starts afresh.
             # The embedder was closed because it is no longer wanted.
             if self._cancel or self._embedders is not embedders:
                 return
@@ -454,8 +454,8 @@ class EmbeddingCoordinator:
         wanted = self._embedders.wanted
         if wanted is None or not wanted.costly:
             self._store.paid.sweep(unused_before, None)
-        # Without a stamp the wanted model isn't known yet.
         elif wanted.stamp is not None:
+            # Without a stamp the wanted model isn't known yet.
             self._store.paid.sweep(unused_before, wanted.stamp)
 
     def use(self, embedders: Embedders) -> None:

@@ -278,8 +278,8 @@ class EnginePool:
         """Close all engines, in use or not."""
         self._closed = True
         with self._lock:
-            lent, self._handles = self._handles, []
-        for handle in lent:
+            handles, self._handles = self._handles, []
+        for handle in handles:
             if handle.engine is not None:
                 _close(handle.root, handle.engine, handle.keeper)
 
@@ -297,8 +297,8 @@ def _close(root: Path, engine: Engine, keeper: AutoIndexer | None) -> None:
         if keeper is not None:
             keeper.close()
         engine.close()
-    # The other engines must be closed, too.
     except Exception:
+        # The other engines must be closed, too.
         log.exception("closing %s failed", root)
 
 
@@ -313,8 +313,8 @@ def _is_at_work(engine: Engine) -> bool:
 def _last_state(engine: Engine) -> Freshness | None:
     try:
         return replace(engine.freshness(), state=CLOSED)
-    # The engine can be closed without it.
     except CortexError:
+        # The engine can be closed without it.
         return None
 
 

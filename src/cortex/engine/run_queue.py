@@ -238,8 +238,8 @@ class RunQueue:
             self.error = ""
             if self._forced is not None and report.status == "completed":
                 self._forced.report = report
-        # Every failure must show up in status and log.
         except Exception as failure:
+            # Every failure must show up in status and log.
             error = explained(failure, "indexing")
             if self.running.is_set():
                 self.error = "" if isinstance(error, Cancelled) else error.message
@@ -353,8 +353,8 @@ class RunQueue:
                 self._store.log.record(
                     "delete", {"docs": report.deleted, "source": request.source.name}
                 )
-        # A full disk must not hide the first error.
         except CortexError as failure:
+            # A full disk must not hide the first error.
             log.warning("the operations log could not be written: %s", failure.message)
 
     def _run_remotely(self, request: IndexRequest) -> IndexReport | None:
@@ -416,8 +416,8 @@ class RunQueue:
                     self._reporter(request.id),
                 )
             )
-        # The sender must get an answer, or it would wait on.
         except Exception as failure:
+            # The sender must get an answer, or it would wait on.
             error = explained(failure, "indexing")
             if error is not failure:
                 log.error("a run for another process failed", exc_info=failure)

@@ -59,8 +59,8 @@ def rank(
         for candidate in _by_score(candidates)[:PHRASE_DEPTH]:
             candidate.phrase = features.phrase_share(words_in(candidate.place), parsed.phrases)
         _score(candidates, weights)
-    # A quote or a named line already decides the chunk.
     elif weights.inside and masses and not parsed.places:
+        # A quote or a named line already decides the chunk.
         features.order_within(candidates, masses, weights.inside)
     for candidate, share in features.coherence(candidates):
         candidate.coherence = share
