@@ -123,7 +123,8 @@ def _split(root: Path, target: str) -> tuple[str, str]:
         if character in "#:" and target[at + 1 :].strip(":")
     ]
     is_file = [at for at in marks if (root / target[:at]).is_file()]
-    if not is_file:  # then the error is about a path, without the symbol
+    # The error is then about a path without the symbol.
+    if not is_file:
         start = max(target.rfind("/"), target.rfind("\\"), 1)
         is_file = [at for at in marks if at > start] or [len(target)]
     return target[: is_file[0]], target[is_file[0] + 1 :].strip(": ")

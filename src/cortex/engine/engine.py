@@ -113,9 +113,9 @@ class Engine:
     ) -> None:
         """Open the store of a folder.
 
-        `embedder` or `embedders` replace those of the settings; the lender closes them. A project's
-        database that is damaged or of a newer version is set aside and begun anew, unless
-        `keep_damaged`.
+        `embedder` or `embedders` replace those of the settings; the owner of lent `embedders`
+        closes them. A project's database that is damaged or of a newer version is set aside and
+        begun anew, unless `keep_damaged`.
         """
         self.root = root.resolve()
         self.settings = settings
@@ -129,7 +129,7 @@ class Engine:
         )
         self._pool = self._make_pool(settings.indexing.workers or default_workers())
         # For single files between runs; its process starts on first use.
-        self._single = self._make_pool(1)
+        self._single_file_pool = self._make_pool(1)
         self._cache = _make_cache(settings)
         directory = None if in_memory else self._find_directory()
         self.read_only = read_only or (directory is not None and is_frozen(directory))
@@ -138,13 +138,13 @@ class Engine:
             self.root, allowed=self.is_disposable and not (self.read_only or keep_damaged)
         )
         self._opened = self._open(directory)
-        self._reopening = threading.Lock()
+        self._reopen_lock = threading.Lock()
         self._closed = False
         # Count of searches, and their seconds.
         self._search_totals = (0, 0.0)
         # Time of the next attempt after the indexes failed to catch up.
         self._catch_up_after = 0.0
-        self._scratch = AdhocSearch(
+        self._adhoc_search = AdhocSearch(
             lambda: Engine(self.root, self.settings, in_memory=True, embedders=Embedders(None))
         )
         # An auto-indexer is at work, so a first run is under way or will soon be.
@@ -180,7 +180,7 @@ class Engine:
         opened = self._opened
         if self._closed or not self._replacement.may_replace(opened.store, error):
             return False
-        with self._reopening:
+        with self._reopen_lock:
             if self._opened is opened:
                 opened.embedding.close()
                 self._replacement.discard(opened.store, error)
@@ -241,7 +241,7 @@ class Engine:
         opened = self._opened
         if self._closed or not opened.store.replaced:
             return opened
-        with self._reopening:
+        with self._reopen_lock:
             directory = opened.store.directory
             if self._opened is not opened or directory is None or has_lost_project(directory):
                 return self._opened
@@ -290,7 +290,7 @@ class Engine:
         )
 
     def serve_requests(self) -> None:
-        """As the lease holder, run the requests of other processes, and tidy the indexes."""
+        """As the lease holder, run other processes' requests, and update the indexes."""
         self.follow_settings()
         if self._replacement.is_due(self.store.directory):
             self.start_anew(reported_damage(self.store))
@@ -326,7 +326,7 @@ class Engine:
 
         Raises: StoreError STORE_LOCKED when another process holds the lease.
         """
-        self._need_lease()
+        self._require_lease()
         size, texts = self.settings.indexing.chunk_size, []
         for note in notes:
             source = self.store.truth.source("records", note.source, "")
@@ -343,14 +343,14 @@ class Engine:
 
     def forget(self, docs: Iterable[int]) -> None:
         """Remove docs and their content at once and for good."""
-        self._need_lease()
+        self._require_lease()
         doc_ids = list(docs)
         self.store.truth.forget(doc_ids)
         self.store.lookup.drop_recent()
         self.embedding.catch_up()
         self.store.log.record("delete", {"docs": len(doc_ids)})
 
-    def _need_lease(self) -> None:
+    def _require_lease(self) -> None:
         if not self.store.lease.take():
             raise StoreError(
                 "STORE_LOCKED",
@@ -391,29 +391,22 @@ class Engine:
     ) -> Page:
         started = time.monotonic()
         check_query(query)
-        indexed = sources is None and query.mode not in (Mode.EXACT, Mode.FULL)
-        if indexed:
+        uses_index = query.mode not in (Mode.EXACT, Mode.FULL)
+        searches_folder = sources is None and uses_index
+        if searches_folder:
             self._await_first_index(query, cancel)
         cancel = Cancel() if cancel is None else cancel
         deadline = started + self.settings.search.timeout
         searched = (self.source,) if sources is None else tuple(sources)
         state = self._state()
-        is_cacheable = self.settings.search.enable_caching and query.mode not in (
-            Mode.EXACT,
-            Mode.FULL,
-        )
+        is_cacheable = self.settings.search.enable_caching and uses_index
         # A digest of the docs: 100,000 of them are some 8 MB, which the cache would not count.
-        key = (
-            searched,
-            query,
-            state,
-            docs if docs is None else (len(docs), hash(docs)),
-            self.store.viewer,
-        )
+        digest = docs if docs is None else (len(docs), hash(docs))
+        key = (searched, query, state, digest, self.store.viewer)
         page = self._cache.get(key) if is_cacheable else None
         if page is None:
             page = self._answer(query, searched, docs, cancel, deadline)
-            page = self.state.without_excluded(page) if indexed else page
+            page = self.state.without_excluded(page) if searches_folder else page
             # The state differs where an embedder failed meanwhile, or a write came between.
             if is_cacheable and self._state() == state:
                 self._cache.put(key, page, 2 * len(query.text) + 8 * len(query.snippets))
@@ -421,12 +414,11 @@ class Engine:
             page = replace(page, cached=True)
         count, seconds = self._search_totals
         self._search_totals = (count + 1, seconds + time.monotonic() - started)
-        page = self._with_progress(page) if indexed else page
-        return (
-            page
-            if sources is not None
-            else replace(page, notes=(*self.state.shortcomings(), *page.notes))
-        )
+        if searches_folder:
+            page = self._with_progress(page)
+        if sources is None:
+            page = replace(page, notes=(*self.state.shortcomings(), *page.notes))
+        return page
 
     def _state(self) -> tuple[object, ...]:
         """All that an answer depends on besides its query."""
@@ -495,11 +487,8 @@ class Engine:
         tried_repair = not self._healing.heal()
         while True:
             answering = self.embedding.answering()
-            meaning = (
-                (answering.stamp, answering.embedder.query)
-                if answering.embedder and answering.stamp
-                else None
-            )
+            embedder, stamp = answering.embedder, answering.stamp
+            meaning = (stamp, embedder.query) if embedder and stamp else None
             try:
                 page = search(
                     self.store,
@@ -512,13 +501,9 @@ class Engine:
                     docs=docs,
                 )
             except CortexError as error:
-                if answering.embedder is None or not (
-                    answering.embedder.rests or self.store.indexes.sets.away
-                ):
+                if embedder is None or not (embedder.rests or self.store.indexes.sets.away):
                     raise
-                log.warning(
-                    "%s could not answer a question: %s", answering.embedder.name, error.message
-                )
+                log.warning("%s could not answer a question: %s", embedder.name, error.message)
                 # This embedder rests now: the next one answers, or lexical search does.
                 continue
             if not tried_repair and self._is_damaged():
@@ -541,7 +526,7 @@ class Engine:
                 f"{count}: answered from the index"
             )
             return self._with_progress(replace(page, notes=(note, *page.notes)))
-        page = self._scratch.search(query, cancel, deadline)
+        page = self._adhoc_search.search(query, cancel, deadline)
         return replace(
             page,
             mode=Mode.FULL,
@@ -614,7 +599,7 @@ class Engine:
         return self._views().relative(path)
 
     def _views(self) -> FileViews:
-        return FileViews(self.root, self.store, self.source, self.settings, self._single)
+        return FileViews(self.root, self.store, self.source, self.settings, self._single_file_pool)
 
     def knows(self, path: str) -> bool:
         """True where anything at or below this relative path is in the index."""
@@ -678,9 +663,9 @@ class Engine:
             if not self._lent_embedders:
                 old.close()
             self._lent_embedders = False
-        for pool in (self._pool, self._single):
+        for pool in (self._pool, self._single_file_pool):
             pool.limit(self._file_seconds(), settings.limits.memory.heap)
-        self._scratch.reconfigure(settings)
+        self._adhoc_search.reconfigure(settings)
 
     def clean_up(self) -> None:
         """Drop orphaned content and log entries past their retention."""
@@ -701,14 +686,14 @@ class Engine:
     def rest(self, idle_seconds: float) -> None:
         """Release worker processes and ad-hoc search data that were unused for that long."""
         self._pool.close_if_idle(idle_seconds)
-        self._single.close_if_idle(idle_seconds)
-        self._scratch.rest(idle_seconds)
+        self._single_file_pool.close_if_idle(idle_seconds)
+        self._adhoc_search.rest(idle_seconds)
 
     def close(self) -> None:
         """Stop workers and a run under way, close the store, release the lease."""
         self._closed = True
-        self._scratch.close()
-        self._single.close()
+        self._adhoc_search.close()
+        self._single_file_pool.close()
         # Stopped first, or its embedder would fail because it is closed.
         self._opened.embedding.stop()
         if not self._lent_embedders:

@@ -151,13 +151,14 @@ class _Run:
         self.identity: tuple[int, int] | None = None
         # The reason for making no more vectors.
         self.full: LimitError | None = None
-        self.added = self.changed = self.same = self.deleted = self.skipped = self.done = (
-            self.total
-        ) = 0
+        # Files by outcome.
+        self.added = self.changed = self.same = self.deleted = self.skipped = 0
+        self.done = self.total = 0
         # Files that killed the worker that read them.
         self.died = 0
 
     def go(self) -> IndexReport:
+        """Scan, read, and bring database and indexes up to date."""
         task = self.task
         truth = task.store.truth
         self._check_root()
@@ -168,10 +169,10 @@ class _Run:
             if task.paths is not None and truth.size(task.source.id) < self.rules.max_files
             else None
         )
-        whole = paths is None
+        is_full_scan = paths is None
         known, skips = truth.known(task.source.id, paths), truth.skips(task.source.id, paths)
         scanned = self._scan(paths)
-        self._find_due(scanned, known, skips, whole)
+        self._queue_changed(scanned, known, skips, is_full_scan)
         task.share_queue(self.queue)
         self._read(known)
         # Files are left where the pool was closed.
@@ -183,12 +184,12 @@ class _Run:
             )
             self._stop("WORKER_FAILED", message)
         self._check_root()
-        gone = [] if cancelled else self._gone(scanned, {*known, *skips})
-        self.deleted += sum(1 for path in gone if path in known)
-        self.change.removed.extend(gone)
+        removed = [] if cancelled else self._removed_paths(scanned, {*known, *skips})
+        self.deleted += sum(1 for path in removed if path in known)
+        self.change.removed.extend(removed)
         self._flush()
         self._catch_up()
-        if whole and not cancelled:
+        if is_full_scan and not cancelled:
             self._finish(len(scanned.files), [(skip.path, skip.reason) for skip in scanned.skipped])
         if self.full is not None and not cancelled:
             self._stop(self.full.code, self.full.message)
@@ -199,28 +200,28 @@ class _Run:
 
         Raises: FileError FILE_NOT_FOUND.
         """
-        why = ""
+        problem = ""
         try:
-            seen = os.stat(self.root)
-            identity = seen.st_dev, seen.st_ino
-            if not stat.S_ISDIR(seen.st_mode) or identity != (self.identity or identity):
-                why = f"there is no folder {self.root}"
+            status = os.stat(self.root)
+            identity = status.st_dev, status.st_ino
+            if not stat.S_ISDIR(status.st_mode) or identity != (self.identity or identity):
+                problem = f"there is no folder {self.root}"
             self.identity = identity
         except (OSError, ValueError):
-            why = f"there is no folder {self.root}"
-        if self.documents and not why:
+            problem = f"there is no folder {self.root}"
+        if self.documents and not problem:
             if os.path.realpath(self.root) != str(self.root):
-                why = (
+                problem = (
                     f"{self.root} leads elsewhere by now; remove the source and add it where it is"
                 )
             elif self.task.store.truth.get(f"mount:{self.task.source.id}") and not os.path.ismount(
                 self.root
             ):
-                why = f"the disk of {self.root} is not mounted"
-        if why:
-            raise FileError("FILE_NOT_FOUND", why, context={"path": str(self.root)})
+                problem = f"the disk of {self.root} is not mounted"
+        if problem:
+            raise FileError("FILE_NOT_FOUND", problem, context={"path": str(self.root)})
 
-    def _gone(self, scanned: Scan, before: set[str]) -> list[str]:
+    def _removed_paths(self, scanned: Scan, indexed: set[str]) -> list[str]:
         """Files that are known but no longer there.
 
         Files below a folder that can't be read just now don't count as gone.
@@ -230,29 +231,31 @@ class _Run:
             raise FileError(
                 "FILE_UNREADABLE", f"{self.root} can't be read", context={"path": str(self.root)}
             )
-        gone = sorted(before.difference(file.path for file in scanned.files))
+        removed = sorted(indexed.difference(file.path for file in scanned.files))
         return [
-            path for path in gone if not any(path.startswith(f"{folder}/") for folder in unreadable)
+            path
+            for path in removed
+            if not any(path.startswith(f"{folder}/") for folder in unreadable)
         ]
 
-    def _find_due(
+    def _queue_changed(
         self,
         scanned: Scan,
         known: Mapping[str, Known],
         skips: Mapping[str, tuple[int, int, str]],
-        whole: bool,
+        is_full_scan: bool,
     ) -> None:
         """Queue the files to read, and count the others."""
         task, truth = self.task, self.task.store.truth
         all_again = task.force or (
-            whole and truth.get(f"stamp:{task.source.id}") not in ("", self.stamp)
+            is_full_scan and truth.get(f"stamp:{task.source.id}") not in ("", self.stamp)
         )
         if task.force:
             truth.set({"epoch": str(int(truth.get("epoch", "0")) + 1)})
             truth.doubt()
         self.salt = f"{self.stamp}:{truth.get('epoch', '0')}".encode()
         self.retry = (
-            whole
+            is_full_scan
             and not 0
             <= time.time() - int(truth.get(f"retried:{task.source.id}", "0"))
             < RETRY_SECONDS
@@ -280,11 +283,11 @@ class _Run:
         )
 
     def _scan(self, paths: Collection[str] | None) -> Scan:
-        until = _CancelOrDeadline(self.task.cancel, self.deadline)
+        stop = _CancelOrDeadline(self.task.cancel, self.deadline)
         try:
             if paths is None:
-                return scan(self.root, self.rules, until)
-            return scan_paths(self.root, self.rules, paths, until)
+                return scan(self.root, self.rules, stop)
+            return scan_paths(self.root, self.rules, paths, stop)
         except Cancelled:
             if not self.task.cancel:
                 self._check_time()
@@ -294,9 +297,9 @@ class _Run:
         """Read and chunk new content; every file ends up in the change exactly once."""
         task = self.task
         # Files by content hash: equal files in flight are chunked once.
-        twins: dict[bytes, list[ScannedFile]] = {}
-        cutting = task.pool.cut_all(
-            self._unseen(known, twins),
+        files_by_hash: dict[bytes, list[ScannedFile]] = {}
+        outcomes = task.pool.cut_all(
+            self._new_contents(known, files_by_hash),
             task.settings.indexing.chunk_size,
             task.settings.indexing.chunk_overlap,
             task.cancel,
@@ -304,23 +307,23 @@ class _Run:
             redacted=task.settings.security.redact == "index",
         )
         # Closed explicitly: otherwise a kept exception would keep the pool occupied.
-        with closing(cutting):
-            for content_hash, outcome in cutting:
+        with closing(outcomes):
+            for content_hash, outcome in outcomes:
                 if isinstance(outcome, UnreadableFile) and outcome.reason.startswith(NOT_STARTED):
                     _, _, why = outcome.reason.partition(": ")
                     message = "indexing stopped: the process that reads files can't be started"
                     self._stop("WORKER_FAILED", f"{message} ({why})" if why else message)
-                for file in twins.pop(content_hash):
+                for file in files_by_hash.pop(content_hash):
                     if isinstance(outcome, UnreadableFile):
                         self._skip_file(file, outcome.reason, known)
                     else:
-                        self._count(file, known)
+                        self._count_indexed(file, known)
                         self.change.cuts.append((file, content_hash, outcome))
                         self.waiting_characters += len(outcome.text)
                 self._save_progress()
 
-    def _unseen(
-        self, known: Mapping[str, Known], twins: dict[bytes, list[ScannedFile]]
+    def _new_contents(
+        self, known: Mapping[str, Known], files_by_hash: dict[bytes, list[ScannedFile]]
     ) -> Iterator[tuple[bytes, str, bytes]]:
         """Yield files with content new to the store; the others go straight into the change."""
         for index, file in enumerate(self.queue):
@@ -335,12 +338,12 @@ class _Run:
                 file.path, raw[: chunkers.HEAD_CHARACTERS].decode("utf-8", "replace")
             )
             content_hash = hash_bytes(self.salt, language.encode(), raw)
-            if content_hash in twins:
-                twins[content_hash].append(file)
+            if content_hash in files_by_hash:
+                files_by_hash[content_hash].append(file)
                 continue
             blob = self.task.store.truth.blobs([content_hash]).get(content_hash)
             if blob is None:
-                twins[content_hash] = [file]
+                files_by_hash[content_hash] = [file]
                 yield content_hash, file.path, raw
                 continue
             before = known.get(file.path)
@@ -349,7 +352,7 @@ class _Run:
                 self.same += 1
                 self._mark_done(file)
             else:
-                self._count(file, known)
+                self._count_indexed(file, known)
                 self.change.links.append((file, blob))
             self._save_progress()
 
@@ -358,6 +361,7 @@ class _Run:
         self.queue.finish(file.path)
 
     def _skip_file(self, file: ScannedFile, reason: str, known: Mapping[str, Known]) -> None:
+        """Record a file that can't be read, or remove one that has vanished."""
         self._mark_done(file)
         self.died += reason == "worker died"
         if reason != "vanished":
@@ -368,7 +372,7 @@ class _Run:
             self.deleted += 1
             self.change.removed.append(file.path)
 
-    def _count(self, file: ScannedFile, known: Mapping[str, Known]) -> None:
+    def _count_indexed(self, file: ScannedFile, known: Mapping[str, Known]) -> None:
         self._mark_done(file)
         if file.path in known:
             self.changed += 1
@@ -376,6 +380,7 @@ class _Run:
             self.added += 1
 
     def _save_progress(self) -> None:
+        """Report the progress; flush and catch up where that is due or a query waits."""
         now = time.monotonic()
         self.task.progress(Progress("reading", self.done, self.total))
         full = (
@@ -392,6 +397,7 @@ class _Run:
             preference.searchable.set()
 
     def _flush(self) -> None:
+        """Write the collected change to the database."""
         if len(self.change):
             self.task.store.truth.apply(self.task.source.id, self.change)
             self.change = ContentChange(self.started_ns)
@@ -399,6 +405,7 @@ class _Run:
         self.flushed = time.monotonic()
 
     def _catch_up(self) -> None:
+        """Bring the indexes up to date with the database."""
         jobs = () if self.full else [self._with_deadline(job) for job in self.task.makings]
         try:
             self.task.store.indexes.catch_up(jobs, self.task.settings.limits.memory.embeddings)
@@ -438,10 +445,13 @@ class _Run:
             )
         if self.documents:
             truth.set({f"mount:{self.task.source.id}": "1" if os.path.ismount(self.root) else ""})
-        over = sum(reason == OVER_LIMIT for _, reason in skipped)
-        made = json.dumps(self.task.settings.index_values(), sort_keys=True)
+        over_limit = sum(reason == OVER_LIMIT for _, reason in skipped)
+        index_values = json.dumps(self.task.settings.index_values(), sort_keys=True)
         truth.set(
-            {f"settings:{self.task.source.id}": made, f"over:{self.task.source.id}": str(over)}
+            {
+                f"settings:{self.task.source.id}": index_values,
+                f"over:{self.task.source.id}": str(over_limit),
+            }
         )
         if self.retry:
             truth.set({f"retried:{self.task.source.id}": str(int(time.time()))})
@@ -451,6 +461,7 @@ class _Run:
             self.task.store.indexes.rebuild()
 
     def _check_limits(self, index: int) -> None:
+        """Check time, memory and disk. Raises: Stopped."""
         limits = self.task.settings.limits
         self._check_time()
         if index % CHECK_FILES == 0:
@@ -473,6 +484,7 @@ class _Run:
             self._stop("INDEX_TIMEOUT", f"indexing stopped after {seconds:g} seconds")
 
     def _stop(self, code: str, message: str) -> None:
+        """Keep the work done so far, and end the run. Raises: Stopped."""
         self._flush()
         # Only the lexical index: vectors would take their time.
         self.task.store.indexes.catch_up()
@@ -514,6 +526,7 @@ def _chunker_stamp(settings: Settings, documents: bool) -> str:
 def _changed(
     file: ScannedFile, known: Known | None, skip: tuple[int, int, str] | None, retry: bool
 ) -> bool:
+    """True where a file must be read: new, changed, or skipped for a passing reason."""
     if skip is not None:
         size, mtime_ns, reason = skip
         # Older versions left out all files that contain a secret; now only those that are one.

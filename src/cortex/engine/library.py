@@ -85,8 +85,8 @@ class Library(Engine):
     ) -> None:
         """Open the library of a home.
 
-        `embedder` or `embedders`, and `qdrant`, replace those of the settings; the lender closes
-        them.
+        `embedder` or `embedders`, and `qdrant`, replace those of the settings; the owner of lent
+        `embedders` or `qdrant` closes them.
         """
         self._lent_qdrant = qdrant is not None
         self._qdrant = qdrant or open_qdrant(settings)
@@ -358,7 +358,11 @@ class Library(Engine):
         It raises FileError PATH_OUTSIDE, FILE_NOT_FOUND or FILE_UNREADABLE.
         """
         return FileViews(
-            root, self.store, Source(0, "files", root.name, str(root)), self.settings, self._single
+            root,
+            self.store,
+            Source(0, "files", root.name, str(root)),
+            self.settings,
+            self._single_file_pool,
         ).view
 
     # -- life cycle

@@ -251,7 +251,7 @@ def turn_to_meaning(weight: float, held: float) -> float:
     return weight + UNSAID * (1 - held) ** 2
 
 
-def is_found_by_name(found: Iterable[Candidate], parsed: Parsed) -> bool:
+def is_found_by_name(candidates: Iterable[Candidate], parsed: Parsed) -> bool:
     """True where code defines the one name that a query is, or names that begin with it.
 
     Cosines would only disturb that order. Worth .078 for begun names, -.005 for names passed on; 0
@@ -260,7 +260,7 @@ def is_found_by_name(found: Iterable[Candidate], parsed: Parsed) -> bool:
     return (
         parsed.is_name
         and parsed.corpus is Corpus.CODE
-        and any(candidate.defines for candidate in found)
+        and any(candidate.defines for candidate in candidates)
     )
 
 

@@ -76,7 +76,7 @@ def federated_search(
     merged = _merge(pages)
     shown = _spread(merged, spread) if spread else [hit for _, hit in merged]
     unique = _without_copies(shown) if copies else shown
-    whole = Page(
+    summary = Page(
         hits=(),
         total=sum(page.total for _, page in pages) - (len(shown) - len(unique)),
         mode=pages[0][1].mode if pages else Mode.WORDS,
@@ -88,7 +88,7 @@ def federated_search(
         cached=all(page.cached for _, page in pages),
         is_partial=any(page.is_partial for _, page in pages),
     )
-    return _trim(unique[query.offset : query.offset + query.limit], query.characters), whole
+    return _trim(unique[query.offset : query.offset + query.limit], query.characters), summary
 
 
 def _merge(pages: Sequence[tuple[SearchTarget, Page]]) -> list[tuple[float, FederatedHit]]:

@@ -42,8 +42,10 @@ class Matches:
     """Matches of a pattern, and how far the search came."""
 
     hits: list[Hit]
-    searched: int = 0  # files
-    stopped: bool = False  # there may be more
+    # Files searched so far.
+    searched: int = 0
+    # Stopped early; there may be more matches.
+    stopped: bool = False
 
     def page(self, query: Query) -> Page:
         """Page of the hits that the query asks for, with notes."""
@@ -111,7 +113,8 @@ def search_exact(
     return matches
 
 
-_clean: set[int] = set()  # hashes of texts
+# Hashes of texts without secrets.
+_clean: set[int] = set()
 
 
 def _redaction_of(text: str) -> RedactedText:
