@@ -39,7 +39,7 @@ class LibrarySession:
     def __init__(self, settings: Settings, engines: EnginePool) -> None:
         self.settings = settings
         self._engines = engines
-        self._handle = engines.borrow(settings.home, settings)
+        self._lent = engines.borrow(settings.home, settings)
         self._closed = threading.Event()
         self._opener = threading.Thread(target=self._open_once, name="open library", daemon=True)
 
@@ -56,7 +56,7 @@ class LibrarySession:
         """
         if self._closed.is_set():
             raise ConfigError("WORKSPACE_MISSING", "the server is ending")
-        with self._engines.use(self._handle) as engine:
+        with self._engines.use(self._lent) as engine:
             assert isinstance(engine, Library)
             yield engine.reader
 
@@ -72,6 +72,6 @@ class LibrarySession:
         """Give the library back."""
         if not self._closed.is_set():
             self._closed.set()
-            self._engines.give_back(self._handle)
+            self._engines.give_back(self._lent)
             if self._opener.is_alive():
                 self._opener.join(CLOSE_SECONDS)
