@@ -126,20 +126,16 @@ class RunQueue:
         """State and progress of the index."""
         indexed_at = self._store.truth.get(f"indexed:{self._source.id}")
         step = self.under_way()
-        busy = step is not None
+        if step is None and self.error:
+            state = "error"
+        else:
+            state = "ready" if step is None and indexed_at else "indexing"
+        progress = 1.0 if indexed_at else 0.0
+        if step and step.total:
+            progress = round(step.done / step.total, 4)
         return Freshness(
-            state="indexing"
-            if busy
-            else "error"
-            if self.error
-            else "ready"
-            if indexed_at
-            else "indexing",
-            progress=round(step.done / step.total, 4)
-            if step and step.total
-            else 1.0
-            if indexed_at
-            else 0.0,
+            state=state,
+            progress=progress,
             last_indexed=rfc3339(int(indexed_at)) if indexed_at else "",
             error=self.error,
         )

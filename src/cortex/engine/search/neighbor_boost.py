@@ -26,7 +26,7 @@ BEFORE = (0.7, 0.4)
 AFTER = (0.4, 0.2)
 # Bytes; a longer memory lends less, because little of it concerns its neighbours.
 SHORT = 300
-# Candidates that lend to their neighbours; 60 are worth .001 and cost a tenth of the time.
+# Candidates that lend to their neighbours; 60 are worth .001 more, for a tenth of the time.
 STRONG = 40
 
 # Ids of doc and chunk.

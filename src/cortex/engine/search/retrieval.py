@@ -83,7 +83,7 @@ def find_by_words(
     """Find candidates by words, names and paths; without a lexical index by names and paths."""
     terms = _terms(parsed)
     matched, best = ({}, 1.0) if words is None else _by_words(words, narrow, terms)
-    covered, uncovered = ({}, 0.0) if words is None else _by_coverage(words, narrow, masses)
+    covered, rest_coverage = ({}, 0.0) if words is None else _by_coverage(words, narrow, masses)
     weights = weights_of(parsed.classes, parsed.corpus)
     defined = _by_definition(store.lookup, words, narrow, parsed) if weights.definition else {}
     joined = _by_joined_words(store.lookup, narrow, parsed) if weights.joined else {}
@@ -102,7 +102,7 @@ def find_by_words(
         candidate = candidates[pair] = Candidate(place, matched.get(pair, 0.0))
         # A chunk that defines a name contains it.
         holds = pair in matched or (parsed.is_name and pair in defined)
-        candidate.covers = covered.get(pair, uncovered if holds else 0.0)
+        candidate.covers = covered.get(pair, rest_coverage if holds else 0.0)
         candidate.joins, candidate.named = joined.get(pair, NOTHING)
         if pair in defined:
             candidate.defines, candidate.named = defined[pair]

@@ -140,7 +140,7 @@ class _Worker:
                 self._command,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                # Not a folder of the user's: on Windows that could then not be removed.
+                # Not a folder of the user's, which could then not be removed.
                 cwd=os.path.dirname(os.path.abspath(sys.executable)),
                 creationflags=getattr(subprocess, "CREATE_NO_WINDOW", 0),
             )
@@ -180,8 +180,8 @@ class Pool:
         memory_bytes: int = 1 << 30,
         command: list[str] | None = None,
     ) -> None:
-        # -P: modules in the working directory must not shadow ours.
         self._is_ours = command is None
+        # -P: modules in the working directory must not shadow ours.
         self._command = command or [
             sys.executable,
             "-P",
