@@ -1,8 +1,8 @@
-"""Searches over files as they are now, without the index: an engine in memory reads and ranks them,
-one question at a time.
+"""Search over files as they are now, without the index.
 
-It is kept for the next question, which only reads what has changed since, and let go when it is not
-used. Knows no engine by name: whoever makes one hands in how.
+An in-memory engine reads and ranks them, one query at a time. It is kept for the next query, which
+only reads what has changed since, and released when unused. Knows no engine by name: the caller
+passes a function that opens one.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ POLL_SECONDS = 0.05
 
 
 class Reader(Protocol):
-    """What is needed of an engine."""
+    """The methods used of an engine."""
 
     def reconfigure(self, settings: Settings) -> None: ...
 
@@ -46,7 +46,7 @@ class Reader(Protocol):
 
 
 class AdhocSearch:
-    """The engine in memory, opened when it is needed."""
+    """In-memory engine, opened on first use."""
 
     def __init__(self, open_reader: Callable[[], Reader]) -> None:
         self._open_reader = open_reader
@@ -55,7 +55,7 @@ class AdhocSearch:
         self._used = 0.0
 
     def search(self, query: Query, cancel: Cancel, deadline: float) -> Page:
-        """Read what has changed, cut and rank every chunk.
+        """Read changed files, then chunk and rank everything.
 
         Raises: Cancelled, LimitError SEARCH_TIMEOUT.
         """
@@ -73,15 +73,15 @@ class AdhocSearch:
     def _search(self, query: Query, cancel: Cancel, deadline: float) -> Page:
         if self._reader is None:
             self._reader = self._open_reader()
-        late = Cancel()
+        stop = Cancel()
 
-        def look(_: Progress) -> None:
+        def check_time(_: Progress) -> None:
             if cancel or time.monotonic() > deadline:
-                late.cancel()
+                stop.cancel()
 
         with suppress(Cancelled):
-            self._reader.index(progress=look, cancel=late)
-        if late:
+            self._reader.index(progress=check_time, cancel=stop)
+        if stop:
             raise (
                 Cancelled()
                 if cancel
@@ -90,12 +90,12 @@ class AdhocSearch:
         return self._reader.search(replace(query, mode=Mode.WORDS), cancel=cancel)
 
     def reconfigure(self, settings: Settings) -> None:
-        """Read with other settings from now on."""
+        """Apply other settings from now on."""
         if self._reader is not None:
             self._reader.reconfigure(settings)
 
     def rest(self, idle_seconds: float) -> None:
-        """Let go of what was read when it was unused for that long."""
+        """Release the engine when it was unused for that long."""
         if self._turn.acquire(blocking=False):
             try:
                 if self._reader is not None and time.monotonic() - self._used >= idle_seconds:
@@ -106,7 +106,7 @@ class AdhocSearch:
                 self._turn.release()
 
     def close(self) -> None:
-        """Let go of what was read; a search under way ends at its next file."""
+        """Release the engine; a search under way ends at its next file."""
         if self._reader is not None:
             self._reader.close()
 
@@ -119,8 +119,8 @@ def search_files(
     deadline: float,
     cancel: Cancel,
 ) -> Page:
-    """Search for the very words of a query, or a regular expression, in files as they are."""
-    found = search_exact(
+    """Search files as they are for the literal text of a query, or a regular expression."""
+    matches = search_exact(
         query,
         source,
         files,
@@ -129,4 +129,4 @@ def search_files(
         cancel=cancel,
         redacted=settings.security.redact != "off",
     )
-    return found.page(query)
+    return matches.page(query)

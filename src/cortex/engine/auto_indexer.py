@@ -1,11 +1,10 @@
-"""Keeping an engine's folders fresh in the background: take the lease when it is free, index,
-watch, serve requests.
+"""Background indexing that keeps an engine's folders fresh.
 
-One thread per engine, however many folders it follows. Without the lease it tries to get it, so
-that the next process takes over within a second when the holder dies; and where the holder follows
-another folder of the same store, it watches its own and has the holder index. Where watching is off
-or impossible, a comparing scan runs every `updateInterval`. When the store is opened anew, keeping
-starts anew with it.
+Takes the lease when it is free, indexes, watches and serves requests, in one thread per engine for
+any number of folders. Without the lease it keeps trying, so that the next process takes over within
+a second when the holder dies. Where the holder follows another folder of the same store, it watches
+its own and has the holder index. Where watching is off or impossible, a full scan runs every
+`updateInterval`. When the store is reopened, it starts anew.
 """
 
 from __future__ import annotations
@@ -20,21 +19,26 @@ from cortex.base.types import Cancel
 from cortex.engine.engine import Engine, Followed
 from cortex.engine.sources.watcher import Watcher
 
-# While watching: an overflowing event queue or a network drive tells nobody
+# Full scans while watching: an overflowing event queue or a network drive sends no events.
 SAFETY_SCAN_SECONDS = 600.0
-LEASE_SECONDS = 0.5  # between two tries to get the lease
-REQUEST_SECONDS = 0.25  # between two looks at what other processes ask for
+# Time between two attempts to take the lease.
+LEASE_SECONDS = 0.5
+# Time between two checks for requests of other processes.
+REQUEST_SECONDS = 0.25
 IDLE_WORKER_SECONDS = 20.0
 CLEAN_UP_SECONDS = 3_600.0
-SCAN_ALL_PATHS = 500  # more changed paths than this: one look at everything is cheaper
-RETRY_SECONDS = 5.0  # after a run that failed
-WATCH_AGAIN_SECONDS = 300.0  # a folder that could not be watched may have been away
+# Changed paths above which a full scan is cheaper.
+SCAN_ALL_PATHS = 500
+# Pause after a failed run.
+RETRY_SECONDS = 5.0
+# Pause before watching is tried again: the folder may have been away.
+WATCH_AGAIN_SECONDS = 300.0
 
 log = logging.getLogger(__name__)
 
 
 class _Track:
-    """One source that is followed: its watcher, and what was seen and nobody indexed yet."""
+    """A followed source: its watcher, and the changes that are not indexed yet."""
 
     def __init__(self, followed: Followed, wake: threading.Event) -> None:
         self.source = followed.source
@@ -45,9 +49,11 @@ class _Track:
         self._paths: set[str] = set()
         self._everything = False
         self._watcher: Watcher | None = None
-        self._next_watch = 0.0  # when to try it, or to try it again
+        # Time of the next attempt to watch.
+        self._next_watch = 0.0
         self.last_scan = time.monotonic()
-        self.not_before = 0.0  # after a run that failed
+        # Time of the next run, after a failed one.
+        self.not_before = 0.0
 
     def note(self, paths: set[str]) -> None:
         """Have these paths indexed soon; "" is everything."""
@@ -57,21 +63,18 @@ class _Track:
         self._wake.set()
 
     def take(self) -> set[str]:
-        """What waits; {""} is everything."""
+        """Take the pending paths; {""} is everything."""
         with self._lock:
             waiting = {""} if self._everything else self._paths
             self._paths, self._everything = set(), False
         return waiting
 
     def watch(self) -> None:
-        """See that the folder is watched, where that is wanted and possible; after a gap everything
-        is to be looked at.
-        """
+        """Watch the folder where that is wanted and possible; after a gap scan everything."""
         now = time.monotonic()
         if not self.watches or self.watching or now < self._next_watch:
             return
-        # A name that isn't text ends a watcher; what happened since is found by a look at
-        # everything
+        # A file name that isn't text ends a watcher; a full scan finds the changes since.
         self.close()
         watcher = Watcher(self.root, self.note)
         if watcher.start():
@@ -101,18 +104,20 @@ class AutoIndexer:
         self._closing = threading.Event()
         self._cancel = Cancel()
         self._tracks: dict[int, _Track] = {}
-        self._again = False  # everything is to be compared
-        self._values: dict[str, object] = {}  # of settings, with which everything was compared last
-        # A first look at everything is done, whatever came of it, or is another's work
+        # A full scan is due.
+        self._scan_due = False
+        # Settings of the last full scan.
+        self._scanned_settings: dict[str, object] = {}
+        # Set once a first full scan is done, successful or not, or left to another process.
         self.looked = threading.Event()
         engine.kept = True
         self._thread = threading.Thread(
-            target=self._keep, name=f"keeper {engine.root.name}", daemon=True
+            target=self._run, name=f"keeper {engine.root.name}", daemon=True
         )
         self._thread.start()
 
     def close(self, timeout: float = 5.0) -> None:
-        """Stop keeping; a run under way is cancelled at its next file."""
+        """Stop; a run under way is cancelled at its next file."""
         self._engine.kept = False
         self._closing.set()
         self._cancel.cancel()
@@ -120,14 +125,14 @@ class AutoIndexer:
         self._thread.join(timeout)
 
     def look_again(self) -> None:
-        """Compare everything soon: something that decides which files belong has changed."""
-        self._again = True
+        """Request a full scan, because something that decides on files has changed."""
+        self._scan_due = True
         self._wake.set()
 
-    def _keep(self) -> None:
+    def _run(self) -> None:
         while not self._closing.is_set():
             try:
-                # Files are read for answers without the lease, too
+                # Workers also read files for answers without the lease.
                 self._engine.rest(IDLE_WORKER_SECONDS)
                 if self._engine.store.lease.take():
                     self._follow(holder=True)
@@ -139,8 +144,8 @@ class AutoIndexer:
             except CortexError as error:
                 log.warning("%s: %s", self._engine.root, error.message)
                 self._closing.wait(RETRY_SECONDS)
-            # A background thread's last line of defence: the next round starts afresh
             except Exception:
+                # Last handler of a background thread: the next round starts afresh.
                 log.exception("keeping %s fresh failed", self._engine.root)
                 self._closing.wait(RETRY_SECONDS)
 
@@ -150,18 +155,21 @@ class AutoIndexer:
         return not (self._engine.holds() or self._is_followed())
 
     def _is_followed(self) -> bool:
-        """Whether the lease holder watches this very folder; the holder of a linked worktree's
-        store may watch another.
+        """True where the lease holder watches this very folder.
+
+        The holder of a linked worktree's store may watch another.
         """
         return self._engine.store.lease.followed() in ("", str(self._engine.root))
 
     def _follow(self, *, holder: bool) -> None:
-        """Watch and index; without the lease, by asking its holder, until there is somebody better
-        to do it.
+        """Watch and index; without the lease, by asking its holder.
+
+        Ends when the lease is lost, or when another process can do it better.
         """
         clean_up_at = 0.0
         store = self._engine.store
-        self._again = True  # whatever happened while nobody watched
+        # There may be changes from before watching began.
+        self._scan_due = True
         try:
             while (
                 not self._closing.is_set()
@@ -169,8 +177,8 @@ class AutoIndexer:
                 and self._is_needed(holder)
             ):
                 self._follow_settings()
-                self._keep_tracks()
-                self._work()
+                self._update_tracks()
+                self._index_pending()
                 if holder and time.monotonic() >= clean_up_at:
                     clean_up_at = time.monotonic() + CLEAN_UP_SECONDS
                     self._engine.clean_up()
@@ -186,23 +194,23 @@ class AutoIndexer:
             self._tracks = {}
 
     def _follow_settings(self) -> None:
-        """Compare everything again where settings that decide what the index holds have changed."""
+        """Request a full scan where settings that decide the index's content changed."""
         self._engine.follow_settings()
         values = self._engine.settings.index_values()
-        if values != self._values:
-            self._values, self._again = values, True
+        if values != self._scanned_settings:
+            self._scanned_settings, self._scan_due = values, True
 
-    def _keep_tracks(self) -> None:
-        """Follow what there is to be followed, and nothing else; say what is due."""
+    def _update_tracks(self) -> None:
+        """Start and stop tracks to match the engine's sources, and note due scans."""
         wanted = {followed.source.id: followed for followed in self._engine.followed()}
-        for number, track in list(self._tracks.items()):
-            if number not in wanted or wanted[number].watch != track.watches:
-                self._tracks.pop(number).close()
-        for number, followed in wanted.items():
-            if number not in self._tracks:
-                self._tracks[number] = _Track(followed, self._wake)
-                self._tracks[number].note({""})
-        again, self._again = self._again, False
+        for source_id, track in list(self._tracks.items()):
+            if source_id not in wanted or wanted[source_id].watch != track.watches:
+                self._tracks.pop(source_id).close()
+        for source_id, followed in wanted.items():
+            if source_id not in self._tracks:
+                self._tracks[source_id] = _Track(followed, self._wake)
+                self._tracks[source_id].note({""})
+        scan_due, self._scan_due = self._scan_due, False
         now = time.monotonic()
         for track in self._tracks.values():
             track.watch()
@@ -211,23 +219,24 @@ class AutoIndexer:
                 if track.watching
                 else self._engine.settings.indexing.update_interval
             )
-            if again or (interval and now - track.last_scan > interval):
+            if scan_due or (interval and now - track.last_scan > interval):
                 track.note({""})
 
-    def _work(self) -> None:
-        """Index what is pending."""
+    def _index_pending(self) -> None:
+        """Index the pending paths of all tracks."""
         for track in list(self._tracks.values()):
             if self._closing.is_set() or time.monotonic() < track.not_before:
                 continue
             paths = track.take()
             if not paths:
                 continue
-            failed = self._try_index(track, None if "" in paths else paths)
+            error = self._try_index(track, None if "" in paths else paths)
             if "" in paths:
                 track.last_scan = time.monotonic()
-            if failed is not None:
-                log.warning("indexing %s stopped: %s", track.root, failed.message)
-                if failed.code != "EMBEDDINGS_LIMIT":  # there, all is done that can be
+            if error is not None:
+                log.warning("indexing %s stopped: %s", track.root, error.message)
+                # At the limit on embeddings all else is done.
+                if error.code != "EMBEDDINGS_LIMIT":
                     track.not_before = time.monotonic() + RETRY_SECONDS
                     track.note(paths)
         self.looked.set()

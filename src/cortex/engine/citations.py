@@ -1,10 +1,10 @@
-"""What is written about code: what it cites is remembered by its content, so that it can be said
-what changed since.
+"""Citations of code, remembered by content, so that later changes can be reported.
 
-A citation is of a file, or of a symbol in it; a change elsewhere in the file is none of a symbol's,
-and white space is nobody's. Git is asked for the commit and for where a file went; without it a
-bounded look at the folder tells the latter. Parsing is the caller's: `view` gives a file with its
-symbols. Knows no store. Not taken: line numbers, which every edit above them shifts.
+A citation names a file, or a symbol in it. A change elsewhere in the file doesn't affect a symbol,
+and white space never counts. Git is asked for the commit and for the new place of a moved file;
+without git a bounded walk of the folder finds it. Parsing is up to the caller: `view` returns a
+file with its symbols. Knows no store. Road not taken: line numbers, which every edit above them
+shifts.
 """
 
 from __future__ import annotations
@@ -24,25 +24,32 @@ from cortex.engine.sources.scanner import Rules, read_bytes, scan
 
 View = Callable[[str], FileView]
 
-MAX_BYTES = 8_000_000  # of a file that is compared
-MAX_TARGET = 4_500  # characters: a path and a symbol
-MAX_CANDIDATES = 20  # files of the same name that may be where a file went
-MAX_PARSED = 3  # of them, for a symbol
+# Largest file that is compared.
+MAX_BYTES = 8_000_000
+# Characters of a path and a symbol.
+MAX_TARGET = 4_500
+# Files of the same name that may be the new place of a moved file.
+MAX_CANDIDATES = 20
+# Candidates parsed for a symbol.
+MAX_PARSED = 3
 WALK_SECONDS = 1.0
-SHOWN_COMMIT = 7  # characters
-NEAR = 4  # symbols that are named where one is unknown
+# Characters of a shortened commit id.
+SHOWN_COMMIT = 7
+# Symbols suggested for an unknown one.
+NEAR = 4
 
 
 def cite(root: Path, target: str, view: View) -> Citation:
-    """What a memory cites: "src/a.py", or a symbol as "src/a.py#Class.method" or
-    "src/a.py:Class.method", as it is now.
+    """Cite a file ("src/a.py") or a symbol ("src/a.py#Class.method") as it is now.
+
+    A colon works in place of "#".
 
     Raises: FileError PATH_OUTSIDE, FILE_NOT_FOUND or FILE_UNREADABLE; InputError for a symbol that
     isn't there, or is one of several.
     """
     path, wanted = _split(root, target)
     relative = relative_of(root, resolve_inside(root, path))
-    seen = view(relative)
+    file = view(relative)
     content = _content_of(root, relative)
     if content is None:
         raise FileError(
@@ -52,39 +59,38 @@ def cite(root: Path, target: str, view: View) -> Citation:
         )
     symbol, body = "", b""
     if wanted:
-        symbol = _find(seen, wanted)
-        body = _body_of(seen, symbol)
+        symbol = _resolve_symbol(file, wanted)
+        body = _body_of(file, symbol)
     return Citation(str(root), relative, symbol, content, body, git.head(root))
 
 
 def check(citation: Citation, view: View) -> str:
-    """What happened to what a memory cites, "" where it is as it was or nobody can tell."""
+    """Describe the change of a cited file or symbol; "" if unchanged or unknown."""
     root = Path(citation.root)
-    if not _is_there(root):
+    if not _is_reachable(root):
         return ""
     now = _content_of(root, citation.path)
     if now == citation.file_hash:
         return ""
     if now is None:
-        return _gone(root, citation, view)
-    change = _change(citation, view)
-    return change and f"{change}{_by_whom(root, citation)}"
+        return _describe_missing(root, citation, view)
+    change = _describe_change(citation, view)
+    return change and f"{change}{_last_commit(root, citation)}"
 
 
 def look(citation: Citation) -> str:
-    """Whether the file that a memory cites is another one now, by a glance that parses nothing:
-    what changed in it isn't told.
-    """
+    """Check quickly, without parsing, if a cited file changed; doesn't say what changed."""
     root = Path(citation.root)
-    if not _is_there(root) or (now := _content_of(root, citation.path)) == citation.file_hash:
+    if not _is_reachable(root) or (now := _content_of(root, citation.path)) == citation.file_hash:
         return ""
-    return f"{citation.path} {'is gone' if now is None and not (root / citation.path).exists() else 'changed'}"
+    return (
+        f"{citation.path} "
+        f"{'is gone' if now is None and not (root / citation.path).exists() else 'changed'}"
+    )
 
 
-def _is_there(root: Path) -> bool:
-    """Whether a root can be looked at: a drive that isn't mounted leaves nothing, or an empty
-    folder.
-    """
+def _is_reachable(root: Path) -> bool:
+    """True where a root can be read; an unmounted drive is missing, or an empty folder."""
     try:
         with os.scandir(root) as entries:
             return next(entries, None) is not None
@@ -93,17 +99,16 @@ def _is_there(root: Path) -> bool:
 
 
 def _content_of(root: Path, path: str) -> bytes | None:
-    """A hash of what a file says, white space apart; None where it isn't there or can't be read."""
+    """Hash of a file without white space; None where it is missing or can't be read."""
     raw = read_bytes(root, path, MAX_BYTES)
     return None if isinstance(raw, UnreadableFile) else hash_bytes(b"file", b" ".join(raw.split()))
 
 
 # -- symbols
-# -----------------------------------------------------------------------------------------------------------
 
 
 def _split(root: Path, target: str) -> tuple[str, str]:
-    """Path and symbol of a target; a file whose name holds the mark between them is meant as it is."""
+    """Path and symbol of a target; an existing file with the mark in its name is taken whole."""
     target = target.strip()
     if not target or len(target) > MAX_TARGET or not is_text(target):
         raise InputError(
@@ -118,36 +123,37 @@ def _split(root: Path, target: str) -> tuple[str, str]:
         if character in "#:" and target[at + 1 :].strip(":")
     ]
     is_file = [at for at in marks if (root / target[:at]).is_file()]
-    if not is_file:  # then the error is about a path, without the symbol
+    # The error is then about a path without the symbol.
+    if not is_file:
         start = max(target.rfind("/"), target.rfind("\\"), 1)
         is_file = [at for at in marks if at > start] or [len(target)]
     return target[: is_file[0]], target[is_file[0] + 1 :].strip(": ")
 
 
-def _find(seen: FileView, wanted: str) -> str:
-    """The qualified name of a symbol that may be given in part. Raises: InputError."""
-    names = list(dict.fromkeys(symbol.qualified for symbol in seen.symbols))
-    for asked in (wanted, wanted.replace("::", ".").replace("#", ".").removesuffix("()")):
-        if asked in names:
-            return asked
-        ends = [name for name in names if name.endswith((f".{asked}", f" > {asked}"))]
+def _resolve_symbol(file: FileView, wanted: str) -> str:
+    """Qualified name of a symbol that may be given in part. Raises: InputError."""
+    names = list(dict.fromkeys(symbol.qualified for symbol in file.symbols))
+    for spelling in (wanted, wanted.replace("::", ".").replace("#", ".").removesuffix("()")):
+        if spelling in names:
+            return spelling
+        ends = [name for name in names if name.endswith((f".{spelling}", f" > {spelling}"))]
         ends += [
             symbol.qualified
-            for symbol in seen.symbols
-            if symbol.name == asked and symbol.qualified not in ends
+            for symbol in file.symbols
+            if symbol.name == spelling and symbol.qualified not in ends
         ]
         if len(set(ends)) == 1:
             return ends[0]
         if ends:
-            raise _unknown(f"{wanted} is one of several in {seen.path}", ends)
+            raise _unknown(f"{wanted} is one of several in {file.path}", ends)
     near = difflib.get_close_matches(wanted, names, n=NEAR, cutoff=0.5)
     last = wanted.replace("::", ".").rpartition(".")[2].lower()
     near += [
         symbol.qualified
-        for symbol in seen.symbols
+        for symbol in file.symbols
         if symbol.name.lower() == last and symbol.qualified not in near
     ]
-    raise _unknown(f"there is no {wanted} in {seen.path}", near or names)
+    raise _unknown(f"there is no {wanted} in {file.path}", near or names)
 
 
 def _unknown(what: str, names: Sequence[str]) -> InputError:
@@ -156,12 +162,13 @@ def _unknown(what: str, names: Sequence[str]) -> InputError:
     return InputError("ARGUMENT_INVALID", what + hint, context={"near": list(names[:NEAR])})
 
 
-def _body_of(seen: FileView, qualified: str) -> bytes:
-    """A hash of a symbol's lines, white space apart, of all where it is defined more than once; b""
-    where it isn't.
+def _body_of(file: FileView, qualified: str) -> bytes:
+    """Hash of a symbol's lines without white space, b"" where it isn't defined.
+
+    Covers all of its definitions where there are several.
     """
-    lines = seen.text.split("\n")
-    bodies = [_lines_of(lines, symbol) for symbol in seen.symbols if symbol.qualified == qualified]
+    lines = file.text.split("\n")
+    bodies = [_lines_of(lines, symbol) for symbol in file.symbols if symbol.qualified == qualified]
     return hash_bytes(b"body", *bodies) if bodies else b""
 
 
@@ -172,49 +179,51 @@ def _lines_of(lines: Sequence[str], symbol: Symbol) -> bytes:
 
 
 # -- changes
-# -----------------------------------------------------------------------------------------------------------
 
 
-def _change(citation: Citation, view: View) -> str:
-    """What is different in a file that is there, "" where it isn't the cited symbol."""
+def _describe_change(citation: Citation, view: View) -> str:
+    """Describe the change in an existing file; "" where it isn't the cited symbol."""
     if not citation.symbol:
         return f"{citation.path} changed"
     try:
-        seen = view(citation.path)
-    except CortexError:  # too large by now, or no text any more
+        file = view(citation.path)
+    except CortexError:
+        # Too large by now, or no text any more.
         return f"{citation.path} changed"
-    body = _body_of(seen, citation.symbol)
+    body = _body_of(file, citation.symbol)
     if body:
         return (
             ""
             if body == citation.body_hash
             else f"the body of {citation.symbol} in {citation.path} changed"
         )
-    # Nothing found at all is a file that couldn't be cut rather than one without symbols.
+    # A file without any symbols could not be parsed.
     return (
         f"{citation.symbol} is gone from {citation.path}"
-        if seen.symbols
+        if file.symbols
         else f"{citation.path} changed"
     )
 
 
-def _by_whom(root: Path, citation: Citation) -> str:
-    """The last commit that touched the file since it was cited, in brackets."""
-    found = git.last_commit(root, citation.path, citation.commit)
-    return f" (commit {found[0][:SHOWN_COMMIT]}, {found[1]})" if found else ""
+def _last_commit(root: Path, citation: Citation) -> str:
+    """Last commit that touched the file since it was cited, in brackets."""
+    commit = git.last_commit(root, citation.path, citation.commit)
+    return f" (commit {commit[0][:SHOWN_COMMIT]}, {commit[1]})" if commit else ""
 
 
-def _gone(root: Path, citation: Citation, view: View) -> str:
+def _describe_missing(root: Path, citation: Citation, view: View) -> str:
     if os.path.lexists(root / citation.path):
-        return ""  # there, but not to be read now: another owner, a lock, a link in its place
+        # It exists but can't be read now: another owner, a lock, a link in its place.
+        return ""
     there = _moved_to(root, citation, view)
     change = f"{citation.path} moved to {there}" if there else f"{citation.path} is gone"
-    return change + _by_whom(root, citation)
+    return change + _last_commit(root, citation)
 
 
 def _moved_to(root: Path, citation: Citation, view: View) -> str:
-    """Where the cited file is now: one of its name and content, else one of its name with the cited
-    symbol as it was.
+    """Path that the cited file moved to, "" for none.
+
+    A file of the same name and content, else one of the same name with an unchanged symbol.
     """
     candidates = _files_named(root, citation.path)
     for path in candidates:
@@ -232,14 +241,14 @@ def _moved_to(root: Path, citation: Citation, view: View) -> str:
 
 
 def _files_named(root: Path, path: str) -> list[str]:
-    """The files of the same name, those in folders most like the old one first."""
+    """Files of the same name, those in the most similar folders first."""
     folder, _, name = path.rpartition("/")
-    found = git.files_named(root, name) if git.in_repository(root) else None
-    if found is None:
-        found = [other for other in _walk(root) if other.rpartition("/")[2] == name]
-    there = [
+    paths = git.files_named(root, name) if git.in_repository(root) else None
+    if paths is None:
+        paths = [other for other in _walk(root) if other.rpartition("/")[2] == name]
+    existing = [
         other
-        for other in found
+        for other in paths
         if is_text(other) and other != path and os.path.lexists(root / other)
     ]
     likeness = difflib.SequenceMatcher(b=folder)
@@ -248,11 +257,11 @@ def _files_named(root: Path, path: str) -> list[str]:
         likeness.set_seq1(other.rpartition("/")[0])
         return -likeness.ratio(), other
 
-    return sorted(there, key=distance)[:MAX_CANDIDATES]
+    return sorted(existing, key=distance)[:MAX_CANDIDATES]
 
 
 def _walk(root: Path) -> list[str]:
-    """The files below a root, as far as a moment tells."""
+    """Files below a root; none where the walk takes too long."""
     cancel = Cancel()
     late = threading.Timer(WALK_SECONDS, cancel.cancel)
     late.daemon = True

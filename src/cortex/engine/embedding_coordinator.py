@@ -1,11 +1,11 @@
-"""Whose vectors a store has, and whose answer: those of the wanted embedder once it has embedded
-everything, a cheap one's until then.
+"""Coordinator of a store's vectors: the embedder that answers, and those that embed.
 
-Vectors of a cheap embedder are made within an index run. A costly one works here, in a thread of
-the lease holder: the most useful files first, each batch kept in SQLite before the next begins, so
-that nothing is paid for twice; searches go on meanwhile. A query is embedded by the one whose
-vectors are searched: two models are never compared. Knows no tool and no file; how texts become
-numbers is in `engine/embedders/`, where vectors are kept in `engine/store/`.
+The wanted embedder answers once it has embedded everything; until then an earlier or a cheap one
+does. A cheap embedder works within an index run. A costly one works here, in a thread of the lease
+holder: the most useful files first, each batch stored in SQLite before the next begins, so that
+nothing is paid for twice; searches go on meanwhile. A query is embedded by the model of the vectors
+that are searched: two models are never compared. Knows no tool and no file; embedders are in
+`engine/embedders/`, vectors in `engine/store/`.
 """
 
 from __future__ import annotations
@@ -27,18 +27,23 @@ from cortex.engine.store import EmbeddingJob, Store
 if TYPE_CHECKING:
     import numpy as np
 
-BATCH_SECONDS = 2.0  # of work that a kill can cost
-FIRST_BATCH, LARGEST_BATCH = 16, 512  # texts
-KNOWN_BATCH = 1_000  # texts that were paid for before
-LOOK_SECONDS = 10.0  # between two looks whether a server still has the vectors
-CLOSE_SECONDS = 5.0  # what a batch under way gets to end
+# Work that a kill can cost.
+BATCH_SECONDS = 2.0
+# Texts in a batch.
+FIRST_BATCH, LARGEST_BATCH = 16, 512
+# Texts in a batch that were embedded and paid for before.
+KNOWN_BATCH = 1_000
+# Time between two checks that a server still has the vectors.
+LOOK_SECONDS = 10.0
+# Time for a batch under way to end on close.
+CLOSE_SECONDS = 5.0
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Answering:
-    """Whose vectors answer now; where it isn't the wanted ones', why."""
+    """Embedder and vectors that answer now; `why` explains a stand-in."""
 
     embedder: CircuitBreaker | None
     stamp: Stamp | None
@@ -46,7 +51,7 @@ class Answering:
 
 
 class EmbeddingCoordinator:
-    """The vectors of one open store."""
+    """Vectors of one open store."""
 
     def __init__(
         self, store: Store, embedders: Embedders, settings: Callable[[], Settings]
@@ -54,49 +59,53 @@ class EmbeddingCoordinator:
         self._store = store
         self._embedders = embedders
         self._settings = settings
-        self._turn = threading.Lock()  # one round of embedding at a time
+        # One round of embedding at a time.
+        self._turn = threading.Lock()
         self._cancel = Cancel()
         self._thread: threading.Thread | None = None
-        # Whose vectors have everything up to which `seq`
+        # Model that has embedded everything, and the `seq` it reaches.
         self._settled: tuple[Stamp | None, int] | None = None
-        self._resume = 0.0  # when to try again after a failure that was no embedder's
-        self._look_again = 0.0
+        # Time of the next attempt after a failure outside the embedder.
+        self._retry_at = 0.0
+        self._next_check = 0.0
         self._batch = FIRST_BATCH
-        # Whose vectors were complete when the store was opened
+        # Models with complete vectors when the store was opened.
         self._earlier_stamps: list[Stamp] | None = None
 
     @property
     def wanted(self) -> CircuitBreaker | None:
-        """The embedder that is wanted, None where words are enough."""
+        """Configured embedder; None where lexical search is enough."""
         return self._embedders.wanted
 
-    # -- what answers
-    # --------------------------------------------------------------------------------------------------
+    # -- answering
 
     def answering(self, *, ask: bool = True) -> Answering:
-        """Whose vectors a search uses now; with `ask` an embedder may be asked which model it has,
-        which may take its time.
+        """Embedder and vectors that a search uses now.
+
+        With `ask` an embedder may be asked for its model, which may take its time.
         """
         wanted = self._embedders.wanted
         if wanted is None:
             return Answering(None, None)
         if ask:
-            self._find_out(wanted)
-        why = self._why_not(wanted)
+            self._identify(wanted)
+        why = self._problem_of(wanted)
         if not why and wanted.stamp is not None:
             self._store.indexes.sets.rest_but(wanted.stamp)
             return Answering(wanted, wanted.stamp)
-        for one in (self._earlier(), self._embedders.standby):
-            if one is not None:
-                self._find_out(one)
-                if not self._why_not(one):
+        for embedder in (self._earlier(), self._embedders.standby):
+            if embedder is not None:
+                self._identify(embedder)
+                if not self._problem_of(embedder):
                     return Answering(
-                        one, one.stamp, f"answered by the vectors of {one.name}: {why}"
+                        embedder,
+                        embedder.stamp,
+                        f"answered by the vectors of {embedder.name}: {why}",
                     )
         return Answering(None, None, why)
 
     def _earlier(self) -> CircuitBreaker | None:
-        """The embedder that was wanted before, while its vectors are there and it can be asked."""
+        """Embedder wanted before, while its vectors exist and it can be asked."""
         if self._earlier_stamps is None:
             complete = [stamp for stamp, complete, _ in self._store.paid.models() if complete]
             self._earlier_stamps = [
@@ -105,25 +114,25 @@ class EmbeddingCoordinator:
         wanted = self._embedders.wanted
         for stamp in self._earlier_stamps:
             if wanted is not None and stamp != wanted.stamp:
-                one = self._embedders.earlier(stamp)
-                if one is not None and not one.rests:
-                    return one
+                embedder = self._embedders.earlier(stamp)
+                if embedder is not None and not embedder.rests:
+                    return embedder
         return None
 
     def state(self) -> tuple[object, ...]:
-        """What an answer by meaning depends on: two equal states give equal answers."""
+        """State that semantic answers depend on; equal states give equal answers."""
         now = self.answering()
         return (
             (now.stamp, self._store.indexes.vectors(now.stamp).state) if now.stamp else (now.why,)
         )
 
-    def _why_not(self, one: CircuitBreaker) -> str:
-        """Why an embedder's vectors can't be searched; empty where they can."""
-        stamp = one.stamp
-        if one.rests:
-            return f"{one.name} can't be asked now ({one.problem})"
+    def _problem_of(self, embedder: CircuitBreaker) -> str:
+        """Reason that an embedder's vectors can't be searched; empty if they can."""
+        stamp = embedder.stamp
+        if embedder.rests:
+            return f"{embedder.name} can't be asked now ({embedder.problem})"
         if stamp is None:
-            return f"nothing is embedded by {one.name} yet"
+            return f"nothing is embedded by {embedder.name} yet"
         if self._is_ready(stamp):
             return ""
         vectors, sets = self._store.indexes.vectors(stamp), self._store.indexes.sets
@@ -131,34 +140,41 @@ class EmbeddingCoordinator:
             return sets.away
         if 0 <= vectors.watermark < sets.least_mark:
             return "Qdrant still has to remove what was removed here"
-        if vectors.memory > self._room or not sets.fits(stamp, self._room):
-            return f"limits.memory.embeddings leaves no room for all vectors of {one.name}"
+        if vectors.memory > self._memory_limit or not sets.fits(stamp, self._memory_limit):
+            return f"limits.memory.embeddings leaves no room for all vectors of {embedder.name}"
         if sets.damaged(stamp):
-            return f"the vectors of {one.name} are damaged and are being made anew"
-        # How much it is, `status` counts: every search would pay for that.
-        return f"{'not everything' if vectors.memory else 'nothing'} is embedded by {one.name} yet"
-
-    def _is_ready(self, stamp: Stamp) -> bool:
-        """Whether vectors have everything, or had once, fit into memory, and can be asked."""
-        vectors, sets = self._store.indexes.vectors(stamp), self._store.indexes.sets
+            return f"the vectors of {embedder.name} are damaged and are being made anew"
+        # `status` counts how much; here every search would pay for that.
         return (
-            vectors.watermark >= sets.least_mark and vectors.memory <= self._room and not sets.away
+            f"{'not everything' if vectors.memory else 'nothing'} is embedded by "
+            f"{embedder.name} yet"
         )
 
-    def _find_out(self, one: CircuitBreaker) -> None:
-        """Ask an embedder for its stamp where its vectors could answer."""
+    def _is_ready(self, stamp: Stamp) -> bool:
+        """True where vectors are, or once were, complete, fit into memory and are reachable."""
+        vectors, sets = self._store.indexes.vectors(stamp), self._store.indexes.sets
+        return (
+            vectors.watermark >= sets.least_mark
+            and vectors.memory <= self._memory_limit
+            and not sets.away
+        )
+
+    def _identify(self, embedder: CircuitBreaker) -> None:
+        """Ask an embedder for its model where its vectors could answer."""
         if (
-            one.stamp is None
-            and not one.rests
-            and (not one.costly or self._store.paid.is_complete())
+            embedder.stamp is None
+            and not embedder.rests
+            and (not embedder.costly or self._store.paid.is_complete())
         ):
-            with suppress(CortexError):  # it rests then, and is asked again later
-                # Connects, and gives up sooner than `connect`: somebody waits for an answer
-                one.query("?")
+            # After a failure it rests, and is asked again later.
+            with suppress(CortexError):
+                # A query connects, too, and gives up sooner than `connect`: a caller is waiting.
+                embedder.query("?")
 
     def try_out(self) -> None:
-        """Ask the wanted embedder even where nothing is embedded yet: for somebody who asks once,
-        and wants to know why it isn't.
+        """Query the wanted embedder even where nothing is embedded yet.
+
+        For commands that run once and report why nothing is.
         """
         wanted = self._embedders.wanted
         if wanted is None or wanted.rests or not wanted.costly:
@@ -169,11 +185,11 @@ class EmbeddingCoordinator:
                 wanted.query("?")
 
     @property
-    def _room(self) -> int:
+    def _memory_limit(self) -> int:
         return self._settings().limits.memory.embeddings
 
     def status(self, *, ask: bool = True) -> EmbeddingState | None:
-        """How far the wanted embedder is, None where none is wanted; `ask` is as above."""
+        """Progress of the wanted embedder, None without one; `ask` as in `answering`."""
         wanted = self._embedders.wanted
         if wanted is None:
             return None
@@ -184,10 +200,10 @@ class EmbeddingCoordinator:
             0,
             wanted.problem or sets.away,
         )
-        if stamp is not None and self._store.indexes.vectors(stamp).memory <= self._room:
+        if stamp is not None and self._store.indexes.vectors(stamp).memory <= self._memory_limit:
             embedded = sets.embedded(stamp)
-        if stamp is not None and not problem and not sets.fits(stamp, self._room):
-            problem = self._why_not(wanted)
+        if stamp is not None and not problem and not sets.fits(stamp, self._memory_limit):
+            problem = self._problem_of(wanted)
         return EmbeddingState(
             provider=stamp.provider if stamp else wanted.name,
             model=stamp.model if stamp else "",
@@ -199,50 +215,48 @@ class EmbeddingCoordinator:
             problem=problem,
         )
 
-    # -- what is made
-    # --------------------------------------------------------------------------------------------------
+    # -- embedding
 
     def makings(self) -> tuple[EmbeddingJob, ...]:
-        """Whose vectors an index run brings up to date."""
+        """Embedding jobs of an index run."""
         wanted = self._embedders.wanted
         if wanted is None:
             return ()
         if not wanted.costly:
-            return self._making_of(wanted)
+            return self._job_of(wanted)
         paid = (EmbeddingJob(wanted.stamp, None),) if wanted.stamp else ()
         if wanted.stamp is not None and self._is_ready(wanted.stamp):
             return paid
-        return (*paid, *self._standing_in())
+        return (*paid, *self._standby_jobs())
 
-    def _standing_in(self) -> tuple[EmbeddingJob, ...]:
-        """What answers until the wanted vectors are ready: those of the earlier embedder, else of
-        the cheap one.
-        """
+    def _standby_jobs(self) -> tuple[EmbeddingJob, ...]:
+        """Jobs for stand-in vectors: the earlier embedder's, else the cheap one's."""
         earlier, standby = self._earlier(), self._embedders.standby
         if earlier is not None and earlier.stamp is not None:
             return (EmbeddingJob(earlier.stamp, None),)
-        return self._making_of(standby) if standby is not None else ()
+        return self._job_of(standby) if standby is not None else ()
 
-    def _making_of(self, one: CircuitBreaker) -> tuple[EmbeddingJob, ...]:
+    def _job_of(self, embedder: CircuitBreaker) -> tuple[EmbeddingJob, ...]:
         try:
-            return (EmbeddingJob(one.stamp or one.connect(), one.passages),)
-        except CortexError as error:  # words answer, and say why
-            log.warning("%s embeds nothing: %s", one.name, error.message)
+            return (EmbeddingJob(embedder.stamp or embedder.connect(), embedder.passages),)
+        except CortexError as error:
+            # Lexical search answers, with a note that gives the reason.
+            log.warning("%s embeds nothing: %s", embedder.name, error.message)
             return ()
 
     def catch_up(self) -> None:
-        """Bring words and vectors up to date with what was just written."""
+        """Bring the lexical and the vector index up to date with the last write."""
         try:
-            self._store.indexes.catch_up(self.makings(), self._room)
-        # The words have it, and an answer says that there are words only
+            self._store.indexes.catch_up(self.makings(), self._memory_limit)
         except LimitError as error:
+            # The lexical index is up to date, and answers note the missing vectors.
             if error.code != "EMBEDDINGS_LIMIT":
                 raise
             log.warning("%s", error.message)
 
     @property
     def damaged(self) -> bool:
-        """Whether the files of the wanted vectors are there and can't be used."""
+        """True where the files of the wanted vectors exist and can't be used."""
         wanted = self._embedders.wanted
         return (
             wanted is not None
@@ -252,67 +266,71 @@ class EmbeddingCoordinator:
 
     @property
     def lags(self) -> bool:
-        """Whether vectors that are made with the words are behind, though they could be made."""
+        """True where cheap vectors are behind although they could be made."""
         wanted = self._embedders.wanted
         if wanted is None or wanted.costly or wanted.rests or wanted.stamp is None:
             return False
         sets = self._store.indexes.sets
         behind = not sets.away and sets.of(wanted.stamp).watermark < self._store.truth.seq()
-        return behind and sets.fits(wanted.stamp, self._room)
+        return behind and sets.fits(wanted.stamp, self._memory_limit)
 
     @property
     def working(self) -> bool:
-        """Whether embedding is under way in the background."""
+        """True while embedding is under way in the background."""
         return self._thread is not None and self._thread.is_alive()
 
     def work(self) -> None:
-        """Have what waits embedded in the background, unless that is under way or done; returns at
-        once. For the lease holder.
+        """As the lease holder, start embedding in the background; returns at once.
+
+        Does nothing where it is under way or done.
         """
         wanted = self._embedders.wanted
         if wanted is None or self.working:
             return
         if (
             wanted.rests
-            or time.monotonic() < self._resume
+            or time.monotonic() < self._retry_at
             or self._is_settled(wanted)
             or self._store.indexes.sets.away
         ):
             return
         if not wanted.costly:
             if not self._settle(wanted) and self._store.indexes.sets.may_vanish:
-                self.catch_up()  # their server was away, or has lost them
+                # The server was away, or has lost the vectors.
+                self.catch_up()
             return
         self._thread = threading.Thread(target=self._work, name="embedding", daemon=True)
         self._thread.start()
 
     def _is_settled(self, wanted: CircuitBreaker) -> bool:
-        """Whether there is nothing to do; where a server keeps the vectors, it is asked now and
-        then whether it still has them.
+        """True where there is nothing to embed.
+
+        A server that keeps the vectors is asked now and then if it still has them.
         """
         if self._settled != (wanted.stamp, self._store.truth.seq()):
             return False
         if (
             wanted.stamp is None
             or not self._store.indexes.sets.may_vanish
-            or time.monotonic() < self._look_again
+            or time.monotonic() < self._next_check
         ):
             return True
-        self._look_again = time.monotonic() + LOOK_SECONDS
+        self._next_check = time.monotonic() + LOOK_SECONDS
         return self._store.indexes.vectors(wanted.stamp).watermark == self._store.truth.seq()
 
     def _work(self) -> None:
         embedders = self._embedders
         try:
             self.embed(cancel=self._cancel)
-        # A background thread's last line of defence: the next round starts afresh
         except Exception as error:
-            # It was closed because nobody wants it any more
+            # Last handler of a background thread: the next round starts afresh.
+            # The embedder was closed because it is no longer wanted.
             if self._cancel or self._embedders is not embedders:
                 return
             wanted = embedders.wanted
-            if wanted is None or not wanted.rests:  # else it is known when to ask it again
-                self._resume = time.monotonic() + REST_SECONDS
+            # A resting embedder has its own time for the next attempt.
+            if wanted is None or not wanted.rests:
+                self._retry_at = time.monotonic() + REST_SECONDS
             known = isinstance(error, CortexError)
             log.warning(
                 "embedding stopped for a while: %s",
@@ -321,11 +339,11 @@ class EmbeddingCoordinator:
             )
 
     def embed(self, *, progress: ProgressCallback = lambda progress: None, cancel: Cancel) -> bool:
-        """Embed what waits, in this thread; true where everything is embedded then.
+        """Embed all that waits, in this thread; true where everything is embedded then.
 
         Only for the lease holder.
 
-        Raises: CortexError, where the embedder fails; what it has done is kept.
+        Raises: CortexError where the embedder fails; finished batches are kept.
         """
         wanted = self._embedders.wanted
         if wanted is None:
@@ -341,10 +359,11 @@ class EmbeddingCoordinator:
         sets, paid, truth = self._store.indexes.sets, self._store.paid, self._store.truth
         while not cancel and self._store.lease.held and not wanted.rests:
             seq = truth.seq()
-            if not sets.fits(stamp, self._room):  # it is not paid for what can't be searched
+            # Vectors that don't fit into memory can't be searched, so they aren't paid for.
+            if not sets.fits(stamp, self._memory_limit):
                 self._settled = (stamp, seq)
                 return False
-            sets.catch_up(EmbeddingJob(stamp, None), self._room)
+            sets.catch_up(EmbeddingJob(stamp, None), self._memory_limit)
             if not paid.is_complete(stamp):
                 self._make_standby()
             model = paid.model(stamp)
@@ -354,17 +373,15 @@ class EmbeddingCoordinator:
             elif truth.seq() == seq:
                 if not paid.is_complete(stamp):
                     paid.set_complete(model, True)
-                    sets.catch_up(EmbeddingJob(stamp, None), self._room)
+                    sets.catch_up(EmbeddingJob(stamp, None), self._memory_limit)
                 return self._settle(wanted)
         return False
 
     def _make_standby(self) -> None:
-        """See to it that something answers: the cheap vectors were removed when the costly ones
-        were complete.
-        """
-        for making in self._standing_in():
+        """Remake stand-in vectors, which were removed once the costly ones were complete."""
+        for job in self._standby_jobs():
             try:
-                self._store.indexes.sets.catch_up(making, self._room)
+                self._store.indexes.sets.catch_up(job, self._memory_limit)
             except LimitError as error:
                 log.warning("%s", error.message)
 
@@ -377,8 +394,9 @@ class EmbeddingCoordinator:
         progress: ProgressCallback,
         cancel: Cancel,
     ) -> None:
-        """Embed the texts of these contents in batches, until the store has changed: then something
-        else may be more useful.
+        """Embed the texts of these contents in batches.
+
+        Stops when the store has changed: then another content may be more useful.
         """
         sets, seq, total = (
             self._store.indexes.sets,
@@ -398,14 +416,14 @@ class EmbeddingCoordinator:
             known.clear()
             progress(Progress("embedding", min(total, sets.size(stamp)), total))
 
-        for one in self._store.paid.waiting(model, plan):
-            if one.known:
-                known.append(one.hash)
+        for content in self._store.paid.waiting(model, plan):
+            if content.known:
+                known.append(content.hash)
             else:
-                batch[one.hash] = one.text
+                batch[content.hash] = content.text
             if len(batch) >= self._batch or len(known) >= KNOWN_BATCH:
                 flush()
-                # It rests where a question found out that it fails, or has another model now.
+                # It rests where a query found that it fails, or has another model now.
                 if (
                     cancel
                     or wanted.rests
@@ -423,7 +441,7 @@ class EmbeddingCoordinator:
         return rows
 
     def _settle(self, wanted: CircuitBreaker) -> bool:
-        """Where the wanted vectors have everything, remove the others; false where they haven't."""
+        """Remove the other vectors once the wanted ones are complete; false before that."""
         stamp, seq = wanted.stamp, self._store.truth.seq()
         if stamp is None or self._store.indexes.vectors(stamp).watermark < seq:
             return False
@@ -432,19 +450,18 @@ class EmbeddingCoordinator:
         return True
 
     def sweep(self, unused_before: int) -> None:
-        """Drop paid vectors of models that nobody has wanted since that second, and of texts that
-        are gone.
-        """
+        """Drop paid vectors of removed texts, and of models unused since that second."""
         wanted = self._embedders.wanted
         if wanted is None or not wanted.costly:
             self._store.paid.sweep(unused_before, None)
-        elif wanted.stamp is not None:  # else nobody knows yet which ones are wanted
+        elif wanted.stamp is not None:
+            # Without a stamp the wanted model isn't known yet.
             self._store.paid.sweep(unused_before, wanted.stamp)
 
     def use(self, embedders: Embedders) -> None:
-        """Work with other embedders from now on."""
+        """Switch to other embedders."""
         self._embedders = embedders
-        self._settled, self._resume, self._batch, self._earlier_stamps = (
+        self._settled, self._retry_at, self._batch, self._earlier_stamps = (
             None,
             0.0,
             FIRST_BATCH,
@@ -452,13 +469,14 @@ class EmbeddingCoordinator:
         )
 
     def stop(self) -> None:
-        """Let the work in the background end; whoever closes the embedder then ends its batch, too,
-        and `close` needn't wait for it.
+        """Signal the background work to end.
+
+        Closing the embedder then ends its batch, too, and `close` needn't wait for it.
         """
         self._cancel.cancel()
 
     def close(self) -> None:
-        """End the work in the background, after its batch."""
+        """End the background work after its batch."""
         self.stop()
         if self._thread is not None:
             self._thread.join(CLOSE_SECONDS)

@@ -1,12 +1,9 @@
-"""The three verbs.
+"""Engine: one store with one folder of files as its main source, open in this process.
 
-`index` brings a source up to date, `put` and `forget` take what is written, `search` answers.
-
-An Engine is one store with one folder of files as its main source, open in this process. Whoever
-holds the store's lease writes; an engine without it reads, and asks the holder to index. Keeping a
-folder fresh in the background is `engine/auto_indexer.py`'s work, how a run goes is
-`engine/indexer.py`'s, how an answer is found is `engine/search/`'s. It knows no tool, protocol or
-command.
+`index` brings a source up to date, `put` and `forget` write and remove texts, `search` answers
+queries. The process with the store's lease writes; an engine without it reads, and asks the holder
+to index. It knows no tool, protocol or command. Background indexing is in `engine/auto_indexer.py`,
+a single run in `engine/indexer.py`, retrieval and ranking in `engine/search/`.
 """
 
 from __future__ import annotations
@@ -56,13 +53,16 @@ from cortex.engine.store_folder import find_store, has_lost_project
 from cortex.engine.store_stats import vitals_of
 from cortex.engine.worker import Pool
 
-# Above this, reading everything for one answer takes longer than indexing it once
+# Above this, reading everything for one answer takes longer than indexing it once.
 FULL_MODE_FILES = 2_500
-# How long a query waits for a first index before it answers from what is there
+# Time that a query waits for a first index before it answers from a partial one.
 FIRST_ANSWER_SECONDS = 8.0
-SHORT_RUN_FILES = 100  # that take a moment
+# A run over this many files takes a moment.
+SHORT_RUN_FILES = 100
 POLL_SECONDS = 0.05
-RETRY_SECONDS = 5.0  # after the indexes could not follow
+# Pause after the indexes failed to catch up.
+RETRY_SECONDS = 5.0
+# Age at which content without a document is removed.
 ORPHAN_DAYS = 14
 NOT_ALL = "this folder is not fully indexed yet: answered from what is there"
 
@@ -71,7 +71,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _Opened:
-    """What belongs to one opening of the store."""
+    """Everything that belongs to one opening of the store."""
 
     store: Store
     source: Source
@@ -79,7 +79,7 @@ class _Opened:
     runs: RunQueue
 
     def close(self) -> None:
-        """End what works on the store, and close it."""
+        """Stop the work on the store, and close it."""
         self.runs.close()
         self.embedding.close()
         self.store.close()
@@ -87,7 +87,7 @@ class _Opened:
 
 @dataclass(frozen=True, slots=True)
 class Followed:
-    """A source that is kept fresh, by watching its folder or by comparing it from time to time."""
+    """A source to keep fresh, by watching its folder or by periodic scans."""
 
     source: Source
     watch: bool
@@ -96,7 +96,8 @@ class Followed:
 class Engine:
     """One open store and the folder it indexes."""
 
-    # Everything in a project's store can be read again from its files; a home's is never set aside.
+    # A project's store can be rebuilt from its files. The store of a home can't, and is never set
+    # aside.
     is_disposable = True
 
     def __init__(
@@ -110,10 +111,11 @@ class Engine:
         read_only: bool = False,
         keep_damaged: bool = False,
     ) -> None:
-        """`embedder`, or `embedders`, take the place of those that the settings choose.
+        """Open the store of a folder.
 
-        A project's database that is damaged or of a newer version is set aside and begun anew,
-        unless `keep_damaged`.
+        `embedder` or `embedders` replace those of the settings; the owner of lent `embedders`
+        closes them. A project's database that is damaged or of a newer version is set aside and
+        begun anew, unless `keep_damaged`.
         """
         self.root = root.resolve()
         self.settings = settings
@@ -121,33 +123,35 @@ class Engine:
         self._healing = Healing(
             self._is_damaged, self._repair, lambda: self.store.lease.holder() != 0
         )
-        self._lent_embedders = embedders is not None  # whoever lends them closes them
+        self._lent_embedders = embedders is not None
         self._embedders = embedders or (
             Embedders(embedder) if embedder is not None else open_embedders(settings)
         )
         self._pool = self._make_pool(settings.indexing.workers or default_workers())
-        # For one file between the runs; a process only when it is used
-        self._single = self._make_pool(1)
+        # For single files between runs; its process starts on first use.
+        self._single_file_pool = self._make_pool(1)
         self._cache = _make_cache(settings)
         directory = None if in_memory else self._find_directory()
         self.read_only = read_only or (directory is not None and is_frozen(directory))
-        self._follows = not (in_memory or self.read_only)
+        self._follows_settings = not (in_memory or self.read_only)
         self._replacement = Replacement(
             self.root, allowed=self.is_disposable and not (self.read_only or keep_damaged)
         )
         self._opened = self._open(directory)
-        self._reopening = threading.Lock()
+        self._reopen_lock = threading.Lock()
         self._closed = False
-        self._searches = (0, 0.0)  # count, seconds
-        self._not_before = 0.0  # that the indexes are tried to follow again
-        self._scratch = AdhocSearch(
+        # Count of searches, and their seconds.
+        self._search_totals = (0, 0.0)
+        # Time of the next attempt after the indexes failed to catch up.
+        self._catch_up_after = 0.0
+        self._adhoc_search = AdhocSearch(
             lambda: Engine(self.root, self.settings, in_memory=True, embedders=Embedders(None))
         )
-        self.kept = False  # a keeper is at work, so that a first run is under way or will soon be
+        # An auto-indexer is at work, so a first run is under way or will soon be.
+        self.kept = False
         self.follow_settings()
 
     # -- the store
-    # -----------------------------------------------------------------------------------------------------
 
     @property
     def store(self) -> Store:
@@ -156,12 +160,12 @@ class Engine:
 
     @property
     def source(self) -> Source:
-        """The folder as a source of the open store."""
+        """Main source: the folder."""
         return self._current().source
 
     @property
     def embedding(self) -> EmbeddingCoordinator:
-        """Whose vectors the open store has, and whose answer."""
+        """Embedding coordinator of the open store."""
         return self._current().embedding
 
     @property
@@ -172,17 +176,15 @@ class Engine:
         return self._replacement.open(directory, self._open_once)
 
     def start_anew(self, error: CortexError) -> bool:
-        """Set the database of a project aside that turned out to be damaged, and begin an empty
-        one; true where done.
-        """
-        before = self._opened
-        if self._closed or not self._replacement.may_replace(before.store, error):
+        """Set a project's damaged database aside and begin an empty one; true where done."""
+        opened = self._opened
+        if self._closed or not self._replacement.may_replace(opened.store, error):
             return False
-        with self._reopening:
-            if self._opened is before:
-                before.embedding.close()
-                self._replacement.discard(before.store, error)
-                self._opened = self._open(before.store.directory)
+        with self._reopen_lock:
+            if self._opened is opened:
+                opened.embedding.close()
+                self._replacement.discard(opened.store, error)
+                self._opened = self._open(opened.store.directory)
                 self._cache = _make_cache(self.settings)
         return True
 
@@ -224,33 +226,34 @@ class Engine:
         return self.settings.limits.processing.chunk_timeout
 
     def settings_of(self, source: Source) -> Settings:
-        """What holds for a source of this store; here the same for each."""
+        """Settings for a source of this store; here the same for each."""
         return self.settings
 
     def followed(self) -> list[Followed]:
-        """What a keeper follows."""
+        """Sources to keep fresh."""
         return [Followed(self.source, self.settings.workspace.watch_files)]
 
     def _current(self) -> _Opened:
-        """What is open, opened anew where somebody removed the store's files: nobody else could see
-        what is written to them.
+        """Return the open store; reopen it where its files were removed.
+
+        No other process could see what is written to removed files.
         """
-        before = self._opened
-        if self._closed or not before.store.replaced:
-            return before
-        with self._reopening:
-            directory = before.store.directory
-            if self._opened is not before or directory is None or has_lost_project(directory):
+        opened = self._opened
+        if self._closed or not opened.store.replaced:
+            return opened
+        with self._reopen_lock:
+            directory = opened.store.directory
+            if self._opened is not opened or directory is None or has_lost_project(directory):
                 return self._opened
             log.warning("the files of %s were removed or replaced: it is opened anew", directory)
             self._opened = self._open(directory)
             self._cache = _make_cache(self.settings)
-            before.embedding.close()
-            before.store.close()  # which ends a run under way at its next step
+            opened.embedding.close()
+            # This also ends a run under way, at its next step.
+            opened.store.close()
         return self._opened
 
     # -- index
-    # ---------------------------------------------------------------------------------------------------------
 
     def index(
         self,
@@ -262,47 +265,49 @@ class Engine:
         cancel: Cancel | None = None,
         limited: bool = False,
     ) -> IndexReport:
-        """Bring the folder (or another source), or only these files and folders of it, up to date;
-        without the lease, by asking its holder.
+        """Bring a source up to date, or only some of its files and folders.
 
-        A run waits for the one under way; a forced one of the whole folder joins another that is.
-        `limited` refuses a second forced run within a minute. Raises: LimitError, Cancelled,
-        FileError DISK_FULL, StoreError.
+        Without the lease the holder does it. A run waits for the one under way; a forced run of the
+        whole folder joins another one. `limited` rejects a second forced run within a minute.
+
+        Raises: LimitError, Cancelled, FileError DISK_FULL, StoreError.
         """
         self.follow_settings(settle_seconds=0.0)
         wanted = None if paths is None else tuple(sorted({path.strip("/") for path in paths}))
         cancel = Cancel() if cancel is None else cancel
-        now = self._current()
+        opened = self._current()
         try:
-            return now.runs.index(
-                IndexRequest(source or now.source, force, wanted, limited, progress, cancel)
+            return opened.runs.index(
+                IndexRequest(source or opened.source, force, wanted, limited, progress, cancel)
             )
         except StoreError as error:
-            # A source of the old store means nothing in the new one: its keeper begins anew.
+            # A source of the old store is unknown in the new one: its auto-indexer begins anew.
             if not self.start_anew(error) or source is not None:
                 raise
-        now = self._current()
-        return now.runs.index(IndexRequest(now.source, force, wanted, limited, progress, cancel))
+        opened = self._current()
+        return opened.runs.index(
+            IndexRequest(opened.source, force, wanted, limited, progress, cancel)
+        )
 
     def serve_requests(self) -> None:
-        """As the lease holder, do what other processes asked for, and let the indexes forget what
-        they removed for good.
-        """
+        """As the lease holder, run other processes' requests, and update the indexes."""
         self.follow_settings()
         if self._replacement.is_due(self.store.directory):
             self.start_anew(reported_damage(self.store))
         self._runs.serve_requests()
-        if time.monotonic() < self._not_before:
+        if time.monotonic() < self._catch_up_after:
             return
         try:
             self.catch_up()
         except CortexError as error:
             log.warning("the indexes of %s don't follow: %s", self.root, error.message)
-            self._not_before = time.monotonic() + RETRY_SECONDS
+            self._catch_up_after = time.monotonic() + RETRY_SECONDS
 
     def catch_up(self) -> None:
-        """Have the indexes follow, where this process may, what somebody wrote who ended before
-        they did, or what was copied without them.
+        """Bring the indexes up to date with the database, if this process can hold the lease.
+
+        They lag where a writer ended before they followed, or where the database was copied without
+        them.
         """
         if not self.store.lease.take():
             return
@@ -315,14 +320,13 @@ class Engine:
                 self.store.indexes.tidy()
 
     # -- put and forget
-    # ------------------------------------------------------------------------------------------------
 
     def put(self, notes: Iterable[Note]) -> list[int]:
-        """Take texts that were written, so that they are found at once; returns their doc ids.
+        """Store texts, searchable at once; return their doc ids.
 
         Raises: StoreError STORE_LOCKED when another process holds the lease.
         """
-        self._need_lease()
+        self._require_lease()
         size, texts = self.settings.indexing.chunk_size, []
         for note in notes:
             source = self.store.truth.source("records", note.source, "")
@@ -339,14 +343,14 @@ class Engine:
 
     def forget(self, docs: Iterable[int]) -> None:
         """Remove docs and their content at once and for good."""
-        self._need_lease()
-        gone = list(docs)
-        self.store.truth.forget(gone)
+        self._require_lease()
+        doc_ids = list(docs)
+        self.store.truth.forget(doc_ids)
         self.store.lookup.drop_recent()
         self.embedding.catch_up()
-        self.store.log.record("delete", {"docs": len(gone)})
+        self.store.log.record("delete", {"docs": len(doc_ids)})
 
-    def _need_lease(self) -> None:
+    def _require_lease(self) -> None:
         if not self.store.lease.take():
             raise StoreError(
                 "STORE_LOCKED",
@@ -354,7 +358,6 @@ class Engine:
             )
 
     # -- search
-    # --------------------------------------------------------------------------------------------------------
 
     def search(
         self,
@@ -364,8 +367,9 @@ class Engine:
         sources: Sequence[Source] | None = None,
         docs: frozenset[int] | None = None,
     ) -> Page:
-        """Answer a query from the folder, or from other sources of the store; `docs` are all of
-        them that may answer.
+        """Answer a query from the folder, or from other sources of the store.
+
+        Only `docs` may be returned, where they are given.
 
         Raises: InputError, LimitError SEARCH_TIMEOUT or REGEX_TIMEOUT, Cancelled, StoreError.
         """
@@ -387,40 +391,34 @@ class Engine:
     ) -> Page:
         started = time.monotonic()
         check_query(query)
-        indexed = sources is None and query.mode not in (Mode.EXACT, Mode.FULL)
-        if indexed:
+        uses_index = query.mode not in (Mode.EXACT, Mode.FULL)
+        searches_folder = sources is None and uses_index
+        if searches_folder:
             self._await_first_index(query, cancel)
-        cancel = Cancel() if cancel is None else cancel  # an unraised flag is false
+        cancel = Cancel() if cancel is None else cancel
         deadline = started + self.settings.search.timeout
-        where = (self.source,) if sources is None else tuple(sources)
+        searched = (self.source,) if sources is None else tuple(sources)
         state = self._state()
-        caching = self.settings.search.enable_caching and query.mode not in (Mode.EXACT, Mode.FULL)
-        # Not the docs themselves: of 100,000 each would hold some 8 MB that the cache knows nothing
-        # of.
-        key = (
-            where,
-            query,
-            state,
-            docs if docs is None else (len(docs), hash(docs)),
-            self.store.viewer,
-        )
-        page = self._cache.get(key) if caching else None
+        is_cacheable = self.settings.search.enable_caching and uses_index
+        # A digest of the docs: 100,000 of them are some 8 MB, which the cache would not count.
+        digest = docs if docs is None else (len(docs), hash(docs))
+        key = (searched, query, state, digest, self.store.viewer)
+        page = self._cache.get(key) if is_cacheable else None
         if page is None:
-            page = self._answer(query, where, docs, cancel, deadline)
-            page = self.state.without_excluded(page) if indexed else page
-            # Else an embedder failed on the way, or something was written
-            if caching and self._state() == state:
+            page = self._answer(query, searched, docs, cancel, deadline)
+            page = self.state.without_excluded(page) if searches_folder else page
+            # The state differs where an embedder failed meanwhile, or a write came between.
+            if is_cacheable and self._state() == state:
                 self._cache.put(key, page, 2 * len(query.text) + 8 * len(query.snippets))
         else:
             page = replace(page, cached=True)
-        count, seconds = self._searches
-        self._searches = (count + 1, seconds + time.monotonic() - started)
-        page = self._with_progress(page) if indexed else page
-        return (
-            page
-            if sources is not None
-            else replace(page, notes=(*self.state.shortcomings(), *page.notes))
-        )
+        count, seconds = self._search_totals
+        self._search_totals = (count + 1, seconds + time.monotonic() - started)
+        if searches_folder:
+            page = self._with_progress(page)
+        if sources is None:
+            page = replace(page, notes=(*self.state.shortcomings(), *page.notes))
+        return page
 
     def _state(self) -> tuple[object, ...]:
         """All that an answer depends on besides its query."""
@@ -430,8 +428,9 @@ class Engine:
         return self.store.indexes.damaged or self.embedding.damaged
 
     def _repair(self) -> bool:
-        """Build damaged indexes anew in this thread; false where a keeper or another process does
-        it.
+        """Rebuild damaged indexes in this thread.
+
+        False where an auto-indexer or another process does it.
         """
         if self.kept or self.read_only or not self.store.lease.take():
             return False
@@ -439,8 +438,9 @@ class Engine:
         return True
 
     def _with_progress(self, page: Page) -> Page:
-        """The page, saying which files it doesn't know yet, and not, during a first run, that there
-        is nothing.
+        """Add a note about files that are not indexed yet.
+
+        During a first run it replaces the note that nothing was found.
         """
         if self.store.truth.get(f"indexed:{self.source.id}"):
             note = self._runs.progress_note(SHORT_RUN_FILES)
@@ -451,7 +451,7 @@ class Engine:
         return replace(page, notes=notes, is_partial=True)
 
     def _is_indexing(self) -> bool:
-        """Whether a run is under way or will soon be, here or where the lease is held."""
+        """True where a run is under way or will soon be, here or in the lease holder."""
         return (
             self.running
             or self.kept
@@ -484,10 +484,11 @@ class Engine:
         cancel: Cancel,
         deadline: float,
     ) -> Page:
-        tried = not self._healing.heal()
+        tried_repair = not self._healing.heal()
         while True:
-            now = self.embedding.answering()
-            meaning = (now.stamp, now.embedder.query) if now.embedder and now.stamp else None
+            answering = self.embedding.answering()
+            embedder, stamp = answering.embedder, answering.stamp
+            meaning = (stamp, embedder.query) if embedder and stamp else None
             try:
                 page = search(
                     self.store,
@@ -496,32 +497,36 @@ class Engine:
                     meaning=meaning,
                     cancel=cancel,
                     deadline=deadline,
-                    why_words=now.why or NO_EMBEDDER,
+                    why_words=answering.why or NO_EMBEDDER,
                     docs=docs,
                 )
             except CortexError as error:
-                if now.embedder is None or not (now.embedder.rests or self.store.indexes.sets.away):
+                if embedder is None or not (embedder.rests or self.store.indexes.sets.away):
                     raise
-                log.warning("%s could not answer a question: %s", now.embedder.name, error.message)
-                continue  # it rests now: the next one answers, or words do
-            if not tried and self._is_damaged():
-                # It turned out on the way.
-                tried = True
+                log.warning("%s could not answer a question: %s", embedder.name, error.message)
+                # This embedder rests now: the next one answers, or lexical search does.
+                continue
+            if not tried_repair and self._is_damaged():
+                # The damage was discovered by this search.
+                tried_repair = True
                 if self._healing.heal():
                     continue
-            stands_in = meaning is not None and now.why and page.mode is not Mode.WORDS
-            return replace(page, notes=(*page.notes, now.why)) if stands_in else page
+            stands_in = meaning is not None and answering.why and page.mode is not Mode.WORDS
+            return replace(page, notes=(*page.notes, answering.why)) if stands_in else page
 
     def _search_full(self, query: Query, cancel: Cancel, deadline: float) -> Page:
-        """Read the files as they are, cut and rank every chunk, without the index."""
+        """Read the files as they are, then chunk and rank them without the index."""
         count = len(self.files(cancel))
         if count > FULL_MODE_FILES:
             page = self._answer(
                 replace(query, mode=Mode.HYBRID), (self.source,), None, cancel, deadline
             )
-            note = f"fullworkspace reads at most {FULL_MODE_FILES} files, this workspace has {count}: answered from the index"
+            note = (
+                f"fullworkspace reads at most {FULL_MODE_FILES} files, this workspace has "
+                f"{count}: answered from the index"
+            )
             return self._with_progress(replace(page, notes=(note, *page.notes)))
-        page = self._scratch.search(query, cancel, deadline)
+        page = self._adhoc_search.search(query, cancel, deadline)
         return replace(
             page,
             mode=Mode.FULL,
@@ -529,8 +534,9 @@ class Engine:
         )
 
     def _await_first_index(self, query: Query, cancel: Cancel | None) -> None:
-        """Where nothing is indexed yet, wait a little for the files that fit the query; where the
-        run is short, for all of it.
+        """Wait a little for the first index.
+
+        Waits for the files that match the query; where the run is short, for all of it.
         """
         deadline = time.monotonic() + FIRST_ANSWER_SECONDS
         preference: Preference | None = None
@@ -544,10 +550,11 @@ class Engine:
             queue = self._runs.queue
             if preference is None and queue is not None:
                 preference = queue.prefer(parse(query.text, query.code).keywords)
-            # Words of some files are there, and of all that fit, or what fits isn't known in this
-            # process.
-            fitting = not self.running or (preference is not None and preference.is_searchable)
-            if fitting and self.store.indexes.state()[1] >= 1 and not self._is_short_run:
+            # The matching files are searchable, or only the process that indexes knows them.
+            is_answerable = not self.running or (
+                preference is not None and preference.is_searchable
+            )
+            if is_answerable and self.store.indexes.state()[1] >= 1 and not self._is_short_run:
                 return
             time.sleep(POLL_SECONDS)
 
@@ -556,62 +563,59 @@ class Engine:
         return self.running and self._runs.step.total <= SHORT_RUN_FILES
 
     # -- settings
-    # ------------------------------------------------------------------------------------------------------
 
     @property
     def state(self) -> IndexState:
-        """What the index was made with, against what the settings say now."""
+        """Settings that the index was made with, compared to the current ones."""
         return IndexState(self.store, self.source, self.root, self.settings, self.kept)
 
     def follow_settings(self, *, settle_seconds: float = SETTLE_SECONDS) -> None:
-        """Work with what the settings files, and a tool's changes, say now; a file that was just
-        written is given time.
+        """Apply changes of the settings files and of tools.
+
+        A file that was just written is given `settle_seconds`.
         """
-        if self._follows and not self._closed:
+        if self._follows_settings and not self._closed:
             self.followed_settings.look(self.store, self.settings, self.reconfigure, settle_seconds)
 
     # -- files and health
-    # ----------------------------------------------------------------------------------------------
 
     def files(self, cancel: Cancel | None = None) -> tuple[ScannedFile, ...]:
-        """The files that belong in the index, as they are on disk now."""
+        """Files that belong in the index, as they are on disk now."""
         return scan(self.root, indexer.rules_of(self.settings, self.root), cancel).files
 
     def view(self, path: str) -> FileView:
-        """A file as it is now, with its chunks and symbols.
+        """Read a file as it is now, with its chunks and symbols.
 
         Raises: FileError PATH_OUTSIDE, FILE_NOT_FOUND or FILE_UNREADABLE.
         """
         return self._views().view(path)
 
     def explain(self, path: str) -> str:
-        """Why a file is or isn't in the index."""
+        """Explain why a file is or isn't in the index."""
         return self._views().explain(path)
 
     def relative(self, path: str) -> str:
-        """The path relative to the root, with "/". Raises: FileError PATH_OUTSIDE."""
+        """Path relative to the root, with "/". Raises: FileError PATH_OUTSIDE."""
         return self._views().relative(path)
 
     def _views(self) -> FileViews:
-        return FileViews(self.root, self.store, self.source, self.settings, self._single)
+        return FileViews(self.root, self.store, self.source, self.settings, self._single_file_pool)
 
     def knows(self, path: str) -> bool:
-        """Whether anything at or below this relative path is in the index."""
+        """True where anything at or below this relative path is in the index."""
         return self.store.lookup.knows(self.source.id, path)
 
     def holds(self) -> bool:
-        """Whether this process is, or can become, the one that indexes."""
+        """True where this process holds the lease, or could take it just now."""
         return self.store.lease.take()
 
     @property
     def meaning(self) -> bool:
-        """Whether there is an embedder."""
+        """True where an embedder is configured."""
         return self._embedders.wanted is not None
 
     def embedding_of_index(self) -> dict[str, str] | None:
-        """Whose vectors of the chunks are searched and when they were made, None where there are
-        none.
-        """
+        """Model and time of the vectors that are searched; None without any."""
         stamp = self.embedding.answering().stamp
         if stamp is None:
             return None
@@ -623,15 +627,15 @@ class Engine:
 
     @property
     def running(self) -> bool:
-        """Whether an index run is under way."""
+        """True while an index run is under way."""
         return self._runs.running.is_set()
 
     def freshness(self) -> Freshness:
-        """How far the index follows the folder."""
+        """State and progress of the index."""
         return self._runs.freshness()
 
     def vitals(self) -> StoreStats:
-        """How the store is."""
+        """Figures about the store."""
         return vitals_of(
             self.store,
             self.source,
@@ -639,18 +643,17 @@ class Engine:
             self._runs,
             self.embedding,
             self._cache,
-            self._searches,
+            self._search_totals,
         )
 
     def operations(self, limit: int = 20) -> list[Operation]:
-        """The last lines of the operations log."""
+        """Last entries of the operations log."""
         return self.store.log.recent(limit)
 
-    # -- life
-    # ----------------------------------------------------------------------------------------------------------
+    # -- life cycle
 
     def reconfigure(self, settings: Settings) -> None:
-        """Work with other settings from now on."""
+        """Apply other settings from now on."""
         before, self.settings = self.settings, settings
         self._cache = _make_cache(settings)
         self.store.lookup.redacts(settings.security.redact != "off")
@@ -660,17 +663,15 @@ class Engine:
             if not self._lent_embedders:
                 old.close()
             self._lent_embedders = False
-        for pool in (self._pool, self._single):
+        for pool in (self._pool, self._single_file_pool):
             pool.limit(self._file_seconds(), settings.limits.memory.heap)
-        self._scratch.reconfigure(settings)
+        self._adhoc_search.reconfigure(settings)
 
     def clean_up(self) -> None:
-        """Drop what is older than it is to be kept: orphaned blobs, log lines; cached answers end
-        by themselves.
-        """
+        """Drop orphaned content and log entries past their retention."""
         now = int(time.time())
         with self._runs.alive():
-            # A run may be about to use a blob that nothing else does.
+            # Between runs, because a run may be about to use a blob that nothing else does.
             self._runs.between(lambda: self.store.truth.sweep(now - ORPHAN_DAYS * 86_400))
             self.embedding.sweep(now - ORPHAN_DAYS * 86_400)
             self.store.lookup.drop_recent()
@@ -683,19 +684,18 @@ class Engine:
             self.store.checkpoint()
 
     def rest(self, idle_seconds: float) -> None:
-        """Let go of worker processes, and of what was read for searches without the index, when
-        unused for that long.
-        """
+        """Release worker processes and ad-hoc search data that were unused for that long."""
         self._pool.close_if_idle(idle_seconds)
-        self._single.close_if_idle(idle_seconds)
-        self._scratch.rest(idle_seconds)
+        self._single_file_pool.close_if_idle(idle_seconds)
+        self._adhoc_search.rest(idle_seconds)
 
     def close(self) -> None:
-        """End workers and a run under way, close the store, give the lease back."""
+        """Stop workers and a run under way, close the store, release the lease."""
         self._closed = True
-        self._scratch.close()
-        self._single.close()
-        self._opened.embedding.stop()  # before its embedder fails because it is closed
+        self._adhoc_search.close()
+        self._single_file_pool.close()
+        # Stopped first, or its embedder would fail because it is closed.
+        self._opened.embedding.stop()
         if not self._lent_embedders:
             self._embedders.close()
         self._opened.close()

@@ -1,8 +1,7 @@
-"""The files of an index run in the order they are read, and how a question moves those that fit it
-to the front.
+"""Files of an index run in reading order; a query can move matching ones to the front.
 
-Knows paths and words only. It is used by two threads: the run that reads, and a question that waits
-for a few of the files.
+Knows paths and words only. Used by two threads: the run that reads, and a query that waits for a
+few of the files.
 """
 
 from __future__ import annotations
@@ -15,31 +14,33 @@ from dataclasses import dataclass, field
 from cortex.base.text import words_of
 from cortex.base.types import ScannedFile
 
-PREFERRED_FILES = 200  # that a question has read first: about half a second of reading
-NAME_WEIGHT = 2.0  # of a word in the file's name, where one in a folder's is 1
-# That a word of a path must share with one of the question: "cookies" and "cookie"
+# Files that a query may move to the front: about half a second of reading.
+PREFERRED_FILES = 200
+# Weight of a word in a file's name; one in a folder's name weighs 1.
+NAME_WEIGHT = 2.0
+# Letters that words of path and query must share: "cookies" and "cookie".
 STEM_LETTERS = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Preference:
-    """The files that a question waits for, and whether they can be found by now."""
+    """Files that a query waits for; `searchable` is set once they are indexed."""
 
     paths: frozenset[str]
     searchable: threading.Event = field(default_factory=threading.Event)
 
     @property
     def is_searchable(self) -> bool:
-        """Whether there is nothing to wait for."""
+        """True where there is nothing to wait for."""
         return not self.paths or self.searchable.is_set()
 
 
 class FileQueue:
-    """Files still to be read; those that a question prefers come first."""
+    """Files still to be read; those that a query prefers come first."""
 
     def __init__(self, files: Iterable[ScannedFile] = ()) -> None:
-        # Hidden folders last: they are CI and editor settings more often than what a first question
-        # is about.
+        # Hidden folders last: they are CI and editor settings more often than the subject of a
+        # first query.
         ordered = sorted(files, key=lambda file: file.path.startswith(".") or "/." in file.path)
         self._waiting = {file.path: file for file in ordered}
         self._unread = set(self._waiting)
@@ -60,10 +61,10 @@ class FileQueue:
             return self._waiting.pop(next(iter(self._waiting))) if self._waiting else None
 
     def prefer(self, words: Iterable[str]) -> Preference:
-        """Have the files read next whose paths fit these words best."""
+        """Move the unread files with the best matching paths to the front."""
         with self._lock:
             unread = sorted(self._unread)
-        best = _best_fitting(unread, [word for word in words if len(word) > 2])
+        best = _best_matching(unread, [word for word in words if len(word) > 2])
         preference = Preference(frozenset(best))
         if not best:
             return preference
@@ -73,35 +74,45 @@ class FileQueue:
         return preference
 
     def finish(self, path: str) -> None:
-        """Note that a file was read."""
+        """Mark a file as read."""
         with self._lock:
             self._unread.discard(path)
 
     def take_read(self) -> list[Preference]:
-        """The preferences whose files have all been read since the last call."""
+        """Take the preferences with all of their files read."""
         with self._lock:
             if not self._preferences:
                 return []
-            read = [wish for wish in self._preferences if self._unread.isdisjoint(wish.paths)]
-            self._preferences = [wish for wish in self._preferences if wish not in read]
+            read = [
+                preference
+                for preference in self._preferences
+                if self._unread.isdisjoint(preference.paths)
+            ]
+            self._preferences = [
+                preference for preference in self._preferences if preference not in read
+            ]
             return read
 
 
-def _best_fitting(paths: list[str], words: list[str]) -> list[str]:
-    """The paths that say most of the words, rare words before common ones, at most
-    `PREFERRED_FILES`.
-    """
-    said = {path: (set(words_of(path)), set(words_of(path.rpartition("/")[2]))) for path in paths}
+def _best_matching(paths: list[str], words: list[str]) -> list[str]:
+    """Paths with most of the words, rare words first, at most `PREFERRED_FILES`."""
+    path_words = {
+        path: (set(words_of(path)), set(words_of(path.rpartition("/")[2]))) for path in paths
+    }
     scores: dict[str, float] = {}
     for word in dict.fromkeys(words):
         stem = word[: max(STEM_LETTERS, len(word) - 2)]
-        matching = [path for path in paths if stem in path.lower() and _says(said[path][0], stem)]
+        matching = [
+            path
+            for path in paths
+            if stem in path.lower() and _contains_stem(path_words[path][0], stem)
+        ]
         rarity = math.log(1 + len(paths) / len(matching)) if matching else 0.0
         for path in matching:
-            weight = NAME_WEIGHT if _says(said[path][1], stem) else 1.0
+            weight = NAME_WEIGHT if _contains_stem(path_words[path][1], stem) else 1.0
             scores[path] = scores.get(path, 0.0) + rarity * weight
     return sorted(scores, key=lambda path: (-scores[path], path))[:PREFERRED_FILES]
 
 
-def _says(words: set[str], stem: str) -> bool:
+def _contains_stem(words: set[str], stem: str) -> bool:
     return any(word.startswith(stem) for word in words)

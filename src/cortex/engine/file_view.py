@@ -1,5 +1,4 @@
-"""A file as it is on disk now, with what the index knows of it; and why a file is or isn't in the
-index.
+"""View of a file as it is on disk, with its chunks and symbols; also explains its absence.
 
 Reads the file, the store and, where the text is newer than the store, the worker. Writes nothing.
 """
@@ -25,20 +24,21 @@ from cortex.engine.worker import Pool
 
 @dataclass(frozen=True, slots=True)
 class FileViews:
-    """Looks at the files of one source."""
+    """Views of the files of one source."""
 
     root: Path
     store: Store
     source: Source
     settings: Settings
-    pool: Pool  # not the one that a run may be using for minutes
+    # Not the pool of index runs, which may be busy for minutes.
+    pool: Pool
 
     def relative(self, path: str) -> str:
-        """The path relative to the root, with "/". Raises: FileError PATH_OUTSIDE."""
+        """Path relative to the root, with "/". Raises: FileError PATH_OUTSIDE."""
         return relative_of(self.root, resolve_inside(self.root, path))
 
     def view(self, path: str) -> FileView:
-        """A file as it is now, with its chunks and symbols.
+        """Read a file as it is now, with its chunks and symbols.
 
         Raises: FileError PATH_OUTSIDE, FILE_NOT_FOUND or FILE_UNREADABLE.
         """
@@ -46,8 +46,8 @@ class FileViews:
         relative = relative_of(self.root, inside)
         if not inside.is_file():
             raise self._missing(relative)
-        found = scan_paths(self.root, rules_of(self.settings, self.root), [relative]).files
-        if not any(file.path == relative for file in found):
+        files = scan_paths(self.root, rules_of(self.settings, self.root), [relative]).files
+        if not any(file.path == relative for file in files):
             raise _unreadable(relative, self.explain(relative))
         raw = read_bytes(self.root, relative, self.settings.workspace.max_file_size)
         text = raw if isinstance(raw, UnreadableFile) else read(raw, relative)
@@ -61,14 +61,14 @@ class FileViews:
         redaction = redaction_of(text) if self.settings.security.redact != "off" else CLEAN
         cut = self._cut_of(relative, redaction.text if redaction else text, raw)
         try:
-            seen = inside.stat()
+            status = inside.stat()
         except OSError as error:
             raise self._missing(relative) from error
         return FileView(
             relative,
             cut.language,
-            seen.st_size,
-            rfc3339(seen.st_mtime),
+            status.st_size,
+            rfc3339(status.st_mtime),
             cut.text,
             cut.chunks,
             cut.symbols,
@@ -76,13 +76,13 @@ class FileViews:
         )
 
     def explain(self, path: str) -> str:
-        """Why a file is or isn't in the index."""
+        """Explain why a file is or isn't in the index."""
         relative = path if (self.root / path).is_symlink() else self.relative(path)
         for skip in self.store.truth.skipped(self.source.id):
             if skip.path == relative:
                 return f"left out: {skip.reason}"
         verdict = explain(self.root, rules_of(self.settings, self.root), relative)
-        # As far as name and size tell; the content may say otherwise
+        # That is by name and size; the content may say otherwise.
         if verdict.startswith("belongs"):
             raw = read_bytes(self.root, relative, self.settings.workspace.max_file_size)
             text = raw if isinstance(raw, UnreadableFile) else read(raw, relative)
@@ -90,9 +90,7 @@ class FileViews:
         return verdict
 
     def _cut_of(self, path: str, text: str, raw: bytes) -> Cut:
-        """Chunks and symbols of a text, as it is to be shown: from the store where it has this very
-        text, else cut now.
-        """
+        """Chunks and symbols of the shown text: stored ones if the text is the same, else new."""
         lookup = self.store.lookup
         doc = lookup.doc(self.source.id, path)
         if doc is not None and lookup.text(doc.blob) == text:

@@ -1,8 +1,8 @@
-"""Repair of what can be made again: a project's database, and the indexes of any store.
+"""Repair of what can be rebuilt: a project's database, and the indexes of any store.
 
 A project's database that is damaged, or that a newer version wrote, is set aside, and its files are
-read again. An index is built anew from its database. The database of a home is the only copy of
-what a person wrote: nothing here touches it.
+read again. An index is rebuilt from its database. The database of a home is the only copy of a
+person's data: nothing here touches it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import TypeVar
 from cortex.base.errors import CortexError, StoreError
 from cortex.engine.store import STORE_NAME, Store, is_reported_damaged, report_damage, set_aside
 
-# That questions wait for another thread or process to build damaged indexes anew
+# Time that queries wait for another thread or process to rebuild damaged indexes.
 HEAL_SECONDS = 3.0
 POLL_SECONDS = 0.05
 DISCARDED = {"STORE_CORRUPT": "damaged", "STORE_NEWER": "of a newer version of Cortex"}
@@ -28,26 +28,25 @@ log = logging.getLogger(__name__)
 
 
 def reported_damage(store: Store) -> StoreError:
-    """The error of a database that another process found damaged."""
+    """Error for a database that another process found damaged."""
     path = store.directory and str(store.directory / STORE_NAME)
     message = "another process found the database damaged"
     return StoreError("STORE_CORRUPT", message, context={"path": path})
 
 
 class Replacement:
-    """Replacement of a project's database that can't be used; none is replaced where that isn't
-    `allowed`.
-    """
+    """Replacement of a project's unusable database, where that is `allowed`."""
 
     def __init__(self, root: Path, *, allowed: bool) -> None:
         self._root = root
         self._allowed = allowed
-        self.notice = ""  # why the store is being filled anew
+        # Reason for the rebuild.
+        self.notice = ""
 
     def open(self, directory: Path | None, open_store: Callable[[Path | None], Opened]) -> Opened:
-        """Open a store, anew where its database can't be used."""
+        """Open a store; begin a new one where its database can't be used."""
         if self.is_due(directory) and directory is not None:
-            # Where another process holds the lease, that one does it.
+            # Another process that holds the lease does it itself.
             with suppress(CortexError):
                 self._note("STORE_CORRUPT", set_aside(directory))
         try:
@@ -63,16 +62,17 @@ class Replacement:
             return open_store(directory)
 
     def is_due(self, directory: Path | None) -> bool:
-        """Whether another process found the database damaged."""
+        """True where another process found the database damaged."""
         return self._allowed and directory is not None and is_reported_damaged(directory)
 
     def may_replace(self, store: Store, error: CortexError) -> bool:
-        """Whether this process may set a store aside that failed; the holder of its lease is told
-        where another is.
+        """True where this process may set a failed store aside.
+
+        Where another process holds the lease, the damage is reported to it.
         """
         if store.directory is None or error.code not in DISCARDED or not self._allowed:
             return False
-        # A call may read the home's database as well: what is wrong there says nothing of this one.
+        # The error may be about the home's database, which is no reason to replace this one.
         if error.context.get("path") != str(store.directory / STORE_NAME):
             return False
         if not store.lease.take():
@@ -81,7 +81,7 @@ class Replacement:
         return True
 
     def discard(self, store: Store, error: CortexError) -> None:
-        """Close a store, and set its database aside."""
+        """Close a store and set its database aside."""
         log.warning("%s: %s", self._root, error.message)
         self._note(error.code, store.set_aside())
 
@@ -93,7 +93,7 @@ class Replacement:
 
 
 class Healing:
-    """Repair of damaged indexes when a question finds them, here or by who holds the lease."""
+    """Repair of damaged indexes that a query finds, here or by the lease holder."""
 
     def __init__(
         self,
@@ -101,8 +101,9 @@ class Healing:
         repair: Callable[[], bool],
         is_held: Callable[[], bool],
     ) -> None:
-        """`repair` builds them anew in this thread, or returns false where a keeper or another
-        process does it.
+        """`repair` rebuilds them in this thread.
+
+        It returns false where an auto-indexer or another process does it.
         """
         self._is_damaged = is_damaged
         self._repair = repair
@@ -110,9 +111,7 @@ class Healing:
         self._deadline = 0.0
 
     def heal(self) -> bool:
-        """Build damaged indexes anew, or wait a little for who does; true where none is damaged
-        then.
-        """
+        """Rebuild damaged indexes, or wait a little for that; true where none is damaged."""
         if not self._is_damaged():
             self._deadline = 0.0
             return True
@@ -122,7 +121,7 @@ class Healing:
         except CortexError as error:
             log.warning("a damaged index can't be built anew yet: %s", error.message)
             return False
-        # Once: a holder that stands still must not hold up every question.
+        # Only the first query waits: a stuck holder must not delay every query.
         self._deadline = self._deadline or time.monotonic() + HEAL_SECONDS
         while time.monotonic() < self._deadline and self._is_held():
             time.sleep(POLL_SECONDS)

@@ -1,9 +1,8 @@
-"""The settings of an index: those that count now, as files and tools change them, and those that it
-was made with.
+"""Settings of an index: the current ones, and those it was made with.
 
-`FollowedSettings` reads files again where they changed, and what `update_config` keeps in the
-store. `IndexState` compares what an index was made with to what counts now, and puts the difference
-into words for answers and commands.
+`FollowedSettings` reloads changed files, and what `update_config` keeps in the store. `IndexState`
+compares the settings an index was made with to the current ones, and describes the difference for
+answers and commands.
 """
 
 from __future__ import annotations
@@ -33,8 +32,10 @@ from cortex.engine.indexer import rules_of
 from cortex.engine.sources.scanner import matcher
 from cortex.engine.store import Store
 
-OVERRIDE = "override"  # in a store, what a tool changed
-SETTLE_SECONDS = 0.2  # after which a settings file is taken to be written completely
+# Key in a store for the changes by tools.
+OVERRIDE = "override"
+# Age at which a settings file counts as completely written.
+SETTLE_SECONDS = 0.2
 SHOWN_GAPS = 3
 PATTERNS = ("workspace.excludePatterns", "workspace.includePatterns")
 
@@ -42,17 +43,18 @@ log = logging.getLogger(__name__)
 
 
 class FollowedSettings:
-    """The settings of one engine as their files say them, and what a tool changed for its store."""
+    """Settings of one engine: those of the files, and a tool's changes for its store."""
 
     def __init__(self, settings: Settings) -> None:
-        self.stated = settings  # as files and environment say it, without what a tool changed
+        # From files and environment, without the changes by tools.
+        self.stated = settings
         self._override = ""
         self._lock = threading.Lock()
 
     def look(
         self, store: Store, now: Settings, use: Callable[[Settings], None], settle_seconds: float
     ) -> None:
-        """Have `use` called with other settings than `now`, where files or tools have changed them."""
+        """Call `use` with the new settings where files or tools have changed them."""
         with self._lock:
             stated, override = (
                 load_again(self.stated, settle_seconds=settle_seconds),
@@ -76,31 +78,29 @@ class FollowedSettings:
 
 @dataclass(frozen=True, slots=True)
 class IndexState:
-    """What an index was made with, against what its settings say now."""
+    """Settings that an index was made with, compared to the current ones."""
 
     store: Store
     source: Source
     root: Path
     settings: Settings
-    kept: bool  # this process keeps it fresh, where it holds the lease
+    # An auto-indexer of this process keeps it fresh, if it holds the lease.
+    kept: bool
 
     def made_with(self) -> dict[str, object]:
-        """The settings that the index was made with, by name; empty before a first run has seen
-        everything.
-        """
+        """Settings the index was made with, by name; empty before a first full run."""
         text = self.store.truth.get(f"settings:{self.source.id}")
         return json.loads(text) if text else {}
 
     @property
     def override(self) -> Override | None:
-        """What a tool changed, None for nothing."""
+        """Changes by tools; None without any."""
         return read_override(self.store.truth.get(OVERRIDE))
 
     def change(self, values: Mapping[str, object], by: str) -> None:
-        """Let values count in place of what files say, for all who use the store, until a person
-        ends that.
+        """Override settings of files for all users of the store, until a person ends it.
 
-        Raises: ConfigError CONFIG_INVALID, where they aren't allowed; StoreError.
+        Raises: ConfigError CONFIG_INVALID where the values aren't allowed; StoreError.
         """
         self.settings.changed(values)
         changed = Override(
@@ -111,13 +111,11 @@ class IndexState:
 
     @property
     def over_limit(self) -> int:
-        """How many files the index doesn't hold because it is full (workspace.maxFiles)."""
+        """Number of files left out because the index is full (workspace.maxFiles)."""
         return int(self.store.truth.get(f"over:{self.source.id}", "0"))
 
     def describe(self) -> dict[str, object]:
-        """The settings that the index was made with where they aren't the default, and what a tool
-        changed; often nothing.
-        """
+        """Non-default settings the index was made with, and overrides; often empty."""
         defaults = {
             key.name: list(key.default) if isinstance(key.default, tuple) else key.default
             for key in KEYS
@@ -132,14 +130,16 @@ class IndexState:
         return out
 
     def shortcomings(self) -> tuple[str, ...]:
-        """What every answer has to say: files that there is no room for, settings that don't count
-        or aren't followed yet.
+        """Notes for every answer.
+
+        Files beyond the limit, settings files that are ignored, and settings not yet applied.
         """
-        return (*self.settings.ignored_files(), *self._over_limit_in_words(), *self._gap_in_words())
+        return (*self.settings.ignored_files(), *self._limit_notes(), *self._difference_notes())
 
     def without_excluded(self, page: Page) -> Page:
-        """The page without what the settings exclude by now, where the index was made with other
-        patterns.
+        """Drop hits that the current patterns exclude.
+
+        They occur where the index was made with other patterns.
         """
         made, now = self.made_with(), self.settings.index_values()
         if all(made.get(name) == now[name] for name in PATTERNS):
@@ -148,7 +148,7 @@ class IndexState:
         hits = tuple(hit for hit in page.hits if belongs(hit.path))
         return replace(page, hits=hits, total=page.total - len(page.hits) + len(hits))
 
-    def _over_limit_in_words(self) -> Iterator[str]:
+    def _limit_notes(self) -> Iterator[str]:
         over, most = self.over_limit, self.settings.workspace.max_files
         ceiling, origin = (
             self.settings.limits.processing.max_files,
@@ -168,14 +168,14 @@ class IndexState:
             fix = f" (set by {origin}): raise it to {needed} there"
         yield f"{text}{fix}, or exclude some files"
 
-    def _gap_in_words(self) -> Iterator[str]:
+    def _difference_notes(self) -> Iterator[str]:
         made, now = self.made_with(), self.settings.index_values()
         gap = [name for name in now if name in made and made[name] != now[name]]
         if gap:
             parts = "; ".join(_difference(name, made[name], now[name]) for name in gap[:SHOWN_GAPS])
-            yield f"the index was made with other settings ({parts}): {self._who_closes_the_gap()}"
+            yield f"the index was made with other settings ({parts}): {self._describe_update()}"
 
-    def _who_closes_the_gap(self) -> str:
+    def _describe_update(self) -> str:
         lease = self.store.lease
         if lease.held:
             return "it is being brought up to date" if self.kept else "run `cortex index`"

@@ -1,9 +1,8 @@
-"""Bringing a store up to date with a folder: look, compare, read, cut, remember, and let the
-indexes catch up.
+"""One index run: bring a store up to date with a folder.
 
-The one place that joins sources, worker and store. What it does is safe to stop at any moment:
-every step that is remembered is complete in itself, and the next run goes on from there. It doesn't
-know leases, threads or watching; the engine does.
+Scan, compare, read, chunk, store, and let the indexes catch up. The one place that joins sources,
+worker and store. A run is safe to stop at any moment: every stored step is complete in itself, and
+the next run goes on from there. It doesn't know leases, threads or watching; the engine does.
 """
 
 from __future__ import annotations
@@ -46,22 +45,28 @@ from cortex.engine.worker.pool import NOT_STARTED, Pool
 if TYPE_CHECKING:
     import numpy as np
 
-CHECK_FILES = 250  # between two looks at how much memory and disk is used
-FLUSH_CHARACTERS = 16_000_000  # of text that waits in memory; `limits.memory.buffer` may lower it
-FLUSH_SECONDS = 2.0  # of work that a kill can cost
-FIRST_CATCH_UP_SECONDS = 1.0  # so that a query during the first run finds something soon
-CATCH_UP_SECONDS = 10.0  # each catch-up makes a segment: fewer are faster
-# Until a file that took too long or too much is tried again: it may have been a bad moment
+# Files between two checks of memory and disk.
+CHECK_FILES = 250
+# Text that may wait in memory; `limits.memory.buffer` may lower it.
+FLUSH_CHARACTERS = 16_000_000
+# Work that a kill can cost.
+FLUSH_SECONDS = 2.0
+# Short, so that a query during the first run finds something soon.
+FIRST_CATCH_UP_SECONDS = 1.0
+# Each catch-up makes a segment, and fewer segments are faster.
+CATCH_UP_SECONDS = 10.0
+# Pause before a file that took too much time or memory is tried again.
 RETRY_SECONDS = 3_600
-RECENT_FILES = 5_000  # whose order in the history is remembered
-# A file changed this shortly before it was read may change again within the clock's grain
+# Files with a remembered place in git's history.
+RECENT_FILES = 5_000
+# A file changed this shortly before it was read may change again within the clock's resolution.
 RACY_NS = 2_000_000_000
 
 log = logging.getLogger(__name__)
 
 
 class Stopped(LimitError):
-    """A limit or a lack of workers ended the run; `report` is what was done until then."""
+    """A limit or a lack of workers ended the run; `report` covers the work done so far."""
 
     def __init__(
         self, code: str, message: str, report: IndexReport, context: Mapping[str, object]
@@ -72,25 +77,27 @@ class Stopped(LimitError):
 
 @dataclass(frozen=True, slots=True)
 class IndexTask:
-    """What one run works on and with."""
+    """Input of one run."""
 
     store: Store
     source: Source
     settings: Settings
     pool: Pool
-    makings: tuple[EmbeddingJob, ...] = ()  # whose vectors follow
+    # The embedding models to bring up to date.
+    makings: tuple[EmbeddingJob, ...] = ()
     force: bool = False
-    # None is the whole source; else only these files and folders
+    # Only these files and folders; None is the whole source.
     paths: Collection[str] | None = None
     progress: ProgressCallback = lambda progress: None
     cancel: Cancel = field(default_factory=Cancel)
-    # So that questions may move files to the front
+    # Called with the queue of files, so that queries may move files to the front.
     share_queue: Callable[[FileQueue], object] = lambda queue: None
 
 
 def rules_of(settings: Settings, root: Path, *, documents: bool = False) -> Rules:
-    """Which files of a root belong in the index, as the settings say it; `documents` are wanted
-    beside plain text or not.
+    """Rules for the files of a root that belong in the index, taken from the settings.
+
+    With `documents`, PDF and office files belong, too.
     """
     return Rules(
         include=tuple(settings.workspace.include_patterns),
@@ -105,9 +112,7 @@ def rules_of(settings: Settings, root: Path, *, documents: bool = False) -> Rule
 
 
 def _chunk_files(settings: Settings, root: Path) -> tuple[str, ...]:
-    """A pattern for the project's chunk files: they repeat its other files, and have a search of
-    their own.
-    """
+    """Pattern of the project's chunk files, which have a search of their own."""
     folder = Path(os.path.abspath(root / settings.server.chunks_dir))
     if folder == root or not folder.is_relative_to(root):
         return ()
@@ -117,13 +122,15 @@ def _chunk_files(settings: Settings, root: Path) -> tuple[str, ...]:
 def run(task: IndexTask) -> IndexReport:
     """Bring the task's source up to date.
 
-    Raises: Stopped INDEX_TIMEOUT, MEMORY_LIMIT, DISK_LIMIT or WORKER_FAILED; what was done until
-    then is kept. EMBEDDINGS_LIMIT; all but vectors is done.
+    Raises: Stopped INDEX_TIMEOUT, MEMORY_LIMIT, DISK_LIMIT or WORKER_FAILED; the work done so far
+    is kept. Stopped EMBEDDINGS_LIMIT; everything but the vectors is done.
     """
     return _Run(task).go()
 
 
 class _Run:
+    """State of one run."""
+
     def __init__(self, task: IndexTask) -> None:
         self.task = task
         self.started = time.monotonic()
@@ -140,119 +147,129 @@ class _Run:
         self.queue = FileQueue()
         self.interval = FIRST_CATCH_UP_SECONDS
         self.retry = False
-        self.identity: tuple[int, int] | None = None  # of the folder
-        self.full: LimitError | None = None  # why there are no more vectors
-        self.added = self.changed = self.same = self.deleted = self.skipped = self.done = (
-            self.total
-        ) = 0
-        self.died = 0  # files that ended the process that read them
+        # Device and inode of the folder.
+        self.identity: tuple[int, int] | None = None
+        # The reason for making no more vectors.
+        self.full: LimitError | None = None
+        # Files by outcome.
+        self.added = self.changed = self.same = self.deleted = self.skipped = 0
+        self.done = self.total = 0
+        # Files that killed the worker that read them.
+        self.died = 0
 
     def go(self) -> IndexReport:
+        """Scan, read, and bring database and indexes up to date."""
         task = self.task
         truth = task.store.truth
         self._check_root()
         task.progress(Progress("scanning", 0, 0))
-        # Near the limit on files only a look at all of them tells which ones count.
+        # Near the limit on files only a full scan decides the files that belong.
         paths = (
             task.paths
             if task.paths is not None and truth.size(task.source.id) < self.rules.max_files
             else None
         )
-        whole = paths is None
+        is_full_scan = paths is None
         known, skips = truth.known(task.source.id, paths), truth.skips(task.source.id, paths)
-        found = self._scan(paths)
-        self._find_due(found, known, skips, whole)
+        scanned = self._scan(paths)
+        self._queue_changed(scanned, known, skips, is_full_scan)
         task.share_queue(self.queue)
         self._read(known)
-        cancelled = bool(task.cancel) or self.done < self.total  # the pool was closed
+        # Files are left where the pool was closed.
+        cancelled = bool(task.cancel) or self.done < self.total
         if self.died and not (self.added or self.changed or self.same):
-            message = f"nothing is indexed: the process that reads files died at each of {self.died} files"
+            message = (
+                "nothing is indexed: the process that reads files died at each of "
+                f"{self.died} files"
+            )
             self._stop("WORKER_FAILED", message)
         self._check_root()
-        gone = [] if cancelled else self._gone(found, {*known, *skips})
-        self.deleted += sum(1 for path in gone if path in known)
-        self.change.removed.extend(gone)
+        removed = [] if cancelled else self._removed_paths(scanned, {*known, *skips})
+        self.deleted += sum(1 for path in removed if path in known)
+        self.change.removed.extend(removed)
         self._flush()
         self._catch_up()
-        if whole and not cancelled:
-            self._finish(len(found.files), [(one.path, one.reason) for one in found.skipped])
+        if is_full_scan and not cancelled:
+            self._finish(len(scanned.files), [(skip.path, skip.reason) for skip in scanned.skipped])
         if self.full is not None and not cancelled:
             self._stop(self.full.code, self.full.message)
         return self._report("cancelled" if cancelled else "completed")
 
     def _check_root(self) -> None:
-        """Refuse to go on without the folder that was meant: an unmounted disk must not look like
-        one that was emptied.
+        """Check that the folder is still the same: an unmounted disk is no emptied folder.
 
         Raises: FileError FILE_NOT_FOUND.
         """
-        why = ""
+        problem = ""
         try:
-            seen = os.stat(self.root)
-            identity = seen.st_dev, seen.st_ino
-            if not stat.S_ISDIR(seen.st_mode) or identity != (self.identity or identity):
-                why = f"there is no folder {self.root}"
+            status = os.stat(self.root)
+            identity = status.st_dev, status.st_ino
+            if not stat.S_ISDIR(status.st_mode) or identity != (self.identity or identity):
+                problem = f"there is no folder {self.root}"
             self.identity = identity
         except (OSError, ValueError):
-            why = f"there is no folder {self.root}"
-        if self.documents and not why:
+            problem = f"there is no folder {self.root}"
+        if self.documents and not problem:
             if os.path.realpath(self.root) != str(self.root):
-                why = (
+                problem = (
                     f"{self.root} leads elsewhere by now; remove the source and add it where it is"
                 )
             elif self.task.store.truth.get(f"mount:{self.task.source.id}") and not os.path.ismount(
                 self.root
             ):
-                why = f"the disk of {self.root} is not mounted"
-        if why:
-            raise FileError("FILE_NOT_FOUND", why, context={"path": str(self.root)})
+                problem = f"the disk of {self.root} is not mounted"
+        if problem:
+            raise FileError("FILE_NOT_FOUND", problem, context={"path": str(self.root)})
 
-    def _gone(self, found: Scan, before: set[str]) -> list[str]:
-        """What was there before and isn't any more; of a folder that can't be read just now nobody
-        knows.
+    def _removed_paths(self, scanned: Scan, indexed: set[str]) -> list[str]:
+        """Files that are known but no longer there.
+
+        Files below a folder that can't be read just now don't count as gone.
         """
-        closed = {skip.path for skip in found.skipped if skip.reason == "unreadable"}
-        if "." in closed:
+        unreadable = {skip.path for skip in scanned.skipped if skip.reason == "unreadable"}
+        if "." in unreadable:
             raise FileError(
                 "FILE_UNREADABLE", f"{self.root} can't be read", context={"path": str(self.root)}
             )
-        gone = sorted(before.difference(file.path for file in found.files))
+        removed = sorted(indexed.difference(file.path for file in scanned.files))
         return [
-            path for path in gone if not any(path.startswith(f"{folder}/") for folder in closed)
+            path
+            for path in removed
+            if not any(path.startswith(f"{folder}/") for folder in unreadable)
         ]
 
-    def _find_due(
+    def _queue_changed(
         self,
-        found: Scan,
+        scanned: Scan,
         known: Mapping[str, Known],
         skips: Mapping[str, tuple[int, int, str]],
-        whole: bool,
+        is_full_scan: bool,
     ) -> None:
-        """Queue the files to read, count the others."""
+        """Queue the files to read, and count the others."""
         task, truth = self.task, self.task.store.truth
-        again = task.force or (
-            whole and truth.get(f"stamp:{task.source.id}") not in ("", self.stamp)
+        all_again = task.force or (
+            is_full_scan and truth.get(f"stamp:{task.source.id}") not in ("", self.stamp)
         )
         if task.force:
             truth.set({"epoch": str(int(truth.get("epoch", "0")) + 1)})
             truth.doubt()
         self.salt = f"{self.stamp}:{truth.get('epoch', '0')}".encode()
         self.retry = (
-            whole
+            is_full_scan
             and not 0
             <= time.time() - int(truth.get(f"retried:{task.source.id}", "0"))
             < RETRY_SECONDS
         )
         waiting = [
             file
-            for file in found.files
-            if again or _changed(file, known.get(file.path), skips.get(file.path), self.retry)
+            for file in scanned.files
+            if all_again or _changed(file, known.get(file.path), skips.get(file.path), self.retry)
         ]
-        quiet = {file.path for file in found.files} - {file.path for file in waiting}
+        unchanged = {file.path for file in scanned.files} - {file.path for file in waiting}
         self.queue = FileQueue(waiting)
         self.total = len(waiting)
-        self.same = len(quiet - skips.keys())
-        self.skipped = len(found.skipped) + len(quiet & skips.keys())
+        self.same = len(unchanged - skips.keys())
+        self.skipped = len(scanned.skipped) + len(unchanged & skips.keys())
 
     def _report(self, status: str) -> IndexReport:
         return IndexReport(
@@ -266,85 +283,86 @@ class _Run:
         )
 
     def _scan(self, paths: Collection[str] | None) -> Scan:
-        until = _Until(self.task.cancel, self.deadline)
+        stop = _CancelOrDeadline(self.task.cancel, self.deadline)
         try:
             if paths is None:
-                return scan(self.root, self.rules, until)
-            return scan_paths(self.root, self.rules, paths, until)
+                return scan(self.root, self.rules, stop)
+            return scan_paths(self.root, self.rules, paths, stop)
         except Cancelled:
             if not self.task.cancel:
                 self._check_time()
             raise
 
     def _read(self, known: Mapping[str, Known]) -> None:
-        """Read, and cut what is new; every file ends up in the change exactly once."""
+        """Read and chunk new content; every file ends up in the change exactly once."""
         task = self.task
-        # By content hash: the files that one cut in flight is for
-        twins: dict[bytes, list[ScannedFile]] = {}
-        cutting = task.pool.cut_all(
-            self._unseen(known, twins),
+        # Files by content hash: equal files in flight are chunked once.
+        files_by_hash: dict[bytes, list[ScannedFile]] = {}
+        outcomes = task.pool.cut_all(
+            self._new_contents(known, files_by_hash),
             task.settings.indexing.chunk_size,
             task.settings.indexing.chunk_overlap,
             task.cancel,
             documents=self.documents,
             redacted=task.settings.security.redact == "index",
         )
-        # Or the pool would be taken for as long as somebody keeps an exception from here
-        with closing(cutting):
-            for content_hash, outcome in cutting:
+        # Closed explicitly: otherwise a kept exception would keep the pool occupied.
+        with closing(outcomes):
+            for content_hash, outcome in outcomes:
                 if isinstance(outcome, UnreadableFile) and outcome.reason.startswith(NOT_STARTED):
                     _, _, why = outcome.reason.partition(": ")
                     message = "indexing stopped: the process that reads files can't be started"
                     self._stop("WORKER_FAILED", f"{message} ({why})" if why else message)
-                for file in twins.pop(content_hash):
+                for file in files_by_hash.pop(content_hash):
                     if isinstance(outcome, UnreadableFile):
-                        self._refuse(file, outcome.reason, known)
+                        self._skip_file(file, outcome.reason, known)
                     else:
-                        self._count(file, known)
+                        self._count_indexed(file, known)
                         self.change.cuts.append((file, content_hash, outcome))
                         self.waiting_characters += len(outcome.text)
-                self._step()
+                self._save_progress()
 
-    def _unseen(
-        self, known: Mapping[str, Known], twins: dict[bytes, list[ScannedFile]]
+    def _new_contents(
+        self, known: Mapping[str, Known], files_by_hash: dict[bytes, list[ScannedFile]]
     ) -> Iterator[tuple[bytes, str, bytes]]:
-        """The files whose content the store doesn't have; the others go into the change on the way."""
-        for number, file in enumerate(self.queue):
+        """Yield files with content new to the store; the others go straight into the change."""
+        for index, file in enumerate(self.queue):
             if self.task.cancel:
                 return
-            self._check_limits(number)
+            self._check_limits(index)
             raw = read_bytes(self.root, file.path, self.rules.max_file_size)
             if isinstance(raw, UnreadableFile):
-                self._refuse(file, raw.reason, known)
+                self._skip_file(file, raw.reason, known)
                 continue
             language = chunkers.language_of(
                 file.path, raw[: chunkers.HEAD_CHARACTERS].decode("utf-8", "replace")
             )
             content_hash = hash_bytes(self.salt, language.encode(), raw)
-            if content_hash in twins:
-                twins[content_hash].append(file)
+            if content_hash in files_by_hash:
+                files_by_hash[content_hash].append(file)
                 continue
             blob = self.task.store.truth.blobs([content_hash]).get(content_hash)
             if blob is None:
-                twins[content_hash] = [file]
+                files_by_hash[content_hash] = [file]
                 yield content_hash, file.path, raw
                 continue
             before = known.get(file.path)
             if before is not None and before.blob == blob:
                 self.change.touched.append((before.doc, file))
                 self.same += 1
-                self._finish_file(file)
+                self._mark_done(file)
             else:
-                self._count(file, known)
+                self._count_indexed(file, known)
                 self.change.links.append((file, blob))
-            self._step()
+            self._save_progress()
 
-    def _finish_file(self, file: ScannedFile) -> None:
+    def _mark_done(self, file: ScannedFile) -> None:
         self.done += 1
         self.queue.finish(file.path)
 
-    def _refuse(self, file: ScannedFile, reason: str, known: Mapping[str, Known]) -> None:
-        self._finish_file(file)
+    def _skip_file(self, file: ScannedFile, reason: str, known: Mapping[str, Known]) -> None:
+        """Record a file that can't be read, or remove one that has vanished."""
+        self._mark_done(file)
         self.died += reason == "worker died"
         if reason != "vanished":
             self.skipped += 1
@@ -354,14 +372,15 @@ class _Run:
             self.deleted += 1
             self.change.removed.append(file.path)
 
-    def _count(self, file: ScannedFile, known: Mapping[str, Known]) -> None:
-        self._finish_file(file)
+    def _count_indexed(self, file: ScannedFile, known: Mapping[str, Known]) -> None:
+        self._mark_done(file)
         if file.path in known:
             self.changed += 1
         else:
             self.added += 1
 
-    def _step(self) -> None:
+    def _save_progress(self) -> None:
+        """Report the progress; flush and catch up where that is due or a query waits."""
         now = time.monotonic()
         self.task.progress(Progress("reading", self.done, self.total))
         full = (
@@ -378,6 +397,7 @@ class _Run:
             preference.searchable.set()
 
     def _flush(self) -> None:
+        """Write the collected change to the database."""
         if len(self.change):
             self.task.store.truth.apply(self.task.source.id, self.change)
             self.change = ContentChange(self.started_ns)
@@ -385,29 +405,31 @@ class _Run:
         self.flushed = time.monotonic()
 
     def _catch_up(self) -> None:
-        makings = () if self.full else [self._in_time(making) for making in self.task.makings]
+        """Bring the indexes up to date with the database."""
+        jobs = () if self.full else [self._with_deadline(job) for job in self.task.makings]
         try:
-            self.task.store.indexes.catch_up(makings, self.task.settings.limits.memory.embeddings)
+            self.task.store.indexes.catch_up(jobs, self.task.settings.limits.memory.embeddings)
         except LimitError as error:
             if error.code != "EMBEDDINGS_LIMIT":
                 raise
-            self.full = error  # all else goes on
+            # Only the vectors stop here.
+            self.full = error
         self.caught_up = time.monotonic()
 
-    def _in_time(self, making: EmbeddingJob) -> EmbeddingJob:
-        """The same, but that it ends when the run's time does."""
-        embed = making.embed
+    def _with_deadline(self, job: EmbeddingJob) -> EmbeddingJob:
+        """Wrap an embedding job so that it stops at the run's deadline."""
+        embed = job.embed
         if embed is None:
-            return making
+            return job
 
-        def embed_in_time(texts: list[str]) -> np.ndarray:
+        def embed_before_deadline(texts: list[str]) -> np.ndarray:
             self._check_time()
             return embed(texts)
 
-        return EmbeddingJob(making.stamp, embed_in_time)
+        return EmbeddingJob(job.stamp, embed_before_deadline)
 
     def _finish(self, files: int, skipped: list[tuple[str, str]]) -> None:
-        """Remember that everything was seen once."""
+        """Record that the whole source was seen."""
         truth = self.task.store.truth
         truth.finish(
             self.task.source.id,
@@ -423,10 +445,13 @@ class _Run:
             )
         if self.documents:
             truth.set({f"mount:{self.task.source.id}": "1" if os.path.ismount(self.root) else ""})
-        over = sum(reason == OVER_LIMIT for _, reason in skipped)
-        made = json.dumps(self.task.settings.index_values(), sort_keys=True)
+        over_limit = sum(reason == OVER_LIMIT for _, reason in skipped)
+        index_values = json.dumps(self.task.settings.index_values(), sort_keys=True)
         truth.set(
-            {f"settings:{self.task.source.id}": made, f"over:{self.task.source.id}": str(over)}
+            {
+                f"settings:{self.task.source.id}": index_values,
+                f"over:{self.task.source.id}": str(over_limit),
+            }
         )
         if self.retry:
             truth.set({f"retried:{self.task.source.id}": str(int(time.time()))})
@@ -435,19 +460,22 @@ class _Run:
             truth.sweep(int(time.time()) + 1)
             self.task.store.indexes.rebuild()
 
-    def _check_limits(self, number: int) -> None:
+    def _check_limits(self, index: int) -> None:
+        """Check time, memory and disk. Raises: Stopped."""
         limits = self.task.settings.limits
         self._check_time()
-        if number % CHECK_FILES == 0:
+        if index % CHECK_FILES == 0:
             if memory_bytes() > limits.memory.heap:
                 self._stop(
                     "MEMORY_LIMIT",
-                    f"indexing stopped: the process uses more than {format_size(limits.memory.heap)}",
+                    "indexing stopped: the process uses more than "
+                    f"{format_size(limits.memory.heap)}",
                 )
             if self.task.store.disk_bytes() > limits.disk.database:
                 self._stop(
                     "DISK_LIMIT",
-                    f"indexing stopped: the store is larger than {format_size(limits.disk.database)}",
+                    "indexing stopped: the store is larger than "
+                    f"{format_size(limits.disk.database)}",
                 )
 
     def _check_time(self) -> None:
@@ -456,8 +484,9 @@ class _Run:
             self._stop("INDEX_TIMEOUT", f"indexing stopped after {seconds:g} seconds")
 
     def _stop(self, code: str, message: str) -> None:
+        """Keep the work done so far, and end the run. Raises: Stopped."""
         self._flush()
-        # The words of what was read; vectors would take their time
+        # Only the lexical index: vectors would take their time.
         self.task.store.indexes.catch_up()
         raise Stopped(
             code,
@@ -472,8 +501,8 @@ class _Run:
         )
 
 
-class _Until(Cancel):
-    """Another flag, that is up as well when time is."""
+class _CancelOrDeadline(Cancel):
+    """Cancel flag that is also set once the deadline has passed."""
 
     def __init__(self, flag: Cancel, deadline: float) -> None:
         super().__init__()
@@ -484,19 +513,23 @@ class _Until(Cancel):
 
 
 def _chunker_stamp(settings: Settings, documents: bool) -> str:
-    """What decides how a file is read and cut: where it is another one, all files are read again."""
+    """Version of reading and chunking; all files are read again when it changes."""
     reading = f"{DOCUMENTS}{readers.VERSION}:" if documents else ""
     if settings.security.redact == "index":
         reading += f"redacted{secret_scanner.VERSION}:"
-    return f"{reading}{chunkers.VERSION}:{settings.indexing.chunk_size}:{settings.indexing.chunk_overlap}"
+    return (
+        f"{reading}{chunkers.VERSION}:"
+        f"{settings.indexing.chunk_size}:{settings.indexing.chunk_overlap}"
+    )
 
 
 def _changed(
     file: ScannedFile, known: Known | None, skip: tuple[int, int, str] | None, retry: bool
 ) -> bool:
+    """True where a file must be read: new, changed, or skipped for a passing reason."""
     if skip is not None:
         size, mtime_ns, reason = skip
-        # Files that hold a secret were left out once; now only those that are one.
+        # Older versions left out all files that contain a secret; now only those that are one.
         passing = (
             reason in ("worker died", "secret")
             or (retry and reason in ("timed out", "memory"))

@@ -1,8 +1,8 @@
-"""The person's store as an engine: folders of documents, wherever they lie, each a source of its
-own with its own patterns.
+"""Library: the store of a person's home as an engine over folders of documents.
 
-A folder is added, indexed and removed here and nowhere else. Agents get `reader`, the same library
-opened for reading only, so that nothing they can call writes. Knows no tool and no command.
+Each folder is a source with patterns of its own. Folders are added, indexed and removed only here.
+Agents get `reader`, the same library opened read-only, so that nothing they call can write. Knows
+no tool and no command.
 """
 
 from __future__ import annotations
@@ -32,14 +32,19 @@ from cortex.engine.sources.forbidden_roots import reason_against
 from cortex.engine.store import OWN, STORE_NAME, Counts, Folder, Qdrant, Store, check_present
 from cortex.engine.store.snapshots import DAILY, is_due, is_under_way, make_snapshot
 
-PERSON = "person"  # the records source that is always there
+# The records source that always exists.
+PERSON = "person"
 EVERYTHING = ("**/*",)
-KEY = re.compile(r"[\w.-]{1,64}")  # what others know a folder by stands in answers
+# Keys of folders appear in answers.
+KEY = re.compile(r"[\w.-]{1,64}")
 MAX_NAME = 200
-FOLLOW_SECONDS = 10.0  # that somebody who wrote waits for whoever holds the lease
+# Time that a writer waits for the lease holder to update the indexes.
+FOLLOW_SECONDS = 10.0
 POLL_SECONDS = 0.02
-LOOK_SECONDS = 300.0  # between two looks whether a snapshot is due
-BACK_UP_SECONDS = 10.0  # that closing waits for a snapshot under way; the next one begins anew
+# Time between two checks for a due snapshot.
+LOOK_SECONDS = 300.0
+# Time that closing waits for a snapshot under way; the next one begins anew.
+BACK_UP_SECONDS = 10.0
 _OUTSTANDING = {False: ("written", "found"), True: ("deleted", "gone from the indexes")}
 
 log = logging.getLogger(__name__)
@@ -47,14 +52,18 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class FolderState:
-    """A folder, and what the library has of it."""
+    """A folder, and the library's figures about it."""
 
     folder: Folder
     counts: Counts
-    size: int  # bytes of its files
-    indexed_at: str  # RFC 3339, "" before the first run
-    skipped: tuple[Skipped, ...]  # files that could not be read, or should not be
-    present: bool  # the folder is there
+    # Bytes of its files.
+    size: int
+    # RFC 3339, "" before the first run.
+    indexed_at: str
+    # Files that could not or must not be read.
+    skipped: tuple[Skipped, ...]
+    # The folder exists.
+    present: bool
 
 
 class Library(Engine):
@@ -62,7 +71,8 @@ class Library(Engine):
 
     # The home's database is the only copy of memories and records.
     is_disposable = False
-    has_files = True  # what links to code may lie on this machine
+    # Cited code may be on this machine.
+    has_files = True
 
     def __init__(
         self,
@@ -73,26 +83,32 @@ class Library(Engine):
         read_only: bool = False,
         qdrant: Qdrant | None = None,
     ) -> None:
-        """`embedder` or `embedders`, and `qdrant`, take the place of what the settings choose;
-        whoever lends one closes it.
+        """Open the library of a home.
+
+        `embedder` or `embedders`, and `qdrant`, replace those of the settings; the owner of lent
+        `embedders` or `qdrant` closes them.
         """
         self._lent_qdrant = qdrant is not None
         self._qdrant = qdrant or open_qdrant(settings)
         self._reader: Library | None = None
-        self._owner: Library | None = None  # of a reader: the library that may write
-        self._reader_turn = threading.Lock()
-        self.chores: tuple[Callable[[Library], None], ...] = ()  # what else its keeper sees to
-        self._ids: tuple[int, dict[str, tuple[Folder, str]]] = (-1, {})
+        # Of a reader: the library that may write.
+        self._owner: Library | None = None
+        self._reader_lock = threading.Lock()
+        # Further periodic work of the lease holder.
+        self.chores: tuple[Callable[[Library], None], ...] = ()
+        self._documents_by_id: tuple[int, dict[str, tuple[Folder, str]]] = (-1, {})
         self._backing_up: threading.Thread | None = None
-        self._back_up_at = 0.0  # when to look the next time whether a snapshot is due
-        self._idle = (0, -1)  # a holder who was waited for in vain, and how far the words were then
-        self._ends: list[Callable[[], None]] = []  # what else ends with it
+        # Time of the next check for a due snapshot.
+        self._back_up_at = 0.0
+        # Lease holder that was waited for in vain, and its watermark then.
+        self._stalled_holder = (0, -1)
+        # Called on close.
+        self._close_callbacks: list[Callable[[], None]] = []
         super().__init__(
             settings.home, settings, embedder=embedder, embedders=embedders, read_only=read_only
         )
 
-    # -- what an engine asks
-    # -------------------------------------------------------------------------------------------
+    # -- hooks of the engine
 
     def _find_directory(self) -> Path:
         return self.settings.home
@@ -130,11 +146,11 @@ class Library(Engine):
         )
 
     def followed(self) -> list[Followed]:
-        """Every folder that is to be watched; the others are compared when somebody says so."""
+        """Folders to watch; the others are compared on request."""
         return [Followed(folder.source, True) for folder in self.folders() if folder.watch]
 
     def serve_requests(self) -> None:
-        """As the lease holder, do what other processes asked for, and what else there is to do."""
+        """As the lease holder, run requests, the daily snapshot and the chores."""
         super().serve_requests()
         if time.monotonic() >= self._back_up_at:
             self._back_up_at = time.monotonic() + LOOK_SECONDS
@@ -144,11 +160,10 @@ class Library(Engine):
                 chore(self)
 
     def back_up(self, wait_seconds: float = 0.0) -> None:
-        """Begin the day's snapshot in the background, where it is due and this process is the
-        writer.
+        """Begin the day's snapshot in the background, if it is due and this process writes.
 
-        Nothing waits longer for it but `close`, and what goes wrong is logged: `cortex doctor`
-        shows that there is none.
+        Only `close` waits for it longer than `wait_seconds`. Failures are logged; `cortex doctor`
+        shows a missing snapshot.
         """
         if self.store.directory is not None and self.store.lease.held:
             self._backing_up = back_up_soon(self.store.directory) or self._backing_up
@@ -159,16 +174,16 @@ class Library(Engine):
         return super()._repair() if self._owner is None else self._owner._repair()
 
     def follow(self, *, forget: bool = False) -> bool:
-        """Have what was written found, and what was deleted gone, here or by whoever holds the
-        lease; true where that is so now.
+        """Bring the indexes up to date with the last write; true where they are.
 
-        What was written is durable before this is asked, and whoever wrote it is told so, even
-        where the indexes can't follow yet.
+        With `forget`, deleted text must be gone from them, too. The lease holder does the work. The
+        write itself is durable before this call and stays so, even where the indexes can't follow
+        yet.
         """
         try:
             return self._follow(forget)
         except (CortexError, MemoryError, OSError) as error:
-            # A full disk, another writer: the keeper of the library goes on with it.
+            # A full disk, or another writer: the auto-indexer tries again.
             message = explained(error, "indexing").message
             log.warning("what was %s isn't %s yet: %s", *_OUTSTANDING[forget], message)
             return False
@@ -176,33 +191,36 @@ class Library(Engine):
     def _follow(self, forget: bool) -> bool:
         store = self.store
         store.lookup.drop_recent()
-        written = store.truth.seq()  # what others write meanwhile is theirs to wait for
+        # Later writes are for their own writers to wait for.
+        written = store.truth.seq()
         deadline = time.monotonic() + FOLLOW_SECONDS
         if self.holds():
             self.embedding.catch_up()
             if forget:
                 store.indexes.tidy()
-        while (mark := store.indexes.state()[1]) < written or (forget and store.truth.words_linger):
+        while (watermark := store.indexes.state()[1]) < written or (
+            forget and store.truth.words_linger
+        ):
             if self.holds() or not (holder := store.lease.holder()):
                 return False
-            # Stopped, or busy: not everybody waits for that
-            if self._idle == (holder, mark) or not _wait(deadline):
-                self._idle = (holder, mark)
+            # The holder is stopped or busy: only the first caller waits for that.
+            if self._stalled_holder == (holder, watermark) or not _wait(deadline):
+                self._stalled_holder = (holder, watermark)
                 return False
-        while forget and not store.checkpoint():  # the write-ahead log has the text, too
+        # The write-ahead log contains the text, too.
+        while forget and not store.checkpoint():
             if not _wait(deadline):
                 return False
         return True
 
     # -- folders
-    # -------------------------------------------------------------------------------------------------------
 
     def folders(self) -> list[Folder]:
-        """Every folder, by name."""
+        """All folders, by name."""
         return self.store.folders.all()
 
     def folder(self, key_or_name: str) -> Folder:
-        """The folder with this key or name. Raises: ConfigError SOURCE_UNKNOWN."""
+        """Find a folder by key or name. Raises: ConfigError SOURCE_UNKNOWN."""
         known = self.folders()
         for same in (
             lambda folder: folder.key == key_or_name,
@@ -225,15 +243,15 @@ class Library(Engine):
         watch: bool = True,
         key: str = "",
     ) -> Folder:
-        """Remember a folder of documents; nothing is read yet.
+        """Register a folder of documents; nothing is read yet.
 
-        Raises: ConfigError SOURCE_REFUSED, where it may not be one: no folder, private, the
-        system's, or one within another.
+        Raises: ConfigError SOURCE_REFUSED for a path that is no folder, private, the system's, or
+        within another source.
         """
         root = Path(os.path.realpath(path.expanduser()))
         known = self.folders()
-        _check_place(root, path, self.settings.home)
-        _check_free(root, path, name, key, known)
+        _check_root(root, path, self.settings.home)
+        _check_unused(root, path, name, key, known)
         if (name and not name.strip()) or not name.isprintable() or len(name) > MAX_NAME:
             raise ConfigError(
                 "SOURCE_REFUSED",
@@ -256,12 +274,13 @@ class Library(Engine):
                 tuple(exclude),
                 watch=watch,
             )
-        except CortexError:  # another process may have added the same since
-            _check_free(root, path, chosen, key, self.folders())
+        except CortexError:
+            # Another process may have added the same folder meanwhile.
+            _check_unused(root, path, chosen, key, self.folders())
             raise
         try:
             before = [other for other in self.folders() if other.source.id < folder.source.id]
-            _check_free(root, path, chosen, folder.key, before)
+            _check_unused(root, path, chosen, folder.key, before)
         except ConfigError:
             self.store.folders.remove(folder)
             raise
@@ -269,23 +288,28 @@ class Library(Engine):
         return folder
 
     def remove_folder(self, folder: Folder) -> int:
-        """Forget a folder, its documents, their texts and vectors, at once and for good; returns
-        how many documents that were.
+        """Remove a folder, its documents, texts and vectors, at once and for good.
+
+        Returns the number of documents.
         """
-        holder = self.store.lease.take()
-        count = self.store.folders.remove(folder)  # a run that is at it ends at its next step
-        if self._qdrant is not None:  # it may be away
+        is_holder = self.store.lease.take()
+        # A run over this folder ends at its next step.
+        count = self.store.folders.remove(folder)
+        if self._qdrant is not None:
+            # Qdrant may be unreachable now; it removes the vectors later.
             self.store.truth.set({"removed": str(self.store.truth.seq())})
         self.store.lookup.drop_recent()
-        if holder:  # else the holder sees it
+        # Without the lease, its holder does this.
+        if is_holder:
             self.embedding.catch_up()
             self.store.indexes.tidy()
-        self.store.checkpoint()  # the write-ahead log has the text, too
+        # The write-ahead log contains the text, too.
+        self.store.checkpoint()
         self.store.log.record("delete", {"docs": count, "source": folder.name})
         return count
 
     def state_of(self, folder: Folder) -> FolderState:
-        """What the library has of a folder."""
+        """Figures of the library about a folder."""
         truth, source = self.store.truth, folder.source
         indexed = truth.get(f"indexed:{source.id}")
         return FolderState(
@@ -298,7 +322,7 @@ class Library(Engine):
         )
 
     def freshness(self) -> Freshness:
-        """How far the library follows its folders: as far as the one that was compared longest ago."""
+        """State of the library: that of the folder compared longest ago."""
         state = super().freshness()
         compared = [
             self.store.truth.get(f"indexed:{folder.source.id}") for folder in self.folders()
@@ -309,13 +333,12 @@ class Library(Engine):
         return Freshness("ready", 1.0, rfc3339(oldest) if oldest else "")
 
     # -- documents
-    # -----------------------------------------------------------------------------------------------------
 
     def document(self, document_id: str) -> tuple[Folder, Doc]:
-        """The document with this id. Raises: InputError DOCUMENT_UNKNOWN."""
+        """Find a document by id. Raises: InputError DOCUMENT_UNKNOWN."""
         seq = self.store.truth.seq()
-        if self._ids[0] != seq:
-            self._ids = (
+        if self._documents_by_id[0] != seq:
+            self._documents_by_id = (
                 seq,
                 {
                     id_of(folder, doc.path): (folder, doc.path)
@@ -323,27 +346,31 @@ class Library(Engine):
                     for doc in self.store.lookup.docs(folder.source.id)
                 },
             )
-        found = self._ids[1].get(document_id)
-        doc = self.store.lookup.doc(found[0].source.id, found[1]) if found else None
-        if found is None or doc is None:
+        entry = self._documents_by_id[1].get(document_id)
+        doc = self.store.lookup.doc(entry[0].source.id, entry[1]) if entry else None
+        if entry is None or doc is None:
             raise InputError("DOCUMENT_UNKNOWN", f"there is no document {document_id!r}")
-        return found[0], doc
+        return entry[0], doc
 
     def view_in(self, root: Path) -> Callable[[str], FileView]:
-        """How to look at the files of any project, as they are now; each raises FileError
-        PATH_OUTSIDE, FILE_NOT_FOUND or FILE_UNREADABLE.
+        """Return a function that reads files of any project as they are now.
+
+        It raises FileError PATH_OUTSIDE, FILE_NOT_FOUND or FILE_UNREADABLE.
         """
         return FileViews(
-            root, self.store, Source(0, "files", root.name, str(root)), self.settings, self._single
+            root,
+            self.store,
+            Source(0, "files", root.name, str(root)),
+            self.settings,
+            self._single_file_pool,
         ).view
 
-    # -- life
-    # ----------------------------------------------------------------------------------------------------------
+    # -- life cycle
 
     @property
     def reader(self) -> Library:
-        """This library, opened a second time for reading only."""
-        with self._reader_turn:
+        """This library, opened a second time, read-only."""
+        with self._reader_lock:
             if self._reader is None:
                 self._reader = Library(
                     self.settings, embedders=self._embedders, read_only=True, qdrant=self._qdrant
@@ -352,9 +379,9 @@ class Library(Engine):
             return self._reader
 
     def reconfigure(self, settings: Settings) -> None:
-        """Work with other settings from now on, the reader too."""
+        """Apply other settings from now on, to the reader, too."""
         super().reconfigure(settings)
-        with self._reader_turn:
+        with self._reader_lock:
             if self._reader is not None:
                 self._reader.settings = settings
                 if self._reader._embedders is not self._embedders:
@@ -362,21 +389,21 @@ class Library(Engine):
                     self._reader.embedding.use(self._embedders)
 
     def rest(self, idle_seconds: float) -> None:
-        """Let go of worker processes that were unused for that long, the reader's too."""
+        """Release worker processes that were unused for that long, the reader's too."""
         super().rest(idle_seconds)
         reader = self._reader
         if reader is not None:
             reader.rest(idle_seconds)
 
     def at_close(self, end: Callable[[], None]) -> None:
-        """Have something end with the library."""
-        self._ends.append(end)
+        """Register a callback for `close`."""
+        self._close_callbacks.append(end)
 
     def close(self) -> None:
-        """Close it, and its reader."""
-        while self._ends:
-            self._ends.pop()()
-        with self._reader_turn:
+        """Close the library and its reader."""
+        while self._close_callbacks:
+            self._close_callbacks.pop()()
+        with self._reader_lock:
             reader, self._reader = self._reader, None
         if reader is not None:
             reader.close()
@@ -388,7 +415,7 @@ class Library(Engine):
 
 
 def back_up_soon(home: Path) -> threading.Thread | None:
-    """Begin the day's snapshot of a home in a thread; None where it isn't due, or one is under way."""
+    """Begin the day's snapshot of a home in a thread; None if not due or under way."""
     database = home / STORE_NAME
     if not is_due(database) or is_under_way(home):
         return None
@@ -401,7 +428,7 @@ def _back_up(database: Path) -> None:
     try:
         make_snapshot(database, DAILY)
     except Exception as error:
-        # A thread's last line of defence: what a person does goes on without a snapshot.
+        # Last handler of the thread: a person's work goes on without a snapshot.
         log.warning(
             "no snapshot of %s could be made: %s", database, explained(error, "a snapshot").message
         )
@@ -413,8 +440,9 @@ def _wait(deadline: float) -> bool:
 
 
 def open_qdrant(settings: Settings) -> Qdrant | None:
-    """The Qdrant server that keeps the vectors, None where files do; with server.localOnly one
-    beyond this machine is not used.
+    """Connect to the Qdrant server that keeps the vectors; None where files do.
+
+    With server.localOnly a server on another machine is not used.
     """
     qdrant = settings.kb.qdrant
     if not qdrant.url:
@@ -426,8 +454,9 @@ def open_qdrant(settings: Settings) -> Qdrant | None:
 
 
 def _own_patterns(settings: Settings) -> tuple[str, ...]:
-    """What a person leaves out everywhere; the defaults are about what is built from code: among
-    documents `build` is a word.
+    """The person's own exclude patterns, without the defaults.
+
+    The defaults are for build output of code; among documents `build` is an ordinary word.
     """
     return tuple(
         pattern
@@ -437,7 +466,7 @@ def _own_patterns(settings: Settings) -> tuple[str, ...]:
 
 
 def id_of(folder: Folder, path: str) -> str:
-    """What others know a document by; the same while it keeps its place."""
+    """Public id of a document, stable while its path doesn't change."""
     return (
         "doc_"
         + hashlib.sha256(f"{folder.key}\0{path}".encode("utf-8", "surrogatepass")).hexdigest()[:16]
@@ -445,23 +474,24 @@ def id_of(folder: Folder, path: str) -> str:
 
 
 def has_folders(home: Path) -> bool:
-    """Whether a person has any documents; a store that can't be read has none."""
+    """True where a home has any documents; a store that can't be read has none."""
     return _has(home, lambda store: bool(store.folders.all()))
 
 
 def has_own_memories(home: Path) -> bool:
-    """Whether a person has written any memory; a store that can't be read has none."""
+    """True where a person wrote any memory; a store that can't be read has none."""
     return _has(home, lambda store: store.remembered.has(OWN))
 
 
 def has_records(home: Path) -> bool:
-    """Whether there is any record; a store that can't be read has none."""
+    """True where there is any record; a store that can't be read has none."""
     return _has(home, lambda store: store.recorded.has())
 
 
 def has_unsent(home: Path) -> bool:
-    """Whether something waits to be sent to a Core, or was refused there; a store that can't be
-    read has nothing.
+    """True where the outbox has entries that wait or were rejected by a Core.
+
+    A store that can't be read has none.
     """
     return _has(home, lambda store: any(store.outbox.count()))
 
@@ -487,16 +517,17 @@ def _refusal(given: Path, root: Path, why: str) -> ConfigError:
     )
 
 
-def _check_place(root: Path, given: Path, home: Path) -> None:
+def _check_root(root: Path, given: Path, home: Path) -> None:
     why = reason_against(root, Path(os.path.realpath(Path.home())), Path(os.path.realpath(home)))
-    if not why and not os.path.isdir(root):  # also where its name is too long for the system
+    # `isdir` is also false for a name that is too long for the system.
+    if not why and not os.path.isdir(root):
         why = "it is no folder" if os.path.exists(root) else "there is no such folder"
     if why:
         raise _refusal(given, root, why)
 
 
-def _check_free(root: Path, given: Path, name: str, key: str, known: Sequence[Folder]) -> None:
-    """Refuse what another folder has or covers already."""
+def _check_unused(root: Path, given: Path, name: str, key: str, known: Sequence[Folder]) -> None:
+    """Reject a root, name or key that another folder uses or covers."""
     for folder in known:
         other = Path(folder.source.root)
         if root == other:
@@ -521,8 +552,8 @@ def _is_within(path: Path, folder: Path) -> bool:
 
 def _free_name(name: str, taken: set[str]) -> str:
     wanted = "".join(character for character in name if character.isprintable()) or "documents"
-    number = 2
+    suffix = 2
     free = wanted
     while free.casefold() in taken:
-        free, number = f"{wanted}-{number}", number + 1
+        free, suffix = f"{wanted}-{suffix}", suffix + 1
     return free

@@ -1,7 +1,6 @@
-"""The library of one connection, as tools get it: for reading only, open for as long as a call uses
-it.
+"""A connection's read-only library, held open only while a call uses it.
 
-Opened in the background at the start, so that its sources are watched before the first question.
+Opened in the background at the start, so that its sources are watched before the first query.
 """
 
 from __future__ import annotations
@@ -16,20 +15,21 @@ from cortex.base.settings import Settings, load
 from cortex.engine.library import Library
 from cortex.engine.pool import EnginePool
 
-CLOSE_SECONDS = 5.0  # for a library that is just being opened, before nobody waits for it any more
+# Time that closing waits for a library that is just being opened.
+CLOSE_SECONDS = 5.0
 
-_OF_ONE_CLIENT = ("ACK_MEM_SCOPE", "CORTEX_MEMORY_SCOPE")
+_CLIENT_VARIABLES = ("ACK_MEM_SCOPE", "CORTEX_MEMORY_SCOPE")
 
 log = logging.getLogger(__name__)
 
 
 def library_settings(variables: Mapping[str, str], *, shared: bool = False) -> Settings:
-    """The settings that a person's library is opened with: without the scope that one client is in,
-    so that all clients share it.
+    """Settings to open a person's library with.
 
-    `shared` is as in `load`.
+    The memory scope of a single client is left out, so that all clients share one library. `shared`
+    is as in `load`.
     """
-    kept = {name: value for name, value in variables.items() if name not in _OF_ONE_CLIENT}
+    kept = {name: value for name, value in variables.items() if name not in _CLIENT_VARIABLES}
     return load(None, environment=kept, shared=shared)
 
 
@@ -41,18 +41,18 @@ class LibrarySession:
         self._engines = engines
         self._lent = engines.borrow(settings.home, settings)
         self._closed = threading.Event()
-        self._opening = threading.Thread(target=self._try, name="open library", daemon=True)
+        self._opener = threading.Thread(target=self._open_once, name="open library", daemon=True)
 
     def start(self) -> None:
-        """Open it in the background."""
-        self._opening.start()
+        """Open the library in the background."""
+        self._opener.start()
 
     @contextmanager
     def open(self) -> Iterator[Library]:
-        """The library for one call, opened so that SQLite itself refuses to write.
+        """Lend the read-only library for one call; SQLite itself refuses to write.
 
-        Raises: ConfigError WORKSPACE_MISSING when all is ending; StoreError and FileError, where it
-        can't be opened.
+        Raises: ConfigError WORKSPACE_MISSING while the server is ending; StoreError and FileError
+        where it can't be opened.
         """
         if self._closed.is_set():
             raise ConfigError("WORKSPACE_MISSING", "the server is ending")
@@ -60,11 +60,12 @@ class LibrarySession:
             assert isinstance(engine, Library)
             yield engine.reader
 
-    def _try(self) -> None:
+    def _open_once(self) -> None:
         try:
             with self.open():
                 pass
-        except CortexError as error:  # each question is told
+        except CortexError as error:
+            # Each query reports the error itself.
             log.debug("%s", error.message)
 
     def close(self) -> None:
@@ -72,5 +73,5 @@ class LibrarySession:
         if not self._closed.is_set():
             self._closed.set()
             self._engines.give_back(self._lent)
-            if self._opening.is_alive():
-                self._opening.join(CLOSE_SECONDS)
+            if self._opener.is_alive():
+                self._opener.join(CLOSE_SECONDS)

@@ -1,11 +1,10 @@
-"""The engines of a process: one per folder and settings, shared by all windows that have it, open
-while somebody needs it.
+"""Pool of the engines of a process: one per folder and settings, shared by all windows.
 
-A window (a connection, a command) says once which folders it has; only a call under way holds an
-engine. What no window has is closed after some time; where memory is short, so is what was unused
-longest though a window has it: the next call opens it again, and it catches up with what changed
-meanwhile. Two settings for one folder are two engines on one store: the second has no lease and
-asks the first, as another process would. What decides what an index holds is the same for both
+A window (a connection, a command) registers its folders once; only a call under way holds an
+engine. An engine without windows is closed after some time. Where memory is short, so is the one
+unused longest although a window has it: the next call opens it again, and it catches up. Two
+settings for one folder are two engines on one store: the second has no lease and asks the first, as
+another process would. The settings that decide the content of an index are the same for both
 (`Settings.index_values`).
 """
 
@@ -27,10 +26,11 @@ from cortex.base.types import EmbeddingState, Freshness, count_secrets
 from cortex.engine.auto_indexer import AutoIndexer
 from cortex.engine.engine import Engine
 
-# That calls wait, after an engine was opened, for its keeper's first look at what changed
+# Time that calls wait for the first scan of an engine that was just opened.
 LOOK_SECONDS = 3.0
 POLL_SECONDS = 0.02
-CLOSED = "closed"  # the state of a project whose engine is
+# State of a project with a closed engine.
+CLOSED = "closed"
 
 log = logging.getLogger(__name__)
 
@@ -40,23 +40,25 @@ Opener = Callable[[Path, Settings], Engine]
 
 @dataclass(slots=True, eq=False)
 class EngineHandle:
-    """A folder with its settings: how many windows have it, how many calls use it now, and its
-    engine while that is open.
-    """
+    """A folder with its settings: its windows, calls under way, and engine while open."""
 
     root: Path
-    settings: Settings  # as files and the windows' variables say it
+    # From files and the variables of the windows.
+    settings: Settings
     windows: int = 0
     calls: int = 0
-    used: float = 0.0  # when the last call, or the last window, ended
+    # Time at which the last call or window ended.
+    used: float = 0.0
     engine: Engine | None = None
     keeper: AutoIndexer | None = None
     opened: float = 0.0
-    last: Freshness | None = None  # of an engine that was closed
-    turn: threading.Lock = field(default_factory=threading.Lock)  # to open or close the engine
+    # State of an engine that was closed.
+    last: Freshness | None = None
+    # Held to open or close the engine.
+    turn: threading.Lock = field(default_factory=threading.Lock)
 
     def refresh(self) -> Settings:
-        """The settings as their files say it now."""
+        """Reload the settings from their files."""
         engine = self.engine
         self.settings = load_again(engine.followed_settings.stated if engine else self.settings)
         return self.settings
@@ -64,13 +66,14 @@ class EngineHandle:
 
 @dataclass(frozen=True, slots=True)
 class PooledProject:
-    """What there is to know of a folder that windows have, or had lately."""
+    """Status of a folder that windows have, or had lately."""
 
     root: Path
     windows: int
     freshness: Freshness
     embedding: EmbeddingState | None = None
-    secrets: int = 0  # files that are left out as such
+    # Files left out as secrets.
+    secrets: int = 0
 
 
 def open_engine(root: Path, settings: Settings) -> Engine:
@@ -81,184 +84,204 @@ def open_engine(root: Path, settings: Settings) -> Engine:
 
 
 class EnginePool:
-    """Opens the engine of a folder for whoever calls, and closes it when nobody needs it."""
+    """Opens engines for calls, and closes the unused ones."""
 
     def __init__(
         self, *, keep: bool, linger: float = 0.0, rest: float = 0.0, opener: Opener | None = None
     ) -> None:
-        """`keep` follows the folders; without windows an engine lingers, and with one it may rest
-        unused before it is in the way.
+        """`keep` keeps the folders fresh in the background.
+
+        An engine without windows stays open for `linger` seconds. One with windows may be closed
+        after `rest` unused seconds, where memory is short.
         """
         self._open_engine = opener or open_engine
-        self._keep = keep
+        self._auto_index = keep
         self._linger = linger
         self._rest = rest
-        self._lock = threading.Lock()  # never waits for a disk
-        self._lent: list[EngineHandle] = []
+        # Never held during disk access.
+        self._lock = threading.Lock()
+        self._handles: list[EngineHandle] = []
         self._closed = False
 
     def borrow(self, root: Path, settings: Settings) -> EngineHandle:
-        """A folder for a window, which gives it back at its end; nothing is opened yet."""
+        """Register a window for a folder, to be given back at its end; opens nothing yet."""
         settings = load_again(settings)
         with self._lock:
-            known = [one for one in self._lent if one.root == root]
-        for one in known:
-            one.refresh()  # not under the lock: files are looked at
+            known = [handle for handle in self._handles if handle.root == root]
+        for handle in known:
+            # Not under the lock, because this reads files.
+            handle.refresh()
         with self._lock:
-            one = next(
-                (one for one in self._lent if one.root == root and one.settings == settings), None
+            handle = next(
+                (
+                    handle
+                    for handle in self._handles
+                    if handle.root == root and handle.settings == settings
+                ),
+                None,
             )
-            if one is None:
-                one = EngineHandle(root, settings)
-                self._lent.append(one)
-            one.windows += 1
-            return one
+            if handle is None:
+                handle = EngineHandle(root, settings)
+                self._handles.append(handle)
+            handle.windows += 1
+            return handle
 
-    def give_back(self, one: EngineHandle) -> None:
-        """Say that a window is done; the engine is closed at once where nothing lingers."""
+    def give_back(self, handle: EngineHandle) -> None:
+        """Unregister a window; the engine is closed at once where nothing lingers."""
         with self._lock:
-            one.windows -= 1
-            one.used = time.monotonic()
-        self._close_if_last(one)
+            handle.windows -= 1
+            handle.used = time.monotonic()
+        self._close_if_last(handle)
 
     @contextmanager
-    def use(self, one: EngineHandle, *, wait: bool = True) -> Iterator[Engine]:
-        """The engine of a folder for one call, opened where it isn't; it stays open until the call
-        is done.
+    def use(self, handle: EngineHandle, *, wait: bool = True) -> Iterator[Engine]:
+        """Lend the engine of a folder for one call, and open it where it isn't open.
 
-        One that was just opened is given some time to catch up, unless somebody can't `wait`.
+        An engine that was just opened is given some time to catch up, if `wait`.
 
-        Raises: ConfigError WORKSPACE_MISSING once it was given back or all is closed; StoreError
-        and FileError, where it can't be opened.
+        Raises: ConfigError WORKSPACE_MISSING once the handle was given back or the pool is closed;
+        StoreError and FileError where it can't be opened.
         """
         with self._lock:
-            if not one.windows and one not in self._lent:  # nobody would close what is opened now
-                raise _ending()
-            one.calls += 1
+            # An engine opened now would never be closed.
+            if not handle.windows and handle not in self._handles:
+                raise _server_ending()
+            handle.calls += 1
         try:
-            engine = self._open(one)
+            engine = self._open(handle)
             engine.follow_settings()
             if wait:
-                _await_first_look(one, engine)
+                _await_first_look(handle, engine)
             try:
                 yield engine
             except StoreError as error:
-                # A damaged index of a project is built anew for the next call, whichever call found
-                # it.
+                # A project's damaged index is rebuilt for the next call.
                 engine.start_anew(error)
                 raise
         finally:
             with self._lock:
-                one.calls -= 1
-                one.used = time.monotonic()
-            self._close_if_last(one)
+                handle.calls -= 1
+                handle.used = time.monotonic()
+            self._close_if_last(handle)
 
-    def _close_if_last(self, one: EngineHandle) -> None:
-        if not self._linger and not one.windows:
+    def _close_if_last(self, handle: EngineHandle) -> None:
+        if not self._linger and not handle.windows:
             self.close_idle()
 
-    def _open(self, one: EngineHandle) -> Engine:
-        """The engine, opened where it isn't; not under the lock of all: a slow disk holds up only
-        those who want what is on it.
+    def _open(self, handle: EngineHandle) -> Engine:
+        """Return the engine, opened where it isn't.
+
+        Not under the pool's lock: a slow disk delays only the calls for its own folder.
         """
-        with one.turn:
-            if one.engine is None and not self._closed:
-                one.refresh()
-                one.engine = self._open_engine(one.root, one.settings)
-                one.keeper = AutoIndexer(one.engine) if self._keep else None
-                one.opened = time.monotonic()
-                if self._closed:  # meanwhile, and without this one
-                    _close(one.root, one.engine, one.keeper)
-            if one.engine is None or self._closed:
-                raise _ending()
-            return one.engine
+        with handle.turn:
+            if handle.engine is None and not self._closed:
+                handle.refresh()
+                handle.engine = self._open_engine(handle.root, handle.settings)
+                handle.keeper = AutoIndexer(handle.engine) if self._auto_index else None
+                handle.opened = time.monotonic()
+                # The pool was closed meanwhile, without this engine.
+                if self._closed:
+                    _close(handle.root, handle.engine, handle.keeper)
+            if handle.engine is None or self._closed:
+                raise _server_ending()
+            return handle.engine
 
     def look_again(self, engine: Engine) -> bool:
-        """Have the folder compared soon in the background; false where nobody keeps it."""
+        """Request a scan of the folder in the background; false without an auto-indexer."""
         with self._lock:
-            keeper = next((one.keeper for one in self._lent if one.engine is engine), None)
+            keeper = next(
+                (handle.keeper for handle in self._handles if handle.engine is engine), None
+            )
         if keeper is not None:
             keeper.look_again()
         return keeper is not None
 
     def close_idle(self, most_bytes: int = 0) -> None:
-        """Close what no window has had lately; above `most_bytes` what is unused longest, until the
-        process is below it.
+        """Close engines that no window has had lately.
+
+        Above `most_bytes` also those unused longest, until the process is below it.
         """
         with self._lock:
             idle = sorted(
-                (one for one in self._lent if not one.calls),
-                key=lambda one: (one.windows > 0, one.used),
+                (handle for handle in self._handles if not handle.calls),
+                key=lambda handle: (handle.windows > 0, handle.used),
             )
-        for one in idle:
-            unused = time.monotonic() - one.used
-            if (not one.windows and unused >= self._linger) or (
+        for handle in idle:
+            unused = time.monotonic() - handle.used
+            if (not handle.windows and unused >= self._linger) or (
                 most_bytes
                 and memory_bytes() > most_bytes
-                and (not one.windows or unused >= self._rest)
+                and (not handle.windows or unused >= self._rest)
             ):
-                self._close_unused(one)
+                self._close_unused(handle)
         with self._lock:
-            self._lent = [one for one in self._lent if one.windows or one.calls or one.engine]
+            self._handles = [
+                handle
+                for handle in self._handles
+                if handle.windows or handle.calls or handle.engine
+            ]
 
-    def _close_unused(self, one: EngineHandle) -> None:
-        """Close an engine, unless a call, a run or embedding is under way; a call that comes
-        meanwhile waits and opens it again.
+    def _close_unused(self, handle: EngineHandle) -> None:
+        """Close an engine, unless a call, a run or embedding is under way.
+
+        A call that comes meanwhile waits and opens it again.
         """
-        engine, keeper = one.engine, one.keeper
+        engine, keeper = handle.engine, handle.keeper
         if (
             engine is None
-            or (one.windows and _is_at_work(engine))
-            or not one.turn.acquire(blocking=False)
+            or (handle.windows and _is_at_work(engine))
+            or not handle.turn.acquire(blocking=False)
         ):
             return
         try:
             last = _last_state(engine)
             with self._lock:
-                if one.calls:
+                if handle.calls:
                     return
-                one.settings, one.last, one.engine, one.keeper = (
+                handle.settings, handle.last, handle.engine, handle.keeper = (
                     engine.followed_settings.stated,
                     last,
                     None,
                     None,
                 )
-            _close(one.root, engine, keeper)
+            _close(handle.root, engine, keeper)
         finally:
-            one.turn.release()
+            handle.turn.release()
         del engine, keeper
-        gc.collect()  # an engine and its parts know one another
+        # An engine and its parts refer to one another.
+        gc.collect()
         give_memory_back()
 
     def projects(self) -> list[PooledProject]:
-        """What is open now, or was closed while a window has it; Cortex's own home is no project."""
+        """Projects that are open, or were closed while a window has them; not the home."""
         with self._lock:
             known = [
-                one
-                for one in self._lent
-                if (one.engine or one.last) and one.root != one.settings.home
+                handle
+                for handle in self._handles
+                if (handle.engine or handle.last) and handle.root != handle.settings.home
             ]
-            for one in known:
-                one.calls += 1  # so that it stays open while it is asked
+            for handle in known:
+                # Keeps it open while it is asked.
+                handle.calls += 1
         try:
             return [
-                PooledProject(one.root, one.windows, state, *_details(one.engine))
-                for one in known
-                if (state := one.engine.freshness() if one.engine else one.last)
+                PooledProject(handle.root, handle.windows, state, *_details(handle.engine))
+                for handle in known
+                if (state := handle.engine.freshness() if handle.engine else handle.last)
             ]
         finally:
             with self._lock:
-                for one in known:
-                    one.calls -= 1
+                for handle in known:
+                    handle.calls -= 1
 
     def close(self) -> None:
-        """Close everything, whoever has it."""
+        """Close all engines, in use or not."""
         self._closed = True
         with self._lock:
-            lent, self._lent = self._lent, []
-        for one in lent:
-            if one.engine is not None:
-                _close(one.root, one.engine, one.keeper)
+            handles, self._handles = self._handles, []
+        for handle in handles:
+            if handle.engine is not None:
+                _close(handle.root, handle.engine, handle.keeper)
 
 
 def _details(engine: Engine | None) -> tuple[EmbeddingState | None, int]:
@@ -274,11 +297,12 @@ def _close(root: Path, engine: Engine, keeper: AutoIndexer | None) -> None:
         if keeper is not None:
             keeper.close()
         engine.close()
-    except Exception:  # the others are to be closed, too
+    except Exception:
+        # The other engines must be closed, too.
         log.exception("closing %s failed", root)
 
 
-def _ending() -> ConfigError:
+def _server_ending() -> ConfigError:
     return ConfigError("WORKSPACE_MISSING", "the server is ending")
 
 
@@ -289,17 +313,19 @@ def _is_at_work(engine: Engine) -> bool:
 def _last_state(engine: Engine) -> Freshness | None:
     try:
         return replace(engine.freshness(), state=CLOSED)
-    except CortexError:  # it can be closed all the same
+    except CortexError:
+        # The engine can be closed without it.
         return None
 
 
-def _await_first_look(one: EngineHandle, engine: Engine) -> None:
-    """Let an engine that was just opened catch up; for a first index, which takes longer, a search
-    waits by itself.
+def _await_first_look(handle: EngineHandle, engine: Engine) -> None:
+    """Let an engine that was just opened catch up.
+
+    A first index takes longer; a search waits for that by itself.
     """
-    keeper, deadline = one.keeper, one.opened + LOOK_SECONDS
+    keeper, deadline = handle.keeper, handle.opened + LOOK_SECONDS
     while (
         keeper is not None and time.monotonic() < deadline and not keeper.looked.wait(POLL_SECONDS)
     ):
-        if not one.windows or (engine.running and not engine.freshness().last_indexed):
+        if not handle.windows or (engine.running and not engine.freshness().last_indexed):
             return

@@ -1,7 +1,7 @@
-"""The index runs of one engine: one at a time, by whoever holds the store's lease.
+"""Queue of the index runs of one engine: one at a time, by the holder of the store's lease.
 
-Knows turns, limits on forced runs, requests between processes, and how far a run is. What a run
-does is `engine/indexer.py`'s, when one is due is the engine's and the keeper's.
+Knows turns, limits on forced runs, requests between processes, and the progress of a run. The run
+itself is in `engine/indexer.py`; the engine and the auto-indexer decide when one is due.
 """
 
 from __future__ import annotations
@@ -24,49 +24,55 @@ from cortex.engine.file_queue import FileQueue
 from cortex.engine.store import EmbeddingJob, OperationRequest, Store
 from cortex.engine.worker import Pool
 
-FORCE_SECONDS = 60  # between two forced runs that tools ask for
+# Time between two forced runs requested by tools.
+FORCE_SECONDS = 60
 POLL_SECONDS = 0.1
-TELL_SECONDS = 0.25  # between two words to another process on how far its request is
-WAITING_RUNS = 4  # each takes a thread that a question could need
-REQUEST_SECONDS = 600  # who asked longer ago has most likely gone
-CLOSE_SECONDS = 2.0  # what a run under way gets to end
-BEAT_SECONDS = 2.0  # between two signs of life to those who wait
-NOTICE_SECONDS = 2.0  # of silence, after which it is said what is waited for
-SILENCE_SECONDS = 15.0  # after which a holder that gave no sign of life is taken for stopped
+# Time between two progress reports to another process.
+TELL_SECONDS = 0.25
+# Runs that may wait; each takes a thread that a query could need.
+WAITING_RUNS = 4
+# The sender of an older request has most likely gone.
+REQUEST_SECONDS = 600
+# Time for a run under way to end on close.
+CLOSE_SECONDS = 2.0
+# Time between two heartbeats to waiting processes.
+BEAT_SECONDS = 2.0
+# Silence after which the wait for the lease holder is logged.
+NOTICE_SECONDS = 2.0
+# Silence after which a lease holder counts as stopped.
+SILENCE_SECONDS = 15.0
 
 log = logging.getLogger(__name__)
 
 
 def _no_progress(step: Progress) -> None:
-    """Nobody wants to know."""
+    """Ignore progress."""
 
 
 @dataclass(frozen=True, slots=True)
 class IndexRequest:
-    """What somebody wants indexed, and how."""
+    """A requested run."""
 
     source: Source
     force: bool = False
-    paths: tuple[str, ...] | None = None  # None is the whole source
-    limited: bool = False  # a tool asks: forced runs are rare
+    # None is the whole source.
+    paths: tuple[str, ...] | None = None
+    # Requested by a tool: forced runs are rate-limited.
+    limited: bool = False
     progress: ProgressCallback = _no_progress
     cancel: Cancel = field(default_factory=Cancel)
 
 
 @dataclass(slots=True)
 class _ForcedRun:
-    """A forced run of a whole source while it is under way; those who ask for the same wait for its
-    report.
-    """
+    """A forced run of a whole source under way; equal requests wait for its report."""
 
     source: Source
     report: IndexReport | None = None
 
 
 class RunQueue:
-    """Does wishes here, where this process holds the lease, and has them done there where another
-    one does.
-    """
+    """Runs requests in the process with the lease, or sends them to the holder."""
 
     def __init__(
         self,
@@ -82,82 +88,80 @@ class RunQueue:
         self._settings = settings
         self._makings = makings
         self._turn = threading.Lock()
-        # For runs that wait for the one under way
-        self._places = threading.BoundedSemaphore(WAITING_RUNS)
-        self._cancel = Cancel()  # of the run under way
+        # Limits the runs that wait for the one under way.
+        self._waiting_slots = threading.BoundedSemaphore(WAITING_RUNS)
+        # Cancels the run under way.
+        self._cancel = Cancel()
         self._forced: _ForcedRun | None = None
-        self._announced = 0.0  # when others were last told how far the run under way is
+        # Time of the last progress report to other processes.
+        self._announced_at = 0.0
         self.step = Progress("idle", 0, 0)
-        self.queue: FileQueue | None = None  # of the run under way, once it knows its files
+        # Files of the run under way, once they are known.
+        self.queue: FileQueue | None = None
         self.error = ""
         self.running = threading.Event()
-        self._beating, self._busy, self._idle = threading.Lock(), 0, threading.Event()
+        self._heartbeat_lock = threading.Lock()
+        # Blocks of `alive` under way, and the event that ends their heartbeat.
+        self._busy = 0
+        self._idle = threading.Event()
 
-    def index(self, wish: IndexRequest) -> IndexReport:
-        """Do it, or have it done.
+    def index(self, request: IndexRequest) -> IndexReport:
+        """Run a request here, or have the lease holder run it.
 
         Raises: LimitError, Cancelled, FileError DISK_FULL, StoreError, CortexError INTERNAL_ERROR.
         """
         while True:
             if self._store.lease.take():
-                return self._here(wish)
-            report = self._there(wish)
+                return self._run_here(request)
+            report = self._run_remotely(request)
             if report is not None:
                 return report
 
     def serve_requests(self) -> None:
-        """As the lease holder, do what other processes asked for lately, be it of a holder that is
-        gone.
-        """
+        """As the lease holder, run recent requests, also those sent to a former holder."""
         for request in self._store.log.asked(int(time.time()) - REQUEST_SECONDS):
             self._store.log.answer(request.id, self._serve(request))
 
     def freshness(self) -> Freshness:
-        """How far the index follows the folder."""
+        """State and progress of the index."""
         indexed_at = self._store.truth.get(f"indexed:{self._source.id}")
         step = self.under_way()
-        busy = step is not None
+        if step is None and self.error:
+            state = "error"
+        else:
+            state = "ready" if step is None and indexed_at else "indexing"
+        progress = 1.0 if indexed_at else 0.0
+        if step and step.total:
+            progress = round(step.done / step.total, 4)
         return Freshness(
-            state="indexing"
-            if busy
-            else "error"
-            if self.error
-            else "ready"
-            if indexed_at
-            else "indexing",
-            progress=round(step.done / step.total, 4)
-            if step and step.total
-            else 1.0
-            if indexed_at
-            else 0.0,
+            state=state,
+            progress=progress,
             last_indexed=rfc3339(int(indexed_at)) if indexed_at else "",
             error=self.error,
         )
 
     def under_way(self) -> Progress | None:
-        """The step of the run under way, here or where the lease is held; None while there is no
-        run.
-        """
+        """Progress of the run under way, here or in the lease holder; None without one."""
         if self.running.is_set():
             return self.step
         if self._store.lease.held:
             return None
         try:
-            holder, *step = json.loads(self._store.truth.get(_announcement(self._source)) or "[0]")
+            holder, *step = json.loads(self._store.truth.get(_progress_key(self._source)) or "[0]")
             return Progress(*step) if holder and holder == self._store.lease.holder() else None
         except (ValueError, TypeError):
-            # Another version may write it in another form.
+            # Another version may use another format.
             return None
 
     def progress_note(self, more_than: int) -> str:
-        """How far a run over more files than this is; empty where none is under way."""
+        """Note on a run over more files than this; empty where none is under way."""
         step = self.under_way()
         if step is None or step.total <= more_than:
             return ""
         return f"indexing is under way: {step.done} of {step.total} files"
 
     def unread(self) -> str:
-        """How many files a first run has not read yet."""
+        """Note on the files that a first run has not read yet."""
         step = self.under_way() or self.step
         left = (
             f"{step.total - step.done:,} of {step.total:,} files are"
@@ -167,16 +171,14 @@ class RunQueue:
         return f"the first index is under way: {left} not read yet; ask again in a few seconds"
 
     def between(self, work: Callable[[], object]) -> None:
-        """Do something while no run is under way."""
+        """Call `work` while no run is under way."""
         with self._turn:
             work()
 
     @contextmanager
     def alive(self) -> Iterator[None]:
-        """Give signs of life to processes that wait, for as long as the block takes; blocks may
-        overlap.
-        """
-        with self._beating:
+        """Send heartbeats to waiting processes during the block; blocks may overlap."""
+        with self._heartbeat_lock:
             self._busy += 1
             if self._busy == 1:
                 self._idle = threading.Event()
@@ -187,14 +189,14 @@ class RunQueue:
         try:
             yield
         finally:
-            with self._beating:
+            with self._heartbeat_lock:
                 self._busy -= 1
                 if not self._busy:
                     self._idle.set()
 
     def _beat(self, ended: threading.Event) -> None:
         while not ended.wait(BEAT_SECONDS):
-            # Too many of them are better than an error: the next one may succeed.
+            # A failed heartbeat is no reason to stop; the next one may succeed.
             with suppress(CortexError):
                 self._store.log.beat(self.step)
 
@@ -205,32 +207,35 @@ class RunQueue:
         if self._turn.acquire(timeout=CLOSE_SECONDS):
             self._turn.release()
 
-    def _here(self, wish: IndexRequest) -> IndexReport:
+    def _run_here(self, request: IndexRequest) -> IndexReport:
         with self.alive():
-            return self._run(wish)
+            return self._run(request)
 
-    def _run(self, wish: IndexRequest) -> IndexReport:
+    def _run(self, request: IndexRequest) -> IndexReport:
         same = self._forced
         if same is not None and not (
-            wish.force and wish.paths is None and wish.source == same.source
+            request.force and request.paths is None and request.source == same.source
         ):
             same = None
-        self._await_turn(wish)
+        self._await_turn(request)
         try:
             if same is not None and same.report is not None:
                 return same.report
-            # Who waited for a run that came to nothing did not have its own yet.
-            if wish.force and wish.limited and same is None:
-                self._check_force_rate(wish.source)
-            self._cancel = wish.cancel
-            self._forced = _ForcedRun(wish.source) if wish.force and wish.paths is None else None
-            self._announced = time.monotonic()
+            # A request that waited for a failed run has not had its own yet.
+            if request.force and request.limited and same is None:
+                self._check_force_rate(request.source)
+            self._cancel = request.cancel
+            self._forced = (
+                _ForcedRun(request.source) if request.force and request.paths is None else None
+            )
+            self._announced_at = time.monotonic()
             self.running.set()
-            report = indexer.run(self._task(wish))
+            report = indexer.run(self._task(request))
             self.error = ""
             if self._forced is not None and report.status == "completed":
                 self._forced.report = report
-        except Exception as failure:  # whatever it is, status and log must tell of it
+        except Exception as failure:
+            # Every failure must show up in status and log.
             error = explained(failure, "indexing")
             if self.running.is_set():
                 self.error = "" if isinstance(error, Cancelled) else error.message
@@ -239,68 +244,68 @@ class RunQueue:
                     if isinstance(failure, indexer.Stopped)
                     else IndexReport("partial")
                 )
-                self._record(wish, done, error.code)
+                self._record(request, done, error.code)
             if error is failure:
                 raise
-            log.error("indexing %s failed", wish.source.root, exc_info=failure)
+            log.error("indexing %s failed", request.source.root, exc_info=failure)
             raise error from failure
         finally:
             self.step, self.queue, self._forced = Progress("idle", 0, 0), None, None
-            self._end_announcement(wish.source)
+            self._end_announcement(request.source)
             self.running.clear()
             self._turn.release()
-        self._record(wish, report)
+        self._record(request, report)
         self._store.indexes.tidy()
-        if wish.paths is None:
+        if request.paths is None:
             self._store.checkpoint()
         return report
 
-    def _task(self, wish: IndexRequest) -> indexer.IndexTask:
+    def _task(self, request: IndexRequest) -> indexer.IndexTask:
         def note(step: Progress) -> None:
             self.step = step
-            self._announce(wish.source, step)
-            wish.progress(step)
+            self._announce(request.source, step)
+            request.progress(step)
 
         def share(queue: FileQueue) -> None:
-            if wish.source == self._source:
+            if request.source == self._source:
                 self.queue = queue
 
         return indexer.IndexTask(
             store=self._store,
-            source=wish.source,
-            settings=self._settings(wish.source),
+            source=request.source,
+            settings=self._settings(request.source),
             pool=self._pool,
             makings=self._makings(),
-            force=wish.force,
-            paths=wish.paths,
+            force=request.force,
+            paths=request.paths,
             progress=note,
-            cancel=wish.cancel,
+            cancel=request.cancel,
             share_queue=share,
         )
 
     def _announce(self, source: Source, step: Progress) -> None:
-        """Write how far the run is a few times a second, for processes and engines without the
-        lease.
-        """
-        if time.monotonic() - self._announced > TELL_SECONDS:
-            self._announced = time.monotonic()
-            with suppress(CortexError):  # a full disk ends the run at what matters
+        """Publish the progress a few times a second, for processes without the lease."""
+        if time.monotonic() - self._announced_at > TELL_SECONDS:
+            self._announced_at = time.monotonic()
+            # A full disk fails the run at its next write.
+            with suppress(CortexError):
                 line = json.dumps([os.getpid(), step.stage, step.done, step.total])
-                self._store.truth.set({_announcement(source): line})
+                self._store.truth.set({_progress_key(source): line})
 
     def _end_announcement(self, source: Source) -> None:
-        """Take back what was written of this run, or of one that a closed engine left."""
+        """Withdraw the published progress of this run, or of one that was cut off."""
         with suppress(CortexError):
-            if self._store.truth.get(_announcement(source)):
-                self._store.truth.set({_announcement(source): ""})
+            if self._store.truth.get(_progress_key(source)):
+                self._store.truth.set({_progress_key(source): ""})
 
-    def _await_turn(self, wish: IndexRequest) -> None:
-        """Wait until no other run is under way, passing on how far that one is; one too many
-        doesn't wait.
+    def _await_turn(self, request: IndexRequest) -> None:
+        """Wait until no other run is under way, passing its progress on.
+
+        Raises: LimitError INDEX_BUSY where too many wait already.
         """
         if self._turn.acquire(blocking=False):
             return
-        if not self._places.acquire(blocking=False):
+        if not self._waiting_slots.acquire(blocking=False):
             root = self._source.root
             raise LimitError(
                 "INDEX_BUSY",
@@ -309,15 +314,16 @@ class RunQueue:
             )
         try:
             while not self._turn.acquire(timeout=POLL_SECONDS):
-                if wish.cancel:
+                if request.cancel:
                     raise Cancelled()
-                wish.progress(self.step)
+                request.progress(self.step)
         finally:
-            self._places.release()
+            self._waiting_slots.release()
 
     def _check_force_rate(self, source: Source) -> None:
-        """Refuse a second forced run within a minute, whichever process did the first: hence the
-        clock on the wall.
+        """Reject a second forced run within a minute, by any process.
+
+        Uses wall-clock time, because processes share no monotonic clock.
         """
         truth, now = self._store.truth, time.time()
         since = now - float(truth.get(f"forced:{source.id}", "0"))
@@ -329,11 +335,11 @@ class RunQueue:
             )
         truth.set({f"forced:{source.id}": f"{now:.3f}"})
 
-    def _record(self, wish: IndexRequest, report: IndexReport, error: str = "") -> None:
+    def _record(self, request: IndexRequest, report: IndexReport, error: str = "") -> None:
         detail: dict[str, object] = {
             **asdict(report),
-            "force": wish.force,
-            "whole": wish.paths is None,
+            "force": request.force,
+            "whole": request.paths is None,
         }
         if error:
             detail["error"] = error
@@ -341,51 +347,54 @@ class RunQueue:
             self._store.log.record("index", detail)
             if report.deleted:
                 self._store.log.record(
-                    "delete", {"docs": report.deleted, "source": wish.source.name}
+                    "delete", {"docs": report.deleted, "source": request.source.name}
                 )
-        except CortexError as failure:  # a full disk must not hide the error that came first
+        except CortexError as failure:
+            # A full disk must not hide the first error.
             log.warning("the operations log could not be written: %s", failure.message)
 
-    def _there(self, wish: IndexRequest) -> IndexReport | None:
-        """Have the lease holder do it; None when it went away, so that this process may try itself."""
+    def _run_remotely(self, request: IndexRequest) -> IndexReport | None:
+        """Have the lease holder run it; None when the holder is gone and this process may."""
         journal, lease = self._store.log, self._store.lease
-        request = journal.ask(wish.source.id, wish.force, wish.limited, wish.paths)
-        deadline = time.monotonic() + self._settings(wish.source).limits.processing.index_timeout
-        last, sign, heard, noticed = None, "", time.monotonic(), False
+        request_id = journal.ask(request.source.id, request.force, request.limited, request.paths)
+        deadline = time.monotonic() + self._settings(request.source).limits.processing.index_timeout
+        last_step, heartbeat, last_sign_at, is_logged = None, "", time.monotonic(), False
         try:
-            while (answer := journal.answered(request)) is None:
-                if wish.cancel:
+            while (answer := journal.answered(request_id)) is None:
+                if request.cancel:
                     raise Cancelled()
-                now, before = time.monotonic(), sign
-                if (sign := journal.sign(request)) != before:
-                    heard = now
-                    if (step := journal.told(request)) is not None and step != last:
-                        last = step
-                        wish.progress(step)
-                if now > deadline or now - heard > SILENCE_SECONDS:
-                    raise _silent(lease.holder(), wish.source.root, now - heard)
-                if now - heard > NOTICE_SECONDS and not noticed:
-                    noticed = True
+                now, last_heartbeat = time.monotonic(), heartbeat
+                if (heartbeat := journal.sign(request_id)) != last_heartbeat:
+                    last_sign_at = now
+                    if (step := journal.told(request_id)) is not None and step != last_step:
+                        last_step = step
+                        request.progress(step)
+                if now > deadline or now - last_sign_at > SILENCE_SECONDS:
+                    raise _holder_silent(lease.holder(), request.source.root, now - last_sign_at)
+                if now - last_sign_at > NOTICE_SECONDS and not is_logged:
+                    is_logged = True
                     log.warning(
                         "waiting for process %d, which holds the store of %s",
                         lease.holder(),
-                        wish.source.root,
+                        request.source.root,
                     )
                 if lease.take():
                     return None
                 time.sleep(POLL_SECONDS)
         finally:
-            # A holder that stands still in a transaction must not hide what was found out.
+            # A holder stuck in a transaction must not hide the outcome.
             with suppress(CortexError):
-                journal.withdraw(request)
+                journal.withdraw(request_id)
         body = json.loads(answer)
         if "error" in body:
             raise error_of(body["error"], body["message"], body["context"])
         return IndexReport(**body)
 
     def _serve(self, request: OperationRequest) -> str:
-        """Do one request; it may be for another source of this store, such as a linked worktree of
-        the same repository.
+        """Run one request of another process.
+
+        It may be for another source of this store, such as a linked worktree of the same
+        repository.
         """
         try:
             source = self._store.truth.source_by_id(request.source)
@@ -394,12 +403,17 @@ class RunQueue:
                     "STORE_LOCKED",
                     f"the store has no folder with the number {request.source} any more",
                 )
-            report = self._here(
+            report = self._run_here(
                 IndexRequest(
-                    source, request.force, request.paths, request.limited, self._tell(request.id)
+                    source,
+                    request.force,
+                    request.paths,
+                    request.limited,
+                    self._reporter(request.id),
                 )
             )
-        except Exception as failure:  # who asked must get an answer, or waits for it
+        except Exception as failure:
+            # The sender must get an answer, or it would wait on.
             error = explained(failure, "indexing")
             if error is not failure:
                 log.error("a run for another process failed", exc_info=failure)
@@ -409,29 +423,31 @@ class RunQueue:
             )
         return json.dumps(asdict(report))
 
-    def _tell(self, request: int) -> ProgressCallback:
-        """Passes progress on to who asked, a few times a second."""
-        last = 0.0
+    def _reporter(self, request_id: int) -> ProgressCallback:
+        """Callback that reports progress to the sender a few times a second."""
+        reported_at = 0.0
 
-        def tell(step: Progress) -> None:
-            nonlocal last
-            if time.monotonic() - last > TELL_SECONDS:
-                last = time.monotonic()
-                with suppress(CortexError):  # a word that gets lost is no reason to stop
-                    self._store.log.tell(request, step)
+        def report(step: Progress) -> None:
+            nonlocal reported_at
+            if time.monotonic() - reported_at > TELL_SECONDS:
+                reported_at = time.monotonic()
+                # A lost report is no reason to stop.
+                with suppress(CortexError):
+                    self._store.log.tell(request_id, step)
 
-        return tell
+        return report
 
 
-def _announcement(source: Source) -> str:
-    """The key of the fact that a run over this source is under way."""
+def _progress_key(source: Source) -> str:
+    """Key of the published progress of a run over this source."""
     return f"running:{source.id}"
 
 
-def _silent(holder: int, root: str, seconds: float) -> StoreError:
+def _holder_silent(holder: int, root: str, seconds: float) -> StoreError:
     return StoreError(
         "STORE_LOCKED",
-        f"process {holder} holds the store of {root} and has not answered for {seconds:.0f} seconds",
+        f"process {holder} holds the store of {root} and has not answered for "
+        f"{seconds:.0f} seconds",
         context={"pid": holder},
         instead=("Run `cortex restart` if it is cortexd, else end that process; then try again.",),
     )

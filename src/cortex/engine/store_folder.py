@@ -1,4 +1,4 @@
-"""The folder of a project's store: where it is, and whether it may be used."""
+"""Folder of a project's store: its location, and if it may be used."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from cortex.base.settings import Settings
 from cortex.engine.sources import git
 from cortex.engine.store import STORE_NAME, set_aside
 
-# Of files in a store's folder that are ours.
+# Cortex's own files in the folder of a store.
 OWN_PATTERNS = ("cortex.db*", "lease", "words*", "vectors*")
 
 
 def find_store(root: Path, home: Path) -> Path:
     """Find the folder of a root's store.
 
-    One that came with the repository is a stranger's: it could answer with anything.
+    A store that came with the repository isn't used: it could answer with anything.
     """
     folder = store_dir(root, home)
     if (folder / STORE_NAME).exists() and git.tracks(folder, *OWN_PATTERNS):
@@ -33,5 +33,5 @@ def has_lost_project(directory: Path) -> bool:
 
 
 def rebuild_damaged(root: Path, settings: Settings) -> Path:
-    """Set a damaged store aside, so that the next engine starts from nothing; return the old file."""
+    """Set a damaged store aside, so that the next engine begins anew; return the old file."""
     return set_aside(find_store(root.resolve(), settings.home))

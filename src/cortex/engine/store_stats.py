@@ -21,7 +21,7 @@ def vitals_of(
     cache: Cache,
     searches: tuple[int, float],
 ) -> StoreStats:
-    """Collect the figures; `searches` are how many there were and the seconds that they took."""
+    """Collect the figures; `searches` are the number of searches and their seconds."""
     truth, lookup, source = store.truth, store.lookup, main.id
     counts = lookup.counts(source)
     step = runs.under_way() or runs.step

@@ -1,7 +1,9 @@
-"""Query -> Hits: parse, find candidates, rank them, say how relevant each is, and show of each what
-matters.
+"""Search: query to ranked hits.
 
-`search` answers from a store; `search_exact` from the files themselves.
+A query is parsed, candidates are retrieved from the lexical and the vector index, ranked,
+calibrated to a relevance between 0 and 1, and shown as snippets. `search` answers from a store,
+`search_exact` from the files themselves. Each step lives in a module of its own; this one puts them
+in order. It knows no engine, tool or protocol.
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from cortex.base.errors import Cancelled, InputError, LimitError, StoreError
 from cortex.base.redaction import Redacted
@@ -49,10 +51,29 @@ MAX_QUERY_CHARACTERS = 20_000
 
 NO_EMBEDDER = "no embedder is configured"
 BELOW_THRESHOLD = "nothing reaches the threshold"
-DAMAGED = "the word index is damaged and is being built anew: names and meaning answer until then, ask again soon"
+DAMAGED = (
+    "the word index is damaged and is being built anew: names and meaning answer until then, "
+    "ask again soon"
+)
 DAMAGED_VECTORS = "the vectors are damaged and are being made anew"
 UNKNOWN_WORDS = "the model knows no word of the query"
-FITTED = "local"  # whose nearness `relevance` was fitted by
+# Provider of the model that the relevance was fitted with.
+FITTED = "local"
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """A parsed query, the mode it is answered in, and its vector where the mode needs one."""
+
+    query: Query
+    parsed: Parsed
+    mode: Mode
+    near: Near | None
+
+    @property
+    def fuses_ranks(self) -> bool:
+        """True where the lexical and the semantic order are fused by their ranks."""
+        return self.query.fusion == "rrf" and self.mode is Mode.HYBRID
 
 
 def search(
@@ -66,10 +87,10 @@ def search(
     why_words: str = NO_EMBEDDER,
     docs: frozenset[int] | None = None,
 ) -> Page:
-    """Answer a query in mode hybrid, meaning or words; without `meaning` by words, and `why_words`
-    is told; `docs` are all that may answer.
+    """Answer a query from the index in hybrid, semantic or lexical mode.
 
-    Words that fail are done without, and the answer says so.
+    Without `meaning` the answer is lexical, and a note gives `why_words` as the reason. Only
+    `docs` may be returned, where they are given. A damaged index is left out, and a note says so.
 
     Raises: InputError QUERY_EMPTY or QUERY_INVALID, LimitError SEARCH_TIMEOUT or MEMORY_SHORT,
     Cancelled.
@@ -96,61 +117,60 @@ def _search(
     docs: frozenset[int] | None,
 ) -> Page:
     check_query(query)
-    parsed = parse(query.text, query.code, _corpus_of(sources))
-    near = (
-        None
-        if meaning is None or query.mode is Mode.WORDS
-        else (meaning[0], meaning[1](parsed.text))
-    )
-    if near is not None and not near[1].any():
-        near, why_words = None, UNKNOWN_WORDS
-    if query.mode is Mode.HYBRID and query.meaning_weight <= 0:
-        near, query = None, replace(query, mode=Mode.WORDS)
-    mode = Mode.WORDS if near is None else query.mode
-    notes = [] if query.mode is mode else [f"answered by words: {why_words}"]
-    # Before the view: which words count must not be read from a state that is over
-    words = store.indexes.words()
-    if words is None and store.indexes.damaged:
+    plan, notes = _make_plan(query, sources, meaning, why_words)
+    # Taken before the snapshot: word frequencies must not come from a state that is over.
+    lexical = store.indexes.words()
+    if lexical is None and store.indexes.damaged:
         notes.append(DAMAGED)
     with store.reading():
-        numbers = tuple(source.id for source in sources)
-        if query.path:
-            below = frozenset(
-                doc.id for number in numbers for doc in store.lookup.docs(number, query.path)
-            )
-            docs = below if docs is None else docs & below
-        narrow = SearchFilter(
-            numbers, query.extensions, query.languages, docs, store.lookup.are_all(numbers)
-        )
-        seen = None if store.viewer is None else (narrow, store.counts(*numbers).chunks)
-        masses = masses_of(words, parsed, seen)
-        by_ranks = query.fusion == "rrf" and mode is Mode.HYBRID
-        weight = 0.0 if by_ranks else query.meaning_weight
-        candidates = _candidates(store, words, narrow, parsed, masses, mode, near, weight)
+        scope = _resolve_scope(store, sources, query, docs)
+        masses = _weigh_words(store, lexical, plan.parsed, scope)
+        candidates = _retrieve(store, lexical, scope, plan, masses)
         _check_time(cancel, deadline)
-        texts, recency = _Texts(store.lookup), _recency(store.lookup, numbers)
-        worded = (
-            [candidate for candidate in candidates if found_by_words(candidate)]
-            if by_ranks
-            else candidates
-        )
-        told = {} if mode is Mode.MEANING else masses
-        ranked = rank(worded, parsed, lambda place: words_of(texts.of(place)), recency, told)
-        if by_ranks:
-            ranked = fuse(ranked, candidates, query.meaning_weight, recency)
+        texts = _Texts(store.lookup)
+        ranked = _rank(candidates, plan, texts, _recency(store.lookup, scope.sources), masses)
         _check_time(cancel, deadline)
-        relate(ranked, parsed, _fit_of(mode, near))
-        above = [one for one in ranked if one.relevance >= query.threshold]
-        if query.diversity is not None:
-            above = _diversify(store, above, query.diversity, near, texts)
-        if ranked and not above:
-            notes.append(_all_below(ranked, query, words, parsed, narrow))
-        groups, total = merge(above, query.offset + query.limit)
-        stems = {stem_of(word): mass for word, mass in masses.items()}
-        hits = _show(groups[query.offset :], parsed, query, texts, stems)
-        counts = store.counts(*numbers)
+        relate(ranked, plan.parsed, _calibrated_mode(plan))
+        selected = _select(store, ranked, plan, texts)
+        if ranked and not selected:
+            notes.append(_explain_empty(ranked, plan, lexical, scope))
+        groups, total = merge(selected, query.offset + query.limit)
+        hits = _make_hits(groups[query.offset :], plan, texts, masses)
+        counts = store.counts(*scope.sources)
     notes += redaction_note(hits)
-    return Page(tuple(hits), total, mode, tuple(notes), docs=counts.docs, chunks=counts.chunks)
+    return Page(tuple(hits), total, plan.mode, tuple(notes), docs=counts.docs, chunks=counts.chunks)
+
+
+def check_query(query: Query) -> None:
+    """Reject an empty or over-long query. Raises: InputError QUERY_EMPTY or QUERY_INVALID."""
+    if not query.text.strip():
+        raise InputError("QUERY_EMPTY", "the query is empty")
+    if len(query.text) > MAX_QUERY_CHARACTERS:
+        raise InputError(
+            "QUERY_INVALID",
+            f"the query has {len(query.text)} characters, at most {MAX_QUERY_CHARACTERS} are "
+            "allowed",
+        )
+
+
+def _make_plan(
+    query: Query, sources: Sequence[Source], meaning: Meaning | None, why_words: str
+) -> tuple[_Plan, list[str]]:
+    """Parse and embed the query, choose the mode, and note a fallback to lexical search."""
+    parsed = parse(query.text, query.code, _corpus_of(sources))
+    wanted, near = query.mode, None
+    if meaning is not None and wanted is not Mode.WORDS:
+        stamp, embed = meaning
+        vector = embed(parsed.text)
+        if vector.any():
+            near = stamp, vector
+        else:
+            why_words = UNKNOWN_WORDS
+    if wanted is Mode.HYBRID and query.meaning_weight <= 0:
+        wanted, near = Mode.WORDS, None
+    mode = Mode.WORDS if near is None else wanted
+    notes = [] if mode is wanted else [f"answered by words: {why_words}"]
+    return _Plan(query, parsed, mode, near), notes
 
 
 def _corpus_of(sources: Sequence[Source]) -> Corpus:
@@ -162,106 +182,149 @@ def _corpus_of(sources: Sequence[Source]) -> Corpus:
 _CORPORA = {"documents": Corpus.DOCUMENTS, "memories": Corpus.MEMORIES, "records": Corpus.RECORDS}
 
 
-def _recency(lookup: Lookup, sources: Sequence[int]) -> Mapping[str, int]:
-    """What the history of a lone source changed lately; those of several can't be compared."""
-    return lookup.recency(sources[0]) if len(sources) == 1 else {}
-
-
-def _all_below(
-    ranked: Sequence[Candidate],
-    query: Query,
-    words: LexicalIndex | None,
-    parsed: Parsed,
-    narrow: SearchFilter,
-) -> str:
-    """Why there is no hit although something matches, and what to do about it."""
-    unknown = [
-        word
-        for word in parsed.weights
-        if words is not None and not words.frequency(word, narrow=narrow)
-    ][:5]
-    missing = f"; no file says {', '.join(unknown)}" if unknown else ""
-    best = f"the best of {len(ranked)} has {ranked[0].relevance:g}"
-    return f"{BELOW_THRESHOLD} {query.threshold:g}, {best}{missing}: say it in other words, or ask with threshold 0"
-
-
-def check_query(query: Query) -> None:
-    """Refuse what can't be a question."""
-    if not query.text.strip():
-        raise InputError("QUERY_EMPTY", "the query is empty")
-    if len(query.text) > MAX_QUERY_CHARACTERS:
-        raise InputError(
-            "QUERY_INVALID",
-            f"the query has {len(query.text)} characters, at most {MAX_QUERY_CHARACTERS} are allowed",
+def _resolve_scope(
+    store: Store, sources: Sequence[Source], query: Query, docs: frozenset[int] | None
+) -> SearchFilter:
+    """Combine sources, path, extensions, languages and `docs` into one filter."""
+    source_ids = tuple(source.id for source in sources)
+    if query.path:
+        below = frozenset(
+            doc.id for source_id in source_ids for doc in store.lookup.docs(source_id, query.path)
         )
+        docs = below if docs is None else docs & below
+    return SearchFilter(
+        source_ids, query.extensions, query.languages, docs, store.lookup.are_all(source_ids)
+    )
 
 
-def _candidates(
+def _weigh_words(
+    store: Store, lexical: LexicalIndex | None, parsed: Parsed, scope: SearchFilter
+) -> Mapping[str, float]:
+    """Weigh each word of the query by its rarity, counting only what the viewer may see."""
+    seen = None if store.viewer is None else (scope, store.counts(*scope.sources).chunks)
+    return masses_of(lexical, parsed, seen)
+
+
+def _retrieve(
     store: Store,
-    words: LexicalIndex | None,
-    narrow: SearchFilter,
-    parsed: Parsed,
+    lexical: LexicalIndex | None,
+    scope: SearchFilter,
+    plan: _Plan,
     masses: Mapping[str, float],
-    mode: Mode,
-    near: Near | None,
-    factor: float,
 ) -> list[Candidate]:
-    found = {} if mode is Mode.MEANING else find_by_words(store, words, narrow, parsed, masses)
-    if near is not None:
-        weight = 1.0 if mode is Mode.MEANING else factor * _weight_of(found.values(), parsed)
-        add_by_meaning(store, narrow, *near, found, weight)
-    return list(found.values())
+    """Collect the lexical and the semantic candidates, as the mode wants them."""
+    semantic_only = plan.mode is Mode.MEANING
+    candidates = {} if semantic_only else find_by_words(store, lexical, scope, plan.parsed, masses)
+    if plan.near is not None:
+        # Fused by ranks, cosines add nothing to the score.
+        factor = 0.0 if plan.fuses_ranks else plan.query.meaning_weight
+        weight = 1.0 if semantic_only else factor * _weight_of(candidates.values(), plan.parsed)
+        add_by_meaning(store, scope, *plan.near, candidates, weight)
+    return list(candidates.values())
 
 
-def _weight_of(found: Collection[Candidate], parsed: Parsed) -> float:
-    """What nearness weighs beside these that were found by words."""
-    if features.is_found_by_name(found, parsed):
+def _weight_of(candidates: Collection[Candidate], parsed: Parsed) -> float:
+    """Weight of the cosine beside these lexical candidates."""
+    if features.is_found_by_name(candidates, parsed):
         return 0.0
-    held = max((max(one.covers, one.told) for one in found), default=1.0)
-    return features.turn_to_meaning(weights_of(parsed.classes, parsed.corpus).meaning, held)
+    coverage = (max(candidate.covers, candidate.told) for candidate in candidates)
+    best = max(coverage, default=1.0)
+    return features.turn_to_meaning(weights_of(parsed.classes, parsed.corpus).meaning, best)
+
+
+def _recency(lookup: Lookup, source_ids: Sequence[int]) -> Mapping[str, int]:
+    """Recently changed paths of a single source; histories of several can't be compared."""
+    return lookup.recency(source_ids[0]) if len(source_ids) == 1 else {}
+
+
+def _rank(
+    candidates: Sequence[Candidate],
+    plan: _Plan,
+    texts: _Texts,
+    recency: Mapping[str, int],
+    masses: Mapping[str, float],
+) -> list[Candidate]:
+    """Order the candidates by their evidence, or by fused ranks where the query asks for it."""
+    scored = candidates
+    if plan.fuses_ranks:
+        scored = [candidate for candidate in candidates if found_by_words(candidate)]
+    ranked = rank(
+        scored,
+        plan.parsed,
+        lambda place: words_of(texts.of(place)),
+        recency,
+        {} if plan.mode is Mode.MEANING else masses,
+    )
+    if plan.fuses_ranks:
+        ranked = fuse(ranked, candidates, plan.query.meaning_weight, recency)
+    return ranked
+
+
+def _calibrated_mode(plan: _Plan) -> Mode:
+    """Mode to calibrate the relevance by.
+
+    In hybrid mode the cosines of a model that the calibration wasn't fitted on are left out.
+    """
+    foreign = plan.near is not None and plan.near[0].provider != FITTED
+    return Mode.WORDS if plan.mode is Mode.HYBRID and foreign else plan.mode
+
+
+def _select(
+    store: Store, ranked: Sequence[Candidate], plan: _Plan, texts: _Texts
+) -> list[Candidate]:
+    """Keep the candidates that reach the threshold, diversified where the query asks for it."""
+    query = plan.query
+    selected = [candidate for candidate in ranked if candidate.relevance >= query.threshold]
+    if query.diversity is not None:
+        selected = _diversify(store, selected, query.diversity, plan.near, texts)
+    return selected
 
 
 def _diversify(
     store: Store, ranked: Sequence[Candidate], balance: float, near: Near | None, texts: _Texts
 ) -> list[Candidate]:
-    """What says the same goes back: by the vectors that answer, else by words."""
+    """Move repetitions back, compared by vectors where there are any, else by words."""
     top = ranked[: diversity.DEPTH]
     if near is None:
         likeness = diversity.likeness_of_words(
-            [frozenset(words_of(texts.of(one.place))) for one in top]
+            [frozenset(words_of(texts.of(candidate.place))) for candidate in top]
         )
         return diversity.diversify(ranked, balance, likeness, diversity.ALIKE_BY_WORDS)
-    likeness = likeness_by_meaning(store, near[0], [one.place.chunk_id for one in top])
+    likeness = likeness_by_meaning(store, near[0], [candidate.place.chunk_id for candidate in top])
     return diversity.diversify(ranked, balance, likeness, diversity.ALIKE_BY_MEANING)
 
 
-def _fit_of(mode: Mode, near: Near | None) -> Mode:
-    """The mode whose relevance was fitted on what was looked at: beside words, another model's
-    cosines say something else.
-    """
+def _explain_empty(
+    ranked: Sequence[Candidate], plan: _Plan, lexical: LexicalIndex | None, scope: SearchFilter
+) -> str:
+    """Note for an answer without hits: the best relevance, unknown words, what to do next."""
+    unknown = [
+        word
+        for word in plan.parsed.weights
+        if lexical is not None and not lexical.frequency(word, narrow=scope)
+    ][:5]
+    missing = f"; no file says {', '.join(unknown)}" if unknown else ""
+    best = f"the best of {len(ranked)} has {ranked[0].relevance:g}"
     return (
-        Mode.WORDS
-        if mode is Mode.HYBRID and near is not None and near[0].provider != FITTED
-        else mode
+        f"{BELOW_THRESHOLD} {plan.query.threshold:g}, {best}{missing}: say it in other words, "
+        "or ask with threshold 0"
     )
 
 
-def _show(
-    groups: Sequence[SnippetGroup],
-    parsed: Parsed,
-    query: Query,
-    texts: _Texts,
-    masses: Mapping[str, float],
+def _make_hits(
+    groups: Sequence[SnippetGroup], plan: _Plan, texts: _Texts, masses: Mapping[str, float]
 ) -> list[Hit]:
-    """The hits, with text until there are `query.characters` of it (0 is no limit)."""
+    """Turn groups into hits, with text until there are `query.characters` of it (0: no limit)."""
+    query, parsed = plan.query, plan.parsed
+    stems = {stem_of(word): mass for word, mass in masses.items()}
     hits: list[Hit] = []
     left = query.characters or sys.maxsize
-    for number, group in enumerate(groups):
+    for index, group in enumerate(groups):
         size = (
-            query.snippets[min(number, len(query.snippets) - 1)] if query.snippets else sys.maxsize
+            query.snippets[min(index, len(query.snippets) - 1)] if query.snippets else sys.maxsize
         )
-        # A definition is shown from its beginning
-        wanted = {} if parsed.is_name and group.best.named else masses
+        # A definition is shown from its beginning.
+        wanted = {} if parsed.is_name and group.best.named else stems
         text, lines = _text_of(group, texts, size, wanted) if min(left, size) > 0 else ("", ())
         left -= len(text)
         redacted = texts.redacted(group, lines) if text else ()
@@ -271,22 +334,22 @@ def _show(
 
 
 def _text_of(
-    group: SnippetGroup, texts: _Texts, size: int, masses: Mapping[str, float]
+    group: SnippetGroup, texts: _Texts, size: int, stems: Mapping[str, float]
 ) -> tuple[str, tuple[int, ...]]:
-    """The group's text, or where it is longer than `size`, the lines that matter and their numbers."""
-    first = min(one.place.chunk.start for one in group.chunks)
-    last = max(one.place.chunk.end for one in group.chunks)
+    """Text of a group; where it is longer than `size`, the lines that matter and their numbers."""
+    first = min(candidate.place.chunk.start for candidate in group.chunks)
+    last = max(candidate.place.chunk.end for candidate in group.chunks)
     text = texts.whole(group.best.place)[first:last]
     if len(text) <= size:
         return text, ()
     lines = text.split("\n")
     chunk = group.best.place.chunk
     opening = opening_of(lines, group.start_line, chunk.start_line, chunk.signature)
-    return cut_snippet(lines, group.start_line, masses, opening, size)
+    return cut_snippet(lines, group.start_line, stems, opening, size)
 
 
 class _Texts:
-    """The texts of chunks, each blob unpacked once per answer."""
+    """Texts of chunks; each blob is unpacked once per answer."""
 
     def __init__(self, lookup: Lookup) -> None:
         self._lookup = lookup
@@ -299,10 +362,10 @@ class _Texts:
         return self._blobs[blob]
 
     def redacted(self, group: SnippetGroup, lines: Collection[int]) -> tuple[Redacted, ...]:
-        """What is redacted in the lines of a group that are shown: these, or all."""
-        found = self._lookup.redacted(group.best.place.doc.blob)
+        """Redactions within the shown lines of a group: `lines`, or all of them."""
+        redactions = self._lookup.redacted(group.best.place.doc.blob)
         shown = lines or range(group.start_line, group.end_line + 1)
-        return tuple(one for one in found if one[0] in shown)
+        return tuple(redaction for redaction in redactions if redaction[0] in shown)
 
     def of(self, place: ChunkLocation) -> str:
         return self.whole(place)[place.chunk.start : place.chunk.end]

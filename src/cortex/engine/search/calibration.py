@@ -1,12 +1,12 @@
-"""How surely a hit is right, 0 to 1, on one scale for every corpus, kind of source and mode: .65 is
-the cut.
+"""Relevance of a hit, 0 to 1, on one scale for every corpus and mode; 0.65 is the threshold.
 
-Two probabilities, fitted by `bench/relevance.py` on features that don't depend on the size of a
-corpus: that the source knows the answer at all, from the best hits together, and that this hit is
-one, if it does. The second counts by its square root, because the cut is for what isn't there: a
-right hit in the ninth place of a good answer must not fall below it. Nearness by meaning is that of
-the model in the package; other models' cosines are taken as they come. Road not taken: a share of
-the best score, which calls the first hit certain whatever was asked.
+The product of two probabilities, fitted by `bench/relevance.py` on features that don't depend on
+the size of a corpus: that the source has an answer at all, judged by the best hits together, and
+that this hit is one, if it does. The second counts by its square root, because the threshold is
+there to reject absent things: a right hit in ninth place must not fall below it. The cosine is that
+of the bundled model; other models' cosines are taken as they come.
+
+Road not taken: the share of the best score, which calls the first hit certain for any query.
 """
 
 from __future__ import annotations
@@ -21,18 +21,17 @@ from cortex.engine.search.features import Candidate
 from cortex.engine.search.query_classes import Corpus
 from cortex.engine.search.query_parser import Parsed
 
-CUT = 0.65  # of relevance: what is below is left out unless somebody asks for it
-_CUT_AT = (
-    # Of the product of both probabilities: 98.5 % of the right hits are above, nine in ten absent
-    # things below
-    0.05
-)
+# Default threshold of the relevance; hits below it are shown only on request.
+CUT = 0.65
+# The product of both probabilities at the threshold: 98.5 % of the right hits are above it, nine
+# in ten absent things below.
+_CUT_AT = 0.05
 PROSE = frozenset({"markdown", "text", "restructuredtext", "asciidoc", "latex", "html"})
 
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """What each feature weighs; the last weight of both is a constant."""
+    """Weights of the features; the last one of each tuple is a constant."""
 
     known: tuple[float, ...]
     right: tuple[float, ...]
@@ -43,17 +42,17 @@ RIGHT = ("covers", "defines", "joins", "stem", "near", "share of the best score"
 FITS: Mapping[Mode, Fit] = {
     Mode.WORDS: Fit((6.7, 3.3, 3.4, 2.1, 0.0, -1.0), (1.8, 0.9, 0.5, 2.2, 0.0, 3.7, -5.7)),
     Mode.HYBRID: Fit((5.7, 2.4, 2.8, 1.9, 9.1, -3.0), (1.6, 1.0, 0.3, 2.0, 2.0, 4.0, -6.5)),
-    # No words are looked at; the constant of `known` is below the fitted -5.7, or every third
-    # absent thing came above the cut.
+    # No word features here. The constant of `known` is below the fitted -5.7: with that, every
+    # third absent thing came above the threshold.
     Mode.MEANING: Fit((0.0, 0.0, 0.0, 0.0, 18.5, -7.0), (0.0, 0.0, 0.0, 2.3, 3.8, 2.2, -5.5)),
 }
-# What is very near is known although it shares no word with the query; one step less here, and
-# absent things come above the cut.
+# A very near hit counts as known although it shares no word with the query. One step higher, and
+# absent things come above the threshold.
 _VERY_NEAR = (0.0, 0.0, 0.0, 0.0, 18.5, -10.0)
 
 
 def relate(ranked: Sequence[Candidate], parsed: Parsed, mode: Mode) -> None:
-    """Give each of the candidates, which are in their order, its relevance."""
+    """Set the relevance of each candidate; they come in their final order."""
     if not ranked:
         return
     fit = FITS[mode]
@@ -62,63 +61,75 @@ def relate(ranked: Sequence[Candidate], parsed: Parsed, mode: Mode) -> None:
     best = max(ranked[0].score, 1e-9)
     least = 0.0
     covers, defines, joins, stem, near, share, constant = fit.right
-    for one in reversed(ranked):  # what stands before another is at least as relevant
-        # `right_features` written out: for two hundred candidates in each answer that is half of
-        # the time.
+    # From the end, so that no candidate is less relevant than one ranked below it.
+    for candidate in reversed(ranked):
+        # `right_features` inlined: with two hundred candidates per answer that halves the time.
         total = (
-            covers * (one.covers if one.covers > one.phrase else one.phrase)
-            + joins * one.joins
-            + stem * one.stem
+            covers * (candidate.covers if candidate.covers > candidate.phrase else candidate.phrase)
+            + joins * candidate.joins
+            + stem * candidate.stem
         )
         total += (
-            defines * (one.defines if one.defines > one.located else one.located) + near * one.near
+            defines
+            * (candidate.defines if candidate.defines > candidate.located else candidate.located)
+            + near * candidate.near
         )
-        right = 1 / (1 + math.exp(-(total + share * one.score / best + constant)))
+        right = 1 / (1 + math.exp(-(total + share * candidate.score / best + constant)))
         value = round(_curve(known * math.sqrt(right)), 4)
-        one.relevance = least = value if value > least else least
+        candidate.relevance = least = value if value > least else least
 
 
 def known_features(top: Sequence[Candidate], parsed: Parsed) -> tuple[float, ...]:
-    """What tells whether the source has the answer: how much of the query stands together
-    somewhere, is it defined, is it near.
+    """Features that say if the source has the answer at all.
+
+    How much of the query stands together in one place, if it is defined, and how near it is.
     """
     return (
-        math.log(0.02 + max(_covers(one) for one in top)),
-        math.log(max(1, len(parsed.weights))),  # many words never stand together all
-        max(max(one.defines, one.joins, one.located) for one in top),
+        math.log(0.02 + max(_covers(candidate) for candidate in top)),
+        # Many words never stand all together.
+        math.log(max(1, len(parsed.weights))),
+        max(max(candidate.defines, candidate.joins, candidate.located) for candidate in top),
         _prose(top, parsed),
-        max(one.near for one in top),
+        max(candidate.near for candidate in top),
         1.0,
     )
 
 
 def _prose(top: Sequence[Candidate], parsed: Parsed) -> float:
-    """How much of it is prose, in which a question's own words are rarer; memories are written in
-    the words that people ask by.
+    """Share of prose among the top hits; a question's own words are rarer in prose.
 
-    Records are not: with what prose adds, 8 of 100 absent things come above the cut among them, and
-    without it 1, while a right one stood behind documents that were wrong (bench/mixed.py).
+    Memories are written in the words that people ask by, so they count as none. Records are not:
+    with the prose feature 8 of 100 absent things come above the threshold among them, without it 1,
+    while a right one stood behind documents that were wrong (bench/mixed.py).
     """
-    prose = sum(one.place.doc.language in PROSE for one in top) / len(top)
+    prose = sum(candidate.place.doc.language in PROSE for candidate in top) / len(top)
     return 0.0 if parsed.corpus is Corpus.MEMORIES else prose
 
 
-def right_features(one: Candidate, share: float) -> tuple[float, ...]:
-    """What tells whether a hit is right where the source has the answer."""
-    return (_covers(one), max(one.defines, one.located), one.joins, one.stem, one.near, share, 1.0)
+def right_features(candidate: Candidate, share: float) -> tuple[float, ...]:
+    """Features that say if a hit is right, given that the source has the answer."""
+    return (
+        _covers(candidate),
+        max(candidate.defines, candidate.located),
+        candidate.joins,
+        candidate.stem,
+        candidate.near,
+        share,
+        1.0,
+    )
 
 
 def probability(weights: Sequence[float], features: Sequence[float]) -> float:
-    """A logistic model's answer."""
+    """Output of a logistic model."""
     return 1 / (1 + math.exp(-sum(map(mul, weights, features))))
 
 
-def _covers(one: Candidate) -> float:
-    return max(one.covers, one.phrase)
+def _covers(candidate: Candidate) -> float:
+    return max(candidate.covers, candidate.phrase)
 
 
 def _curve(value: float) -> float:
-    """Two straight lines that meet at the cut."""
+    """Map the product to the relevance by two straight lines that meet at the threshold."""
     if value < _CUT_AT:
         return CUT * value / _CUT_AT
     return CUT + (1 - CUT) * (value - _CUT_AT) / (1 - _CUT_AT)

@@ -1,11 +1,10 @@
-"""The first hits say different things: what says again what a better one says goes back (maximal
-marginal relevance).
+"""Diversification of the first hits by maximal marginal relevance.
 
-Only what is nearly the same counts as a repetition. Documents about one thing are all a little
-alike, and a likeness that counts from the beginning, as the formula has it, pushes right answers
-back because others are right, too: it loses .008 of nDCG@10 on the mean of six sets of documents,
-and this way nothing (.004 to .005 on two that are full of pages made after one pattern, +.006 on
-one with copies).
+A hit that repeats a better one moves back, and only near-duplicates count as repetitions. Documents
+about one subject are all a little alike; a likeness that counts from zero, as the formula has it,
+pushes right answers back because others are right, too. That loses .008 of nDCG@10 on the mean of
+six sets of documents; with a least likeness nothing is lost (.004 to .005 on two sets full of pages
+made after one pattern, +.006 on one with copies).
 """
 
 from __future__ import annotations
@@ -15,18 +14,24 @@ from itertools import pairwise
 
 from cortex.engine.search.features import Candidate
 
-DEPTH = 50  # candidates that may change their places
-ALIKE_BY_MEANING = 0.95  # cosine from which on two texts begin to say the same
-ALIKE_BY_WORDS = 0.6  # share of the words that they have in common
+# Candidates that may change their places.
+DEPTH = 50
+# Cosine from which two texts count as alike.
+ALIKE_BY_MEANING = 0.95
+# Share of common words from which two texts count as alike.
+ALIKE_BY_WORDS = 0.6
 
-Likeness = Callable[[int, int], float]  # of the candidates in two places, 0 to 1
+# Likeness, 0 to 1, of the candidates at two indexes.
+Likeness = Callable[[int, int], float]
 
 
 def diversify(
     ranked: Sequence[Candidate], balance: float, likeness: Likeness, least: float
 ) -> list[Candidate]:
-    """The candidates, greedily by `balance` * score - (1 - `balance`) * likeness to what comes
-    before, which counts above `least`.
+    """Reorder candidates greedily by score and novelty.
+
+    Each place goes to the highest `balance` * score - (1 - `balance`) * likeness to the candidates
+    already placed; a likeness counts from `least` on.
     """
     top = min(DEPTH, len(ranked))
     if top < 2 or balance >= 1:
@@ -46,24 +51,24 @@ def diversify(
         order.append(chosen)
         for at in left:
             repeated[at] = max(repeated[at], (likeness(chosen, at) - least) / (1 - least))
-    return _fall([*(ranked[at] for at in order), *ranked[top:]])
+    return _cap_scores([*(ranked[at] for at in order), *ranked[top:]])
 
 
 def likeness_of_words(words: Sequence[frozenset[str]]) -> Likeness:
-    """Texts by the share of their words that both have."""
+    """Likeness of texts by the share of words they have in common."""
 
-    def likeness(one: int, other: int) -> float:
-        first, second = words[one], words[other]
-        return len(first & second) / max(1, len(first | second))
+    def likeness(first: int, second: int) -> float:
+        common = words[first] & words[second]
+        return len(common) / max(1, len(words[first] | words[second]))
 
     return likeness
 
 
-def _fall(ordered: list[Candidate]) -> list[Candidate]:
-    """What went back counts no more than what now stands before it."""
-    for before, one in pairwise(ordered):
-        if one.score > before.score:
-            one.fresh = before.score / one.score
-            one.score = before.score
-        one.relevance = min(one.relevance, before.relevance)
+def _cap_scores(ordered: list[Candidate]) -> list[Candidate]:
+    """Cap score and relevance of each candidate by those of the one before it."""
+    for before, candidate in pairwise(ordered):
+        if candidate.score > before.score:
+            candidate.fresh = before.score / candidate.score
+            candidate.score = before.score
+        candidate.relevance = min(candidate.relevance, before.relevance)
     return ordered

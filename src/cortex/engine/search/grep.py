@@ -1,11 +1,9 @@
-"""A literal or a regular expression over the files as they are now, read from disk, without any
-index.
+"""Literal or regular expression search over the files as they are on disk, without an index.
 
-Lines that match become hits with a little context; hits near each other are one. The `regex` module
-is used because it can be stopped: the standard one runs an exploding expression to its end.
-
-An expression meets a file without its secrets: met with them, it could ask for a secret letter by
-letter, whatever is shown.
+Matching lines become hits with a little context; matches near each other are one hit. The `regex`
+module is used because it can be interrupted: the standard one runs an exploding expression to its
+end. Expressions see files with secrets redacted; otherwise a client could guess a secret letter by
+letter, even though it is never shown.
 """
 
 from __future__ import annotations
@@ -27,35 +25,37 @@ from cortex.engine.sources.scanner import read_bytes
 from cortex.engine.store import extension_of
 
 CONTEXT_LINES = 2
-MAX_HITS = 2_000  # a pattern that matches everything stops here
+# A pattern that matches everything stops here.
+MAX_HITS = 2_000
 STOPPED = f"stopped at {MAX_HITS:,} matches, there may be more: narrow the search"
-FILE_SECONDS = (
-    # For an expression in one file: one that takes longer explodes, and would do so in the next
-    # file too
-    5.0
-)
-MAX_CLEAN = 100_000  # texts that are remembered to have no secret
+# Limit for an expression in one file. One that takes longer explodes, and would do so in the next
+# file, too.
+FILE_SECONDS = 5.0
+# Texts remembered as free of secrets.
+MAX_CLEAN = 100_000
 
 Find = Callable[[str], Iterator[tuple[int, int]]]
 
 
 @dataclass(slots=True)
 class Matches:
-    """What was found, and how far the search came."""
+    """Matches of a pattern, and how far the search came."""
 
     hits: list[Hit]
-    searched: int = 0  # files
-    stopped: bool = False  # there may be more
+    # Files searched so far.
+    searched: int = 0
+    # Stopped early; there may be more matches.
+    stopped: bool = False
 
     def page(self, query: Query) -> Page:
-        """The hits that the query asks for, and how they came about."""
+        """Page of the hits that the query asks for, with notes."""
         shown = tuple(self.hits[query.offset : query.offset + query.limit])
         notes = (*((STOPPED,) if self.stopped else ()), *redaction_note(shown))
         return Page(shown, len(self.hits), Mode.EXACT, notes, docs=self.searched)
 
 
 def redaction_note(hits: Sequence[Hit]) -> tuple[str, ...]:
-    """One note that names the lines of these hits that are redacted, none where there are none."""
+    """Note that names the redacted lines of these hits; empty without any."""
     return note_of((hit.path, redacted) for hit in hits for redacted in hit.redacted)
 
 
@@ -69,13 +69,14 @@ def search_exact(
     cancel: Cancel,
     redacted: bool = True,
 ) -> Matches:
-    """Every place where the pattern stands, ordinary code first, then by the number of matches,
-    path and line.
+    """Find every match of the pattern in the files.
+
+    Ordinary code comes first, then the order is by number of matches, path and line.
 
     Raises: InputError REGEX_INVALID, LimitError REGEX_TIMEOUT or SEARCH_TIMEOUT, Cancelled.
     """
     find = _finder(query, deadline)
-    found = Matches([])
+    matches = Matches([])
     wanted = [file for file in files if _is_wanted(file.path, query)]
     for file in sorted(wanted, key=lambda file: (bool(role_of(file.path)), file.path)):
         if cancel:
@@ -86,8 +87,8 @@ def search_exact(
                 "the search ran out of time",
                 context={"files_left_from": file.path},
             )
-        if len(found.hits) >= MAX_HITS:
-            found.stopped = True
+        if len(matches.hits) >= MAX_HITS:
+            matches.stopped = True
             break
         raw = read_bytes(Path(source.root), file.path, max_file_size)
         text = raw if isinstance(raw, UnreadableFile) else read(raw, file.path)
@@ -96,27 +97,28 @@ def search_exact(
         language = language_of(file.path, text[:HEAD_CHARACTERS])
         if query.languages and language not in query.languages:
             continue
-        found.searched += 1
-        # What a literal isn't in needs no look for secrets.
+        matches.searched += 1
+        # A text without the literal needs no scan for secrets.
         redaction = (
             _redaction_of(text) if redacted and (query.regex or query.text in text) else CLEAN
         )
         text = redaction.text if redaction else text
         spans = list(islice(find(text), MAX_HITS))
-        found.stopped |= len(spans) == MAX_HITS
+        matches.stopped |= len(spans) == MAX_HITS
         spans = [span for span in spans if not redaction.hides(*span)] if redaction else spans
-        found.hits.extend(_hits_in(file.path, language, text, source.id, spans, redaction))
-    found.hits.sort(key=lambda hit: (bool(role_of(hit.path)), -hit.score, hit.path, hit.start_line))
-    return found
+        matches.hits.extend(_hits_in(file.path, language, text, source.id, spans, redaction))
+    matches.hits.sort(
+        key=lambda hit: (bool(role_of(hit.path)), -hit.score, hit.path, hit.start_line)
+    )
+    return matches
 
 
-_clean: set[int] = set()  # hashes of texts
+# Hashes of texts without secrets.
+_clean: set[int] = set()
 
 
 def _redaction_of(text: str) -> RedactedText:
-    """The redaction of a text; of one without secrets that is known the second time, most files
-    being the same.
-    """
+    """Redact a text; texts without secrets, most of them, are remembered by their hash."""
     key = hash(text)
     if key in _clean:
         return CLEAN
@@ -137,7 +139,8 @@ def _finder(query: Query, deadline: float) -> Find:
             f"the expression is refused: {reason}",
             context={"pattern": query.text[:200]},
         )
-    import regex  # here, because few queries are expressions
+    # Imported here because few queries are expressions.
+    import regex
 
     try:
         pattern = regex.compile(query.text, regex.MULTILINE | regex.VERSION0, cache_pattern=False)
@@ -147,8 +150,8 @@ def _finder(query: Query, deadline: float) -> Find:
         ) from error
 
     def find(text: str) -> Iterator[tuple[int, int]]:
-        # The engine counts the processor's time, which a busy machine stretches: hence the look at
-        # the clock for each match.
+        # The engine's timeout counts processor time, which a busy machine stretches: hence the look
+        # at the wall clock for each match.
         left = min(FILE_SECONDS, max(0.01, deadline - time.monotonic()))
         try:
             for match in pattern.finditer(text, timeout=left, concurrent=True):
@@ -184,7 +187,8 @@ def _hits_in(
     if not spans:
         return
     lines = text.split("\n")
-    total = len(lines) - (not lines[-1])  # what follows the last line end is no line
+    # An empty string after the last line end is no line.
+    total = len(lines) - (not lines[-1])
     for first, last, count in _groups(_lines_of(text, spans)):
         start, end = max(1, first - CONTEXT_LINES), max(last, min(total, last + CONTEXT_LINES))
         yield Hit(
@@ -204,7 +208,7 @@ def _hits_in(
 
 
 def _lines_of(text: str, spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The first and last line of each span; spans come in order, so the text is counted once."""
+    """First and last line of each span; spans are in order, so the text is counted once."""
     out: list[tuple[int, int]] = []
     line, at = 1, 0
     for start, end in spans:

@@ -1,13 +1,15 @@
-"""What stands beside a memory counts for it, too: an answer seldom repeats the words of the
-question before it.
+"""Boost for memories that stand beside a strong match in the same session.
 
-Where a strong candidate says words of the query, those who stand near it in the same session have a
-share of them, as far as they don't say them themselves; who isn't a candidate yet becomes one.
-Looked up while asking, and only among what may be found: nothing of a memory is kept with another
-one, so what is deleted is gone. Worth .093 on turns of conversations, 0 on whole conversations,
-.004 on messages of commits (recall@10 by words); of that the second places are .019 and what comes
-after .013. Roads not taken: adding up the neighbours' scores, which counts a name that all of them
-say several times (-.010); lending between the pieces of one long memory (0).
+An answer seldom repeats the words of the question before it. A strong candidate lends the query
+words it contains to its neighbours, as far as they lack them; a neighbour that is no candidate yet
+becomes one. Neighbours are looked up at query time, and only among what may be returned: no memory
+is stored with another one, so a deleted memory leaves nothing behind.
+
+Worth .093 on turns of conversations, 0 on whole conversations, .004 on messages of commits
+(recall@10, lexical); of that the second neighbours are .019 and the following ones .013.
+
+Roads not taken: adding up the neighbours' scores, which counts a name that all of them contain
+several times (-.010); lending between the chunks of one long memory (0).
 """
 
 from __future__ import annotations
@@ -18,14 +20,21 @@ from dataclasses import replace
 from cortex.engine.search.features import Candidate
 from cortex.engine.store import LexicalIndex, LexicalTerm, Neighbour, SearchFilter, Store
 
-BEFORE = (0.7, 0.4)  # of what was said one and two places before
+# Share lent by the memory one and two places before.
+BEFORE = (0.7, 0.4)
+# Share lent by the memory one and two places after.
 AFTER = (0.4, 0.2)
-SHORT = 300  # bytes: a longer memory says much, and the less of it to its neighbours
-STRONG = 40  # candidates whose neighbours are looked at; 60 are worth .001 and a tenth of the time
+# Bytes; a longer memory lends less, because little of it concerns its neighbours.
+SHORT = 300
+# Candidates that lend to their neighbours; 60 are worth .001 more, for a tenth of the time.
+STRONG = 40
 
-Pair = tuple[int, int]  # doc, chunk
-Held = Mapping[Pair, Collection[str]]  # the words of the query that stand in a chunk
-Lent = dict[Pair, dict[str, float]]  # to a chunk: for each word, what a unit of its mass is worth
+# Ids of doc and chunk.
+Pair = tuple[int, int]
+# The words of the query that a chunk contains.
+Held = Mapping[Pair, Collection[str]]
+# The words lent to a chunk, with the worth of a unit of each word's mass.
+Lent = dict[Pair, dict[str, float]]
 
 
 def add_beside(
@@ -35,43 +44,54 @@ def add_beside(
     terms: Sequence[LexicalTerm],
     best: float,
     masses: Mapping[str, float],
-    found: dict[Pair, Candidate],
+    candidates: dict[Pair, Candidate],
 ) -> None:
-    """Give candidates their share of what their neighbours say, and add neighbours that have one;
-    `best` is the best word score.
+    """Boost candidates by their neighbours, and add neighbours that get a boost.
+
+    `best` is the best lexical score.
     """
-    strong = sorted(found, key=lambda pair: -round(found[pair].words + found[pair].covers ** 2, 4))[
-        :STRONG
-    ]
+    strong = sorted(
+        candidates,
+        key=lambda pair: -round(candidates[pair].words + candidates[pair].covers ** 2, 4),
+    )[:STRONG]
     docs = list(dict.fromkeys(doc for doc, _ in strong))
-    near = store.remembered.neighbours(docs, narrow.sources, len(BEFORE))
-    near = [one for one in near if narrow.docs is None or one.doc in narrow.docs]
-    if not near:
+    neighbours = store.remembered.neighbours(docs, narrow.sources, len(BEFORE))
+    neighbours = [
+        neighbour for neighbour in neighbours if narrow.docs is None or neighbour.doc in narrow.docs
+    ]
+    if not neighbours:
         return
-    _add(store, words, narrow, terms, best, near, found)
-    within = frozenset(docs).union(one.doc for one in near)
+    _add_short_neighbours(store, words, narrow, terms, best, neighbours, candidates)
+    within = frozenset(docs).union(neighbour.doc for neighbour in neighbours)
     held = words.held(list(masses), replace(narrow, docs=within), 4 * len(within))
     rates = {
-        pair: found[pair].words / mass
-        for pair, said in held.items()
-        if pair in found and (mass := sum(masses[word] for word in said))
+        pair: candidates[pair].words / mass
+        for pair, contained in held.items()
+        if pair in candidates and (mass := sum(masses[word] for word in contained))
     }
-    _count(_lend(strong, near, found, held, rates), found, held, rates, masses)
+    _apply_boosts(
+        _lend(strong, neighbours, candidates, held, rates), candidates, held, rates, masses
+    )
 
 
-def _add(
+def _add_short_neighbours(
     store: Store,
     words: LexicalIndex,
     narrow: SearchFilter,
     terms: Sequence[LexicalTerm],
     best: float,
-    near: Sequence[Neighbour],
-    found: dict[Pair, Candidate],
+    neighbours: Sequence[Neighbour],
+    candidates: dict[Pair, Candidate],
 ) -> None:
-    """Make the short ones candidates that aren't yet, with what they say themselves."""
-    known = {doc for doc, _ in found}
-    short = (one for one in near if one.doc not in known and one.first_chunk == one.last_chunk)
-    new = sorted({(one.doc, one.first_chunk) for one in short})
+    """Make neighbours of a single chunk candidates, with their own lexical score."""
+    known = {doc for doc, _ in candidates}
+    new = sorted(
+        {
+            (neighbour.doc, neighbour.first_chunk)
+            for neighbour in neighbours
+            if neighbour.doc not in known and neighbour.first_chunk == neighbour.last_chunk
+        }
+    )
     if not new:
         return
     within = replace(narrow, docs=frozenset(doc for doc, _ in new))
@@ -79,52 +99,55 @@ def _add(
         (doc, chunk): score / best for doc, chunk, score in words.search(terms, within, len(new))
     }
     for pair, place in store.lookup.places(new).items():
-        found[pair] = Candidate(place, scores.get(pair, 0.0))
+        candidates[pair] = Candidate(place, scores.get(pair, 0.0))
 
 
 def _lend(
     strong: Sequence[Pair],
-    near: Sequence[Neighbour],
-    found: Mapping[Pair, Candidate],
+    neighbours: Sequence[Neighbour],
+    candidates: Mapping[Pair, Candidate],
     held: Held,
     rates: Mapping[Pair, float],
 ) -> Lent:
-    """What the strong ones say, to those beside them: a word that several say counts once, as the
-    nearest says it.
-    """
+    """Lend the words of strong candidates; a word lent several times counts as its best share."""
     beside: dict[int, list[Neighbour]] = {}
-    for one in near:
-        beside.setdefault(one.of, []).append(one)
+    for neighbour in neighbours:
+        beside.setdefault(neighbour.of, []).append(neighbour)
     takers: dict[int, list[Pair]] = {}
-    for pair in found:
+    for pair in candidates:
         takers.setdefault(pair[0], []).append(pair)
     lent: Lent = {}
     for giver in strong:
-        rate = rates.get(giver, 0.0) * min(1.0, SHORT / max(1, found[giver].place.doc.size))
-        for one in beside.get(giver[0], ()):
-            share = rate * (BEFORE[one.step - 1] if one.step > 0 else AFTER[-one.step - 1])
-            for taker in takers.get(one.doc, ()):
-                said = lent.setdefault(taker, {})
+        rate = rates.get(giver, 0.0) * min(1.0, SHORT / max(1, candidates[giver].place.doc.size))
+        for neighbour in beside.get(giver[0], ()):
+            share = rate * (
+                BEFORE[neighbour.step - 1] if neighbour.step > 0 else AFTER[-neighbour.step - 1]
+            )
+            for taker in takers.get(neighbour.doc, ()):
+                shares = lent.setdefault(taker, {})
                 for word in held.get(giver, ()):
-                    said[word] = max(share, said.get(word, 0.0))
+                    shares[word] = max(share, shares.get(word, 0.0))
     return lent
 
 
-def _count(
+def _apply_boosts(
     lent: Lent,
-    found: Mapping[Pair, Candidate],
+    candidates: Mapping[Pair, Candidate],
     held: Held,
     rates: Mapping[Pair, float],
     masses: Mapping[str, float],
 ) -> None:
-    """Write down what was lent beyond what a candidate says itself; the best of all together is 1."""
+    """Set the boost beyond a candidate's own words, and rescale so that the best is 1."""
     whole = sum(masses.values()) or 1.0
-    for pair, said in lent.items():
-        one, own, rate = found[pair], held.get(pair, ()), rates.get(pair, 0.0)
-        one.beside = sum(
-            masses[word] * max(0.0, share - rate * (word in own)) for word, share in said.items()
+    for pair, shares in lent.items():
+        candidate, own, rate = candidates[pair], held.get(pair, ()), rates.get(pair, 0.0)
+        candidate.beside = sum(
+            masses[word] * max(0.0, share - rate * (word in own)) for word, share in shares.items()
         )
-        one.told = min(1.0, sum(masses[word] for word in said.keys() | set(own)) / whole)
-    top = max((one.words + one.beside for one in found.values()), default=1.0) or 1.0
-    for one in found.values():
-        one.words, one.beside = one.words / top, one.beside / top
+        candidate.told = min(1.0, sum(masses[word] for word in shares.keys() | set(own)) / whole)
+    top = (
+        max((candidate.words + candidate.beside for candidate in candidates.values()), default=1.0)
+        or 1.0
+    )
+    for candidate in candidates.values():
+        candidate.words, candidate.beside = candidate.words / top, candidate.beside / top

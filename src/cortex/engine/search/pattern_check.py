@@ -1,9 +1,9 @@
-"""Whether a regular expression may be compiled: a scan of its text, before the engine sees it.
+"""Check of a regular expression before it is compiled.
 
-The engine writes counted repeats out, so that forty characters can ask for all the memory there is,
-and some ten thousand copies overflow its stack. What would be written out is counted here, and what
-can't be counted (calls of groups, approximate matching, verbose layout, comments) is refused:
-nobody searches code with it. Road not taken: the engine's own parser, which is private.
+The engine writes counted repeats out, so forty characters can ask for all memory there is, and some
+ten thousand copies overflow its stack. The scan counts the written-out size, and rejects what can't
+be counted and is of no use for searching code: calls of groups, approximate matching, verbose
+layout, comments. Road not taken: the engine's own parser, which is private.
 """
 
 from __future__ import annotations
@@ -35,10 +35,11 @@ _TOKEN = re.compile(
 
 
 def why_not(expression: str) -> str:
-    """Why an expression is refused; "" if it may be compiled (and is then right or wrong)."""
+    """Reason to reject an expression; "" if it may be compiled, valid or not."""
     if len(expression) > MAX_CHARACTERS:
         return f"it is longer than {MAX_CHARACTERS} characters"
-    sizes, last = [0], 0  # of the groups that are open, written out; of what a count would repeat
+    # Written-out sizes of the open groups, and of the element that a count would repeat.
+    sizes, last = [0], 0
     for token in _TOKEN.finditer(expression):
         match token.lastgroup:
             case "open":
@@ -50,7 +51,8 @@ def why_not(expression: str) -> str:
                 more = last * max(int(token["least"] or 0) - 1, 0)
                 sizes[-1] += more + 1
                 last += more
-            case "flags":  # stand between an element and its count
+            case "flags":
+                # Flags may stand between an element and its count.
                 sizes[-1] += 1
             case "fuzzy":
                 return f"approximate matching ({token[0]}…) is not offered; write \\{{ for a brace"

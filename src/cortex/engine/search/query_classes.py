@@ -1,8 +1,8 @@
-"""What kind of question a query is, and what each kind of evidence weighs for it.
+"""Classes of queries, and the weight of each kind of evidence for a class.
 
 A query may be of several classes: "why does `Store.apply` raise LockBusy in the tests" is a
 question, names a symbol and asks for tests. Its weights are then the mean of theirs. Weights are
-shares of the best word match, which is 1. They were chosen on the development sets of `bench/`;
+shares of the best lexical match, which is 1. They were chosen on the development sets of `bench/`;
 chosen without a repository, they score .009 less on it. Where a class repeats the number of PHRASE,
 no other one was better.
 """
@@ -17,25 +17,32 @@ from functools import lru_cache
 
 
 class QueryClass(StrEnum):
-    """What somebody who asks so is looking for."""
+    """Intent of a query."""
 
-    PHRASE = "phrase"  # some words about a topic: the file that is about it
-    SYMBOL = "symbol"  # one name: where it is defined
+    # Some words about a topic; wants the file about it.
+    PHRASE = "phrase"
+    # One name; wants its definition.
+    SYMBOL = "symbol"
     QUALIFIED = "qualified symbol"
-    PATH = "path"  # a file, perhaps with a line
+    # A file, perhaps with a line.
+    PATH = "path"
     QUOTED = "quoted string"
-    ERROR = "error message"  # or a stack trace
-    QUESTION = "question"  # a fact that stands in one place, perhaps deep in a file
-    ARCHITECTURE = "architecture question"  # how parts play together
+    # An error message or a stack trace.
+    ERROR = "error message"
+    # Wants a fact that stands in one place, perhaps deep in a file.
+    QUESTION = "question"
+    # Wants to know how parts work together.
+    ARCHITECTURE = "architecture question"
     TESTS = "test-seeking"
     DOCS = "doc-seeking"
     SNIPPET = "code snippet"
 
 
 class Corpus(StrEnum):
-    """What is asked: the same words are looked for in other ways."""
+    """Kind of text that is searched; each has its own weights."""
 
-    CODE = "code"  # or several kinds together
+    # Code, or several kinds together.
+    CODE = "code"
     DOCUMENTS = "documents"
     MEMORIES = "memories"
     RECORDS = "records"
@@ -43,30 +50,32 @@ class Corpus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """How much each kind of evidence counts; `repeat` is a factor, all others are added."""
+    """Weight of each kind of evidence; `repeat` is a factor, all others are added."""
 
-    coverage: float = (
-        # The whole query stands in the chunk; worth .002 / .007 / .016 / .006 (evidence.py says of
-        # what)
-        0.3
-    )
-    meaning: float = 0.75  # the chunk's vector is near the query's
-    definition: float = 0.8  # the chunk defines a name that the query says
-    joined: float = (
-        # The chunk defines a name that words make: "json array", JsonArray; worth -.002 / .003 /
-        # .005 / .014
-        0.4
-    )
-    path: float = 0.7  # all keywords stand in the file's name or folder
-    stem: float = 0.3  # the file's name says nothing but keywords
-    coherence: float = 0.4  # the file's other candidates support its best one
-    # Each further chunk of a file that is already shown; worth .008 / .015 / 0 / 0
+    # The chunk contains the whole query; worth .002 / .007 / .016 / .006 (see features.py).
+    coverage: float = 0.3
+    # The chunk's vector is near the query's.
+    meaning: float = 0.75
+    # The chunk defines a name of the query.
+    definition: float = 0.8
+    # The chunk defines a name that words make: "json array", JsonArray; worth -.002 / .003 / .005 /
+    # .014.
+    joined: float = 0.4
+    # All keywords are in the file's name or folder.
+    path: float = 0.7
+    # The file's name consists of keywords.
+    stem: float = 0.3
+    # The file's other candidates support its best one.
+    coherence: float = 0.4
+    # Each further chunk of a file that is already shown; worth .008 / .015 / 0 / 0.
     repeat: float = 0.65
-    phrase: float = 0.0  # the words stand there in this order
-    # The file, and the line, that the query names; worth .517 of MRR@10 for such queries
+    # The words stand there in this order.
+    phrase: float = 0.0
+    # The file and the line that the query names; worth .517 of MRR@10 for such queries.
     place: float = 2.0
-    entry: float = 0.0  # where a program or a package begins
-    # Among the chunks of one file: the chunk's own name says what the query does
+    # The file is where a program or a package begins.
+    entry: float = 0.0
+    # Among the chunks of one file: the chunk's own name contains the query's words.
     inside: float = 1.0
 
 
@@ -101,16 +110,19 @@ WEIGHTS: dict[QueryClass, Weights] = {
 # of a topic.
 _DIRECT = re.compile(
     r"\s*(?:(?:what|how|why|where|which|when|who)\s+(?:[\w`.]+\s+)?"
-    r"(?:is|are|was|were|does|do|did|can|could|should|would|will|has|have)\b|(?:is|are|does|do|can)\s)",
+    r"(?:is|are|was|were|does|do|did|can|could|should|would|will|has|have)\b|(?:is|are|does|"
+    r"do|can)\s)",
     re.IGNORECASE,
 )
 _ARCHITECTURE = re.compile(
-    r"\b(?:architecture|overview|entry\s*points?|(?:high|top)[- ]level|lifecycle|(?:control|data)\s*flow|"
+    r"\b(?:architecture|overview|entry\s*points?|(?:high|top)[- ]level|"
+    r"lifecycle|(?:control|data)\s*flow|"
     r"(?:organi[sz]ed|structured|fit together|wired)\b)",
     re.IGNORECASE,
 )
 _ERROR = re.compile(
-    r"\bTraceback \(most|\b[A-Z]\w{0,80}(?:Error|Exception|Warning|Panic|Fault)\b\s*:|\bpanic(?:ked)?\b.{0,200}:|\b(?:error|fatal|exception)\s*:|"
+    r"\bTraceback \(most|\b[A-Z]\w{0,80}(?:Error|Exception|Warning|Panic|Fault)\b\s*:|"
+    r"\bpanic(?:ked)?\b.{0,200}:|\b(?:error|fatal|exception)\s*:|"
     r"^[ \t]{0,40}at [\w.$<>]{1,300}[ \t]?\(|\", line \d{1,7}, in ",
     re.IGNORECASE | re.MULTILINE,
 )
@@ -126,13 +138,13 @@ def classes_of(
     quoted: bool,
     roles: Iterable[str],
 ) -> tuple[QueryClass, ...]:
-    """The classes of a query, judged by its text and by what was found in it."""
+    """Classify a query by its text and by what the parser found in it."""
     if code:
         return (QueryClass.SNIPPET,)
     roles = set(roles)
-    found = [
-        one
-        for one, is_one in (
+    classes = [
+        query_class
+        for query_class, applies in (
             (QueryClass.QUALIFIED, name and qualified),
             (QueryClass.SYMBOL, name and not qualified),
             (QueryClass.PATH, places and len(text.split()) <= 2),
@@ -142,39 +154,37 @@ def classes_of(
             (QueryClass.TESTS, "test" in roles),
             (QueryClass.DOCS, "docs" in roles),
         )
-        if is_one
+        if applies
     ]
-    if not name and ("?" in text or _DIRECT.match(text)) and QueryClass.ERROR not in found:
-        found.append(QueryClass.QUESTION)
-    return tuple(found) or (QueryClass.PHRASE,)
+    if not name and ("?" in text or _DIRECT.match(text)) and QueryClass.ERROR not in classes:
+        classes.append(QueryClass.QUESTION)
+    return tuple(classes) or (QueryClass.PHRASE,)
 
 
 @lru_cache(maxsize=1_000)
 def weights_of(classes: tuple[QueryClass, ...], corpus: Corpus = Corpus.CODE) -> Weights:
-    """The mean of the classes' weights; other ones where documents are asked, or memories, and no
-    code.
-    """
-    rows = [astuple(_FOR[corpus](WEIGHTS[class_])) for class_ in classes]
+    """Mean of the classes' weights, adjusted to the corpus."""
+    rows = [astuple(_WEIGHTS_BY_CORPUS[corpus](WEIGHTS[query_class])) for query_class in classes]
     return Weights(*(sum(column) / len(rows) for column in zip(*rows, strict=True)))
 
 
 def of_code(weights: Weights) -> Weights:
-    """What the evidence weighs in code: what WEIGHTS says."""
+    """Weights for code: those of WEIGHTS."""
     return weights
 
 
 def of_documents(weights: Weights) -> Weights:
-    """What the evidence weighs in documents: a file's name says little, and a long file is not
-    better because more of it matches.
+    """Weights for documents.
 
-    Worth .087 on a framework's handbook (a sentence that was taken out of it, its section), .037 on
-    manual pages (what a page says of itself), .010 and -.005 on pieces of code and whole files of
-    it, .002 on encyclopedia articles (people's questions); by words alone .097, .031, .005, .009
-    and .001.
+    A file's name says little, and a long file is not better because more of it matches. Worth .087
+    on a framework's handbook (a sentence taken out of it, its section), .037 on manual pages (a
+    page's own description), .010 and -.005 on chunks and whole files of code, .002 on encyclopedia
+    articles (people's questions); lexical alone .097, .031, .005, .009 and .001.
     """
     return replace(
         weights,
-        definition=0.5 * weights.definition,  # a heading is no definition of its words
+        # A heading doesn't define its words.
+        definition=0.5 * weights.definition,
         path=min(weights.path, 0.6),
         stem=min(weights.stem, 0.15),
         coherence=0.0,
@@ -184,20 +194,19 @@ def of_documents(weights: Weights) -> Weights:
 
 
 def of_memories(weights: Weights) -> Weights:
-    """What the evidence weighs in memories: as in documents, but what they are filed under says
-    nothing, and all of a query counts more.
+    """Weights for memories: those of documents without paths, and with coverage doubled.
 
-    The latter is worth .005 of MRR@10 on messages of commits, -.002 on turns and whole
+    Doubled coverage is worth .005 of MRR@10 on messages of commits, -.002 on turns and whole
     conversations (recall@10).
     """
     return replace(of_documents(weights), path=0.0, stem=0.0, coverage=2 * weights.coverage)
 
 
-_FOR: Mapping[Corpus, Callable[[Weights], Weights]] = {
+_WEIGHTS_BY_CORPUS: Mapping[Corpus, Callable[[Weights], Weights]] = {
     Corpus.CODE: of_code,
     Corpus.DOCUMENTS: of_documents,
     Corpus.MEMORIES: of_memories,
     Corpus.RECORDS: of_memories,
 }
-# Short texts with a title, filed under nothing that says anything
+# Corpora of short texts with a title and without meaningful paths.
 TOLD = frozenset({Corpus.MEMORIES, Corpus.RECORDS})

@@ -1,5 +1,4 @@
-"""Query text -> what to look for: words with weights, names that may be defined somewhere, places,
-quoted texts, wanted roles.
+"""Query text to `Parsed`: weighted words, names, places, quoted phrases, wanted roles.
 
 Pure functions; nothing here knows the store. Names are looked up in the symbol table, so a wrong
 guess costs a lookup and no wrong answer. Road not taken: words beside "class" or "method" as names,
@@ -16,23 +15,30 @@ from cortex.base.text import split_identifier, words_of
 from cortex.engine.chunkers import language_of
 from cortex.engine.search.query_classes import TOLD, Corpus, QueryClass, classes_of
 
-# A pasted file as a query is cut to its first words; more terms cost time and add nothing
+# A pasted file as a query is cut to its first words; more terms cost time and add nothing.
 MAX_TERMS = 64
-MAX_NAMES = 40  # looked up as definitions
-MAX_PLACES = 20  # frames of a stack trace
+# Names looked up as definitions.
+MAX_NAMES = 40
+# Frames of a stack trace.
+MAX_PLACES = 20
 MAX_PHRASE_WORDS = 40
-PART_WEIGHT = 0.5  # a part of an identifier says half of what the whole says
+# A part of an identifier weighs half of the whole.
+PART_WEIGHT = 0.5
 
 STOP_WORDS = frozenset(
-    "a an and any are as at be been but by can could do does done for from had has have how i if in into is it its me my not of on "
-    "or our should so some such than that the their them then there these they this those to us was we were what when where which "
+    "a an and any are as at be been but by can could do does done for from had has have how "
+    "i if in into is it its me my not of on "
+    "or our should so some such than that the their them then there these they this those to "
+    "us was we were what when where which "
     "who why will with would you your code find show get gets happen happens work works "
-    # What questions are made of, whatever they are about.
-    "did doing following given implement implementation implemented perform provided purpose specific use used uses using way".split()
+    # Words of questions about any subject.
+    "did doing following given implement implementation implemented perform provided purpose "
+    "specific use used uses using way".split()
 )
-# What people say of one another besides, and what is left of a contraction.
+# Further words of conversations, and remains of contractions.
 TALK = frozenset(
-    "about d didn doesn don he her hers herself him himself his isn kind kinds likely ll m potentially s she something t ve wasn weren".split()
+    "about d didn doesn don he her hers herself him himself his isn kind kinds likely ll m "
+    "potentially s she something t ve wasn weren".split()
 )
 _TOKEN = re.compile(r"[^\W\d][\w$]*(?:(?:::|->|[.#\\])[^\W\d][\w$]*)*[!?]?", re.UNICODE)
 _SEPARATOR = re.compile(r"::|->|[.#\\]")
@@ -40,47 +46,59 @@ _CAMEL = re.compile(r"[a-z0-9][A-Z]|[A-Z]{2,}[a-z]|^[A-Z][a-z]+[A-Z0-9]")
 _CODE_SPAN = re.compile(r"`([^`\n]+)`")
 _CALLED = re.compile(r"\b([^\W\d]\w*)\(")
 _QUOTED = re.compile(r"\"([^\"\n]{3,200})\"|“([^”\n]{3,200})”|(?<!\w)'([^'\n]{3,200})'(?!\w)")
-# Every repetition is bounded, and a path begins where none can be before it: a hostile query must
-# not hold everybody up.
+# Every repetition is bounded, and a path begins where none can be before it, so that a hostile
+# query can't block the process.
 _MESSAGE = re.compile(
-    r"(?:\b\w{0,80}(?:Error|Exception|Warning|Panic|Fault)|error|fatal|panic|exception)\s*:\s*(.{3,300})"
+    r"(?:\b\w{0,80}(?:Error|Exception|Warning|Panic|Fault)|error|fatal|panic|"
+    r"exception)\s*:\s*(.{3,300})"
 )
 _PLACE = re.compile(
-    r"(?<![\w.@+~/\\-])((?:[A-Za-z]:)?[/\\]{0,2}(?:[\w.@+~-]{1,255}[/\\]){0,50}[\w@+~-]{1,255}(?:\.[\w@+~-]{1,255}){0,20}\.[A-Za-z]\w{0,7})"
+    r"(?<![\w.@+~/\\-])((?:[A-Za-z]:)?[/\\]{0,2}(?:[\w.@+~-]{1,255}[/\\]){0,50}"
+    r"[\w@+~-]{1,255}(?:\.[\w@+~-]{1,255}){0,20}\.[A-Za-z]\w{0,7})"
     r"(?:\",\s{0,9}line\s{1,9}|:|\()?(\d{1,7})?"
 )
 _ROLE_WORDS: Mapping[str, str] = {
-    "test": "test", "tests": "test", "testing": "test", "tested": "test", "spec": "test", "specs": "test", "unittest": "test",
-    "fixture": "test", "fixtures": "test", "benchmark": "example", "example": "example", "examples": "example", "sample": "example",
-    "demo": "example", "tutorial": "example", "docs": "docs", "documentation": "docs", "readme": "docs", "changelog": "docs",
-    "guide": "docs", "vendored": "vendored", "vendor": "vendored", "generated": "generated", "translation": "locale",
+    "test": "test", "tests": "test", "testing": "test", "tested": "test", "spec": "test",
+    "specs": "test", "unittest": "test", "fixture": "test", "fixtures": "test",
+    "benchmark": "example", "example": "example", "examples": "example", "sample": "example",
+    "demo": "example", "tutorial": "example", "docs": "docs", "documentation": "docs",
+    "readme": "docs", "changelog": "docs", "guide": "docs", "vendored": "vendored",
+    "vendor": "vendored", "generated": "generated", "translation": "locale",
     "translations": "locale", "locale": "locale",
 }  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """A query, understood."""
+    """A parsed query."""
 
     text: str
-    is_name: bool  # the whole query is one name
+    # The whole query is one name.
+    is_name: bool
     classes: tuple[QueryClass, ...]
-    weights: Mapping[str, float]  # word -> weight
-    names: tuple[str, ...]  # identifiers in the query, last parts of qualified ones
-    joined: tuple[str, ...]  # names that neighbouring words would make, lower case
-    qualified: tuple[str, ...]  # qualified names as they were written, separators made "."
-    places: tuple[tuple[str, int], ...]  # files that the query names, with the line or 0
-    phrases: tuple[tuple[str, ...], ...]  # texts whose words should stand together
-    roles: frozenset[str]  # roles of files that the query asks for
-    keywords: tuple[str, ...]  # plain words worth matching against paths
-    people: frozenset[str]  # words that may be somebody's name: they begin with no small letter
+    # Word to weight.
+    weights: Mapping[str, float]
+    # Identifiers in the query, last parts of qualified ones.
+    names: tuple[str, ...]
+    # Names that neighbouring words would make, in lower case.
+    joined: tuple[str, ...]
+    # Qualified names as written, with "." as the separator.
+    qualified: tuple[str, ...]
+    # Files that the query names, with the line or 0.
+    places: tuple[tuple[str, int], ...]
+    # Word sequences to be found together.
+    phrases: tuple[tuple[str, ...], ...]
+    # Roles of files that the query asks for.
+    roles: frozenset[str]
+    # Plain words to match against paths.
+    keywords: tuple[str, ...]
+    # Words that may be a person's name, because they don't begin with a small letter.
+    people: frozenset[str]
     corpus: Corpus = Corpus.CODE
 
 
 def parse(text: str, code: bool = False, corpus: Corpus = Corpus.CODE) -> Parsed:
-    """Understand a query; `code` says that it is a snippet of code, whose every identifier counts
-    alike.
-    """
+    """Parse a query; with `code` it is a snippet, in which all identifiers weigh the same."""
     tokens = _TOKEN.findall(text)
     name = not code and len(text.split()) == 1 and len(tokens) == 1
     names, qualified = ([], []) if code else _names(text, tokens, name)
@@ -121,23 +139,23 @@ def parse(text: str, code: bool = False, corpus: Corpus = Corpus.CODE) -> Parsed
 
 
 def _weigh(text: str, tokens: Sequence[str], stop_words: Set[str]) -> dict[str, float]:
-    """The words to look for: whole identifiers, their parts at half the weight, no stop words
-    unless there is nothing else.
+    """Weigh the words of a query: whole identifiers 1, their parts half.
+
+    Stop words are left out unless there is nothing else.
     """
     weights: dict[str, float] = {}
     for token in tokens:
         for identifier in _SEPARATOR.split(token.rstrip("!?")):
-            for number, piece in enumerate(split_identifier(identifier)):
-                weights[piece] = max(1.0 if number == 0 else PART_WEIGHT, weights.get(piece, 0.0))
-    for word in words_of(text):  # digits, and letters of languages without spaces
+            for index, piece in enumerate(split_identifier(identifier)):
+                weights[piece] = max(1.0 if index == 0 else PART_WEIGHT, weights.get(piece, 0.0))
+    # Digits, and letters of languages without spaces.
+    for word in words_of(text):
         weights.setdefault(word, PART_WEIGHT if len(word) == 1 and word.isascii() else 1.0)
     return {word: weight for word, weight in weights.items() if word not in stop_words} or weights
 
 
 def _names(text: str, tokens: Sequence[str], whole: bool) -> tuple[list[str], list[str]]:
-    """Names that the query says, and those of them that are qualified: whatever is written or
-    spoken of like code.
-    """
+    """Names in the query, and the qualified ones among them: all that looks like code."""
     names: list[str] = []
     qualified: list[str] = []
     for token in tokens:
@@ -154,8 +172,9 @@ def _names(text: str, tokens: Sequence[str], whole: bool) -> tuple[list[str], li
 
 
 def _joined(text: str) -> tuple[str, ...]:
-    """Two or three neighbouring words as one name: "type adapter factory" may be TypeAdapter or
-    adapter_factory.
+    """Two or three neighbouring words as one name.
+
+    "type adapter factory" may be TypeAdapter or adapter_factory.
     """
     words = [word.lower() for word in re.findall(r"\w+", text)[:MAX_TERMS]]
     runs = [
@@ -168,19 +187,20 @@ def _joined(text: str) -> tuple[str, ...]:
 
 
 def _places(text: str) -> tuple[tuple[str, int], ...]:
-    """Files with lines as errors, stack traces and people write them: a/b.py, a/b.py:12, File
-    "a/b.py", line 12.
+    """Files with lines, as errors, stack traces and people write them.
+
+    For example a/b.py, a/b.py:12, File "a/b.py", line 12.
     """
-    found = [
+    places = [
         (path.replace("\\", "/").removeprefix("./"), int(line or 0))
         for path, line in _PLACE.findall(text)
         if path.endswith(".txt") or language_of(path) != "text"
     ]
-    return tuple(dict.fromkeys(found))[:MAX_PLACES]
+    return tuple(dict.fromkeys(places))[:MAX_PLACES]
 
 
 def _phrases(text: str, code: bool) -> tuple[tuple[str, ...], ...]:
-    """Texts in quotes, and what an error says behind its name, as words."""
+    """Quoted texts and the messages of errors, as sequences of words."""
     if code:
         return tuple(
             filter(None, (_words_in_order(line) for line in text.splitlines()[:MAX_PLACES]))

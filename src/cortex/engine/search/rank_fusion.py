@@ -1,7 +1,7 @@
-"""Two orders become one by their ranks alone: reciprocal rank fusion, for whoever asks for it.
+"""Reciprocal rank fusion of the lexical and the semantic order, on request.
 
-The usual way is `rank`, which adds up how good the matches are; here only the places in both orders
-count, so a weak second order pulls down a strong first one.
+The default is `rank`, which adds up how good the matches are. Here only the two ranks count, so a
+weak second order pulls down a strong first one.
 """
 
 from __future__ import annotations
@@ -12,12 +12,20 @@ from cortex.engine.search.features import Candidate
 from cortex.engine.search.ranker import tie
 from cortex.engine.search.retrieval import LEAST_NEAR
 
-K = 60  # of the formula: how little the very first places stand out
+# Constant of the formula: the higher, the less the first ranks stand out.
+K = 60
 
 
-def found_by_words(one: Candidate) -> bool:
-    """Whether anything but nearness speaks for a candidate."""
-    return bool(one.words or one.beside or one.covers or one.defines or one.joins or one.located)
+def found_by_words(candidate: Candidate) -> bool:
+    """True where any evidence besides the cosine speaks for a candidate."""
+    return bool(
+        candidate.words
+        or candidate.beside
+        or candidate.covers
+        or candidate.defines
+        or candidate.joins
+        or candidate.located
+    )
 
 
 def fuse(
@@ -26,20 +34,25 @@ def fuse(
     weight: float,
     recency: Mapping[str, int],
 ) -> list[Candidate]:
-    """The candidates by their places among `by_words`, which is in its order, and by nearness,
-    which counts `weight` times.
+    """Fuse the ranks in `by_words`, which is ordered, with the ranks by cosine.
 
-    A score of 1 is the first place in both.
+    The rank by cosine counts `weight` times. A score of 1 is the first place in both.
     """
-    tied = sorted(candidates, key=lambda one: tie(one, recency))
+    tied = sorted(candidates, key=lambda candidate: tie(candidate, recency))
     near = sorted(
-        (one for one in tied if one.near >= LEAST_NEAR), key=lambda one: -round(one.near, 4)
+        (candidate for candidate in tied if candidate.near >= LEAST_NEAR),
+        key=lambda candidate: -round(candidate.near, 4),
     )
     first = (K + 1) / (1 + weight)
-    shares = {id(one): first / (K + place) for place, one in enumerate(by_words, 1)}
-    shares_near = {id(one): weight * first / (K + place) for place, one in enumerate(near, 1)}
-    for one in tied:
-        one.role = one.repeat = 1.0  # they made the order by words
-        one.ranks = shares.get(id(one), 0.0), shares_near.get(id(one), 0.0)
-        one.score = sum(one.ranks)
-    return sorted(tied, key=lambda one: -round(one.score, 4))
+    shares = {
+        id(candidate): first / (K + position) for position, candidate in enumerate(by_words, 1)
+    }
+    shares_near = {
+        id(candidate): weight * first / (K + position) for position, candidate in enumerate(near, 1)
+    }
+    for candidate in tied:
+        # These factors are already in the lexical order.
+        candidate.role = candidate.repeat = 1.0
+        candidate.ranks = shares.get(id(candidate), 0.0), shares_near.get(id(candidate), 0.0)
+        candidate.score = sum(candidate.ranks)
+    return sorted(tied, key=lambda candidate: -round(candidate.score, 4))

@@ -1,7 +1,7 @@
-"""Candidates -> order: the sum of the evidence, times what a file's role and its repeats take away.
+"""Order of the candidates: the sum of the evidence, times factors for role and repetition.
 
-The word score is scaled to 0..1, so a weight reads as a share of the best word match. Equal-rank
-fusion of several lists was the road not taken: it throws away how good a match is.
+The lexical score is scaled to 0..1, so a weight reads as a share of the best lexical match. Road
+not taken: rank fusion of several lists, which throws away how good a match is.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ from cortex.engine.search.query_classes import Weights, weights_of
 from cortex.engine.search.query_parser import Parsed
 from cortex.engine.store import ChunkLocation
 
-PHRASE_DEPTH = 50  # of the candidates so far, whose text is looked at for phrases
+# Best candidates so far that are searched for phrases.
+PHRASE_DEPTH = 50
 DAY_NS = 86_400 * 10**9
 
-# What `--explain` calls the evidence that a candidate carries.
+# Labels of the evidence in `--explain`.
 _LABELS: dict[str, str] = {
     "words": "words",
     "beside": "what stands beside it",
@@ -44,22 +45,22 @@ def rank(
     recency: Mapping[str, int],
     masses: Mapping[str, float] | None = None,
 ) -> list[Candidate]:
-    """The candidates in their final order, best first; `words_in` gives the words of a place's
-    text, in order.
+    """Return the candidates in their final order, best first.
 
-    `masses` say what each word of the query is worth, where words count.
+    `words_in` returns the words of a chunk's text, in order. `masses` are the weights of the
+    query's words, where words count.
     """
     weights = weights_of(parsed.classes, parsed.corpus)
-    candidates = sorted(candidates, key=lambda one: tie(one, recency))
+    candidates = sorted(candidates, key=lambda candidate: tie(candidate, recency))
     if weights.path or weights.stem or weights.entry:
-        _look_at_paths(candidates, parsed, weights)
+        _set_path_features(candidates, parsed, weights)
     _score(candidates, weights)
     if weights.phrase and parsed.phrases:
         for candidate in _by_score(candidates)[:PHRASE_DEPTH]:
             candidate.phrase = features.phrase_share(words_in(candidate.place), parsed.phrases)
         _score(candidates, weights)
-    # Who quotes, or names a line, has said which chunk
     elif weights.inside and masses and not parsed.places:
+        # A quote or a named line already decides the chunk.
         features.order_within(candidates, masses, weights.inside)
     for candidate, share in features.coherence(candidates):
         candidate.coherence = share
@@ -71,9 +72,7 @@ def rank(
 
 
 def explain(candidate: Candidate, parsed: Parsed) -> tuple[tuple[str, float], ...]:
-    """The evidence for a candidate with what each part adds to its score, then the factors, marked
-    by an "x".
-    """
+    """Parts of a candidate's score by label, then the factors, marked by an "x"."""
     parts = _parts(candidate, weights_of(parsed.classes, parsed.corpus))
     parts.append(
         (f"x {candidate.place.doc.role} file", candidate.role if candidate.role != 1.0 else 0.0)
@@ -101,7 +100,7 @@ def _parts(candidate: Candidate, weights: Weights) -> list[tuple[str, float]]:
 
 
 def why(candidate: Candidate, parsed: Parsed) -> str:
-    """The strongest evidence in one short phrase."""
+    """Strongest evidence in one short phrase."""
     weights = weights_of(parsed.classes, parsed.corpus)
     if candidate.located:
         return "named place"
@@ -119,12 +118,10 @@ def why(candidate: Candidate, parsed: Parsed) -> str:
 
 
 def tie(candidate: Candidate, recency: Mapping[str, int]) -> tuple[int, int, int, str, int, int]:
-    """The order of equal scores: by source, then what changed last, then path, line and id: the
-    same store, the same answer.
+    """Sort key of equal scores: source, recency, path, line, id; the same store, the same order.
 
-    What changed last is what git's history says, newest first; among files that it has not touched
-    lately, and without git, the time of the file to the day, since a checkout writes all files of
-    one day at once.
+    Recency is the order in git's history, newest first. For files without recent commits, and
+    without git, it is the modification day, because a checkout writes all files of one day at once.
     """
     doc = candidate.place.doc
     line = candidate.place.chunk.start_line
@@ -133,13 +130,14 @@ def tie(candidate: Candidate, recency: Mapping[str, int]) -> tuple[int, int, int
 
 
 def _by_score(tied: Sequence[Candidate]) -> list[Candidate]:
-    """Best first; sorting keeps the order of equal ones, and a number is compared in a third of a
-    tuple's time.
+    """Sort by score, best first; the sort is stable, so ties keep their order.
+
+    A number is compared in a third of a tuple's time.
     """
-    return sorted(tied, key=lambda one: -round(one.score, 4))
+    return sorted(tied, key=lambda candidate: -round(candidate.score, 4))
 
 
-def _look_at_paths(candidates: Sequence[Candidate], parsed: Parsed, weights: Weights) -> None:
+def _set_path_features(candidates: Sequence[Candidate], parsed: Parsed, weights: Weights) -> None:
     seen: dict[str, tuple[float, float, float]] = {}
     for candidate in candidates:
         path = candidate.place.doc.path
@@ -157,24 +155,23 @@ def _score(candidates: Sequence[Candidate], weights: Weights) -> None:
         candidate.score = candidate.role * _total(candidate, weights)
 
 
-def _total(one: Candidate, weights: Weights) -> float:
+def _total(candidate: Candidate, weights: Weights) -> float:
+    # Coverage is squared: all of a query in one chunk is far more than half of it in each of two.
     return (
-        one.words
-        + one.beside
-        + one.within
-        + one.meaning
-        + one.speaks
-        + weights.coverage
-        * one.covers
-        * one.covers  # all of a query in one chunk is far more than half of it in each of two
-        + weights.definition * one.defines
-        + weights.joined * one.joins
-        + weights.path * one.path
-        + weights.stem * one.stem
-        + weights.place * one.located
-        + weights.entry * one.entry
-        + weights.phrase * one.phrase
-        + weights.coherence * one.coherence
+        candidate.words
+        + candidate.beside
+        + candidate.within
+        + candidate.meaning
+        + candidate.speaks
+        + weights.coverage * candidate.covers * candidate.covers
+        + weights.definition * candidate.defines
+        + weights.joined * candidate.joins
+        + weights.path * candidate.path
+        + weights.stem * candidate.stem
+        + weights.place * candidate.located
+        + weights.entry * candidate.entry
+        + weights.phrase * candidate.phrase
+        + weights.coherence * candidate.coherence
     )
 
 

@@ -1,10 +1,8 @@
-"""What is shown of the ranked candidates: neighbours in a file as one hit, and of its text the
-lines that matter.
+"""Snippets: neighbouring chunks joined into one hit, cut to the lines that matter.
 
-A hit's lines are those of all of its chunks. Its text is what declares the best of them and the
-lines that say most of the query; "… 75:" means that lines were left out and it goes on at line 75.
-Single lines from all over a function were the road not taken: they cost the same and nobody can
-read them.
+A hit's lines are those of all of its chunks. Its text is the declaration of the best chunk and the
+lines with most of the query; "… 75:" means that lines were left out and it goes on at line 75. Road
+not taken: single lines from all over a function, which cost the same and are unreadable.
 """
 
 from __future__ import annotations
@@ -15,19 +13,26 @@ from dataclasses import dataclass
 
 from cortex.engine.search.features import Candidate
 
-MERGE_DEPTH = 60  # candidates that may be joined to a better one
-MERGED_LINES = 60  # of a joined hit: about what an editor shows at once
-MERGE_GAP = 2  # lines between neighbours
-GAP = 10  # characters that say where the text goes on
-MIN_WINDOW = 40  # characters of room
-FOLLOWS = 1.0  # for lines that follow the declaration at once: about a fifth of a rare word
-REPEATED = 0.05  # of a word's worth, for each line that says it again
+# Candidates that may be joined to a better one.
+MERGE_DEPTH = 60
+# Most lines of a joined hit: about what an editor shows at once.
+MERGED_LINES = 60
+# Most lines between neighbours.
+MERGE_GAP = 2
+# Characters of the mark that says where the text goes on.
+GAP = 10
+# Least room for a window, in characters.
+MIN_WINDOW = 40
+# Bonus for lines right after the declaration: about a fifth of a rare word.
+FOLLOWS = 1.0
+# Share of a word's weight for each line that repeats it.
+REPEATED = 0.05
 _WORD = re.compile(r"\w\w")
 
 
 @dataclass(slots=True)
 class SnippetGroup:
-    """Chunks of one file that follow one another, led by the best of them."""
+    """Neighbouring chunks of one file, led by the best of them."""
 
     best: Candidate
     chunks: list[Candidate]
@@ -36,8 +41,10 @@ class SnippetGroup:
 
 
 def merge(ranked: Sequence[Candidate], most: int) -> tuple[list[SnippetGroup], int]:
-    """The first `most` groups of the candidates in their order, each with those neighbours that are
-    among the best, too; and how many groups there are in all.
+    """Join neighbouring candidates of a file into groups, in the order of their best.
+
+    Returns the first `most` groups and the number of all groups. Only the best MERGE_DEPTH
+    candidates are joined.
     """
     near: dict[int, list[Candidate]] = {}
     for candidate in ranked[:MERGE_DEPTH]:
@@ -86,29 +93,28 @@ def _grow(group: SnippetGroup, others: Sequence[Candidate], taken: set[tuple[int
 def cut_snippet(
     lines: Sequence[str], first: int, masses: Mapping[str, float], opening: int, characters: int
 ) -> tuple[str, tuple[int, ...]]:
-    """The line that opens the text, and the lines in a row that say most of the words, within
-    `characters`; with their numbers.
+    """Cut a text to its opening line and the best run of lines, within `characters`.
 
-    `lines` begin with number `first`, `opening` is a number too, `masses` says what the stems of
-    the query's words are worth.
+    Returns the text and the numbers of its lines. `lines` begin at line number `first`, `opening`
+    is a line number, too, and `masses` are the weights of the query's stems.
     """
     opener = min(max(0, opening - first), len(lines) - 1)
     room = characters - len(lines[opener]) - GAP
-    if room < MIN_WINDOW:  # one long line
+    # A single long line.
+    if room < MIN_WINDOW:
         return _render({opener: _around(lines[opener], masses, characters)}, first)
     start, end = _best_window(lines, opener, masses, room)
     while end > start + 1 and not _WORD.search(lines[end - 1]):
         end -= 1
     shown = {index: lines[index].rstrip() for index in sorted({opener, *range(start, end)})}
-    if start != opener and len(shown[start]) > room:  # one long line again
+    # A single long line again.
+    if start != opener and len(shown[start]) > room:
         shown[start] = _around(shown[start], masses, room)
     return _render(shown, first)
 
 
 def opening_of(lines: Sequence[str], first: int, start_line: int, signature: str) -> int:
-    """The number of the line at which a chunk that starts at `start_line` declares what it is;
-    comments may come before.
-    """
+    """Number of the line that declares a chunk; comments may come before it."""
     begin = signature.split("\n", 1)[0][:40].strip()
     start = max(0, start_line - first)
     for index in range(start, len(lines)):
@@ -123,25 +129,27 @@ def opening_of(lines: Sequence[str], first: int, start_line: int, signature: str
 def _best_window(
     lines: Sequence[str], opener: int, masses: Mapping[str, float], room: int
 ) -> tuple[int, int]:
-    """The lines in a row, as many as there is room for, whose words are worth most together; the
-    earliest of equal ones.
-    """
-    found = [frozenset(word for word in masses if word in line) for line in map(str.lower, lines)]
-    best, worth = (opener, _end_of(lines, opener, room)), 0.0
+    """Run of lines within `room` with the largest weight of words; the earliest of equals."""
+    words_by_line = [
+        frozenset(word for word in masses if word in line) for line in map(str.lower, lines)
+    ]
+    best, best_weight = (opener, _end_of(lines, opener, room)), 0.0
     end, left = 0, room
     for start in range(len(lines)):
         while end < len(lines) and (left >= len(lines[end]) + 1 or end == start):
             left -= len(lines[end]) + 1
             end += 1
         left += len(lines[start]) + 1
-        # What ends before the declaration belongs to another one
-        if not found[start] or end <= opener:
+        # Lines that end before the declaration belong to another one.
+        if not words_by_line[start] or end <= opener:
             continue
-        words = frozenset[str]().union(*found[start:end])
-        here = sum(masses[word] for word in words) + REPEATED * sum(map(len, found[start:end]))
-        here += FOLLOWS * (opener <= start <= opener + 1)
-        if here > worth:
-            best, worth = (start, end), here
+        words = frozenset[str]().union(*words_by_line[start:end])
+        weight = sum(masses[word] for word in words) + REPEATED * sum(
+            map(len, words_by_line[start:end])
+        )
+        weight += FOLLOWS * (opener <= start <= opener + 1)
+        if weight > best_weight:
+            best, best_weight = (start, end), weight
     return best
 
 
@@ -153,7 +161,7 @@ def _end_of(lines: Sequence[str], start: int, room: int) -> int:
 
 
 def _render(shown: Mapping[int, str], first: int) -> tuple[str, tuple[int, ...]]:
-    """Lines by their index as text, with marks where some are left out; and their numbers."""
+    """Render lines by index, with marks at gaps; also return their numbers."""
     out: list[str] = []
     before = -1
     for index, line in shown.items():
@@ -165,7 +173,7 @@ def _render(shown: Mapping[int, str], first: int) -> tuple[str, tuple[int, ...]]
 
 
 def _around(line: str, masses: Mapping[str, float], characters: int) -> str:
-    """A part of one long line, around the word that is worth most in it."""
+    """Part of one long line, around the word with the highest weight."""
     lowered = line.lower()
     spots = [(mass, lowered.find(word)) for word, mass in masses.items() if word in lowered]
     middle = max(spots, default=(0.0, 0))[1]

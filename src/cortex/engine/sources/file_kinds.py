@@ -1,38 +1,45 @@
-"""What a file's or folder's name alone says: folders nobody wrote by hand, binary files, lock
-files, minified ones.
+"""Judgement of files and folders by name: tool folders, binary, lock and minified files.
 
-Saves opening the file; whatever passes here is judged again by its content (readers).
+Saves opening the file; the readers judge the rest by content.
 """
 
 from __future__ import annotations
 
-# Never looked into: version control, our own store, and what package managers and tools put there.
+# Never scanned: version control, our own store, and folders of package managers and tools.
 PRUNED_FOLDERS = frozenset({
-    ".git", ".hg", ".svn", ".jj", ".cortex", "node_modules", "bower_components", "jspm_packages", "__pycache__", ".venv", ".tox", ".nox", ".eggs",
-    ".mypy_cache", ".pytest_cache", ".ruff_cache", ".hypothesis", ".ipynb_checkpoints", ".gradle", ".terraform", ".next", ".nuxt",
-    ".svelte-kit", ".parcel-cache", ".turbo", ".dart_tool", ".bundle", ".cargo", ".stack-work", "elm-stuff", "DerivedData",
+    ".git", ".hg", ".svn", ".jj", ".cortex", "node_modules", "bower_components", "jspm_packages",
+    "__pycache__", ".venv", ".tox", ".nox", ".eggs", ".mypy_cache", ".pytest_cache", ".ruff_cache",
+    ".hypothesis", ".ipynb_checkpoints", ".gradle", ".terraform", ".next", ".nuxt", ".svelte-kit",
+    ".parcel-cache", ".turbo", ".dart_tool", ".bundle", ".cargo", ".stack-work", "elm-stuff",
+    "DerivedData",
 })  # fmt: skip
 
 _BINARY_EXTENSIONS = (
     "png jpg jpeg gif bmp tif tiff ico icns webp avif heic psd ai eps xcf raw cr2 nef "  # images
     "mp3 mp4 m4a m4v wav flac ogg oga ogv opus aac wma avi mov mkv webm wmv flv mid midi "  # media
-    "zip gz tgz bz2 tbz2 xz txz zst lz4 7z rar tar jar war ear aar whl egg gem nupkg crate deb rpm apk ipa dmg iso msi cab pkg snap "
+    "zip gz tgz bz2 tbz2 xz txz zst lz4 7z rar tar jar war ear aar whl egg gem nupkg "
+    "crate deb rpm apk ipa dmg iso msi cab pkg snap "
     "ttf otf woff woff2 eot "  # fonts
     # Compiled
-    "o a so dylib dll exe lib obj pdb ko class pyc pyo pyd beam wasm elc bc rlib rmeta node nib hi dex suo "
+    "o a so dylib dll exe lib obj pdb ko class pyc pyo pyd beam wasm elc bc rlib rmeta "
+    "node nib hi dex suo "
     "db sqlite sqlite3 db3 mdb accdb frm ibd dbf rdb ldb "  # databases
     "pdf doc docx xls xlsx ppt pptx odt ods odp epub mobi "  # documents; some have a reader
-    "npy npz pkl pickle joblib h5 hdf5 parquet feather arrow avro orc pt pth ckpt onnx pb tflite safetensors gguf mat rds rdata "
-    "bin dat img swf blend fbx glb stl 3ds mo gmo pack idx rev ds_store lockb pcap wmf cur ani tga dds mmdb shp shx"
+    "npy npz pkl pickle joblib h5 hdf5 parquet feather arrow avro orc pt pth ckpt onnx "
+    "pb tflite safetensors gguf mat rds rdata "
+    "bin dat img swf blend fbx glb stl 3ds mo gmo pack idx rev ds_store lockb pcap wmf "
+    "cur ani tga dds mmdb shp shx"
 )
 _BINARY = frozenset(_BINARY_EXTENSIONS.split())
-# Binary, but a reader makes text of it
+# Binary files with a reader.
 _READABLE = frozenset({"pdf", "docx", "pptx", "xlsx", "epub"})
 _LOCKS = frozenset({
-    "package-lock.json", "npm-shrinkwrap.json", "yarn.lock", "pnpm-lock.yaml", "bun.lock", "deno.lock", "poetry.lock", "pipfile.lock", "uv.lock",
-    "pdm.lock", "pixi.lock", "cargo.lock", "composer.lock", "gemfile.lock", "go.sum", "go.work.sum", "mix.lock", "pubspec.lock",
-    "podfile.lock", "cartfile.resolved", "package.resolved", "packages.lock.json", "paket.lock", "flake.lock", "gradle.lockfile",
-    "conda-lock.yml", "stack.yaml.lock", "rebar.lock", "module.bazel.lock", "buf.lock", "chart.lock", ".terraform.lock.hcl",
+    "package-lock.json", "npm-shrinkwrap.json", "yarn.lock", "pnpm-lock.yaml", "bun.lock",
+    "deno.lock", "poetry.lock", "pipfile.lock", "uv.lock", "pdm.lock", "pixi.lock", "cargo.lock",
+    "composer.lock", "gemfile.lock", "go.sum", "go.work.sum", "mix.lock", "pubspec.lock",
+    "podfile.lock", "cartfile.resolved", "package.resolved", "packages.lock.json", "paket.lock",
+    "flake.lock", "gradle.lockfile", "conda-lock.yml", "stack.yaml.lock", "rebar.lock",
+    "module.bazel.lock", "buf.lock", "chart.lock", ".terraform.lock.hcl",
 })  # fmt: skip
 _MINIFIED = (
     ".min.js",
@@ -49,10 +56,10 @@ _MINIFIED = (
 
 
 def reason_by_name(path: str, documents: bool = False) -> str:
-    """Why a file of this name isn't read ("binary", "lock file", "minified"), or ""; `documents`
-    lets PDF and the like through.
+    """Reason not to read a file of this name ("binary", "lock file", "minified"), or "".
 
-    A document may be packed by gzip: then what is inside counts.
+    `documents` lets PDF and the like through. A document may be packed by gzip: then its inner name
+    counts.
     """
     name = path.rpartition("/")[2].lower()
     if documents:

@@ -1,9 +1,8 @@
-"""Which folders may not be a source of documents: whole disks and homes, the system's, those of
-keys and of programs' own files.
+"""Folders that may not be a source of documents.
 
-A folder is judged by what it is, not only by how it is written: another spelling on a disk that
-takes both, and a mount of the same folder elsewhere, are the same folder. Knows nothing of sources
-that there are already.
+Whole disks and homes, the system's folders, and those of keys and of programs' own files. Folders
+are compared by identity as well as by path: another spelling on a case-insensitive disk, or a
+second mount, is the same folder. Knows nothing of existing sources.
 """
 
 from __future__ import annotations
@@ -14,10 +13,11 @@ from pathlib import Path
 
 from cortex.engine.sources.secret_filenames import in_secret_folder
 
-# Below a home: folders of keys, passwords and what programs keep for themselves.
+# Below a home: folders of keys, passwords and programs' own files.
 _PRIVATE = (
-    ".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".password-store", ".config/gcloud", ".config/gh", ".config/op",
-    ".local/share/keyrings", "Library/Keychains", ".mozilla", ".config/google-chrome", ".config/chromium", "AppData",
+    ".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".password-store", ".config/gcloud",
+    ".config/gh", ".config/op", ".local/share/keyrings", "Library/Keychains", ".mozilla",
+    ".config/google-chrome", ".config/chromium", "AppData",
 )  # fmt: skip
 _SYSTEM = (
     "/proc",
@@ -30,15 +30,16 @@ _SYSTEM = (
     "C:\\Windows",
     "C:\\Program Files",
 )
-# As a whole; folders in them may be sources
+# Forbidden as a whole; folders in them may be sources.
 _TOO_MUCH = ("/home", "/root", "/Users", "/var", "/usr", "C:\\Users")
 
 Identity = tuple[int, int]
 
 
 def reason_against(root: Path, user: Path, own: Path) -> str:
-    """Why the folder can't be a source, or ""; `user` is the person's home, `own` is where Cortex
-    keeps its files.
+    """Reason that the folder can't be a source, or "".
+
+    `user` is the person's home, `own` the folder of Cortex's files.
     """
     if root == Path(root.anchor):
         return "it is the whole disk"
@@ -62,23 +63,23 @@ def reason_against(root: Path, user: Path, own: Path) -> str:
 
 
 def _is_around(outer: Path, inner: Path) -> bool:
-    """Whether `inner` is `outer` or lies in it."""
+    """True where `inner` is `outer` or lies in it."""
     around = [inner, *inner.parents]
     return outer in around or _identity(outer) in _identities(around)
 
 
-def _is_same(one: Path, other: Path) -> bool:
-    return one == other or _identity(one) in _identities([other])
+def _is_same(path: Path, other: Path) -> bool:
+    return path == other or _identity(path) in _identities([other])
 
 
 def _identities(paths: Iterable[Path]) -> set[Identity]:
-    return {found for path in paths if (found := _identity(path)) is not None}
+    return {identity for path in paths if (identity := _identity(path)) is not None}
 
 
 def _identity(path: Path) -> Identity | None:
-    """What the system knows a folder by; None where there is none."""
+    """Device and inode of a folder; None where there is none."""
     try:
-        seen = os.stat(path)
+        status = os.stat(path)
     except (OSError, ValueError):
         return None
-    return seen.st_dev, seen.st_ino
+    return status.st_dev, status.st_ino

@@ -1,10 +1,9 @@
-"""What git says about files: its list of a repository, which ones changed lately and by whom, and
-whether it ignores a folder.
+"""Queries to git: files of a repository, recent changes and authors, ignore rules.
 
-The repository may be a stranger's: git runs with no locks, no prompts, no network and without the
-monitor program that its configuration could name. Every answer may be None: no git, not a
-repository, another owner's, too slow; the caller walks instead. Not taken: libgit2 or dulwich
-(slower than the program, and each with its own idea of ignore rules).
+The repository may be hostile: git runs with no locks, no prompts, no network and without the
+monitor program that its configuration could name. Every answer may be missing: no git, no
+repository, another owner's, too slow; the caller then walks the folder. Roads not taken: libgit2
+and dulwich, slower than the program and each with its own ignore rules.
 """
 
 from __future__ import annotations
@@ -23,40 +22,53 @@ from pathlib import Path
 
 from cortex.base.text import is_text
 
-TIMEOUT_SECONDS = 20  # a listing of 100,000 files takes about one
-ANSWER_SECONDS = 2  # for what is asked while somebody waits for an answer
-RECENT_COMMITS = 1_000  # a quarter of a second; what no later one touched is old
-RECENT_BYTES = 4_000_000  # of the names in them
-HISTORY_BYTES = 1_000_000  # of commits with their subjects; -L of an old git shows the lines too
-RETRY_SECONDS = 3600  # before what took too long is asked again
-MAX_ARGUMENT_CHARACTERS = 20_000  # Windows allows 32,767 for a whole command line
+# A listing of 100,000 files takes about one second.
+TIMEOUT_SECONDS = 20
+# For queries during an answer.
+ANSWER_SECONDS = 2
+# About a quarter of a second; files untouched by these commits count as old.
+RECENT_COMMITS = 1_000
+# Names of the files in recent commits.
+RECENT_BYTES = 4_000_000
+# Commits with their subjects; with -L an old git shows the lines, too.
+HISTORY_BYTES = 1_000_000
+# Pause before a query that took too long is repeated.
+RETRY_SECONDS = 3600
+# Windows allows 32,767 for a whole command line.
+MAX_ARGUMENT_CHARACTERS = 20_000
 
 _OPTIONS = ("--no-optional-locks", "-c", "core.fsmonitor=false", "-c", "core.quotepath=off")
 _NO_WINDOW = getattr(subprocess, "CREATE_NO_WINDOW", 0)
 _COMMIT = re.compile(r"[0-9a-f]{7,64}")
-# No field of a commit can hold a NUL
+# No field of a commit can contain a NUL.
 _COMMIT_FORMAT = "%x00%h%x00%cs%x00%ct%x00%aN%x00%s%x00%p%x00"
 _ADVICE = re.compile(r"git config --global --add safe\.directory .+")
-_not_before: dict[tuple[str, tuple[str, ...]], float] = {}  # questions that took too long
-_said: set[str] = set()  # warnings that one time is enough for
+# Time of the next attempt, for queries that took too long.
+_retry_at: dict[tuple[str, tuple[str, ...]], float] = {}
+# Warnings that were logged once.
+_logged_warnings: set[str] = set()
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """A commit as a line tells of it."""
+    """A commit in one line."""
 
-    id: str  # short
+    # Abbreviated.
+    id: str
     day: str
-    moment: int  # seconds since the epoch
+    # Seconds since the epoch.
+    moment: int
     author: str
     subject: str
-    parents: bool  # whether there is something before it here
+    # True where earlier history is available here.
+    parents: bool
 
 
 def list_files(repository: Path, only: Iterable[str] = ()) -> list[str] | None:
-    """Tracked and not ignored paths below `repository`, or those of `only`; a repository within is
-    a single path.
+    """Tracked and not ignored paths below `repository`, or only those of `only`.
+
+    A nested repository is a single path.
     """
     answer = _run(
         repository,
@@ -75,7 +87,7 @@ def list_files(repository: Path, only: Iterable[str] = ()) -> list[str] | None:
 
 
 def head(folder: Path) -> str:
-    """The commit that is checked out around `folder`, "" where there is none."""
+    """Commit checked out around `folder`, "" for none."""
     answer = _run(folder, "rev-parse", "--verify", "--quiet", "HEAD")
     return (
         ""
@@ -85,7 +97,7 @@ def head(folder: Path) -> str:
 
 
 def remote(folder: Path) -> str:
-    """The address that `origin` of the repository around `folder` has, "" where there is none."""
+    """Address of `origin` of the repository around `folder`, "" for none."""
     answer = _run(folder, "config", "--get", "remote.origin.url")
     return (
         ""
@@ -95,12 +107,13 @@ def remote(folder: Path) -> str:
 
 
 def recent_files(folder: Path) -> list[str]:
-    """The paths below `folder` that the last commits changed, those of the newest commit first; of
-    a very long list the beginning.
+    """Paths below `folder` changed by the last commits, newest commit first.
+
+    A very long list is cut.
     """
     if not _is_its_worktree(folder):
         return []
-    asked = (
+    arguments = (
         "log",
         f"--max-count={RECENT_COMMITS}",
         "--format=",
@@ -109,54 +122,56 @@ def recent_files(folder: Path) -> list[str]:
         "--relative",
         "--no-renames",
     )
-    said = _first_words(folder, *asked, "--no-show-signature", "--no-ext-diff", most=RECENT_BYTES)
-    # The last may be cut off
-    names = dict.fromkeys(os.fsdecode(name) for name in said.split(b"\0")[:-1] if name)
+    output = _read_output(
+        folder, *arguments, "--no-show-signature", "--no-ext-diff", most=RECENT_BYTES
+    )
+    # The last name may be cut off.
+    names = dict.fromkeys(os.fsdecode(name) for name in output.split(b"\0")[:-1] if name)
     return [name for name in names if is_text(name)]
 
 
 def commits(folder: Path, path: str, most: int, seconds: float = ANSWER_SECONDS) -> list[Commit]:
-    """The last commits that touched `path`, newest first; those that are found within the time."""
+    """Last commits that touched `path`, newest first, as far as found in time."""
     return _commits(
-        _first_words(folder, *_history(most), paths=[path], most=HISTORY_BYTES, seconds=seconds)
+        _read_output(folder, *_history(most), paths=[path], most=HISTORY_BYTES, seconds=seconds)
     )
 
 
 def commits_of_lines(
     folder: Path, path: str, place: str, most: int, seconds: float = ANSWER_SECONDS
 ) -> list[Commit]:
-    """The last commits that touched a part of `path`, newest first: "3,9" of what is committed, or
-    ":name" of a function.
+    """Last commits that touched a part of `path`, newest first.
+
+    `place` is a range of committed lines ("3,9"), or a function (":name").
     """
     return _commits(
-        _first_words(
+        _read_output(
             folder, *_history(most), f"-L{place}:{path}", most=HISTORY_BYTES, seconds=seconds
         )
     )
 
 
 def committed(folder: Path, path: str) -> str | None:
-    """The text of `path` as it was last committed, None where it wasn't or is too long."""
+    """Text of `path` as last committed; None where it wasn't, or is too long."""
     spelled = f"HEAD:./{Path(path).as_posix()}"
-    answer = _first_words(
+    answer = _read_output(
         folder, "cat-file", "blob", spelled, most=HISTORY_BYTES, seconds=ANSWER_SECONDS
     )
     return answer.decode("utf-8", "replace") if answer and len(answer) < HISTORY_BYTES else None
 
 
 def is_shallow(folder: Path) -> bool:
-    """Whether the repository around `folder` has only the end of its history."""
+    """True where the repository around `folder` is a shallow clone."""
     answer = _run(folder, "rev-parse", "--is-shallow-repository", seconds=ANSWER_SECONDS)
     return answer is not None and answer.stdout.strip() == b"true"
 
 
 def last_commit(folder: Path, path: str, after: str = "") -> tuple[str, str] | None:
-    """The last commit that touched `path`, and its date; with `after` (a commit) of those that came
-    since.
+    """Last commit that touched `path`, with its date; with `after` only later commits count.
 
-    None where there is none, or where git doesn't know it within the time of an answer.
+    None where there is none, or where git doesn't find it in time.
     """
-    asked = (
+    arguments = (
         "--literal-pathspecs",
         "log",
         "--max-count=1",
@@ -165,44 +180,43 @@ def last_commit(folder: Path, path: str, after: str = "") -> tuple[str, str] | N
         "--no-ext-diff",
     )
     since = [f"{after}..HEAD"] if _COMMIT.fullmatch(after) else []
-    answer = _run(folder, *asked, *since, paths=[path], seconds=ANSWER_SECONDS)
+    answer = _run(folder, *arguments, *since, paths=[path], seconds=ANSWER_SECONDS)
     if answer is None or answer.returncode != 0:
-        # A commit that was rewritten
+        # The commit `after` was rewritten.
         return last_commit(folder, path) if since and answer is not None else None
     commit, _, day = answer.stdout.decode("ascii", "replace").strip().partition(" ")
     return (commit, day) if commit else None
 
 
 def files_named(folder: Path, name: str) -> list[str] | None:
-    """The paths below `folder` whose last part is `name`, tracked or not ignored; None where git
-    doesn't say.
-    """
+    """Paths below `folder` with this file name, tracked or not ignored; None without git."""
     pattern = ":(glob)**/" + re.sub(r"([\\*?\[\]])", r"\\\1", name)
-    asked = ("ls-files", "-z", "--cached", "--others", "--exclude-standard")
-    answer = _run(folder, *asked, paths=[pattern], seconds=ANSWER_SECONDS)
+    arguments = ("ls-files", "-z", "--cached", "--others", "--exclude-standard")
+    answer = _run(folder, *arguments, paths=[pattern], seconds=ANSWER_SECONDS)
     if answer is None or answer.returncode != 0:
         return None
     return sorted({os.fsdecode(path) for path in answer.stdout.split(b"\0") if path})
 
 
 def in_repository(folder: Path) -> bool:
-    """Whether a repository is around `folder` that doesn't ignore it."""
+    """True where `folder` is in a repository that doesn't ignore it."""
     if (folder / ".git").exists():
         return True
     if not any((parent / ".git").exists() for parent in folder.resolve().parents):
         return False
     answer = _run(folder, "check-ignore", "--quiet", paths=["."])
-    return answer is not None and answer.returncode == 1  # 0 is ignored, 128 an error
+    # 0 means ignored, 128 an error.
+    return answer is not None and answer.returncode == 1
 
 
 def tracks(folder: Path, *patterns: str) -> bool:
-    """Whether a file in the folder that fits one of the patterns came with the repository."""
-    done = _run(folder, "ls-files", "-z", paths=patterns)
-    return done is not None and bool(done.stdout)
+    """True where the repository tracks a file in the folder that matches a pattern."""
+    answer = _run(folder, "ls-files", "-z", paths=patterns)
+    return answer is not None and bool(answer.stdout)
 
 
 def ignoring_rule(folder: Path, path: str) -> str:
-    """The rule that makes git ignore `path`, as `.gitignore:3: *.log`; "" where there is none."""
+    """Rule that makes git ignore `path`, as `.gitignore:3: *.log`; "" for none."""
     answer = _run(
         folder, "check-ignore", "--verbose", "-z", "--stdin", given=os.fsencode(path) + b"\0"
     )
@@ -213,16 +227,15 @@ def ignoring_rule(folder: Path, path: str) -> str:
 
 
 def refusal(folder: Path) -> str:
-    """What to do where git won't speak about the repository because another user owns it; "" where
-    it does.
-    """
+    """Advice where git refuses a repository because another user owns it; "" otherwise."""
     answer = _run(folder, "rev-parse", "--show-toplevel")
     return _refusal(answer.stderr) if answer is not None and answer.returncode != 0 else ""
 
 
 def _is_its_worktree(folder: Path) -> bool:
-    """Whether git's files are those around `folder`: a repository's configuration can name any
-    other place.
+    """True where git's worktree is the one around `folder`.
+
+    A repository's configuration can name any other place.
     """
     answer = _run(folder, "rev-parse", "--show-toplevel")
     if answer is None or answer.returncode != 0:
@@ -233,9 +246,7 @@ def _is_its_worktree(folder: Path) -> bool:
 
 
 def _history(most: int) -> tuple[str, ...]:
-    """The words of a log whose commits `_commits` reads; nothing that the configuration names is
-    run.
-    """
+    """Arguments of a log for `_commits`; nothing that the configuration names is run."""
     quiet = (
         "--no-patch",
         "--no-show-signature",
@@ -253,9 +264,9 @@ def _history(most: int) -> tuple[str, ...]:
     )
 
 
-def _commits(said: bytes) -> list[Commit]:
-    """The commits in an answer; a last one that was cut off is left out."""
-    fields = [field.decode("utf-8", "replace") for field in said.split(b"\0")]
+def _commits(output: bytes) -> list[Commit]:
+    """Parse the commits of an answer; a last one that was cut off is left out."""
+    fields = [field.decode("utf-8", "replace") for field in output.split(b"\0")]
     rows = (fields[at + 1 : at + 7] for at in range(0, len(fields) - 7, 7))
     return [
         Commit(id, day, int(moment), author, subject, bool(parents))
@@ -264,14 +275,14 @@ def _commits(said: bytes) -> list[Commit]:
     ]
 
 
-def _first_words(
+def _read_output(
     folder: Path,
     *arguments: str,
     most: int,
     paths: Iterable[str] = (),
     seconds: float = TIMEOUT_SECONDS,
 ) -> bytes:
-    """What git says first: at most so much of it, and what it says in time."""
+    """Beginning of git's output: at most `most` bytes, and only until the timeout."""
     program = _program()
     if program is None:
         return b""
@@ -284,15 +295,17 @@ def _first_words(
             env=_environment(),
             creationflags=_NO_WINDOW,
         ) as process:
-            late = threading.Timer(seconds, process.kill)
-            late.start()
+            timer = threading.Timer(seconds, process.kill)
+            timer.start()
             try:
                 return process.stdout.read(most) if process.stdout else b""
             finally:
-                late.cancel()
-                # A thousand commits of a hundred thousand files each would fill the memory
+                timer.cancel()
+                # The rest could fill the memory: a thousand commits of a hundred thousand files
+                # each.
                 process.kill()
-    except (OSError, ValueError):  # no such program, or a name that can't be one
+    except (OSError, ValueError):
+        # No such program, or an impossible name.
         return b""
 
 
@@ -304,8 +317,8 @@ def _run(
     seconds: float = 0.0,
 ) -> subprocess.CompletedProcess[bytes] | None:
     program = _program()
-    question = (str(folder), arguments)
-    if program is None or time.monotonic() < _not_before.get(question, 0.0):
+    query = (str(folder), arguments)
+    if program is None or time.monotonic() < _retry_at.get(query, 0.0):
         return None
     try:
         answer = subprocess.run(
@@ -317,14 +330,14 @@ def _run(
             creationflags=_NO_WINDOW,
         )
     except (OSError, ValueError, subprocess.TimeoutExpired) as error:
-        late = isinstance(error, subprocess.TimeoutExpired)
+        timed_out = isinstance(error, subprocess.TimeoutExpired)
         _log.warning(
             "git doesn't answer about %s (%s); Cortex reads its ignore files",
             folder,
-            "too slow" if late else error,
+            "too slow" if timed_out else error,
         )
-        # A pipe in the place of a file would make every listing wait as long again.
-        _not_before[question] = time.monotonic() + RETRY_SECONDS
+        # A pipe in place of a file would make every listing wait as long again.
+        _retry_at[query] = time.monotonic() + RETRY_SECONDS
         return None
     if answer.returncode > 1:
         _log.debug(
@@ -333,10 +346,10 @@ def _run(
             folder,
             answer.stderr.decode("utf-8", "replace").strip()[:300],
         )
-        refused = _refusal(answer.stderr)
-        if refused and refused not in _said:
-            _said.add(refused)
-            _log.warning("%s", refused)
+        advice = _refusal(answer.stderr)
+        if advice and advice not in _logged_warnings:
+            _logged_warnings.add(advice)
+            _log.warning("%s", advice)
     return answer
 
 
@@ -350,22 +363,23 @@ def _refusal(complaint: bytes) -> str:
         return ""
     advice = _ADVICE.search(text)
     remedy = advice[0].strip() if advice else "git config --global --add safe.directory FOLDER"
-    return f"another user owns the repository, so git does not list it and Cortex reads its ignore files: {remedy}"
+    return (
+        "another user owns the repository, so git does not list it and Cortex reads its ignore "
+        f"files: {remedy}"
+    )
 
 
 @lru_cache(maxsize=1)
 def _program() -> str | None:
     program = shutil.which("git")
-    # On Windows the search begins in the working directory, where a stranger's git.exe may lie.
+    # On Windows the search begins in the working directory, which may contain a hostile git.exe.
     if program is None or os.path.dirname(os.path.abspath(program)) == os.getcwd():
         return None
     return os.path.abspath(program)
 
 
 def _environment() -> dict[str, str]:
-    """What the child inherits: all but the variables that aim git at another repository (set inside
-    a git hook).
-    """
+    """Environment without variables that point git at another repository, as in a hook."""
     kept = {
         name: value
         for name, value in os.environ.items()

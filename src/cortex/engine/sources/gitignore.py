@@ -1,10 +1,9 @@
-"""Git's ignore patterns: lines compiled to expressions, and the verdict of all ignore files of one
-name in a tree.
+"""Git's ignore patterns, compiled to expressions, and verdicts by a tree of ignore files.
 
-A pattern is asked about one entry, file or folder, and a folder that is ignored ends the matter for
-all below it: exactly git's own order, which the tests hold against git. Not taken: pathspec, which
-mixes a pattern's own match with matches of parent folders and so calls `src/` ignored under `*`,
-`!*/`, `!*.py`. Nothing here knows of repositories; see git.py.
+A pattern is matched against one entry, file or folder; an ignored folder decides for all below it.
+This is git's own order, and the tests compare it with git. Road not taken: pathspec, which mixes a
+pattern's own match with matches of parent folders and so calls `src/` ignored under `*`, `!*/`,
+`!*.py`. Knows nothing of repositories; see git.py.
 """
 
 from __future__ import annotations
@@ -22,31 +21,31 @@ import regex
 from cortex.engine.sources.inherited_rules import inherit
 
 MAX_IGNORE_BYTES = 1_000_000
-# `**` in one pattern: each one more multiplies the time that a hostile pattern can take
+# Most `**` in one pattern: each multiplies the time that a hostile pattern can take.
 MAX_DEEP_STARS = 4
 _DEEP = re.compile(r"/\*\*(?:/|$)")
 _FLAGS = re.DOTALL | (re.IGNORECASE if sys.platform in ("win32", "darwin") else 0)
 _CLASSES = {
-    "alnum": "a-zA-Z0-9", "alpha": "a-zA-Z", "blank": r" \t", "cntrl": r"\x00-\x1f\x7f", "digit": "0-9", "graph": r"\x21-\x7e",
-    "lower": "a-z", "print": r"\x20-\x7e", "punct": r"!-/:-@\[-`{-~", "space": r"\s", "upper": "A-Z", "xdigit": "0-9A-Fa-f",
+    "alnum": "a-zA-Z0-9", "alpha": "a-zA-Z", "blank": r" \t", "cntrl": r"\x00-\x1f\x7f",
+    "digit": "0-9", "graph": r"\x21-\x7e", "lower": "a-z", "print": r"\x20-\x7e",
+    "punct": r"!-/:-@\[-`{-~", "space": r"\s", "upper": "A-Z", "xdigit": "0-9A-Fa-f",
 }  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """One pattern line, translated."""
+    """One translated pattern line."""
 
     negated: bool
     folder_only: bool
-    by_name: bool  # no slash in it: compared with the last part of a path
+    # Without a slash: matched against the last part of a path.
+    by_name: bool
     expression: str
 
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """Neighbouring lines with the same outcome, joined into one expression for each of the four
-    questions.
-    """
+    """Consecutive lines with the same outcome, joined into one expression per kind of match."""
 
     ignored: bool
     file_name: regex.Pattern[str] | None
@@ -65,8 +64,9 @@ class Patterns:
         return bool(self._groups)
 
     def verdict(self, path: str, is_folder: bool) -> bool | None:
-        """Whether the entry itself is ignored (True), kept by a negated pattern (False), or not
-        spoken of.
+        """Verdict on the entry itself.
+
+        True: ignored; False: kept by a negated pattern; None: no pattern matches.
         """
         name = path.rpartition("/")[2]
         for group in self._groups:
@@ -80,21 +80,21 @@ class Patterns:
         return None
 
 
-# A folder with "/" at its end, and what its ignore file says
+# Folders, with "/" at the end, and the patterns of their ignore files.
 Chain = tuple[tuple[str, Patterns], ...]
 
 
 class IgnoreTree:
-    """The verdicts of all ignore files called `name` below `root`, each read when first needed."""
+    """Verdicts of all ignore files called `name` below `root`, each read on first use."""
 
     def __init__(self, root: Path, name: str) -> None:
         self._root = root
         self._name = name
-        self._chains: dict[str, Chain] = {"": self._extended("", ())}
+        self._chains: dict[str, Chain] = {"": self._extend_chain("", ())}
         self._folders: dict[str, bool] = {"": False}
 
     def ignores_folder(self, path: str) -> bool:
-        """Whether the folder, or one that it is in, is ignored."""
+        """True where the folder, or one that contains it, is ignored."""
         return inherit(
             self._folders,
             path,
@@ -102,7 +102,7 @@ class IgnoreTree:
         )
 
     def ignores_file(self, path: str) -> bool:
-        """Whether the file, or a folder that it is in, is ignored."""
+        """True where the file, or a folder that contains it, is ignored."""
         parent = path.rpartition("/")[0]
         return self.ignores_folder(parent) or self._judge(path, parent, False)
 
@@ -114,19 +114,19 @@ class IgnoreTree:
         return False
 
     def _chain(self, folder: str) -> Chain:
-        """The ignore files that speak about entries of `folder`: its own first, the root's last."""
-        return inherit(self._chains, folder, self._extended)
+        """Ignore files for entries of `folder`: its own first, the root's last."""
+        return inherit(self._chains, folder, self._extend_chain)
 
-    def _extended(self, folder: str, above: Chain) -> Chain:
+    def _extend_chain(self, folder: str, above: Chain) -> Chain:
         patterns = Patterns(_read_lines(self._root / folder / self._name))
         return ((folder + "/" if folder else "", patterns), *above) if patterns else above
 
 
 def _read_lines(file: Path) -> list[str]:
-    """The lines of an ignore file; like git, none of a link's."""
+    """Lines of an ignore file; like git, none of a symlink."""
     try:
-        seen = os.lstat(file)
-        if not stat.S_ISREG(seen.st_mode) or seen.st_size > MAX_IGNORE_BYTES:
+        status = os.lstat(file)
+        if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_IGNORE_BYTES:
             return []
         text = file.read_bytes().decode("utf-8", errors="surrogateescape")
     except OSError:
@@ -160,7 +160,7 @@ def _join(lines: Iterable[_Line]) -> regex.Pattern[str] | None:
 
 
 def _translate(line: str) -> _Line | None:
-    """One line of an ignore file; None for a comment, a blank line and what git would never match."""
+    """Translate one line; None for comments, blank lines and patterns that never match."""
     body = _strip(line)
     if not body or body.startswith("#"):
         return None
@@ -177,21 +177,21 @@ def _translate(line: str) -> _Line | None:
 
 
 def _strip(line: str) -> str:
-    """Without trailing spaces, except an escaped one."""
+    """Strip trailing spaces, except an escaped one."""
     stripped = line.rstrip(" ")
     backslashes = len(stripped) - len(stripped.rstrip("\\"))
     return stripped + " " if backslashes % 2 and len(stripped) < len(line) else stripped
 
 
 def _expression(body: str, by_name: bool) -> str | None:
-    """The regular expression of a glob.
+    """Regular expression of a glob, with linear matching time.
 
-    A star takes the shortest run that lets what stands before the next star match, and never gives
-    it back: any longer run only leaves less for the rest. So does `**`, up to the next `**`. So the
-    time stays linear.
+    A star takes the shortest run that lets the text before the next star match, and never gives it
+    back: any longer run only leaves less for the rest. So does `**`, up to the next `**`.
     """
     out: list[str] = []
-    star_open = deep_open = False  # the last star, the last `**`, still waits for what follows it
+    # The groups of the last star and the last `**` are still open.
+    star_open = deep_open = False
     at = 0
     while at < len(body):
         if body[at] != "*":
@@ -221,7 +221,7 @@ def _expression(body: str, by_name: bool) -> str | None:
 
 
 def _piece(body: str, at: int) -> tuple[str | None, int]:
-    """The expression of the character, `?` or bracket at `at`, and where the next one begins."""
+    """Expression of the character, `?` or bracket at `at`, and the next position."""
     character = body[at]
     if character == "?":
         return "[^/]", at + 1
@@ -233,7 +233,7 @@ def _piece(body: str, at: int) -> tuple[str | None, int]:
 
 
 def _bracket(body: str, at: int) -> tuple[str | None, int]:
-    """`[a-z]`, `[!x]`, `[[:digit:]]`: never a slash; None where it isn't closed."""
+    """Expression of `[a-z]`, `[!x]`, `[[:digit:]]`, never a slash; None where not closed."""
     negated = at < len(body) and body[at] in "!^"
     at += negated
     first, parts = at, []

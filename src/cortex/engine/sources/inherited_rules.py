@@ -1,6 +1,6 @@
-"""Verdicts that a folder takes over from the folder that it is in, remembered.
+"""Verdicts that folders inherit from their parents, cached.
 
-One loop up and one down instead of recursion: a stranger's tree may be two thousand folders deep.
+Two loops instead of recursion: a hostile tree may be two thousand folders deep.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ Verdict = TypeVar("Verdict")
 def inherit(
     known: dict[str, Verdict], folder: str, decide: Callable[[str, Verdict], Verdict]
 ) -> Verdict:
-    """The verdict on `folder`: known, or decided from its parent's; the root's ("") must be known."""
+    """Verdict on `folder`: cached, or decided from its parent's; that of the root is cached."""
     missing: list[str] = []
     while folder not in known:
         missing.append(folder)

@@ -1,4 +1,4 @@
-"""The project around a folder, and the names it is known by."""
+"""Project around a folder, and its names."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _REPOSITORY = re.compile(r"([^/:\\]+?)(?:\.git)?/*$")
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """A project and the names that memories may know it by, the likeliest first."""
+    """A project and the names that memories may use for it, the likeliest first."""
 
     path: Path
     names: tuple[str, ...]
@@ -28,11 +28,12 @@ def project_at(folder: Path) -> Project:
     """Find the project around a folder, named after its repository, worktree, remote and folder."""
     try:
         root = find_project_root(folder, Path.home()) or folder
-    except (OSError, RuntimeError):  # no folder can have that name, or links lead in a circle
+    except (OSError, RuntimeError):
+        # An impossible name, or links in a circle.
         return Project(folder, (folder.name,))
     main = main_worktree(root) or root
-    found = (
+    repository = (
         _REPOSITORY.search(git.remote(root)) if main != folder or (main / ".git").exists() else None
     )
-    names = [main.name, found[1] if found else "", root.name, folder.name]
+    names = [main.name, repository[1] if repository else "", root.name, folder.name]
     return Project(root, tuple(dict.fromkeys(name for name in names if name)) or (str(root),))

@@ -1,9 +1,9 @@
-"""Another product's SQLite file, opened so that nothing of it changes.
+"""Read-only access to another product's SQLite file.
 
-A file without a journal beside it is opened as immutable: no lock is taken, no file is made; what
-was read counts only if the file is still the same afterwards. One whose owner runs is read as
-SQLite allows it. A journal that a crash left behind would be replayed into the file, so that one is
-copied first, unless it is huge. Knows no table.
+A file without a journal beside it is opened as immutable: no lock is taken, no file is made, and a
+result counts only if the file is still the same afterwards. A file in use by its owner is read as
+SQLite allows it. A journal left by a crash would be replayed into the file, so that file is copied
+first, unless it is huge. Knows no table.
 """
 
 from __future__ import annotations
@@ -22,54 +22,60 @@ from urllib.parse import quote
 from cortex.base.errors import FileError
 from cortex.base.runtime.sqlite_file_state import real, state_of
 
-BUSY_SECONDS = 5.0  # for a lock, where there is so much time
-READ_SECONDS = 120.0  # for one reading: a damaged tree can be walked for ever
-READ_STEPS = 50_000  # of SQLite's machine between two looks at the clock
+# Longest wait for a lock.
+BUSY_SECONDS = 5.0
+# Limit for one reading: SQLite could walk a damaged tree for ever.
+READ_SECONDS = 120.0
+# Instructions of SQLite's virtual machine between two looks at the clock.
+READ_STEPS = 50_000
 TRIES = 4
 COPY_BYTES = 256 << 20
-COPY_RATE = 50 << 20  # bytes in a second, of a slow disk
+# Bytes per second of a slow disk.
+COPY_RATE = 50 << 20
 _PRAGMAS = ("query_only = ON", "trusted_schema = OFF", "cell_size_check = ON", "mmap_size = 0")
 
 T = TypeVar("T")
 
 
 class File:
-    """Somebody else's database, for as long as somebody reads in it."""
+    """Another product's database, open for reading."""
 
     def __init__(self, path: Path, product: str, seconds: float) -> None:
         self.path = path
         self.product = product
-        self._seconds = seconds  # for one reading, and for a lock
+        # Limit for one reading, and for a lock.
+        self._seconds = seconds
         self._connection: sqlite3.Connection | None = None
-        self._aside: tempfile.TemporaryDirectory[str] | None = None
-        # Of the file when it was opened; None where SQLite watches over it
+        self._copy_folder: tempfile.TemporaryDirectory[str] | None = None
+        # State of the file when it was opened; None where SQLite itself guards it.
         self._state: tuple[int, ...] | None = None
 
     def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """What `work` makes of the database; it works again where the file changed meanwhile, so it
-        may leave no cursor behind.
+        """Return the result of `work` on the database.
+
+        `work` runs again where the file changed meanwhile, so it may leave no cursor behind.
 
         Raises: FileError FILE_NOT_FOUND or IMPORT_UNREADABLE.
         """
         deadline = time.monotonic() + self._seconds
         for _ in range(TRIES):
-            if self._changed():
+            if self._has_changed():
                 self.close()
             try:
                 with self.explained():
                     result = work(self.connection())
             except FileError:
-                if not self._changed() or time.monotonic() > deadline:
+                if not self._has_changed() or time.monotonic() > deadline:
                     raise
             else:
-                if not self._changed():
+                if not self._has_changed():
                     return result
         raise self._error(
             f"{self.path} changes all the time ({self.product} is writing): try again in a moment"
         )
 
     def connection(self) -> sqlite3.Connection:
-        """The connection, opened where it isn't. Raises: FileError, OSError, sqlite3.Error."""
+        """Return the connection, opened if needed. Raises: FileError, OSError, sqlite3.Error."""
         if self._connection is None:
             self._connection = self._open()
         deadline = time.monotonic() + self._seconds
@@ -77,30 +83,32 @@ class File:
         return self._connection
 
     def check(self) -> None:
-        """Raises: FileError IMPORT_UNREADABLE where the file isn't any more what it was when it was
-        opened.
+        """Check that the file is unchanged since it was opened.
+
+        Raises: FileError IMPORT_UNREADABLE.
         """
-        if self._changed():
+        if self._has_changed():
             raise self._error(
                 f"{self.path} was changed while it was read ({self.product} is writing): try again"
             )
 
     def close(self) -> None:
-        """Give everything back."""
+        """Close the connection and remove the copy."""
         if self._connection is not None:
             self._connection.close()
-        if self._aside is not None:
-            self._aside.cleanup()
-        self._connection = self._aside = self._state = None
+        if self._copy_folder is not None:
+            self._copy_folder.cleanup()
+        self._connection = self._copy_folder = self._state = None
 
     @contextmanager
     def explained(self) -> Iterator[None]:
-        """Whatever SQLite and the system complain of, said as a FileError."""
+        """Translate errors of SQLite and the system to FileError."""
         try:
             yield
         except sqlite3.Error as error:
             raise self._error(self._reason(error)) from error
-        except UnicodeDecodeError as error:  # SQLite's complaint about a schema that is no text
+        except UnicodeDecodeError as error:
+            # Raised for a schema that is no text.
             raise self._error(
                 f"{self.path} can't be read as a {self.product} database: it is damaged"
             ) from error
@@ -122,13 +130,14 @@ class File:
                 connection.close()
                 if not isinstance(error, sqlite3.OperationalError) or "locked" in str(error):
                     raise
-            journal = 1  # it was left by a crash, or lies where SQLite would have to write
+            # Left by a crash, or in a place where SQLite would have to write.
+            journal = 1
         if journal > 0:
-            return self._copied(path)
+            return self._connect_to_copy(path)
         self._state = state_of(self.path)
         return self._connect(path, "mode=ro&immutable=1")
 
-    def _copied(self, path: Path) -> sqlite3.Connection:
+    def _connect_to_copy(self, path: Path) -> sqlite3.Connection:
         self._state = state_of(self.path)
         files = [
             path,
@@ -141,48 +150,56 @@ class File:
         size = sum(file.stat().st_size for file in files)
         if size > min(COPY_BYTES, self._seconds * COPY_RATE):
             raise self._error(
-                f"{self.path} has a journal that a crash left behind, and is too large to be copied for reading ({size >> 20} MB): "
+                f"{self.path} has a journal that a crash left behind, and is too large "
+                f"to be copied for reading ({size >> 20} MB): "
                 f"start {self.product} once, so that it puts its database in order"
             )
-        self._aside = tempfile.TemporaryDirectory(prefix="cortex-read-", ignore_cleanup_errors=True)
+        self._copy_folder = tempfile.TemporaryDirectory(
+            prefix="cortex-read-", ignore_cleanup_errors=True
+        )
         for file in files:
-            shutil.copyfile(file, Path(self._aside.name) / file.name)
+            shutil.copyfile(file, Path(self._copy_folder.name) / file.name)
         self.check()
-        return self._connect(Path(self._aside.name) / path.name, "mode=rw")
+        return self._connect(Path(self._copy_folder.name) / path.name, "mode=rw")
 
-    def _connect(self, path: Path, how: str) -> sqlite3.Connection:
-        # `as_uri` would make a server's name of a Windows share, which SQLite refuses.
+    def _connect(self, path: Path, options: str) -> sqlite3.Connection:
+        # `as_uri` would turn a Windows share into a host name, which SQLite refuses.
         name = path.as_posix()
-        uri = f"file://{'' if name.startswith('/') else '/'}{quote(os.fsencode(name))}?{how}"
+        uri = f"file://{'' if name.startswith('/') else '/'}{quote(os.fsencode(name))}?{options}"
         connection = sqlite3.connect(uri, uri=True, timeout=min(BUSY_SECONDS, self._seconds))
         connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
         for pragma in _PRAGMAS:
-            with suppress(sqlite3.OperationalError):  # one that this SQLite doesn't know
+            # This SQLite may not know the pragma.
+            with suppress(sqlite3.OperationalError):
                 connection.execute(f"PRAGMA {pragma}")
         return connection
 
-    def _changed(self) -> bool:
+    def _has_changed(self) -> bool:
         return self._state is not None and self._state != state_of(self.path)
 
     def _error(self, message: str) -> FileError:
         return FileError("IMPORT_UNREADABLE", message, context={"path": str(self.path)})
 
     def _reason(self, error: sqlite3.Error) -> str:
-        said = str(error)
-        if isinstance(error, sqlite3.OperationalError) and "locked" in said:
-            return f"{self.path} is locked by another program ({self.product} is writing): try again when it has finished"
-        if said == "interrupted" and self._seconds < READ_SECONDS:
+        message = str(error)
+        if isinstance(error, sqlite3.OperationalError) and "locked" in message:
+            return (
+                f"{self.path} is locked by another program ({self.product} is writing): try "
+                "again when it has finished"
+            )
+        if message == "interrupted" and self._seconds < READ_SECONDS:
             return f"{self.path} can't be read in the time that an answer has: ask again"
-        if said == "interrupted":
-            return f"{self.path} can't be read in {self._seconds:.0f} s: check it with `PRAGMA integrity_check`"
-        return f"{self.path} can't be read as a {self.product} database: {said}"
+        if message == "interrupted":
+            return (
+                f"{self.path} can't be read in {self._seconds:.0f} s: check it with `PRAGMA "
+                "integrity_check`"
+            )
+        return f"{self.path} can't be read as a {self.product} database: {message}"
 
 
 @contextmanager
 def opened(path: Path, product: str, seconds: float = READ_SECONDS) -> Iterator[File]:
-    """Somebody else's database, to be read in several steps, each of them by itself and in so many
-    seconds.
-    """
+    """Open another product's database for several readings, each limited to `seconds`."""
     file = File(path, product, seconds)
     try:
         yield file
@@ -192,10 +209,9 @@ def opened(path: Path, product: str, seconds: float = READ_SECONDS) -> Iterator[
 
 @contextmanager
 def reading(path: Path, product: str) -> Iterator[sqlite3.Connection]:
-    """A connection to somebody else's database, for one short reading.
+    """Open a connection to another product's database for one short reading.
 
-    Raises: FileError FILE_NOT_FOUND or IMPORT_UNREADABLE, also for what goes wrong while it is
-    read.
+    Raises: FileError FILE_NOT_FOUND or IMPORT_UNREADABLE, also for errors while it is read.
     """
     with opened(path, product) as file, file.explained():
         yield file.connection()
@@ -203,28 +219,29 @@ def reading(path: Path, product: str) -> Iterator[sqlite3.Connection]:
 
 
 def columns(connection: sqlite3.Connection, table: str) -> frozenset[str]:
-    """The columns of a table, none where there is no such table; views and virtual tables are none,
-    for they run what they like.
+    """Columns of a table, empty where there is no such table.
+
+    Views and virtual tables don't count: they can run code of their own.
     """
-    found = connection.execute(
+    rows = connection.execute(
         "SELECT about.name FROM sqlite_master AS known, pragma_table_info(known.name) AS about "
         "WHERE known.type = 'table' AND known.rootpage > 0 AND known.name = ?",
         (table,),
     )
-    return frozenset(row[0] for row in found)
+    return frozenset(row[0] for row in rows)
 
 
 def select(
     connection: sqlite3.Connection, table: str, wanted: tuple[str, ...], rest: str = ""
 ) -> sqlite3.Cursor:
-    """These columns of a table; one that it doesn't have is NULL in every row."""
+    """Select columns of a table; a missing column is NULL in every row."""
     present = columns(connection, table)
     names = ", ".join(name if name in present else f"NULL AS {name}" for name in wanted)
     return connection.execute(f"SELECT {names} FROM {table} {rest}")
 
 
 def _size(path: Path, end: str) -> int:
-    """The size of a file beside another, -1 where there is none."""
+    """Size of a file beside another, -1 where there is none."""
     try:
         return path.with_name(path.name + end).stat().st_size
     except FileNotFoundError:

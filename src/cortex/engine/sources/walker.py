@@ -1,9 +1,8 @@
-"""Every file below a root that is there and not ignored: asked of git where there is a repository,
-walked elsewhere.
+"""All files below a root that exist and aren't ignored: listed by git, or walked without it.
 
-Names and `lstat` only; which of them belong in the index is for files.py to judge. Repositories
-within (submodules, and others that merely lie there) are listed by their own rules, and a
-repository that git won't speak about is walked. Links are never followed.
+Names and `lstat` only; scanner.py decides which of them belong in the index. Nested repositories
+(submodules, and others that merely lie there) are listed by their own rules, and a repository that
+git refuses is walked. Links are never followed.
 """
 
 from __future__ import annotations
@@ -19,9 +18,12 @@ from cortex.base.types import Cancel, Skipped
 from cortex.engine.sources import git
 from cortex.engine.sources.gitignore import IgnoreTree
 
-Entry = tuple[str, os.stat_result]  # path relative to the root, and what lstat says
-Prune = Callable[[str], bool]  # whether a folder, given relative to the root, isn't looked into
-Wanted = Collection[str] | None  # only these paths, or everything
+# Path relative to the root, and its lstat.
+Entry = tuple[str, os.stat_result]
+# True for a folder, relative to the root, that isn't scanned.
+Prune = Callable[[str], bool]
+# Only these paths, or everything.
+Wanted = Collection[str] | None
 
 
 def list_entries(
@@ -32,22 +34,22 @@ def list_entries(
     *,
     apart: bool = False,
 ) -> Iterator[Entry | Skipped]:
-    """Files (and links, pipes, ...) below `root`, in no order; with `only`, those at or below the
-    given relative paths.
+    """List files (and links, pipes, ...) below `root`, in no order.
 
-    `apart` takes the folder for itself, whatever the repository around it ignores.
+    With `only`, those at or below the given relative paths. `apart` ignores the rules of a
+    repository around the folder.
     """
-    # Not recursive, so that repositories nested a thousand deep don't end in a RecursionError.
+    # Not recursive: repositories may be nested a thousand deep.
     pending: list[tuple[str, bool, Wanted]] = [("", not apart and git.in_repository(root), only)]
     while pending:
         folder, is_repository, wanted = pending.pop()
         inner: dict[str, set[str]] = {}
         if wanted is not None:
             wanted, inner = _split_by_repository(root, folder, wanted)
-        found = _list_repository(root, folder, wanted, inner) if is_repository else None
-        if found is None:
-            found = _walk(root, folder, prune, wanted, inner, cancel)
-        for entry in found:
+        entries = _list_repository(root, folder, wanted, inner) if is_repository else None
+        if entries is None:
+            entries = _walk(root, folder, prune, wanted, inner, cancel)
+        for entry in entries:
             if cancel:
                 raise Cancelled
             if isinstance(entry, str):
@@ -61,9 +63,7 @@ def list_entries(
 def _split_by_repository(
     root: Path, folder: str, wanted: Collection[str]
 ) -> tuple[list[str], dict[str, set[str]]]:
-    """The wanted paths that belong to `folder`'s own repository, and for each repository within
-    what is wanted of it.
-    """
+    """Split wanted paths into those of `folder`'s own repository and of nested ones."""
     own: list[str] = []
     inner: dict[str, set[str]] = {}
     for path in sorted(wanted):
@@ -81,7 +81,7 @@ def _split_by_repository(
 def _list_repository(
     root: Path, folder: str, wanted: Wanted, inner: Collection[str]
 ) -> list[Entry | Skipped | str] | None:
-    """What git lists; a repository within as its bare path. None where git can't tell."""
+    """Entries that git lists; a nested repository is a bare path. None where git fails."""
     start = len(folder) + 1 if folder else 0
     only = [] if wanted is None else [path[start:] for path in (*wanted, *inner)]
     if wanted is not None and not only:
@@ -89,22 +89,24 @@ def _list_repository(
     names = git.list_files(root / folder, only)
     if names is None:
         return None
-    found: list[Entry | Skipped | str] = []
+    entries: list[Entry | Skipped | str] = []
     prefix = os.path.join(root, "")
     for name in names:
         path = _join(folder, name)
         try:
-            seen = os.lstat(prefix + path)
+            status = os.lstat(prefix + path)
         except (FileNotFoundError, NotADirectoryError):
-            continue  # tracked, but deleted or not checked out
-        except OSError as error:
-            found.append(Skipped(path, _reason(error)))
+            # Tracked, but deleted or not checked out.
             continue
-        if not stat.S_ISDIR(seen.st_mode):
-            found.append((path, seen))
-        elif os.path.lexists(prefix + path + "/.git"):  # else a submodule that isn't checked out
-            found.append(path)
-    return found
+        except OSError as error:
+            entries.append(Skipped(path, _reason(error)))
+            continue
+        if not stat.S_ISDIR(status.st_mode):
+            entries.append((path, status))
+        elif os.path.lexists(prefix + path + "/.git"):
+            # A folder without .git is a submodule that isn't checked out.
+            entries.append(path)
+    return entries
 
 
 def _walk(
@@ -115,7 +117,7 @@ def _walk(
     inner: Collection[str],
     cancel: Cancel | None,
 ) -> Iterator[Entry | Skipped | str]:
-    """What lies below `base` by its .gitignore files; a repository within as its bare path."""
+    """Entries below `base` by its .gitignore files; a nested repository is a bare path."""
     tree = IgnoreTree(root / base, ".gitignore")
     start = len(base) + 1 if base else 0
     for path in inner:
@@ -126,14 +128,14 @@ def _walk(
         return
     for path in wanted:
         try:
-            seen = os.lstat(root / path)
+            status = os.lstat(root / path)
         except OSError:
             continue
-        if stat.S_ISDIR(seen.st_mode):
+        if stat.S_ISDIR(status.st_mode):
             if not prune(path) and not tree.ignores_folder(path[start:]):
                 yield from _walk_folder(root, base, path, tree, prune, cancel)
         elif not tree.ignores_file(path[start:]):
-            yield path, seen
+            yield path, status
 
 
 def _walk_folder(
@@ -164,7 +166,8 @@ def _walk_folder(
                 try:
                     yield path, entry.stat(follow_symlinks=False)
                 except FileNotFoundError:
-                    continue  # deleted meanwhile
+                    # Deleted meanwhile.
+                    continue
                 except OSError as error:
                     yield Skipped(path, _reason(error))
 
@@ -174,8 +177,9 @@ def _reason(error: OSError) -> str:
 
 
 def _is_junction(entry: os.DirEntry[str]) -> bool:
-    """A link to a folder that Windows calls a folder; it may lead out of the root or round in
-    circles.
+    """True for a Windows junction: a link that counts as a folder.
+
+    It may lead out of the root or round in circles.
     """
     if os.name != "nt":
         return False

@@ -1,11 +1,11 @@
-"""Tells which paths below a root changed, a moment after they did.
+"""Watcher that reports changed paths below a root, a moment after the change.
 
-Only says where to look: what belongs in the index is for `scan_paths` to say. A change that can
-alter the verdict on any file (an ignore file, git's index or HEAD) is the path "", meaning
-everything. On Linux each folder is watched by itself, without those that package managers fill:
-watching a tree as a whole would follow links out of it, give up at the first unreadable folder and
-spend a watch on every folder in node_modules. Not taken: `watchfiles.watch`, which hides the moment
-when watching begins, and whether it can.
+It only says where to look; `scan_paths` decides on the files. A change that can alter the verdict
+on any file (an ignore file, git's index or HEAD) is reported as the path "", meaning everything. On
+Linux each folder is watched by itself, without those that package managers fill: a recursive watch
+would follow links out of the tree, give up at the first unreadable folder and spend a watch on
+every folder in node_modules. Road not taken: `watchfiles.watch`, which hides the moment at which
+watching begins, and its failure.
 """
 
 from __future__ import annotations
@@ -26,21 +26,22 @@ if TYPE_CHECKING:
     from watchfiles._rust_notify import RustNotify
 
 QUIET_MS = 100
-LONGEST_WAIT_MS = 400  # changes that never pause are delivered in pieces
-IDLE_MS = 60_000  # how long the native loop waits before it comes back without changes
+# Changes that never pause are delivered in pieces.
+LONGEST_WAIT_MS = 400
+# Time after which the native loop returns without changes.
+IDLE_MS = 60_000
 CLOSE_SECONDS = 1.0
 _MODIFIED = 2  # watchfiles.Change.modified
 
 _IGNORE_FILES = frozenset({".gitignore", IGNORE_FILE})
-_BY_FOLDER = sys.platform.startswith("linux")  # the others watch a tree with one handle
+# Other systems watch a tree with one handle.
+_BY_FOLDER = sys.platform.startswith("linux")
 _GIT_SIGNALS = frozenset({"HEAD", "index", "info/exclude"})
 _log = logging.getLogger(__name__)
 
 
 class Watcher:
-    """Calls `on_change` from a thread of its own with the relative paths of what changed, after a
-    quiet moment.
-    """
+    """Calls `on_change` from its own thread with the changed relative paths, when quiet."""
 
     def __init__(
         self, root: Path, on_change: Callable[[set[str]], None], *, quiet_ms: int = QUIET_MS
@@ -53,13 +54,11 @@ class Watcher:
 
     @property
     def alive(self) -> bool:
-        """Whether changes are being seen; False before `start`, after `close`, and when watching
-        broke down.
-        """
+        """True while changes are seen; false before `start`, after `close` and a failure."""
         return self._thread is not None and self._thread.is_alive()
 
     def start(self) -> bool:
-        """Begin to watch; everything that changes after the return is delivered.
+        """Begin to watch; all changes after the return are delivered.
 
         False where watching is impossible.
         """
@@ -84,15 +83,16 @@ class Watcher:
             self._thread.join(CLOSE_SECONDS)
 
     def _open(self) -> RustNotify | None:
-        """Watches on all that is there now; None where the system refuses."""
-        from watchfiles._rust_notify import RustNotify  # 40 ms to import: only when it is used
+        """Set up watches on all current folders; None where the system refuses."""
+        # Imported on use, because that takes 40 ms.
+        from watchfiles._rust_notify import RustNotify
 
         for last_try in (False, False, True):
             try:
                 folders = _folders(str(self._root)) if _BY_FOLDER else [str(self._root)]
                 return RustNotify(folders, False, False, 300, not _BY_FOLDER, False)
-            # No such folder, or no more inotify watches
             except (OSError, RuntimeError, ValueError) as error:
+                # No such folder, or no more inotify watches.
                 if last_try or not isinstance(error, FileNotFoundError) or not self._root.is_dir():
                     _log.warning("changes in %s can't be watched: %s", self._root, error)
                     return None
@@ -102,13 +102,15 @@ class Watcher:
         while not self._stop.is_set():
             try:
                 changes = notify.watch(LONGEST_WAIT_MS, self._quiet_ms, IDLE_MS, self._stop)
-                if isinstance(changes, str):  # "timeout", "stop" or "signal"
+                # This is "timeout", "stop" or "signal".
+                if isinstance(changes, str):
                     continue
                 paths = relevant_paths(str(self._root), changes)
                 if _BY_FOLDER and (
                     "" in paths or any(os.path.isdir(self._root / path) for path in paths)
                 ):
-                    fresh = self._open()  # before the delivery: who looks then has missed nothing
+                    # Opened before the delivery, so that a scan on delivery misses nothing.
+                    fresh = self._open()
                     if fresh is None:
                         self._deliver({""})
                         break
@@ -128,18 +130,18 @@ class Watcher:
     def _deliver(self, paths: set[str]) -> None:
         try:
             self._on_change(paths)
-        # The thread's outermost frame: one failed update must not end the watching
         except Exception:
+            # Last handler of the thread: one failed update must not end the watching.
             _log.exception("a change of %d paths in %s was not taken up", len(paths), self._root)
 
 
 def watches_needed(root: Path) -> int:
-    """How many of the system's watches a folder takes. Raises: OSError."""
+    """Number of system watches that a folder takes. Raises: OSError."""
     return len(_folders(os.path.realpath(root))) if _BY_FOLDER else 1
 
 
 def relevant_paths(root: str, changes: Iterable[tuple[int, str]]) -> set[str]:
-    """The relative paths that the index may care about; {""} where everything has to be looked at."""
+    """Changed relative paths that may matter to the index; {""} for everything."""
     paths: set[str] = set()
     for change, absolute in changes:
         path = _relevant_path(root, change, absolute)
@@ -165,14 +167,14 @@ def _relevant_path(root: str, change: int, absolute: str) -> str | None:
         return None
     if parts[-1] in _IGNORE_FILES:
         return ""
-    # Some systems call a folder modified whenever something in it is; that has an event of its own.
+    # Some systems report a folder as modified whenever something in it is; that has its own event.
     if change == _MODIFIED and os.path.isdir(absolute):
         return None
     return path
 
 
 def _folders(root: str) -> list[str]:
-    """The folders to watch one by one, with git's own where its signals are.
+    """Folders to watch one by one, including the parts of .git with its signals.
 
     Raises: OSError for the root.
     """
@@ -211,5 +213,5 @@ def _folders(root: str) -> list[str]:
 
 
 def _is_foreign_drive(root: Path) -> bool:
-    """Windows' drives in WSL, for which Linux gets no events."""
+    """True for Windows drives in WSL, for which Linux gets no events."""
     return "microsoft" in platform.uname().release.lower() and str(root).startswith("/mnt/")

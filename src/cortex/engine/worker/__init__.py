@@ -1,9 +1,8 @@
-"""Reading and cutting files in processes that may die: a grammar that hangs or crashes costs one
-file, never the run.
+"""Reading and chunking in child processes: a grammar that hangs or crashes costs one file.
 
-`Pool` is the parent's side (pool.py), child.py the process, frames.py what they say to each other.
-Threads would not do: a hang in native code can't be stopped inside a process. `multiprocessing` was
-not taken: it forks, and its queues break when a worker is killed.
+`Pool` is the parent's side (pool.py), child.py the process, frames.py their protocol. Roads not
+taken: threads, because a hang in native code can't be stopped inside a process; `multiprocessing`,
+which forks, and has queues that break when a worker is killed.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""The process that reads and cuts: `python -m cortex.engine.worker.child MEMORY_BYTES`, frames on stdin
-and stdout.
+"""Child process that reads and chunks files, with frames on stdin and stdout.
 
-It ends when its stdin ends, so it dies with its parent however that dies; if it hangs then, its own
-alarm ends it. A failure in one file is that file's answer. Grammars load when the first file of
-their language comes.
+Started as `python -m cortex.engine.worker.child MEMORY_BYTES`. It ends when its stdin ends, so it
+dies with its parent; if it hangs then, its own alarm ends it. A failure in one file is that file's
+answer. Grammars load with the first file of their language.
 """
 
 from __future__ import annotations
@@ -26,8 +25,10 @@ from cortex.engine.chunkers import HEAD_CHARACTERS, cut, language_of
 from cortex.engine.readers import read, read_document, unpacked_name
 from cortex.engine.worker.frames import READY, Answer, Request, pack_answer, read_frame, write_frame
 
-NICENESS = 5  # a little behind what the user is doing
-GRACE_SECONDS = 5.0  # the parent kills first
+# Slightly lower priority than the user's programs.
+NICENESS = 5
+# The parent's own timeout comes first.
+GRACE_SECONDS = 5.0
 MAX_REASON_CHARACTERS = 200
 Cutter = Callable[[str, bytes, int, int, bool, bool], Cut | UnreadableFile]
 
@@ -41,12 +42,13 @@ def main(arguments: list[str]) -> int:
 
 
 def serve(requests: BinaryIO, answers: BinaryIO, cutter: Cutter) -> None:
-    """Say that this process is ready, then answer every frame of `requests` with one frame."""
+    """Send the ready frame, then answer every frame of `requests` with one frame."""
     with open(os.devnull, "wb") as nowhere, contextlib.suppress(BrokenPipeError, EOFError):
         write_frame(answers, READY)
         while (message := read_frame(requests)) is not None:
             target, overlap, seconds, documents, redacted, files = cast(Request, message)
-            # A C thread, so it also works when native code hangs while the parent is gone.
+            # The alarm is a C thread, so it works even when native code hangs and the parent is
+            # gone.
             faulthandler.dump_traceback_later(seconds + GRACE_SECONDS, exit=True, file=nowhere)
             cuts = [
                 partial(cutter, path, raw, target, overlap, documents, redacted)
@@ -65,14 +67,15 @@ def cut_file(
     documents: bool = False,
     redacted: bool = False,
 ) -> Cut | UnreadableFile:
-    """Read and cut one file, as a document or as it is, and find the secrets in it; `redacted`,
-    also take them out.
+    """Read and chunk one file, as a document or as it is, and find its secrets.
+
+    With `redacted` the secrets are also removed.
     """
-    found = _cut(path, raw, target_tokens, overlap_tokens, documents)
-    if isinstance(found, UnreadableFile):
-        return found
-    found = replace(found, leaks=find_leaks_by_line(found.text))
-    return redact_cut(found) if redacted else found
+    outcome = _cut(path, raw, target_tokens, overlap_tokens, documents)
+    if isinstance(outcome, UnreadableFile):
+        return outcome
+    outcome = replace(outcome, leaks=find_leaks_by_line(outcome.text))
+    return redact_cut(outcome) if redacted else outcome
 
 
 def _cut(
@@ -97,19 +100,20 @@ def _answer(cut: Callable[[], Cut | UnreadableFile], raw: bytes) -> Answer:
     except MemoryError:
         gc.collect()
         return "memory"
-    except Exception as error:  # whatever a reader or grammar raises costs this file only
+    except Exception as error:
+        # Any error of a reader or grammar costs this file only.
         return f"failed: {type(error).__name__}: {error}"[:MAX_REASON_CHARACTERS]
 
 
 def _take_streams() -> tuple[BinaryIO, BinaryIO]:
-    """The real stdin and stdout; from now on whatever prints, prints to stderr."""
+    """Take the real stdin and stdout; from now on prints go to stderr."""
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     return sys.stdin.buffer, answers
 
 
 def _settle(memory_bytes: int) -> None:
-    """Limit memory, step back in priority, leave Ctrl-C to the parent."""
+    """Limit memory, lower the priority, leave Ctrl-C to the parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if hasattr(os, "nice"):
         with contextlib.suppress(OSError):
@@ -117,10 +121,12 @@ def _settle(memory_bytes: int) -> None:
     if memory_bytes and sys.platform != "win32":
         import resource
 
-        with contextlib.suppress(ValueError, OSError):  # macOS refuses some values
+        # macOS refuses some values.
+        with contextlib.suppress(ValueError, OSError):
             resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
     gc.freeze()
-    gc.set_threshold(20_000, 20, 50)  # cutting makes no cycles; a collection only costs time
+    # Chunking makes no reference cycles; a collection only costs time.
+    gc.set_threshold(20_000, 20, 50)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""What parent and child say to each other: length-prefixed frames of plain tuples.
+"""Protocol of parent and child: length-prefixed frames of plain tuples.
 
-`marshal` because both ends are the same interpreter, it knows tuples, strings and bytes and is the
-fastest; nothing else is sent.
+`marshal` is the fastest codec, and both ends are the same interpreter. Only tuples, strings,
+numbers and bytes are sent.
 """
 
 from __future__ import annotations
@@ -12,13 +12,17 @@ from typing import BinaryIO
 from cortex.base.types import Chunk, Cut, Leak, Symbol, UnreadableFile
 
 _LENGTH_BYTES = 8
-MAX_FRAME_BYTES = 1 << 30  # far above any batch; a length beyond it is no length
-READY = "ready"  # what a child says first
-Work = tuple[str, bytes]  # path, content
-# target tokens, overlap tokens, seconds, whether documents, whether redacted, files
+# Far above any batch; a longer frame is invalid.
+MAX_FRAME_BYTES = 1 << 30
+# First message of a child.
+READY = "ready"
+# Path and content.
+Work = tuple[str, bytes]
+# Target tokens, overlap tokens, seconds, documents, redacted, files.
 Request = tuple[int, int, float, bool, bool, list[Work]]
 Rows = list[tuple[object, ...]]
-Answer = tuple[str, str | None, Rows, Rows, Rows] | str  # a refusal is its reason
+# A cut as plain tuples, or the reason for an unreadable file.
+Answer = tuple[str, str | None, Rows, Rows, Rows] | str
 
 
 def write_frame(stream: BinaryIO, message: Request | list[Answer] | str) -> None:
@@ -29,11 +33,11 @@ def write_frame(stream: BinaryIO, message: Request | list[Answer] | str) -> None
 
 
 def read_frame(stream: BinaryIO) -> object | None:
-    """The next message, or None at the end of the stream.
+    """Read the next message; None at the end of the stream.
 
     Raises:
         EOFError: the stream ended within a frame.
-        ValueError, TypeError: what came is no frame.
+        ValueError, TypeError: the data is no frame.
     """
     head = stream.read(_LENGTH_BYTES)
     if not head:
@@ -48,7 +52,7 @@ def read_frame(stream: BinaryIO) -> object | None:
 
 
 def pack_answer(answer: Cut | UnreadableFile, raw: bytes) -> Answer:
-    """An answer as plain tuples; a text that is `raw` decoded is not sent back."""
+    """Pack an answer as plain tuples; a text that is `raw` decoded is not sent back."""
     if isinstance(answer, UnreadableFile):
         return answer.reason
     same = len(answer.text) <= len(raw) and answer.text.encode("utf-8", "surrogatepass") == raw
@@ -75,10 +79,10 @@ def pack_answer(answer: Cut | UnreadableFile, raw: bytes) -> Answer:
 
 
 def unpack_reply(reply: object, files: list[Work]) -> list[Cut | UnreadableFile]:
-    """The answers to these files.
+    """Unpack the answers to these files.
 
     Raises:
-        ValueError, TypeError: the reply is none to them.
+        ValueError, TypeError: the reply doesn't match the files.
     """
     if not isinstance(reply, list):
         raise TypeError(f"a reply of type {type(reply).__name__}")
@@ -91,7 +95,7 @@ def _unpack(answer: Answer, raw: bytes) -> Cut | UnreadableFile:
     language, text, chunks, symbols, leaks = answer
     if text is None:
         text = raw.decode("utf-8")
-    made = tuple(Chunk(*chunk) for chunk in chunks)  # pyright: ignore[reportArgumentType]
-    defined = tuple(Symbol(*symbol) for symbol in symbols)  # pyright: ignore[reportArgumentType]
-    found = tuple(Leak(*leak) for leak in leaks)  # pyright: ignore[reportArgumentType]
-    return Cut(language, text, made, defined, found)
+    cut_chunks = tuple(Chunk(*row) for row in chunks)  # pyright: ignore[reportArgumentType]
+    cut_symbols = tuple(Symbol(*row) for row in symbols)  # pyright: ignore[reportArgumentType]
+    cut_leaks = tuple(Leak(*row) for row in leaks)  # pyright: ignore[reportArgumentType]
+    return Cut(language, text, cut_chunks, cut_symbols, cut_leaks)

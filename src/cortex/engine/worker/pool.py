@@ -1,9 +1,9 @@
-"""The parent's side of the workers: batches out, answers in, the dead replaced.
+"""Parent's side of the workers: sends batches, collects answers, replaces dead processes.
 
-One thread for each process talks in lockstep (a batch, its answer): small files share a batch
-because a frame costs more than cutting them. When a process dies or hangs, its batch is sent again
-file by file to a fresh one, and the file that fails alone is refused. The iterable is read in the
-caller's thread only, as results are taken.
+One thread per process works in lockstep (a batch, its answer); small files share a batch because a
+frame costs more than chunking them. When a process dies or hangs, its batch is sent again file by
+file to a fresh one, and the file that fails alone is rejected. The iterable of files is read only
+in the caller's thread, as results are taken.
 """
 
 from __future__ import annotations
@@ -25,14 +25,17 @@ from cortex.engine.worker.frames import READY, Request, read_frame, unpack_reply
 BATCH_FILES = 32
 BATCH_BYTES = 256 * 1024
 FLIGHT_BYTES = 16 * 1024 * 1024
-# One being worked on, the others waiting: a worker never waits for the caller's next step
+# One in progress, the others waiting, so that a worker never waits for the caller.
 BATCHES_A_WORKER = 3
 POLL_SECONDS = 0.1
-START_SECONDS = 60.0  # what a process gets until it is ready: a busy machine is no file's fault
-KILL_SECONDS = 5.0  # what the system gets to end a process that was killed
-END_SECONDS = 0.5  # what a process gets to end by itself
+# Time for a process to become ready: a busy machine is not a file's fault.
+START_SECONDS = 60.0
+# Time for the system to end a killed process.
+KILL_SECONDS = 5.0
+# Time for a process to end by itself.
+END_SECONDS = 0.5
 
-# How the reason begins where no process got ready: that is no file's fault.
+# Prefix of the reason where no process became ready, which is not a file's fault.
 NOT_STARTED = "worker not started"
 
 log = logging.getLogger(__name__)
@@ -46,31 +49,33 @@ class _Lost(Exception):
 
 
 class _Worker:
-    """One child process; started when first asked, replaced when lost."""
+    """One child process; started on first use, replaced when lost."""
 
     def __init__(self, command: list[str]) -> None:
         self._command = command
         self._process: subprocess.Popen[bytes] | None = None
         self._deadline: float | None = None
         self._overdue = False
-        self._guard = threading.Lock()  # between the thread that asks and the one that watches
+        # Between the asking thread and the watching one.
+        self._guard = threading.Lock()
 
     def ask(self, request: Request, seconds: float) -> list[Cut | UnreadableFile]:
-        """The answers to a request; the time counts from when the process is ready.
+        """Send a request and return its answers; the time counts from when the process is ready.
 
         Raises:
-            _Lost: the process did not answer, or not to this; the message is the reason.
+            _Lost: the process did not answer, or not to this request; the message is the reason.
         """
         answers: list[Cut | UnreadableFile] | None = None
-        # The reason where no answer comes: in time, and because time was up.
+        # Reasons for a missing answer: for a dead process, and for one killed when time was up.
         lost = late = NOT_STARTED
         try:
             process = self._ready()
             lost, late = "worker died", "timed out"
-            self._allow(seconds)
+            self._set_deadline(seconds)
             write_frame(cast(BinaryIO, process.stdin), request)
             answers = unpack_reply(read_frame(cast(BinaryIO, process.stdout)), request[-1])
-        except Exception as error:  # a process whose memory is broken may send anything
+        except Exception as error:
+            # A process with corrupt memory may send anything.
             log.debug("a worker did not answer: %r", error)
             if lost == NOT_STARTED:
                 lost = f"{NOT_STARTED}: {error}"
@@ -84,8 +89,9 @@ class _Worker:
         return answers
 
     def watch(self, now: float) -> None:
-        """Kill the process if it is overdue; the thread that waits for it then sees the end of its
-        stream.
+        """Kill the process if it is overdue.
+
+        The thread that waits for it then sees the end of its stream.
         """
         with self._guard:
             if self._deadline is not None and now > self._deadline:
@@ -122,23 +128,23 @@ class _Worker:
             with contextlib.suppress(OSError):
                 process.kill()
 
-    def _allow(self, seconds: float) -> None:
+    def _set_deadline(self, seconds: float) -> None:
         with self._guard:
             self._overdue = False
             self._deadline = time.monotonic() + seconds
 
     def _ready(self) -> subprocess.Popen[bytes]:
-        """The process, started if there is none, when it has said that it is ready."""
+        """Return the process, started if there is none, once it is ready."""
         if self._process is None:
             self._process = subprocess.Popen(
                 self._command,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                # No folder of the user's, or it couldn't be removed
+                # Not a folder of the user's, which could then not be removed.
                 cwd=os.path.dirname(os.path.abspath(sys.executable)),
                 creationflags=getattr(subprocess, "CREATE_NO_WINDOW", 0),
             )
-            self._allow(START_SECONDS)
+            self._set_deadline(START_SECONDS)
             greeting = read_frame(cast(BinaryIO, self._process.stdout))
             if greeting != READY:
                 fault = "ended at once" if greeting is None else "isn't a worker"
@@ -147,7 +153,7 @@ class _Worker:
 
 
 class _Run(Generic[Key]):
-    """One call of `cut_all`: what waits for a worker, and what came back."""
+    """State of one `cut_all` call: batches that wait for a worker, and answers."""
 
     def __init__(
         self, target_tokens: int, overlap_tokens: int, documents: bool, redacted: bool
@@ -164,7 +170,7 @@ class _Run(Generic[Key]):
 
 
 class Pool:
-    """Processes that read and cut files. They start at the first file and stay until `close`."""
+    """Processes that read and chunk files, from the first file until `close`."""
 
     def __init__(
         self,
@@ -174,8 +180,8 @@ class Pool:
         memory_bytes: int = 1 << 30,
         command: list[str] | None = None,
     ) -> None:
-        # -P: the folder that a workspace happens to be must not shadow modules.
         self._is_ours = command is None
+        # -P: modules in the working directory must not shadow ours.
         self._command = command or [
             sys.executable,
             "-P",
@@ -185,8 +191,10 @@ class Pool:
         ]
         self._workers = [_Worker(self._command) for _ in range(max(1, size))]
         self._timeout_seconds = timeout_seconds
-        self._lock = threading.Lock()  # one cut_all at a time
-        self._stopped: threading.Event | None = None  # of the run under way
+        # One cut_all at a time.
+        self._lock = threading.Lock()
+        # Stops the run under way.
+        self._stopped: threading.Event | None = None
         self._used = time.monotonic()
 
     def cut_all(
@@ -198,12 +206,12 @@ class Pool:
         documents: bool = False,
         redacted: bool = False,
     ) -> Generator[tuple[Key, Cut | UnreadableFile], None, None]:
-        """Exactly one answer for each (key, path, content), in any order; fewer only after `cancel`
-        or `close`.
+        """Yield one answer for each (key, path, content), in any order.
 
-        `documents` reads PDF, office files and the like, and makes text of HTML and notebooks; else
-        a file's text is its own. `redacted` takes secrets out; else they are only found. The next
-        call waits until this one is exhausted or closed: who may stop in the middle closes it.
+        There are fewer only after `cancel` or `close`. `documents` reads PDF, office files and the
+        like, and extracts the text of HTML and notebooks; otherwise a file is taken as plain text.
+        `redacted` removes secrets; otherwise they are only located. The next call waits until this
+        generator is exhausted or closed, so a caller that may stop in the middle closes it.
         """
         with self._lock:
             run: _Run[Key] = _Run(target_tokens, overlap_tokens, documents, redacted)
@@ -220,13 +228,13 @@ class Pool:
                 self._finish(run, threads)
 
     def limit(self, timeout_seconds: float, memory_bytes: int) -> None:
-        """Give each file this time, and each process that is started from now on this memory."""
+        """Set the time for each file, and the memory of processes started from now on."""
         self._timeout_seconds = timeout_seconds
         if self._is_ours:
             self._command[-1] = str(memory_bytes)
 
     def close_if_idle(self, seconds: float) -> bool:
-        """End the processes if nothing was cut for `seconds`; whether they are ended."""
+        """End the processes if nothing was cut for `seconds`; true where they are ended."""
         if not self._lock.acquire(blocking=False):
             return False
         try:
@@ -243,8 +251,7 @@ class Pool:
             self._stopped.set()
             for worker in self._workers:
                 worker.interrupt()
-        # Wait for a run in another thread; one that is suspended in this thread has nothing at
-        # work.
+        # Wait for a run in another thread; one suspended in this thread has nothing in progress.
         free = self._lock.acquire(timeout=END_SECONDS / 2)
         try:
             self._end_workers()
@@ -267,23 +274,23 @@ class Pool:
         self, run: _Run[Key], batches: Iterator[Batch[Key]], cancel: Cancel | None
     ) -> Iterator[tuple[Key, Cut | UnreadableFile]]:
         """Feed batches and yield answers until all are answered."""
-        flying = flying_bytes = 0
+        in_flight = in_flight_bytes = 0
         exhausted = False
         watched = time.monotonic()
         while not run.stopped.is_set() and not cancel:
             while (
                 not exhausted
-                and flying < BATCHES_A_WORKER * len(self._workers)
-                and flying_bytes < FLIGHT_BYTES
+                and in_flight < BATCHES_A_WORKER * len(self._workers)
+                and in_flight_bytes < FLIGHT_BYTES
             ):
                 batch = next(batches, None)
                 if batch is None:
                     exhausted = True
                     break
-                flying += 1
-                flying_bytes += _size(batch)
+                in_flight += 1
+                in_flight_bytes += _size(batch)
                 run.waiting.put(batch)
-            if exhausted and not flying:
+            if exhausted and not in_flight:
                 return
             if (now := time.monotonic()) - watched > POLL_SECONDS:
                 watched = now
@@ -293,13 +300,13 @@ class Pool:
                 batch, answers = run.done.get(timeout=POLL_SECONDS)
             except queue.Empty:
                 continue
-            flying -= 1
-            flying_bytes -= _size(batch)
+            in_flight -= 1
+            in_flight_bytes -= _size(batch)
             for (key, _, _), answer in zip(batch, answers, strict=True):
                 yield key, answer
 
     def _finish(self, run: _Run[Key], threads: list[threading.Thread]) -> None:
-        """End the threads; a process that is still at work is killed, the next run starts another."""
+        """End the threads; a process still at work is killed, and replaced in the next run."""
         run.stopped.set()
         for _ in threads:
             run.waiting.put(None)
@@ -311,25 +318,25 @@ class Pool:
         self._used = time.monotonic()
 
     def _work(self, worker: _Worker, run: _Run[Key]) -> None:
-        """The life of one worker's thread during a run."""
+        """Body of one worker's thread during a run."""
         while (batch := run.waiting.get()) is not None:
             if not run.stopped.is_set():
                 try:
                     answers = self._answers(worker, run, batch)
-                # A thread that ends without an answer would leave the run waiting for ever
                 except Exception:
+                    # A thread that ends without an answer would leave the run waiting for ever.
                     log.exception("asking a worker failed")
                     answers = [UnreadableFile("worker died") for _ in batch]
-                # Else a process ended by `close` would look like the file's fault
+                # A process ended by `close` must not look like the file's fault.
                 if not run.stopped.is_set():
                     run.done.put((batch, answers))
 
     def _answers(
         self, worker: _Worker, run: _Run[Key], batch: Batch[Key]
     ) -> list[Cut | UnreadableFile]:
-        """The answers for a batch, file by file when it fails as a whole."""
-        # A batch is small files: it gets half the time, so that one that hangs costs 1.5 times the
-        # timeout, not twice.
+        """Answers for a batch; file by file when it fails as a whole."""
+        # A batch of small files gets half the time, so that one that hangs costs 1.5 times the
+        # timeout instead of twice.
         seconds = self._timeout_seconds if len(batch) == 1 else self._timeout_seconds / 2
         files = [(path, raw) for _, path, raw in batch]
         request: Request = (
@@ -341,7 +348,8 @@ class Pool:
             files,
         )
         if run.stopped.is_set():
-            return [UnreadableFile("cancelled") for _ in batch]  # nobody takes it
+            # The run has ended; the answer is dropped.
+            return [UnreadableFile("cancelled") for _ in batch]
         try:
             return worker.ask(request, seconds)
         except _Lost as lost:
@@ -351,7 +359,7 @@ class Pool:
 
 
 def _batches(files: Iterable[tuple[Key, str, bytes]]) -> Iterator[Batch[Key]]:
-    """Small files together, a large one alone."""
+    """Group small files into batches; a large one is alone."""
     batch: Batch[Key] = []
     size = 0
     for file in files:
