@@ -53,8 +53,8 @@ _STATES_KEY, _VECTOR_COUNTS_KEY = "chunk files", "chunk vectors"
 # Separator between an id and the path of a file, and the end of that key range.
 _SEPARATOR, _RANGE_END = "\n/", "\n0"
 _DEFINES = re.compile(
-    r"^[ \t]*(?:[a-z]+ "
-    r"){0,4}?(func|function|def|fn|class|type|interface|struct|enum|trait|module|protocol|record)[ \t]+"
+    r"^[ \t]*(?:[a-z]+ ){0,4}?"
+    r"(func|function|def|fn|class|type|interface|struct|enum|trait|module|protocol|record)[ \t]+"
     r"(?:\([^()\n]*\)[ \t]*)?([A-Za-z_]\w{0,199})",
     re.MULTILINE,
 )
