@@ -163,7 +163,7 @@ class _Layout:
                 self.units.append(unit)
 
     def _breaks(self, node: Node, first: int, last: int) -> list[int]:
-        """Rows at which `first` to `last` can be cut: at statements, in large ones at inner ones."""
+        """Rows at which `first` to `last` can be cut: statements, or inner ones if large."""
         starts = self.starts
         low, high = starts[first], starts[last + 1]
         breaks = {first, last + 1}

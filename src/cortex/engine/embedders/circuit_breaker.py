@@ -34,7 +34,7 @@ class CircuitBreaker:
         self._embedder = embedder
         self._failures = 0
         self._failed_at = 0.0
-        self._open_until = 0.0
+        self._rests_until = 0.0
 
     @property
     def stamp(self) -> Stamp | None:
@@ -49,7 +49,7 @@ class CircuitBreaker:
     @property
     def rests(self) -> bool:
         """True while the circuit is open after a failure."""
-        return time.monotonic() < self._open_until
+        return time.monotonic() < self._rests_until
 
     def connect(self) -> Stamp:
         """Load the model or contact the server.
@@ -93,11 +93,11 @@ class CircuitBreaker:
             rest = REST_SECONDS * 2**self._failures if error.retryable else LONGEST_REST
             self._failures = min(self._failures + 1, 10)
             self._failed_at = time.monotonic()
-            self._open_until = self._failed_at + min(rest, LONGEST_REST)
+            self._rests_until = self._failed_at + min(rest, LONGEST_REST)
             raise
         # A call that began before the failure proves nothing about now.
         if self._failed_at <= started:
-            self.problem, self._failures, self._open_until = "", 0, 0.0
+            self.problem, self._failures, self._rests_until = "", 0, 0.0
 
 
 class Embedders:

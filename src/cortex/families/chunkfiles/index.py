@@ -124,11 +124,11 @@ class ChunkIndex:
         # A message for the process that started the index, or "".
         self.warning = ""
         self._settings = settings
-        self._query_embedder = Asker(settings)
-        self._loader = Loading(directory, settings.home)
+        self._asker = Asker(settings)
+        self._loading = Loading(directory, settings.home)
         self._ready = threading.Event()
         self._watcher = Follower(
-            directory, begin=self._begin, look=self._reload, rest=self._loader.reap, watch=watch
+            directory, begin=self._begin, look=self._reload, rest=self._loading.reap, watch=watch
         )
 
     def start(self) -> None:
@@ -137,7 +137,7 @@ class ChunkIndex:
         Raises: FileError or ConfigError if there is nothing to serve or it contradicts the
         configuration; NetworkError if an embedder is required and doesn't answer.
         """
-        lexical_reason = self._query_embedder.start(check_files(self.directory, self._settings))
+        lexical_reason = self._asker.start(check_files(self.directory, self._settings))
         if lexical_reason:
             self.warning = f"{self.directory} is searched by words: {lexical_reason}"
             log.debug("%s", self.warning)
@@ -149,30 +149,30 @@ class ChunkIndex:
         Runs in the watcher's thread.
         """
         try:
-            if self._loader.adopt():
+            if self._loading.adopt():
                 self._ready.set()
-            self._loader.load()
+            self._loading.load()
         except Exception as error:
             # Every query reports the failure.
-            self._loader.failure = explained(error, "loading the chunk files")
+            self._loading.failure = explained(error, "loading the chunk files")
             log.warning(
-                "%s", self._loader.failure.message, exc_info=not isinstance(error, CortexError)
+                "%s", self._loading.failure.message, exc_info=not isinstance(error, CortexError)
             )
         self._ready.set()
 
     def _reload(self) -> None:
         try:
-            self._loader.reload()
-            self._loader.tidy()
+            self._loading.reload()
+            self._loading.tidy()
         # The thread's last line of defence: the current generation keeps answering.
         except Exception as error:
             explanation = explained(error, "loading the chunk files")
-            self._loader.problem(RELOAD, f"{explanation.message}; what was there before is served")
+            self._loading.problem(RELOAD, f"{explanation.message}; what was there before is served")
             log.debug("a reload failed", exc_info=error)
             self._watcher.pause(RETRY_SECONDS)
             self._watcher.look_again()
         else:
-            self._loader.solved(RELOAD)
+            self._loading.solved(RELOAD)
 
     def search(self, chunk_query: ChunkQuery, *, cancel: Cancel | None = None) -> ChunkHit:
         """Answer a query.
@@ -194,7 +194,7 @@ class ChunkIndex:
         except StoreError as error:
             if error.code not in DAMAGES:
                 raise
-            before = self._loader.current
+            before = self._loading.current
         self._await_rebuilt(before, cancel)
         return self._search(chunk_query, query, cancel)
 
@@ -206,7 +206,7 @@ class ChunkIndex:
             try:
                 page = self._run_query(generation, query, choice, docs, cancel)
             except NetworkError as error:
-                if self._query_embedder.required:
+                if self._asker.required:
                     raise
                 page = self._run_query(
                     generation, query, EmbedderChoice(None, error.message), docs, cancel
@@ -239,7 +239,7 @@ class ChunkIndex:
     @contextmanager
     def _using(self) -> Iterator[Generation]:
         """Borrow the current generation; one that turns out to be damaged is rebuilt."""
-        with self._loader.using() as generation:
+        with self._loading.using() as generation:
             try:
                 yield generation
             except StoreError as error:
@@ -248,13 +248,13 @@ class ChunkIndex:
                 raise
 
     def _spoil(self, generation: Generation) -> None:
-        self._loader.spoil(generation)
+        self._loading.spoil(generation)
         self._watcher.look_again()
 
     def _await_rebuilt(self, damaged: Generation | None, cancel: Cancel) -> None:
         """Wait until a damaged generation is replaced, at most as long as for a first one."""
         deadline = time.monotonic() + READY_SECONDS
-        while self._loader.current is damaged and time.monotonic() < deadline:
+        while self._loading.current is damaged and time.monotonic() < deadline:
             if cancel:
                 raise Cancelled()
             time.sleep(POLL_SECONDS)
@@ -264,9 +264,9 @@ class ChunkIndex:
 
         Raises: NetworkError if none can and an embedder is required.
         """
-        choice = self._query_embedder.choose(generation.stamps)
+        choice = self._asker.choose(generation.stamps)
         if choice.meaning is None:
-            if self._query_embedder.required and generation.stamps:
+            if self._asker.required and generation.stamps:
                 raise choice.error("the question can't be embedded")
             return choice
         room = self._settings.limits.memory.embeddings
@@ -321,7 +321,7 @@ class ChunkIndex:
                 dict.fromkeys(stamp.model or "?" for stamp in stamps if stamp != choice.meaning[0])
             )
             notes.append(f"chunks with vectors of another model ({others}) are found by words only")
-        problems = self._loader.problems
+        problems = self._loading.problems
         notes += problems[:NOTES]
         if len(problems) > NOTES:
             notes.append(
@@ -342,7 +342,7 @@ class ChunkIndex:
     @property
     def ready(self) -> bool:
         """True when there is a generation to search."""
-        return self._ready.is_set() and self._loader.loaded
+        return self._ready.is_set() and self._loading.loaded
 
     def reload(self) -> None:
         """Schedule a look at the files, as after a change."""
@@ -350,16 +350,16 @@ class ChunkIndex:
 
     def state(self) -> ShelfState:
         """Describe the index for status output."""
-        states, problems = dict(self._loader.states), self._loader.problems
-        if not self._loader.loaded:
+        states, problems = dict(self._loading.states), self._loading.problems
+        if not self._loading.loaded:
             return ShelfState(self.directory, 0, states, problems, 0)
-        with self._loader.using() as generation:
+        with self._loading.using() as generation:
             chunks = generation.store.truth.size(generation.source.id)
             return ShelfState(self.directory, chunks, states, problems, int(generation.path.name))
 
     def close(self) -> None:
         """Stop everything; the generation stays on disk for the next start."""
         self._watcher.close()
-        self._loader.close(ConfigError("WORKSPACE_MISSING", "the server is ending"))
+        self._loading.close(ConfigError("WORKSPACE_MISSING", "the server is ending"))
         self._ready.set()
-        self._query_embedder.close()
+        self._asker.close()
