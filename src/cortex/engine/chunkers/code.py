@@ -1,4 +1,4 @@
-"""Code to chunks: whole definitions if they fit, else their parts; small neighbours together.
+"""Code to chunks: whole definitions if they fit, else their parts; small ones together.
 
 Works in rows: a chunk is whole lines, so two definitions on one line share a chunk. The text is
 first laid out as units (a whole definition, or the text between definitions), then units too small

@@ -1,4 +1,4 @@
-"""Node types of each language's grammar and their roles, as one table; loads grammars on demand.
+"""Roles of each grammar's node types, as one table; grammars are loaded on demand.
 
 A row of `RULES` maps a role to node types:
     kind        the node defines something of that kind, named by `name_extractors.named`;

@@ -168,9 +168,9 @@ class RemoteEmbedder:
             ) from error
         reply, rows = result
         self._served_model = reply.model
-        wanted, length = self._model.dimensions, rows.shape[1]
-        if wanted and length != wanted:
-            what = f"makes vectors of {length} dimensions, and {wanted} are configured"
+        configured, length = self._model.dimensions, rows.shape[1]
+        if configured and length != configured:
+            what = f"makes vectors of {length} dimensions, and {configured} are configured"
             raise self._client.error(
                 "EMBEDDER_ANSWER", what, "Correct providers.openai.dimensions, or set it to 0."
             )

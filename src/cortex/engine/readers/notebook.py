@@ -76,8 +76,8 @@ def _output(output: dict[str, object]) -> str:
         return f"{_text(output.get('ename'))}: {_text(output.get('evalue'))}"[
             :MAX_OUTPUT_CHARACTERS
         ]
-    shown = output.get("data", output)
-    text = output.get("text", shown.get("text/plain") if isinstance(shown, dict) else None)
+    data = output.get("data", output)
+    text = output.get("text", data.get("text/plain") if isinstance(data, dict) else None)
     lines = _COLOUR.sub("", _text(text)).strip("\n").split("\n")
     short = "\n".join(lines[:MAX_OUTPUT_LINES])[:MAX_OUTPUT_CHARACTERS]
     return short + "\n..." if len(lines) > MAX_OUTPUT_LINES else short

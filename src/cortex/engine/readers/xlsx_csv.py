@@ -91,11 +91,11 @@ class _Budget:
     def bound(self, rows: Iterable[list[str]]) -> Iterator[list[str]]:
         for row in rows:
             if self.left <= 0 or self._room <= 0:
-                most = (
+                limit = (
                     f"{MAX_CELLS:,} cells" if self.left <= 0 else f"{MAX_CHARACTERS:,} characters"
                 )
                 self.left = 0
-                yield [f"[more rows follow; {most} are read]"]
+                yield [f"[more rows follow; {limit} are read]"]
                 return
             self.left -= max(1, len(row))
             self._room -= sum(map(len, row))

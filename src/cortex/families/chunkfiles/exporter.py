@@ -1,4 +1,4 @@
-"""Export of an index as chunk files: symbols, definitions, values and documentation, with vectors.
+"""Export of an index as chunk files: symbols, definitions, values and docs, with vectors.
 
     with Engine(root, settings) as engine:
         Exporter(engine, folder).export()
@@ -113,15 +113,18 @@ class Exporter:
         with files.writing(self.folder):
             self._read_existing(model)
             self._make_entries()
-            wanted = self._by_kind()
+            entries_by_kind = self._by_kind()
             vectors, embedded = self._embed(
-                wanted, embedder, progress, Cancel() if cancel is None else cancel
+                entries_by_kind, embedder, progress, Cancel() if cancel is None else cancel
             )
             left_out = sum(
-                entry.text not in vectors for entries in wanted.values() for entry in entries
+                entry.text not in vectors
+                for entries in entries_by_kind.values()
+                for entry in entries
             )
             written = tuple(
-                self._write_kind(kind, entries, vectors) for kind, entries in wanted.items()
+                self._write_kind(kind, entries, vectors)
+                for kind, entries in entries_by_kind.items()
             )
             names = tuple(name for name in written if name)
             seconds = time.monotonic() - started
@@ -182,15 +185,15 @@ class Exporter:
         return hashlib.sha256(content).hexdigest()
 
     def _by_kind(self) -> dict[str, list[Entry]]:
-        wanted: dict[str, list[Entry]] = {kind: [] for kind in NAMES}
+        entries_by_kind: dict[str, list[Entry]] = {kind: [] for kind in NAMES}
         for made in self._made.values():
             for entry in made.entries:
-                wanted[entry.chunk_type or ""].append(entry)
-        return wanted
+                entries_by_kind[entry.chunk_type or ""].append(entry)
+        return entries_by_kind
 
     def _embed(
         self,
-        wanted: Mapping[str, Sequence[Entry]],
+        entries_by_kind: Mapping[str, Sequence[Entry]],
         embedder: CircuitBreaker,
         progress: ProgressCallback,
         cancel: Cancel,
@@ -208,7 +211,7 @@ class Exporter:
         }
         titles = {
             entry.text: entry.title or ""
-            for entries in wanted.values()
+            for entries in entries_by_kind.values()
             for entry in entries
             if entry.text not in known
         }

@@ -1,6 +1,7 @@
-"""Streaming reader for chunk files, the JSON that an indexer (ours or another) wrote of a project.
+"""Streaming reader for chunk files, the JSON that an indexer writes for a project.
 
-There is one file for each kind of chunk, either this object or only its list:
+The indexer may be Cortex or another program. There is one file for each kind of chunk, either this
+object or only its list:
 
     {"_metadata": {"model": "BAAI/bge-small-en-v1.5", "dimensions": 384, ...},
      "chunks": [{"id": ..., "text": ..., ...}, ...]}

@@ -63,13 +63,13 @@ def check_files(directory: Path, settings: Settings) -> tuple[Stamp, ...]:
 
 
 def _check_dimensions(file: ChunkFile, reading: Reading, settings: Settings) -> None:
-    wanted = settings.embedding.dimensions
+    configured = settings.embedding.dimensions
     # Our own files may replace those of an indexer with other settings.
     is_ours = reading.model.startswith(OWN_MODEL)
-    if wanted and reading.dimensions and reading.dimensions != wanted and not is_ours:
+    if configured and reading.dimensions and reading.dimensions != configured and not is_ours:
         raise ConfigError(
             "CONFIG_INVALID",
-            f"embedding.dimensions is {wanted} ({settings.origin('embedding.dimensions')}), "
+            f"embedding.dimensions is {configured} ({settings.origin('embedding.dimensions')}), "
             f"but the vectors in {shown(file.name)} have {reading.dimensions}",
             context={"key": "embedding.dimensions", "file": file.name},
             instead=(

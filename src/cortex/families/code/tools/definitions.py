@@ -167,11 +167,11 @@ def language_called(name: str) -> str:
 
     Raises: InputError ARGUMENT_INVALID.
     """
-    wanted = name.strip().lower()
-    if wanted in chunkers.LANGUAGES:
-        return wanted
-    by_extension = chunkers.language_of(f"x.{wanted}")
-    if by_extension == "text" and wanted not in ("text", "txt"):
+    key = name.strip().lower()
+    if key in chunkers.LANGUAGES:
+        return key
+    by_extension = chunkers.language_of(f"x.{key}")
+    if by_extension == "text" and key not in ("text", "txt"):
         raise InputError(
             "ARGUMENT_INVALID",
             f"unknown language {name!r}",
@@ -304,7 +304,7 @@ def stats(context: Workspaces, workspace: str | None) -> Json:
 
 def update_config(context: Workspaces, arguments: UpdateConfig, call: Call) -> Answer:
     """Change settings for all users of the index until they are reset; writes no file."""
-    wanted = {
+    changes = {
         key: value
         for key, value in (
             ("indexing.chunkSize", arguments.settings.chunkSize),
@@ -318,13 +318,13 @@ def update_config(context: Workspaces, arguments: UpdateConfig, call: Call) -> A
     reindexing = False
     with context.open(arguments.workspace) as engines:
         for name, engine in engines:
-            _check_settings(engine, name, wanted)
-        for _, engine in engines if wanted else ():
+            _check_settings(engine, name, changes)
+        for _, engine in engines if changes else ():
             old = engine.settings
-            engine.state.change(wanted, call.client or "an agent")
+            engine.state.change(changes, call.client or "an agent")
             engine.follow_settings()
             new = engine.settings
-            different = [key for key in wanted if old.value(key) != new.value(key)]
+            different = [key for key in changes if old.value(key) != new.value(key)]
             changed |= {
                 key.rpartition(".")[2]: {
                     "old": _format_setting(old, key),
@@ -332,7 +332,7 @@ def update_config(context: Workspaces, arguments: UpdateConfig, call: Call) -> A
                 }
                 for key in different
             }
-            if any(key in NEEDS_INDEXING for key in (wanted if arguments.restart else different)):
+            if any(key in NEEDS_INDEXING for key in (changes if arguments.restart else different)):
                 # The process that holds the index lease applies the change by itself.
                 reindexing = context.look_again(engine) or not engine.holds() or reindexing
     stale = any(key.rpartition(".")[2] in changed for key in NEEDS_INDEXING)
@@ -353,12 +353,12 @@ def _format_setting(settings: Settings, name: str) -> object:
     return key.show(value) if isinstance(key, Key) and key.kind == "size" else value
 
 
-def _check_settings(engine: Engine, name: str, wanted: Mapping[str, object]) -> None:
+def _check_settings(engine: Engine, name: str, changes: Mapping[str, object]) -> None:
     """Reject settings that this workspace doesn't allow, before any engine is changed.
 
     Raises: ConfigError CONFIG_INVALID.
     """
-    provider = wanted.get("indexing.embeddingProvider")
+    provider = changes.get("indexing.embeddingProvider")
     if (
         engine.settings.server.local_only
         and provider is not None
@@ -369,18 +369,20 @@ def _check_settings(engine: Engine, name: str, wanted: Mapping[str, object]) -> 
             f"server.localOnly is on for {name}: {provider!r} is beyond this machine",
             context={"key": "indexing.embeddingProvider"},
         )
-    engine.settings.changed(wanted)
+    engine.settings.changed(changes)
 
 
 def get_file_context(context: Workspaces, arguments: GetFileContext, call: Call) -> Answer:
     """Read lines of a file as it is on disk now, with the symbols defined in them."""
     budget = check_budget(arguments.budget, context.settings.search.budget)
-    seen = view_file(context, arguments.workspace, arguments.path)
-    view = seen.view
+    file = view_file(context, arguments.workspace, arguments.path)
+    view = file.view
     total = view.text.count("\n") + (not view.text.endswith("\n") and bool(view.text))
-    wanted = arguments.lineRange
-    start = (wanted.start if wanted else None) or 1
-    end = (wanted.end if wanted else None) or (start if wanted and wanted.start else max(1, total))
+    line_range = arguments.lineRange
+    start = (line_range.start if line_range else None) or 1
+    end = (line_range.end if line_range else None) or (
+        start if line_range and line_range.start else max(1, total)
+    )
     if start > end:
         raise InputError(
             "ARGUMENT_INVALID", f"lineRange starts at {start} and ends before it, at {end}"
@@ -389,8 +391,8 @@ def get_file_context(context: Workspaces, arguments: GetFileContext, call: Call)
         raise InputError(
             "ARGUMENT_INVALID", f"{view.path} has {total} lines, lineRange starts at {start}"
         )
-    around = arguments.contextLines if wanted else 0
-    workspace = seen.workspace if len(context.names) > 1 else ""
+    around = arguments.contextLines if line_range else 0
+    workspace = file.workspace if len(context.names) > 1 else ""
     body = render.file_answer(
         view, max(1, start - around), max(1, min(total, end + around)), budget, workspace
     )
