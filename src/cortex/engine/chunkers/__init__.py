@@ -1,8 +1,9 @@
-"""Text to chunks and symbols: code by its syntax tree, Markdown by its headings, all else by lines.
+"""Chunkers, text to chunks and symbols: code by syntax tree, Markdown by headings, or lines.
 
 Pure: no I/O.
 
-`VERSION` is part of a blob's identity: it grows whenever the same text would be cut differently.
+`VERSION` is part of a blob's identity: it is incremented whenever the same text would be cut
+differently.
 """
 
 from __future__ import annotations
@@ -28,11 +29,11 @@ def cut(
 ) -> Cut:
     """Cut `text` into chunks of about `target_tokens`; every non-blank line is in one.
 
-    `overlap_tokens` counts for cutting by lines only. In a `document` a form feed ends a page, and
-    no chunk of prose is on two pages; reStructuredText is cut by its headings, and so is plain text
-    that has such.
+    `overlap_tokens` applies to cutting by lines only. In a `document` a form feed ends a page, and
+    no chunk of prose spans two pages; reStructuredText, and plain text with such headings, is cut
+    by its headings.
     """
-    # The grammars (and the parser library) load only for a process that cuts code.
+    # The grammars (and the parser library) are imported only by a process that cuts code.
     from cortex.engine.chunkers.grammars import has_grammar
 
     target_tokens = max(target_tokens, 16)

@@ -1,10 +1,9 @@
-"""Code to chunks: whole definitions where they fit, their parts where they don't, small neighbours
-together.
+"""Code to chunks: whole definitions if they fit, else their parts; small ones together.
 
 Works in rows: a chunk is whole lines, so two definitions on one line share a chunk. The text is
 first laid out as units (a whole definition, or the text between definitions), then units too small
-to stand alone are put together. A group of several small definitions is named after what encloses
-them; their signatures and the symbols still name each one.
+to stand alone are merged. A group of several small definitions is named after the enclosing one;
+their signatures and the symbols still name each one.
 """
 
 from __future__ import annotations
@@ -26,11 +25,12 @@ from cortex.engine.chunkers.parse_recovery import better_language
 from cortex.engine.chunkers.signatures import MAX_SIGNATURE_CHARACTERS, doc_of, signature_of
 
 # A definition of up to 1.5 targets stays whole: two halves of a function are worse than one long
-# chunk
+# chunk.
 SLACK = 1.5
-# Of the target: a definition smaller than this (some five lines) shares a chunk with its neighbours
+# Share of the target below which a definition (some five lines) shares a chunk with its neighbours.
 TINY = 0.2
-SCRAP = 0.08  # of the target: text between definitions that is smaller goes to a neighbour
+# Share of the target below which text between definitions is attached to a neighbour.
+SCRAP = 0.08
 _WORDS = re.compile(r"\w\w")
 
 
@@ -48,13 +48,14 @@ class _Unit:
         self.whole = whole
         self.size = size
         self.heavy = False
-        self.opens = False  # holds the owner's own declaration
+        # True if the unit contains the owner's own declaration.
+        self.opens = False
 
 
 def cut_code(
     text: str, language: str, target_tokens: int
 ) -> tuple[tuple[Chunk, ...], tuple[Symbol, ...]]:
-    """Chunks and symbols of a text in a language that has a grammar."""
+    """Cut a text in a language with a grammar into chunks and symbols."""
     grammar = load(language)
     rows = Rows(text)
     raw = text.encode("utf-8", "surrogatepass")
@@ -71,33 +72,34 @@ def cut_code(
         declarations = scan(rows.lines)
     outliner = Outliner(root, raw, starts, grammar, declarations)
     top = outliner.walk()
-    found = mend(outliner) if outliner.errors else outliner.found
+    definitions = mend(outliner) if outliner.errors else outliner.found
     top.last = len(rows.lines) - 1
     layout = _Layout(rows, raw, starts, language, target_tokens * TOKEN_CHARACTERS)
     layout.lay(top)
-    chunks, symbols = layout.chunks(), tuple(_symbols(found))
-    for each in found:
-        each.owner = None  # no cycles: the tree is freed now, not at some later garbage collection
+    chunks, symbols = layout.chunks(), tuple(_symbols(definitions))
+    for definition in definitions:
+        # Break the cycles, so that the tree is freed now and not at some later garbage collection.
+        definition.owner = None
     return chunks, symbols
 
 
-def _symbols(found: list[Definition]) -> list[Symbol]:
+def _symbols(definitions: list[Definition]) -> list[Symbol]:
     return [
         Symbol(
-            each.name,
-            each.qualified,
-            each.kind,
-            each.declared + 1,
-            each.last + 1,
-            each.qualified[: -len(each.name) - 1],
+            definition.name,
+            definition.qualified,
+            definition.kind,
+            definition.declared + 1,
+            definition.last + 1,
+            definition.qualified[: -len(definition.name) - 1],
         )
-        for each in found
-        if each.kind != "impl"
+        for definition in definitions
+        if definition.kind != "impl"
     ]
 
 
 class _Layout:
-    """One text on its way from definitions to chunks."""
+    """Conversion of one text from definitions to chunks."""
 
     def __init__(
         self, rows: Rows, raw: bytes, starts: list[int], language: str, target: int
@@ -109,10 +111,11 @@ class _Layout:
         self.target = target
         self.limit = int(target * SLACK)
         self.units: list[_Unit] = []
-        self.free = 0  # the first row that no unit has yet
+        # The first row that is in no unit yet.
+        self.free = 0
 
     def lay(self, top: Definition) -> None:
-        """Lay out every row, in order; a definition that is too large opens into its parts."""
+        """Lay out every row in order; a definition that is too large is opened into its parts."""
         stack: list[tuple[Definition, int]] = [(top, 0)]
         while stack:
             owner, index = stack.pop()
@@ -121,19 +124,20 @@ class _Layout:
                 child = owner.children[index]
                 index += 1
                 if child.last < self.free:
-                    continue  # shares its line with what came before
+                    # It shares its line with the previous unit.
+                    continue
                 if child.first > self.free:
-                    self._gap(owner, child.first - 1)
+                    self._add_gap(owner, child.first - 1)
                 if self.rows.size(max(child.first, self.free), child.last) <= self.limit:
-                    self._whole(child)
+                    self._add_definition(child)
                 else:
                     stack.append((owner, index))
                     stack.append((child, 0))
                     opened = True
             if not opened and owner.last >= self.free:
-                self._gap(owner, owner.last)
+                self._add_gap(owner, owner.last)
 
-    def _whole(self, definition: Definition) -> None:
+    def _add_definition(self, definition: Definition) -> None:
         first, last = self.rows.trim(self.free, definition.last)
         self.free = definition.last + 1
         unit = _Unit(
@@ -142,10 +146,8 @@ class _Layout:
         unit.heavy = not definition.light and unit.size > self.target * TINY
         self.units.append(unit)
 
-    def _gap(self, owner: Definition, last: int) -> None:
-        """Text of `owner` between its children: one unit, or several at the boundaries of
-        statements.
-        """
+    def _add_gap(self, owner: Definition, last: int) -> None:
+        """Add the text of `owner` between its children as units, split between statements."""
         begin, self.free = self.free, last + 1
         first, last = self.rows.trim(begin, last)
         if last < first:
@@ -161,12 +163,10 @@ class _Layout:
                 self.units.append(unit)
 
     def _breaks(self, node: Node, first: int, last: int) -> list[int]:
-        """Rows at which `first` to `last` can be cut: where statements begin; in large statements,
-        where inner ones do.
-        """
+        """Rows at which `first` to `last` can be cut: statements, or inner ones if large."""
         starts = self.starts
         low, high = starts[first], starts[last + 1]
-        found = {first, last + 1}
+        breaks = {first, last + 1}
         pending = [node]
         while pending:
             for child in pending.pop().named_children:
@@ -175,21 +175,21 @@ class _Layout:
                     continue
                 row = bisect_right(starts, begin) - 1
                 if row > first:
-                    found.add(row)
+                    breaks.add(row)
                 if min(end, high) - max(begin, low) > self.target:
                     pending.append(child)
-        return self._coarsen(sorted(found))
+        return self._coarsen(sorted(breaks))
 
     def _coarsen(self, breaks: list[int]) -> list[int]:
         """Drop breaks so that neighbouring parts fill the target."""
         kept = [breaks[0]]
-        for here, there in pairwise(breaks[1:]):
-            if self.rows.size(kept[-1], there - 1) > self.target:
-                kept.append(here)
+        for current, following in pairwise(breaks[1:]):
+            if self.rows.size(kept[-1], following - 1) > self.target:
+                kept.append(current)
         return [*kept, breaks[-1]] if breaks[-1] != kept[-1] else kept
 
     def chunks(self) -> tuple[Chunk, ...]:
-        """The units, grouped, as chunks."""
+        """Group the units and convert them to chunks."""
         out: list[Chunk] = []
         for group in self._attach_scraps(self._group()):
             kind, name, qualified, signature, doc = self._caption(group)
@@ -214,29 +214,27 @@ class _Layout:
         return tuple(out)
 
     def _group(self) -> list[_Unit]:
-        """Neighbouring light units of one owner, joined up to the target."""
+        """Merge neighbouring light units of one owner up to the target."""
         groups: list[_Unit] = []
         for unit in self.units:
-            last = groups[-1] if groups else None
+            previous = groups[-1] if groups else None
             if (
-                last is None
-                or last.heavy
+                previous is None
+                or previous.heavy
                 or unit.heavy
-                or last.owner is not unit.owner
-                or self.rows.size(last.first, unit.last) > self.target
+                or previous.owner is not unit.owner
+                or self.rows.size(previous.first, unit.last) > self.target
             ):
                 groups.append(unit)
                 continue
-            last.last = unit.last
-            last.whole += unit.whole
-            last.opens |= unit.opens
-            last.size = self.rows.size(last.first, last.last)
+            previous.last = unit.last
+            previous.whole += unit.whole
+            previous.opens |= unit.opens
+            previous.size = self.rows.size(previous.first, previous.last)
         return groups
 
     def _attach_scraps(self, groups: list[_Unit]) -> list[_Unit]:
-        """Put a few lines that mean little alone (a brace, a section comment) to the next or the
-        previous group.
-        """
+        """Attach lines that mean little alone (a brace, a comment) to a neighbouring group."""
         out: list[_Unit] = []
         carried: _Unit | None = None
         for index, group in enumerate(groups):
@@ -269,25 +267,27 @@ class _Layout:
     def _caption(self, group: _Unit) -> tuple[str, str, str, str, str]:
         """Kind, name, qualified name, signature and doc of a group."""
         whole = group.whole
-        speaker = group.owner if group.opens else self._main(group) or group.owner
-        alone = speaker is not group.owner
-        if speaker.owner is None:
-            return "block", "", "", self._joined(whole), ""
+        subject = group.owner if group.opens else self._main_definition(group) or group.owner
+        is_single = subject is not group.owner
+        if subject.owner is None:
+            return "block", "", "", self._join_signatures(whole), ""
         signature = (
-            signature_of(speaker, self.raw, self.starts)
-            if alone or group.opens or not whole
-            else self._joined(whole)
+            signature_of(subject, self.raw, self.starts)
+            if is_single or group.opens or not whole
+            else self._join_signatures(whole)
         )
         doc = (
-            doc_of(speaker, self.raw, self.rows.lines, self.language)
-            if alone or group.opens
+            doc_of(subject, self.raw, self.rows.lines, self.language)
+            if is_single or group.opens
             else ""
         )
-        return speaker.kind, speaker.name, speaker.qualified, signature, doc
+        return subject.kind, subject.name, subject.qualified, signature, doc
 
-    def _main(self, group: _Unit) -> Definition | None:
-        """The one definition that most of a group is, if there is one."""
-        candidates = [each for each in group.whole if not each.light] or group.whole
+    def _main_definition(self, group: _Unit) -> Definition | None:
+        """The definition that makes up most of a group, if there is one."""
+        candidates = [
+            definition for definition in group.whole if not definition.light
+        ] or group.whole
         if (
             len(candidates) == 1
             and 2 * self.rows.size(candidates[0].first, candidates[0].last) >= group.size
@@ -295,7 +295,9 @@ class _Layout:
             return candidates[0]
         return None
 
-    def _joined(self, whole: tuple[Definition, ...]) -> str:
-        heavy = [each for each in whole if not each.light] or whole
-        signatures = "; ".join(signature_of(each, self.raw, self.starts) for each in heavy[:12])
+    def _join_signatures(self, whole: tuple[Definition, ...]) -> str:
+        heavy = [definition for definition in whole if not definition.light] or whole
+        signatures = "; ".join(
+            signature_of(definition, self.raw, self.starts) for definition in heavy[:12]
+        )
         return signatures[:MAX_SIGNATURE_CHARACTERS]

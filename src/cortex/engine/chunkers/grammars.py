@@ -1,22 +1,23 @@
-"""What a syntax tree's nodes mean, language by language, as one table; and loading a grammar on
-first use.
+"""Roles of each grammar's node types, as one table; grammars are loaded on demand.
 
-A row of `RULES` maps a meaning to node types:
-    kind, kind/namer   the node defines something of that kind; `namer` is a function of names.py (default: `named`).
-                       "value" is a constant or a variable, by its spelling; "callable" counts only with one of `values`
-    in                 look through it for definitions, also inside functions
-    wrap               look through it; where it begins, its first definition begins
-    hold               look through it, but not inside functions (that is where time would be lost)
-    scope              look through it as if it were a function (callbacks, immediately called functions)
-    tail               the body of the definition before it, where a grammar makes them siblings
-    lead               comments, decorators and attributes: they belong to the definition that follows
-    bodies             child node types that hold a definition's body where the grammar has no `body` field
-    keywords           word=kind: such a word before the name of a "class" makes it that kind
-    values             node type=kind: a variable with such a value is a definition of that kind
+A row of `RULES` maps a role to node types:
+    kind        the node defines something of that kind, named by `name_extractors.named`;
+                "value" is a constant or a variable, by its spelling;
+                "callable" counts only with one of `values`
+    kind/namer  the same, named by another function of name_extractors.py
+    in          look through it for definitions, also inside functions
+    wrap        look through it; its first definition begins where it begins
+    hold        look through it, but not inside functions (that would cost the most time)
+    scope       look through it as if it were a function (callbacks, immediately called functions)
+    tail        the body of the previous definition, where a grammar makes them siblings
+    lead        comments, decorators and attributes: they belong to the following definition
+    bodies      child node types with a definition's body, where there is no `body` field
+    keywords    word=kind: such a word before the name of a "class" makes it that kind
+    values      node type=kind: a variable with such a value is a definition of that kind
 Kinds in `LIGHT` are small by nature: they are symbols, but share a chunk with their neighbours.
 
-Not here: how chunks are made (code.py). Queries (.scm files) were not taken: a hand-walk that skips
-expressions costs a third.
+Knows nothing of chunks (code.py). Road not taken: queries (.scm files); a hand-written walk that
+skips expressions costs a third.
 """
 
 from __future__ import annotations
@@ -32,15 +33,17 @@ from cortex.engine.chunkers import name_extractors
 from cortex.engine.chunkers.name_extractors import Namer
 
 LIGHT = frozenset("constant variable value callable field property macro type rule".split())
-JOINING = frozenset({"elixir", "haskell"})  # clauses of one function follow one another
+# Languages in which the clauses of one function follow one another.
+JOINING = frozenset({"elixir", "haskell"})
 IN, WRAP, HOLD, SCOPE, LEAD, TAIL, DEFINE, VALUE, ELIXIR, ERROR = range(10)
-ERROR_KIND = 65_535  # of a node that holds what the grammar could not understand, in every grammar
+# Kind of a node with text that the grammar can't parse, in every grammar.
+ERROR_KIND = 65_535
 Rule = tuple[int, str, Namer]
 
 
 @dataclass(frozen=True, slots=True)
 class Grammar:
-    """A loaded grammar: its parser and what its node kinds mean outside and inside of functions."""
+    """A loaded grammar: its parser and the rules for node kinds outside and inside functions."""
 
     parser: Parser
     outside: dict[int, Rule]
@@ -54,8 +57,9 @@ class Grammar:
 
 @cache
 def has_grammar(language: str) -> bool:
-    """Whether `language` is cut by its syntax tree here; the largest grammars come with the extra
-    `languages`.
+    """True if `language` is cut by its syntax tree.
+
+    The largest grammars come with the extra `languages`.
     """
     return language in RULES and importlib.util.find_spec(_module_of(language)) is not None
 
@@ -66,7 +70,7 @@ def _module_of(language: str) -> str:
 
 @cache
 def load(language: str) -> Grammar:
-    """The grammar of `language`; its wheel is imported at the first call."""
+    """Load the grammar of `language`; its wheel is imported at the first call."""
     function = MODULES.get(language, "").partition(".")[2] or "language"
     grammar = Language(getattr(importlib.import_module(_module_of(language)), function)())
     outside: dict[str, Rule] = {}
@@ -74,28 +78,28 @@ def load(language: str) -> Grammar:
     bodies: frozenset[str] = frozenset()
     values: dict[str, str] = {}
     keywords: dict[bytes, str] = {}
-    for meaning, types in RULES[language].items():
-        if meaning == "bodies":
+    for role, types in RULES[language].items():
+        if role == "bodies":
             bodies = frozenset(types.split())
-        elif meaning == "values":
+        elif role == "values":
             values = _pairs(types)
-        elif meaning == "keywords":
+        elif role == "keywords":
             keywords = {word.encode(): kind for word, kind in _pairs(types).items()}
         else:
-            rule = _rule(meaning)
+            rule = _rule(role)
             outside |= dict.fromkeys(types.split(), rule)
             if rule[0] not in (HOLD, ELIXIR):
                 inside |= dict.fromkeys(types.split(), rule)
     kinds = {
-        number: grammar.node_kind_for_id(number) or ""
-        for number in range(grammar.node_kind_count)
-        if grammar.node_kind_is_named(number)
+        kind_id: grammar.node_kind_for_id(kind_id) or ""
+        for kind_id in range(grammar.node_kind_count)
+        if grammar.node_kind_is_named(kind_id)
     }
     error: dict[int, Rule] = {ERROR_KIND: (ERROR, "", name_extractors.named)}
     return Grammar(
         Parser(grammar),
-        error | {number: outside[kind] for number, kind in kinds.items() if kind in outside},
-        error | {number: inside[kind] for number, kind in kinds.items() if kind in inside},
+        error | {kind_id: outside[kind] for kind_id, kind in kinds.items() if kind in outside},
+        error | {kind_id: inside[kind] for kind_id, kind in kinds.items() if kind in inside},
         bodies,
         values,
         grammar.field_id_for_name("body") or 0,
@@ -108,7 +112,7 @@ def _pairs(text: str) -> dict[str, str]:
     return {left: right for left, _, right in (pair.partition("=") for pair in text.split())}
 
 
-def _rule(meaning: str) -> Rule:
+def _rule(role: str) -> Rule:
     actions = {
         "in": IN,
         "wrap": WRAP,
@@ -118,9 +122,9 @@ def _rule(meaning: str) -> Rule:
         "tail": TAIL,
         "elixir": ELIXIR,
     }
-    if meaning in actions:
-        return actions[meaning], "", name_extractors.named
-    kind, _, namer = meaning.partition("/")
+    if role in actions:
+        return actions[role], "", name_extractors.named
+    kind, _, namer = role.partition("/")
     return (VALUE if kind in LIGHT else DEFINE), kind, getattr(name_extractors, namer or "named")
 
 
@@ -141,10 +145,12 @@ _JAVASCRIPT = {
     "callable/assigned": "assignment_expression pair",
     "wrap": "export_statement lexical_declaration variable_declaration",
     "in": "statement_block if_statement else_clause try_statement catch_clause",
-    "hold": "expression_statement call_expression arguments parenthesized_expression object unary_expression",
+    "hold": "expression_statement call_expression arguments parenthesized_expression object "
+    "unary_expression",
     "scope": "arrow_function function_expression",
     "lead": "comment decorator",
-    "values": "arrow_function=function function_expression=function generator_function=function class=class object=value",
+    "values": "arrow_function=function function_expression=function "
+    "generator_function=function class=class object=value",
 }
 _TYPESCRIPT = _JAVASCRIPT | {
     "method": "method_definition abstract_method_signature method_signature",
@@ -163,7 +169,8 @@ _C = {
     "type/declared": "type_definition",
     "macro": "preproc_def preproc_function_def",
     "variable/declared": "declaration",
-    "in": "preproc_ifdef preproc_if preproc_else preproc_elif linkage_specification declaration_list",
+    "in": "preproc_ifdef preproc_if preproc_else preproc_elif linkage_specification "
+    "declaration_list",
     "lead": "comment attribute_declaration",
     "values": "struct_specifier=struct union_specifier=struct enum_specifier=enum",
 }
@@ -171,7 +178,8 @@ _JAVA = {
     "class": "class_declaration record_declaration",
     "interface": "interface_declaration annotation_type_declaration",
     "enum": "enum_declaration",
-    "method": "method_declaration constructor_declaration compact_constructor_declaration annotation_type_element_declaration",
+    "method": "method_declaration constructor_declaration compact_constructor_declaration "
+    "annotation_type_element_declaration",
     "field": "variable_declarator",
     "constant": "enum_constant",
     "hold": "field_declaration enum_body_declarations constant_declaration",
@@ -186,7 +194,8 @@ RULES: dict[str, dict[str, str]] = {
         "value/assigned": "assignment",
         "type": "type_alias_statement",
         "wrap": "decorated_definition",
-        "in": "block if_statement else_clause elif_clause try_statement except_clause finally_clause "
+        "in": "block if_statement else_clause elif_clause try_statement except_clause "
+        "finally_clause "
         "with_statement for_statement while_statement",
         "hold": "expression_statement",
         "lead": "comment decorator",
@@ -268,7 +277,8 @@ RULES: dict[str, dict[str, str]] = {
         "interface": "interface_declaration",
         "enum": "enum_declaration",
         "module": "namespace_declaration",
-        "method": "method_declaration constructor_declaration destructor_declaration operator_declaration indexer_declaration",
+        "method": "method_declaration constructor_declaration destructor_declaration "
+        "operator_declaration indexer_declaration",
         "function": "local_function_statement",
         "property": "property_declaration event_declaration",
         "field": "variable_declarator",
@@ -338,14 +348,16 @@ RULES: dict[str, dict[str, str]] = {
         "function": "function_definition",
         "variable": "variable_assignment",
         "hold": "declaration_command",
-        "in": "if_statement else_clause elif_clause compound_statement subshell case_statement case_item",
+        "in": "if_statement else_clause elif_clause compound_statement subshell case_statement "
+        "case_item",
         "lead": "comment",
     },
     "sql": {
         "table/referenced": "create_table",
         "view/referenced": "create_view create_materialized_view",
         "function/referenced": "create_function create_procedure",
-        "type/referenced": "create_type create_index create_sequence create_schema create_trigger create_role create_extension",
+        "type/referenced": "create_type create_index create_sequence create_schema "
+        "create_trigger create_role create_extension",
         "in": "statement transaction block",
         "lead": "comment marginalia",
     },
@@ -379,13 +391,17 @@ RULES: dict[str, dict[str, str]] = {
         "field": "container_field",
         "in": "block",
         "lead": "comment doc_comment",
-        "values": "struct_declaration=struct enum_declaration=enum union_declaration=struct error_set_declaration=enum opaque_declaration=struct",
+        "values": "struct_declaration=struct enum_declaration=enum union_declaration=struct "
+        "error_set_declaration=enum opaque_declaration=struct",
     },
     "dart": {
-        "class": "class_definition mixin_declaration extension_declaration extension_type_declaration",
+        "class": "class_definition mixin_declaration extension_declaration "
+        "extension_type_declaration",
         "enum": "enum_declaration",
-        "function": "function_signature getter_signature setter_signature local_function_declaration",
-        "method": "constructor_signature factory_constructor_signature constant_constructor_signature operator_signature",
+        "function": "function_signature getter_signature setter_signature "
+        "local_function_declaration",
+        "method": "constructor_signature factory_constructor_signature "
+        "constant_constructor_signature operator_signature",
         "value": "static_final_declaration initialized_identifier",
         "constant": "enum_constant",
         "type": "type_alias",
@@ -407,7 +423,8 @@ RULES: dict[str, dict[str, str]] = {
     },
     "hcl": {"block/labels": "block", "hold": "body", "lead": "comment"},
     "css": {
-        "rule/first_line": "rule_set media_statement keyframes_statement supports_statement at_rule",
+        "rule/first_line": "rule_set media_statement keyframes_statement supports_statement "
+        "at_rule",
         "in": "block",
         "lead": "comment",
     },

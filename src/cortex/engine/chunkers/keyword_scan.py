@@ -1,7 +1,7 @@
-"""Declarations by their keyword, line by line: what is left where a grammar has lost its way.
+"""Declarations found by their keyword, line by line, where a grammar fails.
 
 One small table for all languages: a line that begins, after modifiers and annotations, with a word
-such as "class" or "fun" and a name declares something; its indentation says where it ends. Knows no
+such as "class" or "fun" and a name declares something; its indentation determines its end. Knows no
 grammar and no tree. Declarations without a keyword (C functions, Java methods) are not guessed: a
 call looks the same.
 """
@@ -12,7 +12,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-MAX_LINE_CHARACTERS = 1_000  # of a line that are looked at
+# Characters of a line that are examined.
+MAX_LINE_CHARACTERS = 1_000
 _KINDS = {
     "class": "class",
     "object": "class",
@@ -35,12 +36,14 @@ _KINDS = {
     "function": "function",
 }
 _MODIFIERS = (
-    "public private protected internal fileprivate static final abstract sealed open override inline external extern suspend data value "
-    "inner annotation companion operator infix tailrec lateinit actual expect const constexpr export default declare async unsafe partial "
+    "public private protected internal fileprivate static final abstract sealed open override "
+    "inline external extern suspend data value "
+    "inner annotation companion operator infix tailrec lateinit actual expect const constexpr "
+    "export default declare async unsafe partial "
     "virtual readonly ref mutating pub local cdef cpdef noinline crossinline vararg"
 )
 _MACRO = (
-    # Before a name, in C++
+    # C++ macros and attributes before a name.
     r"(?:(?:[A-Z][A-Z0-9_]{3,}(?:\([^()]*\))?|alignas\([^()]*\)|\[\[[^\[\]]*\]\])\s+(?=\w))?"
 )
 _DECLARATION = re.compile(
@@ -56,10 +59,10 @@ _DECLARATION = re.compile(
     re.VERBOSE,
 )
 _STRINGS = ('"""', "'''")
-# Lines before a declaration that belong to it
+# Starts of lines that belong to the following declaration.
 _LEADS = ("@", "//", "/*", "*", "#", "--", "template", "[")
-# Lines that end nothing of their indentation
-_GOES_ON = (
+# Starts of lines that continue a declaration of the same indentation.
+_CONTINUATIONS = (
     ")",
     "{",
     "]",
@@ -75,7 +78,10 @@ _CLOSES = ("}", "end")
 
 @dataclass(slots=True)
 class Declaration:
-    """A declaration and its rows (from 0); `first` includes the comments and annotations above it."""
+    """A declaration and its rows (from 0).
+
+    `first` includes the comments and annotations above it.
+    """
 
     first: int
     row: int
@@ -86,10 +92,12 @@ class Declaration:
 
 
 def scan(lines: Sequence[str]) -> list[Declaration]:
-    """The declarations of a text in the order of their lines."""
-    found: list[Declaration] = []
-    opened: list[Declaration] = []  # those whose end is not seen yet, outermost first
-    waits = ""  # for the end of a comment or a long string
+    """Find the declarations of a text in line order."""
+    declarations: list[Declaration] = []
+    # Declarations without a known end, outermost first.
+    opened: list[Declaration] = []
+    # The end mark of an open comment or long string.
+    waits = ""
     for row, line in enumerate(lines):
         line = line[:MAX_LINE_CHARACTERS]
         if waits:
@@ -99,27 +107,31 @@ def scan(lines: Sequence[str]) -> list[Declaration]:
         if not bare:
             continue
         indent = len(line) - len(line.lstrip())
-        if bare[0] != "#":  # a directive stands at the margin whatever is around it
+        # A directive is at the margin regardless of its context.
+        if bare[0] != "#":
             _close(opened, indent, row, bare)
-        waits = _waits(bare)
-        declared = _declared(line, bare)
+        waits = _open_mark(bare)
+        declared = _parse_declaration(line, bare)
         if declared is None:
             continue
         kind, name = declared
-        floor = found[-1].row + 1 if found else 0
-        found.append(Declaration(_lead(lines, row, floor), row, row, indent, kind, name))
-        opened.append(found[-1])
-    for each in opened:
-        each.last = len(lines) - 1
-    for each in found:
-        while each.last > each.row and not lines[each.last].strip():
-            each.last -= 1
-    return found
+        floor = declarations[-1].row + 1 if declarations else 0
+        declarations.append(
+            Declaration(_first_row(lines, row, floor), row, row, indent, kind, name)
+        )
+        opened.append(declarations[-1])
+    for declaration in opened:
+        declaration.last = len(lines) - 1
+    for declaration in declarations:
+        while declaration.last > declaration.row and not lines[declaration.last].strip():
+            declaration.last -= 1
+    return declarations
 
 
-def _declared(line: str, bare: str) -> tuple[str, str] | None:
+def _parse_declaration(line: str, bare: str) -> tuple[str, str] | None:
     if bare[-1] == ";" and "{" not in bare and "=" not in bare:
-        return None  # `class Other;` only says that there is one
+        # `class Other;` is only a forward declaration.
+        return None
     match = _DECLARATION.match(line)
     if match is None:
         return None
@@ -130,22 +142,24 @@ def _declared(line: str, bare: str) -> tuple[str, str] | None:
 
 
 def _close(opened: list[Declaration], indent: int, row: int, bare: str) -> None:
-    """End what a line of this indentation ends."""
-    # Kotlin has annotated ones below the class's name
-    goes_on = bare.startswith(_GOES_ON) or "constructor(" in bare
-    while opened and (indent < opened[-1].indent or (indent == opened[-1].indent and not goes_on)):
+    """Close the declarations that end at a line of this indentation."""
+    # Kotlin allows annotated constructors below the name of the class.
+    is_continuation = bare.startswith(_CONTINUATIONS) or "constructor(" in bare
+    while opened and (
+        indent < opened[-1].indent or (indent == opened[-1].indent and not is_continuation)
+    ):
         ended = opened.pop()
         ended.last = row if indent == ended.indent and bare.startswith(_CLOSES) else row - 1
 
 
-def _waits(bare: str) -> str:
-    """What ends the comment or string that this line leaves open."""
+def _open_mark(bare: str) -> str:
+    """Mark that ends the comment or string left open by this line."""
     if bare.startswith("/*"):
         return "" if "*/" in bare[2:] else "*/"
     return next((mark for mark in _STRINGS if bare.count(mark) % 2), "")
 
 
-def _lead(lines: Sequence[str], row: int, floor: int) -> int:
+def _first_row(lines: Sequence[str], row: int, floor: int) -> int:
     while row > floor and lines[row - 1].lstrip().startswith(_LEADS):
         row -= 1
     return row

@@ -1,6 +1,6 @@
-"""Which language a file is in, by its name, then by its first line.
+"""Language of a file, by its name, then by its first line.
 
-Knows names only: how a language is parsed is in grammars.py, and a language without a grammar is
+Knows names only: grammars.py knows how a language is parsed, and a language without a grammar is
 cut by lines. Content is not guessed beyond the interpreter line, because a wrong guess costs more
 than "text".
 """
@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 
-HEAD_CHARACTERS = 4_096  # of a text, that tell its language where the name doesn't
+# Characters at the start of a text that are enough to detect its language.
+HEAD_CHARACTERS = 4_096
 _EXTENSIONS = {
     "ada": "adb ads",
     "asciidoc": "adoc asciidoc",
@@ -145,7 +146,7 @@ def _invert(table: dict[str, str]) -> dict[str, str]:
 _BY_EXTENSION = _invert(_EXTENSIONS)
 _BY_FILENAME = _invert(_FILENAMES)
 _BY_INTERPRETER = _invert(_INTERPRETERS)
-# Every name that a language can have here
+# Every name that a language can have here.
 LANGUAGES = frozenset({"text", *_EXTENSIONS, *_FILENAMES, *_INTERPRETERS})
 _SHEBANG = re.compile(r"#!\s*(?:\S*/)?(?:env\s+(?:-\S+\s+)*(?:\w+=\S*\s+)*)?(?:\S*/)?([A-Za-z_-]+)")
 _OBJECTIVE_C = re.compile(r"^\s*(@interface|@protocol|@class|#import)\b", re.MULTILINE)
@@ -156,8 +157,9 @@ _C_PLUS_PLUS = re.compile(
 
 
 def language_of(path: str, head: str = "") -> str:
-    """The language of a file by its name, else by the interpreter line in `head` (its first
-    characters), else "text".
+    """Detect a file's language by its name, else by the interpreter line, else "text".
+
+    `head` is the beginning of its text.
     """
     name = path.rpartition("/")[2].lower()
     extension = name.rpartition(".")[2] if "." in name else ""
@@ -166,13 +168,13 @@ def language_of(path: str, head: str = "") -> str:
         return _header_language(head)
     if not language and name.startswith(("dockerfile.", "makefile.", "containerfile.")):
         language = _BY_FILENAME[name.partition(".")[0]]
-    if not language and head.startswith("#!") and (found := _SHEBANG.match(head)):
-        language = _BY_INTERPRETER.get(found[1].lower(), "")
+    if not language and head.startswith("#!") and (match := _SHEBANG.match(head)):
+        language = _BY_INTERPRETER.get(match[1].lower(), "")
     return language or "text"
 
 
 def _header_language(head: str) -> str:
-    """C, C++ and Objective-C share the extension .h: what C can't contain decides."""
+    """Language of a .h file, decided by what C can't contain: C, C++ or Objective-C."""
     if _OBJECTIVE_C.search(head):
         return "objc"
     return "cpp" if _C_PLUS_PLUS.search(head) else "c"

@@ -1,9 +1,8 @@
-"""Cutting by lines: for text without structure, and for what is too large within a structure.
+"""Chunking by lines, for text without structure and for parts that are too large.
 
-Rules: lines are added until the next would pass the target; blank lines cost nothing and never
-begin or end a chunk; a line longer than the target is split, not shortened; no chunk is dropped. A
-chunk is an exact range of the text, so indentation stays. Lines end at "\\n" only, as parsers count
-them.
+Lines are added until the next would exceed the target. Blank lines cost nothing and never begin or
+end a chunk. A line longer than the target is split, not shortened; no text is dropped. A chunk is
+an exact range of the text, so indentation stays. Lines end at "\\n" only, as parsers count them.
 """
 
 from __future__ import annotations
@@ -16,13 +15,14 @@ from cortex.base.text import TOKEN_CHARACTERS
 from cortex.base.types import Chunk
 
 PAGE_END = "\f"
-Range = tuple[int, int, int, int]  # start and end offset, first and last row
+# Start and end offset, first and last row.
+Range = tuple[int, int, int, int]
 
 
 class Rows:
-    """A text and where its lines begin.
+    """A text and the offsets of its lines.
 
-    Rows count from 0. `paged`: a row that begins with a form feed begins a page.
+    Rows count from 0. With `paged`, a row that begins with a form feed begins a page.
     """
 
     __slots__ = ("breaks", "lines", "starts", "text")
@@ -38,11 +38,11 @@ class Rows:
         )
 
     def size(self, first: int, last: int) -> int:
-        """Characters in the rows `first` to `last`."""
+        """Number of characters in the rows `first` to `last`."""
         return self.starts[last + 1] - self.starts[first]
 
     def trim(self, first: int, last: int) -> tuple[int, int]:
-        """The same rows without blank ones at the edges; last < first when all are blank."""
+        """Strip blank rows at both ends; last < first if all are blank."""
         lines = self.lines
         while first <= last and (not lines[first] or lines[first].isspace()):
             first += 1
@@ -51,16 +51,14 @@ class Rows:
         return first, last
 
     def range(self, first: int, last: int) -> Range:
-        """The exact range of these rows, without the last line's end, nor the form feed that begins
-        a page.
-        """
+        """Exact range of these rows, without the last line end and a form feed at the start."""
         start = self.starts[first]
         if self.breaks and _begins_page(self.lines[first]):
             start += self.lines[first].rindex(PAGE_END) + 1
         return start, self.starts[last + 1] - 1, first, last
 
     def pages(self, first: int, last: int) -> Iterator[tuple[int, int]]:
-        """These rows, parted where a page begins."""
+        """Split these rows at page starts."""
         for row in self.breaks[bisect_right(self.breaks, first) : bisect_right(self.breaks, last)]:
             yield first, row - 1
             first = row
@@ -72,9 +70,7 @@ def _begins_page(line: str) -> bool:
 
 
 def ranges(rows: Rows, first: int, last: int, target: int, limit: int) -> list[Range]:
-    """These rows as one range when they have at most `limit` characters, else as ranges of about
-    `target`.
-    """
+    """Return the rows as one range of at most `limit` characters, else as ranges of `target`."""
     first, last = rows.trim(first, last)
     if last < first:
         return []
@@ -84,8 +80,9 @@ def ranges(rows: Rows, first: int, last: int, target: int, limit: int) -> list[R
 
 
 def split(rows: Rows, first: int, last: int, target: int, overlap: int) -> list[Range]:
-    """Ranges of at most `target` characters (blank lines not counted), each repeating up to
-    `overlap` characters of the one before.
+    """Split rows into ranges of at most `target` characters, not counting blank lines.
+
+    Each repeats up to `overlap` characters of the previous one.
     """
     out: list[Range] = []
     begin, used = first, 0
@@ -112,7 +109,7 @@ def _close(rows: Rows, first: int, last: int) -> list[Range]:
 
 
 def _step_back(rows: Rows, begin: int, row: int, overlap: int) -> tuple[int, int]:
-    """The row at which the next chunk begins, and what the repeated rows cost."""
+    """Row at which the next chunk begins, and the cost of the repeated rows."""
     used = 0
     while row - 1 > begin:
         cost = len(rows.lines[row - 1].rstrip()) + 1
@@ -136,12 +133,12 @@ def _split_line(rows: Rows, row: int, target: int) -> list[Range]:
 def cut_lines(
     text: str, target_tokens: int, overlap_tokens: int, paged: bool = False
 ) -> tuple[Chunk, ...]:
-    """The whole text in chunks of kind "block"; with `paged` no chunk is on two pages."""
+    """Cut the whole text into chunks of kind "block"; with `paged` none spans two pages."""
     rows = Rows(text, paged)
     target, overlap = target_tokens * TOKEN_CHARACTERS, overlap_tokens * TOKEN_CHARACTERS
     pages = rows.pages(0, len(rows.lines) - 1)
-    found = [each for first, last in pages for each in split(rows, first, last, target, overlap)]
+    parts = [part for first, last in pages for part in split(rows, first, last, target, overlap)]
     return tuple(
         Chunk(ordinal, start, end, first + 1, last + 1, "block")
-        for ordinal, (start, end, first, last) in enumerate(found)
+        for ordinal, (start, end, first, last) in enumerate(parts)
     )

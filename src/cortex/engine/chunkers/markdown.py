@@ -1,9 +1,8 @@
-"""Markdown to chunks: a section (heading and the text up to the next heading) where it fits, its
-paragraphs where it doesn't.
+"""Markdown to chunks: whole sections if they fit, else their paragraphs.
 
-A line scan knows all that is needed: front matter, fenced code, both kinds of heading. Small
-sections of one parent share a chunk under the parent's name; a heading without text goes with the
-section that follows it.
+A section is a heading and the text up to the next heading. A line scan is enough: it knows front
+matter, fenced code and both kinds of heading. Small sections of one parent share a chunk under the
+parent's name; a heading without text goes with the section that follows it.
 """
 
 from __future__ import annotations
@@ -17,19 +16,20 @@ from cortex.base.types import Chunk, Symbol
 from cortex.engine.chunkers.lines import Range, Rows, ranges
 
 SLACK = 1.5
-SMALL = 0.25  # of the target: smaller sections of one parent share a chunk
+# Share of the target below which sections of one parent share a chunk.
+SMALL = 0.25
 SEPARATOR = " > "
 _HEADING = re.compile(r" {0,3}(#{1,6})(?:[ \t]+(.*?))?(?:[ \t]+#+)?[ \t]*\r?$")
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)$")
 _UNDERLINE = re.compile(r" {0,3}(=+|-{2,})[ \t]*\r?$")
-# Blank, code, a list entry, a quotation, a table, a line across; "2.34.2" and "*new*" begin like
-# lists and are none.
+# Blank, code, a list item, a quotation, a table, a rule; "2.34.2" and "*new*" begin like lists and
+# are none.
 _NOT_PARAGRAPH = re.compile(
     r"\s*$| {4}|\t| {0,3}(?:(?:[-*+]|\d{1,9}[.)])(?:\s|$)|[>|]|([-*_])(?:[ \t]*\1){2,}\s*$)"
 )
 _LINK = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")
-# Code is kept as it is; marks go in pairs only, so that *args, _private, MAX_SIZE and __init__
-# stay.
+# Code is kept unchanged; marks are removed in pairs only, so that *args, _private, MAX_SIZE and
+# __init__ stay.
 _MARK = re.compile(
     r"(?P<tick>`{1,3})(?P<code>.+?)(?P=tick)"
     r"|(?P<name>(?<!\w)__[a-z][a-z0-9_]*__(?!\w))"
@@ -38,8 +38,10 @@ _MARK = re.compile(
     r"|\\(?=[^\w\s]|_)"
 )
 MAX_HEADING_CHARACTERS = 200
-READ_CHARACTERS = 600  # of a heading: of more, with its marks, only the beginning is shown
-Heading = tuple[int, int, str]  # row, level, title
+# Characters of a heading, with its marks, that are read.
+READ_CHARACTERS = 600
+# Row, level and title.
+Heading = tuple[int, int, str]
 
 
 @dataclass(slots=True)
@@ -47,7 +49,8 @@ class _Section:
     first: int
     last: int
     level: int
-    trail: tuple[str, ...]  # headings from the outermost to this one
+    # Headings from the outermost to this one.
+    trail: tuple[str, ...]
 
     @property
     def parent(self) -> tuple[str, ...]:
@@ -60,8 +63,9 @@ def cut_markdown(
     paged: bool = False,
     headings: Callable[[Rows], list[Heading]] | None = None,
 ) -> tuple[tuple[Chunk, ...], tuple[Symbol, ...]]:
-    """Chunks and headings of a Markdown text, or of one whose headings are found by `headings`;
-    with `paged` no chunk is on two pages.
+    """Cut a Markdown text into chunks and headings; with `paged` no chunk spans two pages.
+
+    `headings` finds the headings of another format.
     """
     rows = Rows(text, paged)
     target = target_tokens * TOKEN_CHARACTERS
@@ -79,21 +83,21 @@ def cut_markdown(
             )
     symbols = [
         Symbol(
-            each.trail[-1],
-            SEPARATOR.join(each.trail),
+            heading_section.trail[-1],
+            SEPARATOR.join(heading_section.trail),
             "section",
-            each.first + 1,
-            each.last + 1,
-            SEPARATOR.join(each.parent),
+            heading_section.first + 1,
+            heading_section.last + 1,
+            SEPARATOR.join(heading_section.parent),
         )
-        for each in sections
-        if each.trail and each.trail[-1]
+        for heading_section in sections
+        if heading_section.trail and heading_section.trail[-1]
     ]
     return tuple(chunks), tuple(symbols)
 
 
 def _sections(rows: Rows, headings: list[Heading]) -> list[_Section]:
-    """The text before the first heading, then one section for each heading."""
+    """Split into the text before the first heading and one section for each heading."""
     out = [_Section(0, -1, 0, ())]
     open_headings: list[tuple[int, str]] = []
     for row, level, title in headings:
@@ -107,7 +111,7 @@ def _sections(rows: Rows, headings: list[Heading]) -> list[_Section]:
 
 
 def _headings(rows: Rows) -> list[Heading]:
-    """Every heading outside of fences and front matter."""
+    """Find every heading outside of fences and front matter."""
     out: list[Heading] = []
     lines = rows.lines
     fence = ""
@@ -115,10 +119,10 @@ def _headings(rows: Rows) -> list[Heading]:
     begin = row
     for row in range(begin, len(lines)):
         line = lines[row]
-        if found := _FENCE.match(line):
+        if mark := _FENCE.match(line):
             if not fence:
-                fence = found[1] if "`" not in found[2] else ""
-            elif found[1][0] == fence[0] and len(found[1]) >= len(fence) and not found[2].strip():
+                fence = mark[1] if "`" not in mark[2] else ""
+            elif mark[1][0] == fence[0] and len(mark[1]) >= len(fence) and not mark[2].strip():
                 fence = ""
         elif fence:
             continue
@@ -148,22 +152,22 @@ def _after_front_matter(lines: list[str]) -> int:
 
 
 def titled(heading: str) -> str:
-    """A heading without the marks of links, emphasis and code; names in it keep their underscores."""
-    plain = _unmarked(_LINK.sub(lambda found: found[1], heading[:READ_CHARACTERS]))
+    """Strip the marks of links, emphasis and code from a heading; names keep underscores."""
+    plain = _strip_marks(_LINK.sub(lambda match: match[1], heading[:READ_CHARACTERS]))
     return " ".join(plain.split())[:MAX_HEADING_CHARACTERS]
 
 
-def _unmarked(text: str) -> str:
-    return _MARK.sub(_inner, text)
+def _strip_marks(text: str) -> str:
+    return _MARK.sub(_unwrap, text)
 
 
-def _inner(found: re.Match[str]) -> str:
-    emphasised = found["starred"] or found["lined"]
-    return _unmarked(emphasised) if emphasised else found["code"] or found["name"] or ""
+def _unwrap(match: re.Match[str]) -> str:
+    emphasised = match["starred"] or match["lined"]
+    return _strip_marks(emphasised) if emphasised else match["code"] or match["name"] or ""
 
 
 def _group(sections: list[_Section], rows: Rows, target: int) -> list[_Section]:
-    """Sections to be one chunk each: lone headings with what follows, small siblings together."""
+    """Select sections to be one chunk each; lone headings and small siblings are merged."""
     out: list[_Section] = []
     sizes: list[int] = []
     carried = -1
@@ -186,7 +190,7 @@ def _group(sections: list[_Section], rows: Rows, target: int) -> list[_Section]:
         if (
             out
             and max(size, sizes[-1]) < target * SMALL
-            and _siblings(out[-1], section)
+            and _are_siblings(out[-1], section)
             and len(list(rows.pages(out[-1].first, section.last))) == 1
             and rows.size(out[-1].first, section.last) <= target
         ):
@@ -197,17 +201,19 @@ def _group(sections: list[_Section], rows: Rows, target: int) -> list[_Section]:
     return out
 
 
-def _siblings(group: _Section, section: _Section) -> bool:
-    """Whether `section` has the parent of `group`; a joined group (negative level) is already named
-    after it.
+def _are_siblings(group: _Section, section: _Section) -> bool:
+    """True if `section` has the parent of `group`.
+
+    A merged group (negative level) is already named after the parent.
     """
     parent = group.trail if group.level < 0 else group.parent
     return bool(section.parent) and abs(group.level) == section.level and parent == section.parent
 
 
 def _parts(rows: Rows, first: int, last: int, target: int) -> list[Range]:
-    """A section as one range, or as ranges that end at blank lines outside of fences where
-    possible.
+    """Return a section as one range, or as ranges that end at blank lines if possible.
+
+    Blank lines inside of fences don't count.
     """
     limit = int(target * SLACK)
     first, last = rows.trim(first, last)
@@ -215,7 +221,8 @@ def _parts(rows: Rows, first: int, last: int, target: int) -> list[Range]:
         return ranges(rows, first, last, target, limit)
     out: list[Range] = []
     begin = first
-    boundary = -1  # the last paragraph end since `begin`
+    # The last end of a paragraph since `begin`.
+    boundary = -1
     for row in [*_paragraph_ends(rows, first, last), last]:
         if rows.size(begin, row) > target and boundary >= begin:
             out.extend(ranges(rows, begin, boundary, target, limit))
@@ -229,15 +236,10 @@ def _paragraph_ends(rows: Rows, first: int, last: int) -> list[int]:
     out: list[int] = []
     fence = ""
     for row in range(first, last):
-        found = _FENCE.match(rows.lines[row])
-        if found and not fence:
-            fence = found[1]
-        elif (
-            found
-            and found[1][0] == fence[0]
-            and len(found[1]) >= len(fence)
-            and not found[2].strip()
-        ):
+        mark = _FENCE.match(rows.lines[row])
+        if mark and not fence:
+            fence = mark[1]
+        elif mark and mark[1][0] == fence[0] and len(mark[1]) >= len(fence) and not mark[2].strip():
             fence = ""
         if not fence and not rows.lines[row].strip():
             out.append(row)

@@ -1,9 +1,8 @@
-"""Names of definitions whose grammar has no plain `name` field: one small function for each way of
-naming.
+"""Names of definitions without a plain `name` field: one function for each way of naming.
 
-Each takes a node and the source bytes and gives the name as written relative to where it stands,
-parts joined by dots ("Outer.inner"), or "" when the node defines nothing. Which node uses which is
-said in grammars.py.
+Each takes a node and the source bytes and returns the name as written relative to its context,
+parts joined by dots ("Outer.inner"), or "" if the node defines nothing. grammars.py assigns them to
+nodes.
 """
 
 from __future__ import annotations
@@ -28,9 +27,9 @@ _WORD = re.compile(r"^[\w$?!.@*'-]+$")
 
 
 def text_of(node: Node, raw: bytes) -> str:
-    """The source text of `node`."""
-    # Slicing costs half of Node.text; Point (start_point, end_point) is never touched: reading its
-    # row or column in tree-sitter 0.26.0 returns a borrowed reference and crashes the process after
+    """Source text of `node`."""
+    # Slicing costs half of Node.text. Point (start_point, end_point) is never used: reading its row
+    # or column in tree-sitter 0.26.0 returns a borrowed reference and crashes the process after
     # enough numbers above 256.
     return raw[
         node.start_byte : min(node.end_byte, node.start_byte + 4 * MAX_NAME_CHARACTERS)
@@ -38,7 +37,7 @@ def text_of(node: Node, raw: bytes) -> str:
 
 
 def dotted(text: str) -> str:
-    """`a::C<T>::m` -> `a.C.m`."""
+    """Normalize a qualified name: `a::C<T>::m` becomes `a.C.m`."""
     if text.isidentifier():
         return text
     while "<" in text or "[" in text:
@@ -50,17 +49,17 @@ def dotted(text: str) -> str:
 
 
 def named(node: Node, raw: bytes) -> str:
-    """The `name` field, else the first child that looks like a name."""
-    found = node.child_by_field_name("name")
-    if found is None:
-        found = next(
+    """Name from the `name` field, else from the first child that looks like a name."""
+    name_node = node.child_by_field_name("name")
+    if name_node is None:
+        name_node = next(
             (child for child in node.named_children if _NAME_TYPES.search(child.type)), None
         )
-    return dotted(text_of(found, raw).strip("\"'$")) if found is not None else ""
+    return dotted(text_of(name_node, raw).strip("\"'$")) if name_node is not None else ""
 
 
 def assigned(node: Node, raw: bytes) -> str:
-    """The left side of an assignment or the name of a declarator, if it is a plain (dotted) name."""
+    """Left side of an assignment or name of a declarator, if it is a plain (dotted) name."""
     left = (
         node.child_by_field_name("name")
         or node.child_by_field_name("left")
@@ -77,7 +76,7 @@ def assigned(node: Node, raw: bytes) -> str:
 
 
 def declared(node: Node, raw: bytes) -> str:
-    """C and its kin: the name is at the end of a chain of declarators."""
+    """Name at the end of a chain of declarators, for C and related languages."""
     current: Node | None = node.child_by_field_name("declarator")
     function = node.type == "function_definition"
     for _ in range(50):
@@ -100,7 +99,8 @@ def declared(node: Node, raw: bytes) -> str:
             break
         current = deeper
     if current is None or (function and node.type in ("declaration", "field_declaration")):
-        return ""  # a prototype: the definition is elsewhere
+        # This is a prototype: the definition is elsewhere.
+        return ""
     text = text_of(current, raw)
     if "operator" in text:
         return text.replace("::", ".").partition("(")[0].strip()
@@ -108,12 +108,13 @@ def declared(node: Node, raw: bytes) -> str:
 
 
 _DECLARATORS = frozenset(
-    "reference_declarator pointer_declarator parenthesized_declarator array_declarator init_declarator function_declarator attributed_declarator".split()
+    "reference_declarator pointer_declarator parenthesized_declarator array_declarator "
+    "init_declarator function_declarator attributed_declarator".split()
 )
 
 
 def receiver(node: Node, raw: bytes) -> str:
-    """Go: a method is named after the type it belongs to."""
+    """Name of a Go method, qualified by the type of its receiver."""
     name = named(node, raw)
     holder = node.child_by_field_name("receiver")
     if holder is None:
@@ -123,13 +124,17 @@ def receiver(node: Node, raw: bytes) -> str:
 
 
 def implemented(node: Node, raw: bytes) -> str:
-    """Rust: an impl block stands for its type."""
-    found = node.child_by_field_name("type")
-    return dotted(text_of(found, raw)).rpartition(".")[2].lstrip("&'") if found is not None else ""
+    """Type of a Rust impl block."""
+    type_node = node.child_by_field_name("type")
+    return (
+        dotted(text_of(type_node, raw)).rpartition(".")[2].lstrip("&'")
+        if type_node is not None
+        else ""
+    )
 
 
 def selector(node: Node, raw: bytes) -> str:
-    """Objective-C: `- (void)m:(int)a with:(int)b` is `m:with:`."""
+    """Objective-C selector: `- (void)m:(int)a with:(int)b` is `m:with:`."""
     words: list[str] = []
     takes = False
     for child in node.named_children:
@@ -142,12 +147,12 @@ def selector(node: Node, raw: bytes) -> str:
 
 
 def first_line(node: Node, raw: bytes) -> str:
-    """The node's text up to its block: a CSS rule is named by its selectors."""
+    """Text of a node up to its block: a CSS rule is named by its selectors."""
     return " ".join(text_of(node, raw).partition("{")[0].split())[:MAX_NAME_CHARACTERS]
 
 
 def labels(node: Node, raw: bytes) -> str:
-    """HCL: `resource "aws_x" "y"` is `aws_x.y`, `variable "v"` is `variable.v`."""
+    """Name of an HCL block: `resource "aws_x" "y"` is `aws_x.y`, `variable "v"` is `variable.v`."""
     words = [
         text_of(child, raw).strip('"')
         for child in node.named_children
@@ -157,7 +162,7 @@ def labels(node: Node, raw: bytes) -> str:
 
 
 def referenced(node: Node, raw: bytes) -> str:
-    """SQL: the created object, with its schema."""
+    """Name of the object that an SQL statement creates, with its schema."""
     for child in node.named_children:
         if child.type in ("object_reference", "identifier"):
             return text_of(child, raw).replace('"', "").replace("`", "")
@@ -165,7 +170,7 @@ def referenced(node: Node, raw: bytes) -> str:
 
 
 def signed(node: Node, raw: bytes) -> str:
-    """Julia: the name in a signature, a type head or the short form `f(x) = ...`."""
+    """Name in a Julia signature, a type head or the short form `f(x) = ...`."""
     current = node
     for _ in range(10):
         if current.type in ("identifier", "field_expression", "operator"):
@@ -179,37 +184,37 @@ def signed(node: Node, raw: bytes) -> str:
 
 
 def described(node: Node, raw: bytes) -> str:
-    """The string that names a test: `test "adds"`."""
-    found = next((child for child in node.named_children if child.type.startswith("string")), None)
-    return text_of(found, raw).strip("\"'")[:MAX_NAME_CHARACTERS] if found is not None else ""
+    """Name of a test given as a string: `test "adds"`."""
+    string = next((child for child in node.named_children if child.type.startswith("string")), None)
+    return text_of(string, raw).strip("\"'")[:MAX_NAME_CHARACTERS] if string is not None else ""
 
 
 def bound(node: Node, raw: bytes) -> str:
-    """Kotlin: the name in a property's variable declaration."""
-    found = next(
+    """Name in the variable declaration of a Kotlin property."""
+    declaration = next(
         (child for child in node.named_children if child.type == "variable_declaration"), None
     )
-    return named(found, raw) if found is not None else ""
+    return named(declaration, raw) if declaration is not None else ""
 
 
 def last_word(node: Node, raw: bytes) -> str:
-    """Swift: a protocol's property is named by a pattern, `var q`."""
+    """Name of a Swift protocol's property, which is a pattern: `var q`."""
     return (named(node, raw).split() or [""])[-1]
 
 
 def special(node: Node, raw: bytes) -> str:
-    """Swift: `init`, `deinit` and `subscript` are their own names."""
+    """Name of Swift's `init`, `deinit` and `subscript`."""
     return node.type.partition("_")[0]
 
 
 def ruby_constant(node: Node, raw: bytes) -> str:
-    """Ruby: only an assignment to a constant defines something."""
+    """Name of a Ruby constant; other assignments define nothing."""
     left = node.child_by_field_name("left")
     return text_of(left, raw) if left is not None and left.type == "constant" else ""
 
 
 def listed(node: Node, raw: bytes) -> str:
-    """Lua: the first target of an assignment."""
+    """First target of a Lua assignment."""
     targets = node.named_children[0] if node.named_children else None
     text = text_of(targets, raw).replace(":", ".") if targets is not None else ""
     return text if _WORD.match(text) else ""
@@ -231,7 +236,7 @@ _ELIXIR_KINDS = {
 
 
 def elixir(node: Node, raw: bytes) -> tuple[str, str]:
-    """(kind, name) of an Elixir call that defines something, else ("", "")."""
+    """Kind and name of an Elixir call that defines something, else ("", "")."""
     target = node.child_by_field_name("target")
     kind = (
         _ELIXIR_KINDS.get(text_of(target, raw), "")

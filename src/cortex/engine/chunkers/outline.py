@@ -1,10 +1,10 @@
-"""The definitions in a syntax tree, as a tree of their own with rows instead of nodes.
+"""Outline of a syntax tree: its definitions as a tree with rows instead of nodes.
 
-Only nodes that can hold definitions are visited (grammars.py says which), with a stack of
-iterators, so that nesting costs no Python stack. ERROR nodes are looked through, or parsed again in
-pieces where that gives more (recovery.py); lines in them that declare something by keyword and are
-in no definition become definitions, too (mending.py). Knows nothing of chunks. Rows come from byte
-offsets by bisection, never from `Point` (see names.py).
+Only nodes that can hold definitions are visited (see grammars.py), with a stack of iterators, so
+that nesting costs no Python stack. ERROR nodes are looked through, or parsed again in pieces if
+that gives more (parse_recovery.py); lines in them that declare something by keyword and are in no
+definition become definitions, too (outline_repair.py). Knows nothing of chunks. Rows come from byte
+offsets by bisection, never from `Point` (see name_extractors.py).
 """
 
 from __future__ import annotations
@@ -32,16 +32,20 @@ from cortex.engine.chunkers.grammars import (
 from cortex.engine.chunkers.keyword_scan import Declaration
 from cortex.engine.chunkers.parse_recovery import pieces, row_of
 
-MAX_DEPTH = 500  # of containers within containers; deeper text is still cut, by lines
-MAX_NESTING = 40  # of definitions within definitions
-MAX_REPARSED = 3  # times the length of the text: what may be parsed again in pieces
+# Depth of nested containers; deeper text is still cut, by lines.
+MAX_DEPTH = 500
+# Depth of nested definitions.
+MAX_NESTING = 40
+# Limit for reparsing in pieces, as a multiple of the text's length.
+MAX_REPARSED = 3
 FUNCTIONS = frozenset({"function", "method", "test"})
 TYPES = frozenset({"class", "struct", "interface", "trait", "enum", "impl"})
 
 
 class Definition:
-    """A definition: rows count from 0, `first` includes the comments and decorators before the
-    declaration.
+    """A definition with its rows, counted from 0.
+
+    `first` includes the comments and decorators before the declaration.
     """
 
     __slots__ = (
@@ -67,7 +71,8 @@ class Definition:
         self.node = node
         self.children: list[Definition] = []
         self.first = self.declared = self.last = 0
-        self.start = 0  # byte offsets
+        # `start` and `body` are byte offsets.
+        self.start = 0
         self.body = -1
         self.light = False
 
@@ -76,7 +81,7 @@ _Frame = tuple[Iterator[Node], Definition, dict[int, Rule]]
 
 
 class Outliner:
-    """One walk through one tree."""
+    """One walk through one syntax tree."""
 
     def __init__(
         self,
@@ -89,27 +94,30 @@ class Outliner:
         self.raw = raw
         self.starts = starts
         self.grammar = grammar
-        self.declarations = declarations  # of a text with errors, by keyword
+        # Declarations by keyword, for a text with errors.
+        self.declarations = declarations
         self.top = Definition("", "", None, root)
-        self.found: list[Definition] = []  # in document order
-        self.errors: list[
-            tuple[Definition, int, int]
-        ] = []  # owner, first and last row of an ERROR outside of functions
-        self.lost = 0  # bytes in them that nothing was made of
+        # In document order.
+        self.found: list[Definition] = []
+        # Owner, first and last row of each ERROR outside of functions.
+        self.errors: list[tuple[Definition, int, int]] = []
+        # Bytes in these errors that are in no definition.
+        self.lost = 0
         self._reparsable = MAX_REPARSED * len(raw)
         self._lead = self._lead_end = -1
         nodes = [root] if root.kind_id == ERROR_KIND else root.children
         self._stack: list[_Frame] = [(iter(nodes), self.top, grammar.outside)]
 
     def walk(self) -> Definition:
-        """The definitions below an unnamed top."""
+        """Walk the tree and return the definitions below an unnamed top."""
         stack = self._stack
         while stack:
             nodes, owner, table = stack[-1]
             for node in nodes:
                 rule = table.get(node.kind_id)
                 if rule is not None and self._visit(node, rule, owner, table):
-                    break  # something was pushed: it comes first
+                    # A pushed node comes first.
+                    break
             else:
                 stack.pop()
         return self.top
@@ -118,7 +126,7 @@ class Outliner:
         action, kind, namer = rule
         if action == DEFINE:
             if kind == "class" and self.grammar.keywords:
-                kind = self._keyword(node)
+                kind = self._type_kind(node)
             return self._define(node, kind, namer(node, self.raw), owner, node)
         if action == VALUE:
             return self._value(node, kind, namer(node, self.raw), owner, table)
@@ -136,8 +144,11 @@ class Outliner:
             self._remember_wrap(node)
         return self._push(node, owner, self.grammar.inside if action == SCOPE else table)
 
-    def _keyword(self, node: Node) -> str:
-        """Kotlin and Swift have one node for all types: the word before the name tells them apart."""
+    def _type_kind(self, node: Node) -> str:
+        """Kind of a type in Kotlin and Swift, by the word before its name.
+
+        Both have one node type for all types.
+        """
         words = (
             self.raw[node.start_byte : node.start_byte + 300]
             .partition(b"{")[0]
@@ -156,7 +167,7 @@ class Outliner:
         return True
 
     def _recover(self, node: Node, owner: Definition) -> bool:
-        """Go on in what an ERROR holds, or in its pieces where the grammar understands them better."""
+        """Continue in an ERROR's children, or in its pieces if these parse better."""
         size = node.end_byte - node.start_byte
         self.errors.append(
             (owner, row_of(self.starts, node.start_byte), row_of(self.starts, node.end_byte - 1))
@@ -173,7 +184,7 @@ class Outliner:
         return self._push(node, owner, self.grammar.outside)
 
     def _define(self, node: Node, kind: str, name: str, owner: Definition, value: Node) -> bool:
-        """Record a definition and go on in its body; a nameless one is looked through."""
+        """Record a definition and continue in its body; a nameless one is looked through."""
         body = value.child_by_field_id(self.grammar.body_field) if self.grammar.body_field else None
         if body is None and self.grammar.bodies:
             body = next(
@@ -182,26 +193,28 @@ class Outliner:
         if not name:
             return self._push(body or value, owner, self.grammar.outside)
         if body is None and node.type.endswith("_specifier"):
-            return False  # `struct s x;` only names a struct
-        found = self._record(node, kind, name, owner)
+            # `struct s x;` only names a struct.
+            return False
+        definition = self._record(node, kind, name, owner)
         if body is not None:
-            found.body = body.start_byte
-        if found.qualified.count(".") > MAX_NESTING:
+            definition.body = body.start_byte
+        if definition.qualified.count(".") > MAX_NESTING:
             return False
         return self._push(
             body or value,
-            found,
-            self.grammar.inside if found.kind in FUNCTIONS else self.grammar.outside,
+            definition,
+            self.grammar.inside if definition.kind in FUNCTIONS else self.grammar.outside,
         )
 
     def _value(
         self, node: Node, kind: str, name: str, owner: Definition, table: dict[int, Rule]
     ) -> bool:
-        """A variable, constant, field or type: recorded outside of functions, or when its value is
-        a function or a type.
+        """Record a variable, constant, field or type outside of functions.
+
+        One with a function or a type as its value is recorded everywhere.
         """
         values = self.grammar.values
-        value = _valued(node, values) if values else None
+        value = _defining_child(node, values) if values else None
         if value is not None:
             kind_of_value = values[value.type]
             if kind_of_value == "value" and kind == "callable":
@@ -209,7 +222,7 @@ class Outliner:
             if name := name or name_extractors.named(value, self.raw):
                 return self._define(
                     node,
-                    kind_of_value if kind_of_value != "value" else _spelled(name),
+                    kind_of_value if kind_of_value != "value" else _kind_by_spelling(name),
                     name,
                     owner,
                     value,
@@ -220,7 +233,7 @@ class Outliner:
             and owner.kind not in FUNCTIONS
             and table is not self.grammar.inside
         ):
-            self._record(node, _spelled(name) if kind == "value" else kind, name, owner)
+            self._record(node, _kind_by_spelling(name) if kind == "value" else kind, name, owner)
         return kind == "callable" and value is None and self._push(node, owner, self.grammar.inside)
 
     def _record(self, node: Node, kind: str, name: str, owner: Definition) -> Definition:
@@ -237,28 +250,28 @@ class Outliner:
         ):
             siblings[-1].last = end
             return siblings[-1]
-        found = Definition(kind, name, owner, node)
-        found.light = kind in LIGHT
+        definition = Definition(kind, name, owner, node)
+        definition.light = kind in LIGHT
         if "." in name and kind != "rule":
-            found.name = name.rpartition(".")[2] or name
+            definition.name = name.rpartition(".")[2] or name
         if kind == "function" and (
             owner.kind in TYPES
             or (
                 "." in name and node.type == "function_definition" and "::" in _head(node, self.raw)
             )
         ):
-            found.kind = "method"
+            definition.kind = "method"
         if owner.qualified:
-            found.qualified = f"{owner.qualified}.{name}"
-        found.declared = found.first = row
-        found.last = end
-        found.start = first
+            definition.qualified = f"{owner.qualified}.{name}"
+        definition.declared = definition.first = row
+        definition.last = end
+        definition.start = first
         if 0 <= self._lead <= row <= self._lead_end + 1:
-            found.first = self._lead
+            definition.first = self._lead
         self._lead = self._lead_end = -1
-        siblings.append(found)
-        self.found.append(found)
-        return found
+        siblings.append(definition)
+        self.found.append(definition)
+        return definition
 
     def _extend(self, node: Node, table: dict[int, Rule]) -> bool:
         if not self.found:
@@ -274,23 +287,22 @@ class Outliner:
         first = node.start_byte
         row = bisect_right(starts, first) - 1
         if self.raw[starts[row] : first].strip():
-            return  # a comment behind code
+            # This comment follows code on its line.
+            return
         if self._lead < 0 or row > self._lead_end + 1:
             self._lead = row
         self._lead_end = bisect_right(starts, max(first, node.end_byte - 1)) - 1
 
     def _remember_wrap(self, node: Node) -> None:
-        """The first definition in `node` begins where `node` begins, or at the comments before
-        that.
-        """
+        """Let the first definition in `node` begin with `node`, or with the comments before it."""
         row = bisect_right(self.starts, node.start_byte) - 1
         if self._lead < 0 or row > self._lead_end + 1:
             self._lead = row
         self._lead_end = bisect_right(self.starts, node.end_byte - 1) - 1
 
 
-def _valued(node: Node, values: dict[str, str]) -> Node | None:
-    """The child of `node` that makes it a function or type, if one does."""
+def _defining_child(node: Node, values: dict[str, str]) -> Node | None:
+    """Return the child of `node` that makes it a function or type, if any."""
     for child in node.named_children:
         if child.type == "expression_list" and child.named_children:
             child = child.named_children[0]
@@ -303,7 +315,7 @@ def _valued(node: Node, values: dict[str, str]) -> Node | None:
     return None
 
 
-def _spelled(name: str) -> str:
+def _kind_by_spelling(name: str) -> str:
     last = name.rpartition(".")[2]
     return "constant" if len(last) > 1 and last.isupper() else "variable"
 

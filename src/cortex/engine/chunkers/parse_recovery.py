@@ -1,10 +1,9 @@
-"""What to do with a text that its grammar doesn't understand: measure the loss, try another
-grammar, parse it piece by piece.
+"""Recovery from parse errors: measure the loss, try another grammar, parse in pieces.
 
-A loss is counted in bytes: what is under ERROR nodes and in no definition there. Files without
-errors never get here. Which language a file is shown as is not decided here: a C++ source named
-`.c` is parsed by the right grammar and stays a "c" file, as its path says. Guessing the language
-from the text alone was not taken: the own grammar comes first, and another one must be much better.
+The loss is the number of bytes under ERROR nodes that are in no definition there. Files without
+errors never get here. The displayed language doesn't change: a C++ source named `.c` is parsed by
+the right grammar and stays a "c" file, as its path says. Road not taken: guessing the language from
+the text alone. The file's own grammar comes first, and another one must be much better.
 """
 
 from __future__ import annotations
@@ -19,16 +18,22 @@ from tree_sitter import Node, Parser, Point, Range, Tree
 from cortex.engine.chunkers.grammars import ERROR_KIND, Grammar, has_grammar, load
 from cortex.engine.chunkers.keyword_scan import Declaration
 
-SNIFFED_BYTES = 40_000  # of a text that other grammars are tried on
-MAX_TRIED = 3  # grammars besides the own one
-# Of a text, lost: less is a macro or a new keyword, and not another language
+# Length of the sample that other grammars are tried on.
+SNIFFED_BYTES = 40_000
+# Grammars to try besides the file's own.
+MAX_TRIED = 3
+# Lost share of a text from which related, or other, grammars are tried; less is a macro or a new
+# keyword, and not another language.
 KIN_NEED, NEED = 0.04, 0.2
-KIN_GAIN, GAIN = 0.5, 0.2  # another grammar may lose this part of what the own one does
-KIN_LOSS, FOREIGN_LOSS = 0.1, 0.05  # ... and this part of the text
-MIN_LOST_BYTES = 200  # in an ERROR node, for its pieces to be parsed one by one
-# Every Point made takes a reference from its type in tree-sitter 0.26.0, which crashes the process
-# after some: there is only this one. Rows and columns are read from nobody here, and pieces begin
-# at column 0, so it does for every range.
+# Another grammar may lose at most this share of what the file's own one does, ...
+KIN_GAIN, GAIN = 0.5, 0.2
+# ... and at most this share of the text.
+KIN_LOSS, FOREIGN_LOSS = 0.1, 0.05
+# Minimum loss in an ERROR node for parsing it in pieces.
+MIN_LOST_BYTES = 200
+# In tree-sitter 0.26.0 every new Point takes a reference from its type, which crashes the process
+# after some, so there is only this one. Rows and columns are never read here, and pieces begin at
+# column 0, so it serves for every range.
 _ORIGIN = Point(0, 0)
 _KIN = {
     "c": ("cpp", "objc"),
@@ -38,18 +43,25 @@ _KIN = {
     "typescript": ("tsx",),
 }
 _SIGNS = {
-    "cpp": r"template\s*<|namespace\s+[\w:]*\s*\{|using\s+namespace\s|class\s+\w+[^;=]*\{?$|#include\s*<\w+>|(?:public|private|protected):"
+    "cpp": r"template\s*<|namespace\s+[\w:]*\s*\{|using\s+namespace\s|class\s+\w+[^;=]*\{?$|"
+    r"#include\s*<\w+>|(?:public|private|protected):"
     r"|.*\b(?:std|boost|absl)::\w",
     "objc": r"@(?:interface|implementation|protocol|property|class)\b|#import\b",
-    "java": r"package\s+[\w.]+;|import\s+(?:static\s+)?[\w.]+(?:\.\*)?;|(?:public|abstract|final)\s+(?:\w+\s+)?(?:class|interface|enum)\s",
-    "csharp": r"using\s+[A-Z][\w.]*;|namespace\s+[\w.]+;?\s*$|\s+public\s+[\w<>\[\]?]+\s+\w+\s*\{\s*get;",
-    "python": r"(?:async\s+)?def\s+\w+\(.*|from\s+[\w.]+\s+import\s|import\s+[\w.]+(?:\s+as\s+\w+)?$|class\s+\w+(?:\([^()]*\))?:",
-    "javascript": r"(?:const|let|var)\s+[\w{][^:]*=\s|import\s.*\sfrom\s+['\"]|(?:async\s+)?function\s*\*?\s*\w*\(|module\.exports\b",
-    "tsx": r"import\s.*\sfrom\s+['\"]|export\s+(?:default\s+)?(?:const|function|interface|type|class|enum)\s|(?:interface|type)\s+\w+.*[={]$",
+    "java": r"package\s+[\w.]+;|import\s+(?:static\s+)?[\w.]+(?:\.\*)?;|(?:public|abstract|"
+    r"final)\s+(?:\w+\s+)?(?:class|interface|enum)\s",
+    "csharp": r"using\s+[A-Z][\w.]*;|namespace\s+[\w.]+;?\s*$|"
+    r"\s+public\s+[\w<>\[\]?]+\s+\w+\s*\{\s*get;",
+    "python": r"(?:async\s+)?def\s+\w+\(.*|from\s+[\w.]+\s+import\s|"
+    r"import\s+[\w.]+(?:\s+as\s+\w+)?$|class\s+\w+(?:\([^()]*\))?:",
+    "javascript": r"(?:const|let|var)\s+[\w{][^:]*=\s|import\s.*\sfrom\s+['\"]|"
+    r"(?:async\s+)?function\s*\*?\s*\w*\(|module\.exports\b",
+    "tsx": r"import\s.*\sfrom\s+['\"]|export\s+(?:default\s+)?(?:const|function|interface|type|"
+    r"class|enum)\s|(?:interface|type)\s+\w+.*[={]$",
     "go": r"package\s+\w+$|func\s+[\w(]|type\s+\w+\s+(?:struct|interface)\b",
     "rust": r"(?:pub(?:\([^()]*\))?\s+)?(?:fn|struct|trait|mod|use|enum)\s+\w|impl\b|#!?\[\w",
     "kotlin": r"(?:\w+\s+){0,4}fun\s+[\w<]|(?:data|sealed|open|value)\s+class\s",
-    "ruby": r"require(?:_relative)?\s+['\"]|module\s+[A-Z][\w:]*$|\s*def\s+[\w.?!]+(?:\(.*\))?$|end$",
+    "ruby": r"require(?:_relative)?\s+['\"]|module\s+[A-Z][\w:]*$|"
+    r"\s*def\s+[\w.?!]+(?:\(.*\))?$|end$",
     "php": r"<\?php",
     "bash": r"#!/(?:usr/)?bin/(?:env\s+)?(?:ba|z|da)?sh\b",
 }
@@ -59,9 +71,7 @@ _SIGN_PATTERNS = {
 
 
 def lost_bytes(nodes: Sequence[Node], grammar: Grammar) -> int:
-    """The bytes under ERROR nodes among and below `nodes` that are in no definition, container or
-    comment.
-    """
+    """Count the bytes under ERROR nodes that are in no definition, container or comment."""
     lost = 0
     pending = list(nodes)
     while pending:
@@ -73,15 +83,17 @@ def lost_bytes(nodes: Sequence[Node], grammar: Grammar) -> int:
             continue
         lost += node.end_byte - node.start_byte
         for child in node.children:
-            if child.kind_id in grammar.outside:  # ERROR is, too
+            # ERROR nodes are included, too.
+            if child.kind_id in grammar.outside:
                 lost -= child.end_byte - child.start_byte
                 pending.append(child)
     return lost
 
 
 def better_language(raw: bytes, language: str, root: Node) -> str:
-    """The language whose grammar fits a text with errors: `language`, unless another one clearly
-    does.
+    """Language with the best grammar for a text with errors.
+
+    It is `language`, unless another one is clearly better.
     """
     own = lost_bytes([root], load(language)) / max(1, len(raw))
     if own < KIN_NEED:
@@ -100,7 +112,7 @@ def better_language(raw: bytes, language: str, root: Node) -> str:
 
 
 def _candidates(text: str, language: str, others: Iterable[str]) -> list[str]:
-    """Those of the other languages that a text looks like, most signs first."""
+    """Rank the other languages that a text resembles, most signs first."""
     counts = {
         other: len(_SIGN_PATTERNS[other].findall(text))
         for other in others
@@ -112,24 +124,26 @@ def _candidates(text: str, language: str, others: Iterable[str]) -> list[str]:
 
 
 def pieces(
-    node: Node, raw: bytes, starts: list[int], found: list[Declaration], grammar: Grammar
+    node: Node, raw: bytes, starts: list[int], declarations: list[Declaration], grammar: Grammar
 ) -> list[Node]:
-    """The nodes of an ERROR node parsed again from declaration to declaration; none when that is no
-    gain.
+    """Parse an ERROR node again from declaration to declaration; empty if that is no gain.
 
-    One thing that the grammar doesn't know then costs its own declaration, and not all that
-    follows.
+    Unknown syntax then costs its own declaration, and not everything that follows.
     """
     lost = lost_bytes([node], grammar)
     if lost < MIN_LOST_BYTES:
         return []
     first, last = row_of(starts, node.start_byte), row_of(starts, node.end_byte - 1)
-    inside = found[bisect_right(found, first, key=_row) : bisect_right(found, last, key=_row)]
+    inside = declarations[
+        bisect_right(declarations, first, key=_row) : bisect_right(declarations, last, key=_row)
+    ]
     if not inside:
         return []
-    outermost = min(each.indent for each in inside)
+    outermost = min(declaration.indent for declaration in inside)
     cuts = [
-        starts[each.first] for each in inside if each.indent == outermost and each.first > first
+        starts[declaration.first]
+        for declaration in inside
+        if declaration.indent == outermost and declaration.first > first
     ]
     bounds = [node.start_byte, *cuts, node.end_byte]
     parser = Parser(grammar.parser.language)
@@ -143,7 +157,7 @@ def _row(declaration: Declaration) -> int:
 
 
 def row_of(starts: list[int], offset: int) -> int:
-    """The row of a byte."""
+    """Row of a byte offset."""
     return bisect_right(starts, offset) - 1
 
 
@@ -153,6 +167,6 @@ def _children(tree: Tree) -> list[Node]:
 
 
 def _parse(raw: bytes, begin: int, end: int, parser: Parser) -> Tree:
-    """Parse a part of the text; nodes have their offsets in all of it."""
+    """Parse a part of the text; nodes keep their offsets in the whole text."""
     parser.included_ranges = [Range(_ORIGIN, _ORIGIN, begin, end)]
     return parser.parse(raw)

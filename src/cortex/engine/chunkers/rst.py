@@ -1,8 +1,7 @@
-"""Headings of reStructuredText: a line with punctuation below it, and above it where the author
-likes that.
+"""reStructuredText headings: titles with an underline, and optionally an overline.
 
-Which mark means which level is told by the order in which they come, as docutils has it. All else
-is cut as Markdown is.
+The order in which adornments first appear determines their levels, as in docutils. Everything else
+is cut like Markdown.
 """
 
 from __future__ import annotations
@@ -15,15 +14,17 @@ from cortex.engine.chunkers.markdown import Heading, titled
 _ADORNMENT = re.compile(r"([!-/:-@\[-`{-~])\1{2,}[ \t]*")
 _MARK = re.compile(r"^([=\-~*^#+])\1{2,}[ \t]*$", re.MULTILINE)
 _ROLE = re.compile(r":[a-z:+-]{2,30}:(?=`)")
-SHORTEST = 0.7  # of the title: authors miscount, and wide characters count twice
+# Relative to the title: authors miscount, and wide characters count twice.
+SHORTEST = 0.7
 
 
 def rst_headings(rows: Rows) -> list[Heading]:
-    """Every heading; one with a line above begins there."""
+    """Find every heading; one with an overline begins there."""
     out: list[Heading] = []
     styles: list[str] = []
     lines = rows.lines
-    free = 0  # the first row that no heading has
+    # The first row after the last heading.
+    free = 0
     for row in range(1, len(lines)):
         title = lines[row - 1]
         if (
@@ -49,7 +50,7 @@ def rst_headings(rows: Rows) -> list[Heading]:
 
 
 def is_sectioned(text: str) -> bool:
-    """Whether a plain text has headings: two at least, since one underlined line may be anything."""
+    """True if a plain text has at least two headings; one underlined line may be anything."""
     return _MARK.search(text) is not None and len(rst_headings(Rows(text))) > 1
 
 

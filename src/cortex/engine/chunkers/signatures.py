@@ -1,5 +1,4 @@
-"""What is said about a definition: its signature on one line and the first sentence of its
-documentation.
+"""Signature of a definition on one line, and the first sentence of its documentation.
 
 Works on text, not on nodes: comments and docstrings of thirty languages differ less in their text
 than in their trees.
@@ -14,17 +13,18 @@ from cortex.engine.chunkers.outline import Definition
 MAX_SIGNATURE_CHARACTERS = 300
 MAX_DOC_CHARACTERS = 200
 _DOCSTRING = re.compile(rb'\s*(?:#[^\n]*\n\s*)*[rRuUbB]{0,2}("""|\'\'\'|")(.{0,1200})', re.DOTALL)
-# Haskell: the type is on a line of its own
+# In Haskell the type is on a line of its own.
 _TYPED = re.compile(rb"(?:--[^\n]*\n|\s)*([\w'()+*<>|&$!.-]+\s+::\s[^\n]+)")
 _ATTRIBUTE_DOC = re.compile(r'@(?:module)?doc\s+(?:~[sS])?("""|")(.*)', re.DOTALL)
 _COMMENT = re.compile(r"^\s*(///?!?|/\*+!?|\*+/?|##?!?|--+\s?\|?|\(\*+|;+|%+|<!--|\"\"\")\s?")
 _COMMENT_END = re.compile(r"\s*(\*+/|\*\)|-->|\"\"\")\s*$")
-# Between a declaration and its body
+# A comment between a declaration and its body.
 _COMMENT_BEHIND = re.compile(r"([:)])\s*#[^\n]*(?:\n\s*(?:#[^\n]*)?)*$")
 _TAG = re.compile(r"</?\w+[^>]*>")
 _SENTENCE = re.compile(r"(?<=[.!?])\s|\n\s*\n")
 _ATTRIBUTES = re.compile(
-    r"^(?:@(?!interface|implementation|protocol|[a-z-]+ *[({]|media|keyframes|supports|layer|font|page|container)[\w.]+(?:\([^()]*\))?\s+|#?\[[^\[\]]*\]\s*)+"
+    r"^(?:@(?!interface|implementation|protocol|[a-z-]+ *[({]|media|keyframes|supports|layer|"
+    r"font|page|container)[\w.]+(?:\([^()]*\))?\s+|#?\[[^\[\]]*\]\s*)+"
 )
 _OPENING = re.compile(r"\s*(?:[{:=;]|\bdo|\bthen|\bwhere|=>|->)\s*$")
 _COMMENT_STARTS = ("//", "/*", "*", "#", "--", "(*", ";", "%", '"', "@doc", "@moduledoc", "|")
@@ -51,32 +51,35 @@ def signature_of(definition: Definition, raw: bytes, starts: list[int]) -> str:
     text = " ".join(text.split())
     if text[:1] in "@[#":
         text = _ATTRIBUTES.sub("", text) or text
-    # The ends of what _OPENING matches: most often it is a colon or brace, and cheap
+    # These are the last characters that _OPENING matches; a colon or brace is the most frequent and
+    # cheap.
     if text[-1:] in ":{=;>oen":
         text = text[:-1].rstrip() if text[-1] in ":{" else _OPENING.sub("", text) or text
     return text[:MAX_SIGNATURE_CHARACTERS]
 
 
 def doc_of(definition: Definition, raw: bytes, lines: list[str], language: str) -> str:
-    """The first sentence of a docstring, or of the comment before the declaration."""
+    """First sentence of a docstring, or of the comment before the declaration."""
     if language == "python":
-        found = _DOCSTRING.match(raw, definition.body) if definition.body >= 0 else None
-        if found:
-            return _first_sentence(found[2].partition(found[1])[0].decode("utf-8", "replace"))
+        docstring = _DOCSTRING.match(raw, definition.body) if definition.body >= 0 else None
+        if docstring:
+            return _first_sentence(
+                docstring[2].partition(docstring[1])[0].decode("utf-8", "replace")
+            )
     if language == "elixir" and definition.kind == "module" and definition.body >= 0:
-        spoken = _ATTRIBUTE_DOC.match(
+        attribute = _ATTRIBUTE_DOC.match(
             raw[definition.body : definition.body + 1500]
             .decode("utf-8", "replace")
             .removeprefix("do")
             .lstrip()
         )
-        return _first_sentence(spoken[2].partition(spoken[1])[0]) if spoken else ""
+        return _first_sentence(attribute[2].partition(attribute[1])[0]) if attribute else ""
     if definition.first == definition.declared:
         return ""
     before = lines[definition.first : definition.declared]
     if language == "elixir":
-        spoken = _ATTRIBUTE_DOC.search("\n".join(before))
-        return _first_sentence(spoken[2].partition(spoken[1])[0]) if spoken else ""
+        attribute = _ATTRIBUTE_DOC.search("\n".join(before))
+        return _first_sentence(attribute[2].partition(attribute[1])[0]) if attribute else ""
     words = [
         _COMMENT_END.sub("", _COMMENT.sub("", line)).strip()
         for line in before

@@ -1,10 +1,8 @@
-"""Text -> vectors: what every embedder can do, and the one door through which the chosen one is
-opened.
+"""Embedders, text to vectors: their protocol and the function that opens the configured one.
 
-Knows nothing of chunks, stores or searching. An embedder is optional: without one, search answers
-by words. Opening one costs little and can't fail: whatever must be loaded or asked is loaded or
-asked by `connect`, which says why where it can't be. Road not taken: a class hierarchy; embedders
-share no code, only this shape.
+Knows nothing of chunks, stores or search. An embedder is optional: without one, search is lexical.
+Opening one is cheap and can't fail; `connect` loads the model or contacts the server and reports
+why it can't. Road not taken: a class hierarchy. Embedders share no code, only this protocol.
 """
 
 from __future__ import annotations
@@ -16,7 +14,7 @@ from urllib.parse import urlsplit
 
 from cortex.base.types import Stamp
 
-# Without an embedder nobody needs numpy, and loading it is a tenth of a server's start
+# Without an embedder numpy isn't needed, and importing it takes a tenth of a server's start.
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
@@ -24,33 +22,33 @@ if TYPE_CHECKING:
     from cortex.base.settings import Settings
 
 EmbedMode = Literal["query", "passage"]
-QUERY_SECONDS = 5.0  # what a query may take of an embedder: then words answer
+# Time limit for embedding a query; after that, search is lexical.
+QUERY_SECONDS = 5.0
 
 
 class Embedder(Protocol):
-    """Turns texts into vectors of length 1, or 0 where it makes nothing of a text; those of queries
-    and of passages are compared by cosine.
+    """Turns texts into vectors of length 1, or 0 if it can't represent a text.
+
+    Vectors of queries and passages are compared by cosine.
     """
 
     @property
     def name(self) -> str:
-        """How people know it."""
+        """Name for people."""
         ...
 
     @property
     def costly(self) -> bool:
-        """Whether a vector takes time or money worth saving: then it is made in the background, and
-        kept once it is made.
-        """
+        """True if vectors take time or money: they are made in the background and cached."""
         ...
 
     @property
     def stamp(self) -> Stamp | None:
-        """What its vectors are stamped with; None until `connect` has found out. Never waits."""
+        """Stamp of its vectors; None until `connect` has determined it. Never waits."""
         ...
 
     def connect(self) -> Stamp:
-        """Load the model or ask the server, once; may wait. Cheap when it is done.
+        """Load the model or contact the server, once; may wait. Cheap when it is done.
 
         Raises: CortexError EMBEDDER_UNAVAILABLE, EMBEDDER_REFUSED, EMBEDDER_ANSWER,
         EMBEDDER_CHANGED or EMBEDDER_MISSING.
@@ -58,27 +56,25 @@ class Embedder(Protocol):
         ...
 
     def embed(self, texts: Sequence[str], mode: EmbedMode) -> NDArray[np.float32]:
-        """One row for each text, in order; connects where that has not been done.
+        """Return one row for each text, in order; connects first if necessary.
 
-        Too long a text is cut. Threads may call it at once.
+        Text that is too long is cut. Safe to call from several threads.
 
-        Raises: as `connect`. A query is given up soon, since words can answer it; passages are
-        worth waiting for.
+        Raises: as `connect`. A query is given up soon, since lexical search can answer it; passages
+        are worth waiting for.
         """
         ...
 
     def close(self) -> None:
-        """Let go of memory and connections; whoever waits in `embed` is told EMBEDDER_UNAVAILABLE
-        soon.
-        """
+        """Release memory and connections; waiting `embed` calls raise EMBEDDER_UNAVAILABLE soon."""
         ...
 
 
 def open_embedder(settings: Settings) -> Embedder | None:
-    """The embedder that the settings choose, None where they want none.
+    """Open the configured embedder, or return None if the settings want none.
 
-    With server.localOnly a server beyond this machine is not used: the model of the distribution
-    takes its place.
+    With server.localOnly a server beyond this machine is not used: the bundled model takes its
+    place.
     """
     if "embeddings" not in settings.indexing.strategies:
         return None
@@ -95,8 +91,9 @@ def open_embedder(settings: Settings) -> Embedder | None:
 
 
 def open_again(stamp: Stamp) -> Embedder | None:
-    """The embedder that made vectors with this stamp, where it runs in this process: a server that
-    is no longer chosen is not asked.
+    """Reopen the embedder that made vectors with this stamp, if it runs in this process.
+
+    A server that is no longer configured is not contacted.
     """
     if stamp.provider != "onnx":
         return None
@@ -106,8 +103,8 @@ def open_again(stamp: Stamp) -> Embedder | None:
 
 
 def leaves(provider: str, settings: Settings) -> bool:
-    """Whether a provider's texts go beyond this machine, as it is configured."""
-    # Here, because a model that is loaded by itself needs no settings
+    """True if this provider, as configured, sends texts beyond this machine."""
+    # Imported here, because a bundled model needs no settings.
     from cortex.base.settings import stays_here
 
     servers = settings.providers
@@ -122,9 +119,7 @@ def leaves(provider: str, settings: Settings) -> bool:
 
 
 def _open_remote(provider: str, settings: Settings) -> Embedder:
-    """The embedder that asks a server: of a provider's limit and limits.network the lower one
-    counts.
-    """
+    """Open the embedder of a server; the lower of a provider's limit and limits.network counts."""
     from cortex.engine.embedders.remote import RemoteEmbedder, RemoteModel
     from cortex.engine.embedders.server_client import EmbeddingServer
 
@@ -164,8 +159,9 @@ def _open_remote(provider: str, settings: Settings) -> Embedder:
 
 @cache
 def open_local() -> Embedder:
-    """The model that is part of the distribution, one for all projects: cheap, always there, what
-    answers until a costly one is ready.
+    """Open the bundled model, shared by all projects.
+
+    It is cheap and always available, so it answers until a costly embedder is ready.
     """
     from cortex.engine.embedders.static import StaticEmbedder
 

@@ -1,5 +1,4 @@
-"""Embedders that may fail: one that did is left alone for a while, and others stand by for one that
-isn't ready.
+"""Circuit breaker for embedders, and standby embedders until the wanted one is ready.
 
 Knows nothing of stores and searches; `engine/embedding_coordinator.py` does.
 """
@@ -21,15 +20,17 @@ if TYPE_CHECKING:
 
     from cortex.base.settings import Settings
 
-REST_SECONDS, LONGEST_REST = 5.0, 300.0  # after a failure, twice as long after the next
+# Pause after a failure, doubled after each further one.
+REST_SECONDS, LONGEST_REST = 5.0, 300.0
 
 
 class CircuitBreaker:
-    """An embedder that is left alone for a while after it failed."""
+    """Embedder that is not called for a while after a failure."""
 
     def __init__(self, embedder: Embedder) -> None:
         self.costly = embedder.costly
-        self.problem = ""  # what the last failure said, "" where there was none since
+        # Message of the last failure, "" after a success.
+        self.problem = ""
         self._embedder = embedder
         self._failures = 0
         self._failed_at = 0.0
@@ -37,7 +38,7 @@ class CircuitBreaker:
 
     @property
     def stamp(self) -> Stamp | None:
-        """What its vectors are stamped with, None until it has been asked."""
+        """Stamp of its vectors; None until it has connected."""
         return self._embedder.stamp
 
     @property
@@ -47,29 +48,39 @@ class CircuitBreaker:
 
     @property
     def rests(self) -> bool:
-        """Whether it failed lately."""
+        """True while the circuit is open after a failure."""
         return time.monotonic() < self._rests_until
 
     def connect(self) -> Stamp:
-        """Load the model or ask the server. Raises: CortexError."""
+        """Load the model or contact the server.
+
+        Raises: CortexError.
+        """
         failures = self._failures
         with self._guard():
             stamp = self._embedder.connect()
-        self._failures = failures  # until a vector has come: who is connected needn't ask
+        # Only a vector resets the count: a connected embedder contacts no server here.
+        self._failures = failures
         return stamp
 
     def passages(self, texts: list[str]) -> np.ndarray:
-        """The vectors of texts to be found. Raises: CortexError."""
+        """Embed texts to be found.
+
+        Raises: CortexError.
+        """
         with self._guard():
             return self._embedder.embed(texts, "passage")
 
     def query(self, text: str) -> np.ndarray:
-        """The vector of a question. Raises: CortexError."""
+        """Embed a query.
+
+        Raises: CortexError.
+        """
         with self._guard():
             return self._embedder.embed([text], "query")[0]
 
     def close(self) -> None:
-        """Let go of memory and connections."""
+        """Release memory and connections."""
         self._embedder.close()
 
     @contextmanager
@@ -84,13 +95,15 @@ class CircuitBreaker:
             self._failed_at = time.monotonic()
             self._rests_until = self._failed_at + min(rest, LONGEST_REST)
             raise
-        if self._failed_at <= started:  # what began before it failed says nothing about now
+        # A call that began before the failure proves nothing about now.
+        if self._failed_at <= started:
             self.problem, self._failures, self._rests_until = "", 0, 0.0
 
 
 class Embedders:
-    """The embedder that is wanted, and those that answer until it is ready, opened when they are
-    needed: an earlier one, a cheap one.
+    """The wanted embedder, and others that answer until it is ready.
+
+    The others are opened on demand: the one of earlier vectors, and a cheap one.
     """
 
     def __init__(
@@ -107,7 +120,7 @@ class Embedders:
 
     @property
     def standby(self) -> CircuitBreaker | None:
-        """The cheap one, None where the wanted one is cheap itself."""
+        """The cheap embedder; None if the wanted one is cheap itself."""
         if self.wanted is None or not self.wanted.costly:
             return None
         with self._lock:
@@ -116,7 +129,7 @@ class Embedders:
             return self._standby
 
     def earlier(self, stamp: Stamp) -> CircuitBreaker | None:
-        """The one that made vectors with this stamp, where it may still be asked."""
+        """Return the embedder that made vectors with this stamp, if it may still be used."""
         with self._lock:
             if stamp not in self._earlier:
                 opened = self._open_earlier(stamp)
@@ -124,24 +137,24 @@ class Embedders:
             return self._earlier[stamp]
 
     def close(self) -> None:
-        """Let go of all."""
-        for one in (self.wanted, self._standby, *self._earlier.values()):
-            if one is not None:
-                one.close()
+        """Close all embedders."""
+        for breaker in (self.wanted, self._standby, *self._earlier.values()):
+            if breaker is not None:
+                breaker.close()
 
 
 def name_of(stamp: Stamp) -> str:
-    """An embedder as people know it."""
+    """Format a stamp's provider and model for people."""
     return f"{stamp.provider} {stamp.model}"
 
 
 def open_embedders(settings: Settings) -> Embedders:
-    """The embedder that the settings choose, with those that stand by for it."""
+    """Open the configured embedder, with its standbys."""
     return Embedders(open_embedder(settings), open_local, open_again)
 
 
 def who_embeds(settings: Settings) -> tuple[object, ...]:
-    """What decides which embedder is wanted."""
+    """Settings that decide which embedder is wanted."""
     indexing = settings.indexing
     return (
         indexing.strategies,

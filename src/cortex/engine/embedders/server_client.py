@@ -1,7 +1,7 @@
-"""One embedding server over HTTP: send JSON, read JSON, again where that may help.
+"""HTTP client of one embedding server: sends JSON, parses JSON, retries where that may help.
 
-Knows no dialect and no vectors; the connection itself is `base/runtime/http_client.py`'s. The key
-stands in no error: what a server says may hold it.
+Knows no dialect and no vectors; the connection itself is `base/runtime/http_client.py`. The key
+never appears in an error, even if the server's message repeats it.
 """
 
 from __future__ import annotations
@@ -26,12 +26,16 @@ from cortex.base.runtime.http_client import (
     shown,
 )
 
-FIRST_WAIT_SECONDS = 0.5  # before the second try; twice as long before each further one
-MAX_WAIT_SECONDS = 60.0  # a server that wants more time is given up
+# Before the second try; doubled before each further one.
+FIRST_WAIT_SECONDS = 0.5
+# A server that asks for a longer wait is given up.
+MAX_WAIT_SECONDS = 60.0
 MAX_ANSWER_BYTES = 64_000_000
-LATER = frozenset((408, 425, 429, 500, 502, 503, 504))  # statuses that may be others in a moment
+# Statuses that may pass.
+LATER = frozenset((408, 425, 429, 500, 502, 503, 504))
 _TOO_LONG = re.compile(
-    r"too (long|large)|context (length|size|window)|maximum (context|input|sequence)|max\w*[ _](tokens|length)|input length|exceed"
+    r"too (long|large)|context (length|size|window)|maximum (context|input|sequence)|max\w*[ "
+    r"_](tokens|length)|input length|exceed"
     r"|physical batch",
     re.IGNORECASE,
 )
@@ -39,16 +43,17 @@ _TOO_LONG = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class EmbeddingServer:
-    """Where an embedding server is, and what it may take."""
+    """Address of an embedding server, with its key and timeout."""
 
     provider: str
     url: str
     key: str = field(default="", repr=False)
-    timeout: float = 30.0  # of one request
+    # Per request.
+    timeout: float = 30.0
 
 
 class TooMuch(Exception):
-    """The server can't take so much text at once: it says so, or it is too `slow` for it."""
+    """The server rejects so much text at once, or is too `slow` for it."""
 
     def __init__(self, what: str, *, slow: bool = False) -> None:
         super().__init__(what)
@@ -56,8 +61,9 @@ class TooMuch(Exception):
 
 
 class _Later(Exception):
-    """It did not work, and may in a moment: after `seconds`, where the server says so; `slow` where
-    it was at work on it.
+    """A failed request that is worth a retry, after `seconds` if the server says so.
+
+    `slow` means that the server was still working on it.
     """
 
     def __init__(self, error: NetworkError, seconds: float = 0.0, *, slow: bool = False) -> None:
@@ -68,7 +74,7 @@ class _Later(Exception):
 
 
 class EmbeddingClient:
-    """Connections to one server; threads may use it at once."""
+    """Connections to one server; safe to use from several threads."""
 
     def __init__(self, server: EmbeddingServer) -> None:
         self.server = server
@@ -84,11 +90,12 @@ class EmbeddingClient:
         divisible: bool = False,
         resting: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> object:
-        """The server's answer, parsed: to a POST of `body`, to a GET without one.
+        """Return the server's parsed answer to a POST of `body`, or to a GET without one.
 
-        What is `divisible` is not asked again when it took too long: less of it may be in time.
-        Between tries it waits within `resting`. Raises: NetworkError EMBEDDER_UNAVAILABLE,
-        EMBEDDER_REFUSED or EMBEDDER_ANSWER; TooMuch.
+        A `divisible` request that took too long is not repeated: a part of it may be in time.
+        Between tries it waits within `resting`.
+
+        Raises: NetworkError EMBEDDER_UNAVAILABLE, EMBEDDER_REFUSED or EMBEDDER_ANSWER; TooMuch.
         """
         content = (
             None
@@ -97,7 +104,7 @@ class EmbeddingClient:
         )
         for attempt in range(1, tries + 1):
             try:
-                return self._parsed(self._once(path, content, timeout))
+                return self._parse(self._send(path, content, timeout))
             except _Later as later:
                 if later.slow and divisible:
                     raise TooMuch(later.error.message, slow=True) from None
@@ -114,16 +121,19 @@ class EmbeddingClient:
         raise self.error("EMBEDDER_UNAVAILABLE", "was closed")
 
     def error(self, code: str, what: str, *suggestions: str, **context: object) -> NetworkError:
-        """An error about this server."""
+        """Build an error about this server."""
         about = {"provider": self.server.provider, "url": shown(self._connections.url), **context}
-        message = f"{self.server.provider} at {shown(self._connections.url)} {self._connections.redacted(what)}"
+        message = (
+            f"{self.server.provider} at {shown(self._connections.url)} "
+            f"{self._connections.redacted(what)}"
+        )
         return NetworkError(code, message, context=about, suggestions=suggestions)
 
     def close(self) -> None:
-        """End all connections; whoever waits for the next try is told so."""
+        """Close all connections; calls that wait for a retry fail with an error."""
         self._connections.close()
 
-    def _once(self, path: str, content: bytes | None, timeout: float) -> bytes:
+    def _send(self, path: str, content: bytes | None, timeout: float) -> bytes:
         try:
             answer = self._connections.ask(
                 "GET" if content is None else "POST", path, content, timeout
@@ -137,22 +147,22 @@ class EmbeddingClient:
         except NoAnswer as error:
             slow = isinstance(error, Late) and error.slow
             raise _Later(self.error("EMBEDDER_UNAVAILABLE", str(error)), slow=slow) from None
-        self._judge(answer)
+        self._check_status(answer)
         return answer.body
 
-    def _judge(self, answer: HttpResponse) -> None:
-        """Go on only with an answer that can be used.
+    def _check_status(self, answer: HttpResponse) -> None:
+        """Check the status of an answer.
 
         Raises: TooMuch, _Later, NetworkError EMBEDDER_REFUSED.
         """
         status = answer.status
         if 200 <= status < 300:
             return
-        said = _said(answer.body)
-        if status == 413 or (status in (400, 422, 500) and _TOO_LONG.search(said)):
-            raise TooMuch(said)
-        spent = status == 429 and "insufficient_quota" in said
-        if status in LATER and not spent:
+        detail = _error_text(answer.body)
+        if status == 413 or (status in (400, 422, 500) and _TOO_LONG.search(detail)):
+            raise TooMuch(detail)
+        is_out_of_quota = status == 429 and "insufficient_quota" in detail
+        if status in LATER and not is_out_of_quota:
             seconds = answer.retry_after
             error = self.error(
                 "EMBEDDER_UNAVAILABLE", f"can't answer now: status {status}", status=status
@@ -160,31 +170,35 @@ class EmbeddingClient:
             if seconds:
                 error.context["retry_after_seconds"] = round(seconds)
             raise _Later(error, seconds)
-        if status in (401, 403):  # what it says may hold a part of the key
+        # The server's message may contain a part of the key.
+        if status in (401, 403):
             what = "refuses the key" if self.server.key else "wants a key"
             raise self.error("EMBEDDER_REFUSED", f"{what}: status {status}", status=status)
         if 300 <= status < 400:
-            what = "answers with a redirect, which is not followed; set baseUrl to the address that it leads to"
+            what = (
+                "answers with a redirect, which is not followed; set baseUrl to the address "
+                "that it leads to"
+            )
             raise self.error("EMBEDDER_REFUSED", what, status=status)
         what = f"refuses the request: status {status}" + (
-            f", {short(self._connections.redacted(said))}" if said else ""
+            f", {short(self._connections.redacted(detail))}" if detail else ""
         )
         raise self.error("EMBEDDER_REFUSED", what, status=status)
 
-    def _parsed(self, body: bytes) -> object:
+    def _parse(self, body: bytes) -> object:
         try:
             return json.loads(body)
         except (ValueError, RecursionError):
             raise self.error("EMBEDDER_ANSWER", "answers with something that is no JSON") from None
 
 
-def _said(body: bytes) -> str:
-    """What an error's body says, wherever servers put it."""
+def _error_text(body: bytes) -> str:
+    """Extract the error message from a body, in the shapes that servers use."""
     text = body[:10_000].decode("utf-8", "replace")
     try:
-        said = json.loads(text)
+        parsed = json.loads(text)
     except (ValueError, RecursionError):
         return text
     return json.dumps(
-        said.get("error", said) if isinstance(said, dict) else said, ensure_ascii=False
+        parsed.get("error", parsed) if isinstance(parsed, dict) else parsed, ensure_ascii=False
     )

@@ -1,8 +1,7 @@
-"""What three kinds of embedding servers want to hear, and what they answer: OpenAI-compatible ones,
-Ollama, cortex-embed.
+"""Request and response formats of OpenAI-compatible servers, Ollama and cortex-embed.
 
-Pure: no connection, no retry, no numbers checked. Whoever asks hands in parsed JSON and gets lists,
-or ValueError with what is wrong.
+Pure: no connection, no retry, no validation of numbers. Takes parsed JSON and returns lists, or
+raises ValueError that says what is wrong.
 """
 
 from __future__ import annotations
@@ -16,17 +15,18 @@ from cortex.engine.embedders import EmbedMode
 
 @dataclass(frozen=True, slots=True)
 class EmbeddingRequest:
-    """Texts to be embedded in one request."""
+    """Texts to embed in one request."""
 
     texts: Sequence[str]
     mode: EmbedMode
     model: str
-    dimensions: int = 0  # that the model is asked for; 0: as it makes them
+    # Dimensions to request; 0 for the model's own.
+    dimensions: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class ServerReply:
-    """An answer: a vector for each text, and which model made them where the server says so."""
+    """A vector for each text, and the model's name if the server reports it."""
 
     vectors: Sequence[object]
     model: str = ""
@@ -34,7 +34,7 @@ class ServerReply:
 
 @dataclass(frozen=True, slots=True)
 class ServerGreeting:
-    """What a server says about itself before anything is embedded."""
+    """Self-description of a server, before anything is embedded."""
 
     model: str
     dimensions: int
@@ -42,43 +42,44 @@ class ServerGreeting:
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """How one kind of server is spoken to."""
+    """Request format of one kind of server."""
 
     path: str
     write: Callable[[EmbeddingRequest], Mapping[str, object]]
     read: Callable[[object], ServerReply]
-    greeting: str = ""  # path of what it says about itself; empty: nothing
+    # Path of the self-description; empty if there is none.
+    greeting: str = ""
 
 
-def _write_openai(wish: EmbeddingRequest) -> Mapping[str, object]:
+def _write_openai(request: EmbeddingRequest) -> Mapping[str, object]:
     body: dict[str, object] = {
-        "model": wish.model,
-        "input": list(wish.texts),
+        "model": request.model,
+        "input": list(request.texts),
         "encoding_format": "float",
     }
-    return body | ({"dimensions": wish.dimensions} if wish.dimensions else {})
+    return body | ({"dimensions": request.dimensions} if request.dimensions else {})
 
 
 def _read_openai(answer: object) -> ServerReply:
     rows = _list(_field(answer, "data"), "data")
     numbered = [
-        (_field(row, "index") if _has(row, "index") else place, row)
-        for place, row in enumerate(rows)
+        (_field(row, "index") if _has(row, "index") else position, row)
+        for position, row in enumerate(rows)
     ]
     if sorted(str(number) for number, _ in numbered) != sorted(
-        str(place) for place in range(len(rows))
+        str(position) for position in range(len(rows))
     ):
         raise ValueError("its vectors are numbered wrongly")
     ordered = sorted(numbered, key=lambda pair: int(str(pair[0])))
     return ServerReply([_field(row, "embedding") for _, row in ordered], _name(answer))
 
 
-def _write_ollama(wish: EmbeddingRequest) -> Mapping[str, object]:
-    return {"model": wish.model, "input": list(wish.texts), "truncate": True}
+def _write_ollama(request: EmbeddingRequest) -> Mapping[str, object]:
+    return {"model": request.model, "input": list(request.texts), "truncate": True}
 
 
-def _write_cortex(wish: EmbeddingRequest) -> Mapping[str, object]:
-    return {"texts": list(wish.texts), "mode": wish.mode}
+def _write_cortex(request: EmbeddingRequest) -> Mapping[str, object]:
+    return {"texts": list(request.texts), "mode": request.mode}
 
 
 def _read_embeddings(answer: object) -> ServerReply:
@@ -86,7 +87,10 @@ def _read_embeddings(answer: object) -> ServerReply:
 
 
 def read_greeting(answer: object) -> ServerGreeting:
-    """What a cortex-embed says about itself. Raises: ValueError."""
+    """Parse the self-description of a cortex-embed server.
+
+    Raises: ValueError.
+    """
     model, dimensions = _field(answer, "model"), _field(answer, "dimensions")
     if not isinstance(model, str) or not isinstance(dimensions, int) or dimensions < 1:
         raise ValueError("it doesn't say which model it has, and how long its vectors are")
@@ -99,7 +103,7 @@ DIALECTS: Mapping[str, Dialect] = {
     "cortex-embed": Dialect("/embed", _write_cortex, _read_embeddings, greeting="/"),
 }
 
-# Models that were trained with a word before each text and are worse without it: query, passage. A
+# Prefixes of queries and passages for models that were trained with them and are worse without. A
 # stamp holds the key.
 _ASK = "Represent this sentence for searching relevant passages: "
 PREFIXES: Mapping[str, tuple[str, str]] = {
@@ -117,8 +121,8 @@ PREFIXES: Mapping[str, tuple[str, str]] = {
     "e5-base": ("query: ", "passage: "),
     "e5-large": ("query: ", "passage: "),
 }
-# Whole names, without folder and tag: a relative with a longer name may have been trained
-# otherwise.
+# Matched against whole names, without folder and tag: a related model with a longer name may have
+# been trained differently.
 _FAMILIES: Mapping[str, re.Pattern[str]] = {
     scheme: re.compile(
         rf"(text-embedding-)?{names}([-._@](q\d\w*|iq\d\w*|b?f16|f32|fp16|fp32|gguf))*"
@@ -142,7 +146,7 @@ _FAMILIES: Mapping[str, re.Pattern[str]] = {
 
 
 def scheme_of(model: str) -> str:
-    """Which of PREFIXES a model wants, by its name; "" for none."""
+    """Key into PREFIXES for a model's name; "" for none."""
     name = model.lower().replace("\\", "/").rpartition("/")[2].partition(":")[0]
     return next((scheme for scheme, pattern in _FAMILIES.items() if pattern.fullmatch(name)), "")
 

@@ -1,11 +1,10 @@
-"""The embedder that comes with the package: a table of word vectors, trained on code and its
-documentation (docs/model.md).
+"""Bundled embedder: a table of word vectors, trained on code and docs (docs/model.md).
 
-A text's vector is the sum of its words' vectors, each counted by the square root of how often it
-stands there. Words are parts of identifiers in lower case; one that the table lacks is cut into
-words that it has. Needs numpy and nothing else, and looks at a text once. Knows nothing of paths,
-chunks or languages. Road not taken: a transformer, which is better on prose and takes some 400
-times as long for each chunk.
+A text's vector is the sum of its words' vectors, each weighted by the square root of its count.
+Words are parts of identifiers in lower case; one that the table lacks is split into words that it
+has. Needs numpy and nothing else, and reads a text once. Knows nothing of paths, chunks or
+languages. Road not taken: a transformer, which is better on prose and takes some 400 times as long
+for each chunk.
 """
 
 from __future__ import annotations
@@ -27,31 +26,36 @@ from cortex.engine.embedders import EmbedMode
 
 MODEL = Path(__file__).with_name("static.npz")
 
-MAX_WORD_CHARACTERS = 40  # longer runs are hashes, base64 or minified text
-MEMO_WORDS = 20_000  # ten times as many take 30 MB and save 4 % of the time
+# Longer runs are hashes, base64 or minified text.
+MAX_WORD_CHARACTERS = 40
+# Ten times as many take 30 MB and save 4 % of the time.
+MEMO_WORDS = 20_000
 LONGEST_PIECE = 16
-_SKIP_COST = 14.0  # what it costs to leave a character out when a word is cut
+# Cost of skipping a character when a word is split.
+_SKIP_COST = 14.0
 _PIECE_COST = 1.0
-_LEAST_KNOWN = 0.7  # share of a word's characters that must lie in known pieces
+# Share of a word's characters that must be in known pieces.
+_MIN_KNOWN_SHARE = 0.7
 
-# Every character that is no ASCII letter or digit separates; text is split by a table, in half the
-# time of an expression.
-_SEPARATED = "".join(chr(code) if chr(code).isalnum() else " " for code in range(128))
+# Every character that is no ASCII letter or digit is a separator. A translation table splits text
+# in half the time of a regular expression.
+_SEPARATOR_TABLE = "".join(chr(code) if chr(code).isalnum() else " " for code in range(128))
 _ACCENTS = re.compile("[\u0300-\u036f]+")
 _RUN = re.compile(r"[A-Za-z0-9]+")
 _PARTS = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
 
 
 def runs_of(text: str) -> list[str]:
-    """The runs of letters and digits in `text`, accents taken off."""
+    """Split text into runs of letters and digits, without accents."""
     if text.isascii():
-        return text.translate(_SEPARATED).split()
+        return text.translate(_SEPARATOR_TABLE).split()
     return _RUN.findall(_ACCENTS.sub("", unicodedata.normalize("NFKD", text)))
 
 
 def parts_of(run: str) -> list[str]:
-    """`parseHTTPConfig2` -> parse, http, config: the words of two and more characters in a run,
-    lower case.
+    """Split a run into lower-case words: `parseHTTPConfig2` gives parse, http, config.
+
+    Words of one character are left out.
     """
     if len(run) > MAX_WORD_CHARACTERS:
         return []
@@ -59,45 +63,42 @@ def parts_of(run: str) -> list[str]:
 
 
 class WordVectors:
-    """A vocabulary, the most frequent word first, and how a run of characters becomes numbers of
-    its words.
-    """
+    """Vocabulary, most frequent word first, that maps runs of characters to word numbers."""
 
     def __init__(self, words: Iterable[str]) -> None:
         self.numbers = {word: number for number, word in enumerate(words)}
-        self._memo: dict[str, tuple[int, ...]] = {}
+        self._cache: dict[str, tuple[int, ...]] = {}
 
     def count(self, text: str) -> dict[int, int]:
-        """The numbers of the words in `text`, and how often each stands there."""
-        memo = self._memo
+        """Count the words in `text`, by their number."""
+        memo = self._cache
         counts: dict[int, int] = {}
         for run, times in Counter(runs_of(text)).items():
-            found = memo.get(run)
-            if found is None:
-                found = self._remember(run)
-            for number in found:
+            word_numbers = memo.get(run)
+            if word_numbers is None:
+                word_numbers = self._cache_run(run)
+            for number in word_numbers:
                 counts[number] = counts.get(number, 0) + times
         return counts
 
-    def _remember(self, run: str) -> tuple[int, ...]:
-        if len(self._memo) >= MEMO_WORDS:
-            self._memo.clear()
+    def _cache_run(self, run: str) -> tuple[int, ...]:
+        if len(self._cache) >= MEMO_WORDS:
+            self._cache.clear()
         numbers = tuple(number for part in parts_of(run) for number in self.cut(part))
-        self._memo[run] = numbers
+        self._cache[run] = numbers
         return numbers
 
     def cut(self, word: str) -> tuple[int, ...]:
-        """A word's number, or those of the known words that it is most likely made of: httpclient
-        -> http, client.
-        """
+        """Number of a word, or of the known words in it: httpclient gives http, client."""
         known = self.numbers.get(word)
         if known is not None:
             return (known,)
-        return self._cheapest(word) if word.isalpha() else ()
+        return self._split(word) if word.isalpha() else ()
 
-    def _cheapest(self, word: str) -> tuple[int, ...]:
-        """The cheapest way through the word; a piece costs by its rank, a character that is left
-        out costs more than any piece.
+    def _split(self, word: str) -> tuple[int, ...]:
+        """Split a word at the lowest cost.
+
+        A piece costs by its rank, a skipped character costs more than any piece.
         """
         ways: list[tuple[float, tuple[int, ...], int]] = [(0.0, (), 0)]
         for end in range(1, len(word) + 1):
@@ -112,16 +113,14 @@ class WordVectors:
                         best = (cost, (*pieces, number), known + end - start)
             ways.append(best)
         _, pieces, known = ways[-1]
-        return pieces if known >= _LEAST_KNOWN * len(word) else ()
+        return pieces if known >= _MIN_KNOWN_SHARE * len(word) else ()
 
 
 def _map(model: Path, name: str) -> NDArray[np.int8]:
-    """An array in a file of numpy's that isn't compressed, mapped: its pages are the system's, and
-    all processes share them.
-    """
+    """Memory-map an uncompressed array in an .npz file, shared by all processes."""
     with zipfile.ZipFile(model) as archive, model.open("rb") as file:
         file.seek(archive.getinfo(name).header_offset + 26)
-        # Past the name and what comes after it
+        # Skip the file name and the extra field of the zip header.
         file.seek(sum(struct.unpack("<HH", file.read(4))), 1)
         np.lib.format.read_magic(file)
         shape, _, dtype = np.lib.format.read_array_header_1_0(file)
@@ -143,11 +142,11 @@ class StaticEmbedder:
         self.stamp = Stamp(provider="local", model=name, dimensions=self.dimensions)
 
     def connect(self) -> Stamp:
-        """Nothing to load or ask."""
+        """Return the stamp; there is nothing to load."""
         return self.stamp
 
     def embed(self, texts: Sequence[str], mode: EmbedMode) -> NDArray[np.float32]:
-        """One row for each text; queries and passages are treated alike."""
+        """Return one row for each text; queries and passages are treated alike."""
         rows = np.zeros((len(texts), self.dimensions), dtype=np.float32)
         for row, text in zip(rows, texts, strict=True):
             counts = self._words.count(text)
@@ -160,8 +159,9 @@ class StaticEmbedder:
                     out=row,
                 )
         lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-        lengths[lengths == 0] = 1.0  # without a word that is known, near to nothing
+        # A text without a known word keeps the zero vector.
+        lengths[lengths == 0] = 1.0
         return rows / lengths
 
     def close(self) -> None:
-        """Nothing to let go of but memory, which goes with the object."""
+        """Do nothing: memory is freed with the object."""

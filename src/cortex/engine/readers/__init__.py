@@ -1,8 +1,7 @@
-"""Bytes to text: `read` for files whose text is their own, `read_document` for documents of any
-form.
+"""Bytes to text: `read` for text files, `read_document` for documents of any format.
 
-Runs in the worker process, where start-up counts: the reader of a form loads with the first file of
-that form.
+Runs in the worker process, where start-up time matters: the reader of a format is imported with the
+first file of that format.
 """
 
 from __future__ import annotations
@@ -13,4 +12,5 @@ from cortex.engine.readers.unreadable import is_mended
 
 __all__ = ["VERSION", "DocumentText", "is_mended", "read", "read_document", "unpacked_name"]
 
-VERSION = 1  # of documents: grows whenever the same file would be read differently
+# Of the readers: incremented whenever the same document would be read differently.
+VERSION = 1

@@ -1,9 +1,9 @@
-"""Word documents: headings, paragraphs, lists with the numbers that a person sees, tables, foot and
-end notes.
+"""Word documents to Markdown: headings, paragraphs, numbered lists, tables, notes.
 
-Left out is what isn't the text: page headers and footers, comments, deleted and hidden text, a
-table of contents. Measured against a general extraction library that lost list marks, numbers of
-headings and nesting; the format is plain XML, so there is no dependency.
+Lists and headings keep the numbers that a person sees. Page headers and footers, comments, deleted
+and hidden text and a table of contents are left out. Measured against a general extraction library,
+which lost list marks, heading numbers and nesting; the format is plain XML, so there is no
+dependency.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ _CONTENTS_NAME = re.compile(r"(?:toc [1-9]|toc heading|table of figures)$")
 _CODE_NAME = re.compile(
     r"(?:.*\bcode\b.*|html preformatted|plain text|preformatted text|source.*)$"
 )
-_WRAPPERS = frozenset({"sdt", "sdtContent", "ins", "moveTo", "customXml"})  # around rows and cells
+# Elements that may wrap rows and cells.
+_WRAPPERS = frozenset({"sdt", "sdtContent", "ins", "moveTo", "customXml"})
 _SKIPPED = frozenset(
     {"del", "moveFrom", "Fallback", "instrText", "delText", "rPr", "pPr", "sdtPr", "sectPr"}
 )
@@ -49,45 +50,47 @@ class _Level:
 
 @dataclass(slots=True)
 class _Numbering:
-    """The lists of a document: definitions, and how far each has counted."""
+    """Lists of a document: their definitions and counters."""
 
-    kinds: dict[str, str] = field(default_factory=dict)  # list id to its definition
+    # Definition of each list, by list id.
+    kinds: dict[str, str] = field(default_factory=dict)
     levels: dict[str, dict[int, _Level]] = field(default_factory=dict)
     restarts: dict[str, dict[int, int]] = field(default_factory=dict)
-    # Of a definition: the last number of each level
+    # Last number of each level, by definition.
     counts: dict[str, list[int | None]] = field(default_factory=dict)
 
-    def label(self, number: str, depth: int) -> str:
-        """What stands before the next paragraph of this list: "-" or a number as it is printed; ""
-        for nothing.
-        """
-        kind = self.kinds.get(number, "")
+    def label(self, list_id: str, depth: int) -> str:
+        """Return the label of the next paragraph in this list: "-", a printed number, or ""."""
+        kind = self.kinds.get(list_id, "")
         levels = self.levels.get(kind, {})
         level = levels.get(depth)
         if level is None or level.form == "none":
             return ""
         counts = self.counts.setdefault(kind, [None] * (MAX_LEVEL + 1))
-        for deep, start in self.restarts.pop(number, {}).items():
-            counts[deep] = start - 1
+        for level_index, start in self.restarts.pop(list_id, {}).items():
+            counts[level_index] = start - 1
         last = counts[depth]
         counts[depth] = level.start if last is None else last + 1
         counts[depth + 1 :] = [None] * (MAX_LEVEL - depth)
         if level.form == "bullet":
             return "-"
 
-        def shown(found: re.Match[str]) -> str:
-            at = int(found[1]) - 1
-            other = levels.get(at)
+        def shown(match: re.Match[str]) -> str:
+            index = int(match[1]) - 1
+            other = levels.get(index)
             if other is None:
                 return ""
-            value = counts[at]
+            value = counts[index]
             return counted(other.start if value is None else value, other.form)
 
         return re.sub(r"%([1-9])", shown, level.text).strip()
 
 
 def read_docx(archive: Archive, main: str) -> str:
-    """The document as Markdown. Raises: Unreadable."""
+    """Convert the document to Markdown.
+
+    Raises: Unreadable.
+    """
     return _Reader(archive, main).text()
 
 
@@ -95,14 +98,16 @@ class _Reader:
     def __init__(self, archive: Archive, main: str) -> None:
         parts = {kind: name for kind, name in archive.relations(main).values() if name in archive}
         self._body = archive.xml(main).find("body")
-        self._styles, self._default_style = (
-            _styles(archive.xml(parts["styles"])) if "styles" in parts else ({}, "")
+        self._paragraph_styles, self._default_style = (
+            _paragraph_styles(archive.xml(parts["styles"])) if "styles" in parts else ({}, "")
         )
-        self._numbering = (
-            _numbering(archive.xml(parts["numbering"])) if "numbering" in parts else _Numbering()
+        self._list_numbering = (
+            _list_numbering(archive.xml(parts["numbering"]))
+            if "numbering" in parts
+            else _Numbering()
         )
         self._notes: list[str] = []
-        self._texts = {
+        self._note_elements = {
             tag: {note.get("id", ""): note for note in archive.xml(parts[f"{tag}s"])}
             for tag in ("footnote", "endnote")
             if f"{tag}s" in parts
@@ -111,11 +116,11 @@ class _Reader:
     def text(self) -> str:
         if self._body is None:
             raise Unreadable("damaged: no body")
-        blocks = _joined(self._blocks(self._body))
+        blocks = _group_blocks(self._blocks(self._body))
         return "\n\n".join([*blocks, *self._notes])
 
     def _blocks(self, parent: Element) -> Iterator[tuple[str, str]]:
-        """(kind, text) of every block: "list" and "code" stand close together, others apart."""
+        """Yield (kind, text) of every block; adjacent "list" and "code" blocks belong together."""
         for child in parent:
             if child.tag == "p":
                 yield from self._paragraph(child)
@@ -129,11 +134,11 @@ class _Reader:
         text = "".join(self._runs(paragraph, boxes)).strip("\n")
         properties = paragraph.find("pPr")
         style = _value(properties, "pStyle") or self._default_style
-        names = [self._styles[each].name for each in self._chain(style)]
+        names = [self._paragraph_styles[style_id].name for style_id in self._chain(style)]
         if text.strip() and not any(_CONTENTS_NAME.match(name) for name in names):
             level = self._heading_level(properties, style, names)
-            number, depth = self._list_place(properties, style)
-            label = self._numbering.label(number, depth) if number not in ("", "0") else ""
+            list_id, depth = self._list_position(properties, style)
+            label = self._list_numbering.label(list_id, depth) if list_id not in ("", "0") else ""
             if level:
                 yield "heading", heading(level, f"{'' if label == '-' else label} {text}")
             elif label:
@@ -146,12 +151,12 @@ class _Reader:
             yield from self._blocks(box)
 
     def _chain(self, style: str) -> Iterator[str]:
-        """A style and those that it is based on."""
+        """Yield a style and the styles that it is based on."""
         seen: set[str] = set()
-        while style in self._styles and style not in seen:
+        while style in self._paragraph_styles and style not in seen:
             seen.add(style)
             yield style
-            style = self._styles[style].base
+            style = self._paragraph_styles[style].base
 
     def _heading_level(self, properties: Element | None, style: str, names: list[str]) -> int:
         if "title" in names[:1]:
@@ -159,23 +164,23 @@ class _Reader:
         own = _value(properties, "outlineLvl")
         if own.isdecimal():
             return int(own) + 1 if int(own) < MAX_LEVEL else 0
-        for each in self._chain(style):
-            outline = self._styles[each].outline
+        for style_id in self._chain(style):
+            outline = self._paragraph_styles[style_id].outline
             if outline is not None:
                 return outline + 1 if outline < MAX_LEVEL else 0
-            if named := _HEADING_NAME.match(self._styles[each].name):
-                return int(named[1])
+            if match := _HEADING_NAME.match(self._paragraph_styles[style_id].name):
+                return int(match[1])
         return 0
 
-    def _list_place(self, properties: Element | None, style: str) -> tuple[str, int]:
-        """The id of the list that a paragraph belongs to, "" for none, and how deep it is."""
+    def _list_position(self, properties: Element | None, style: str) -> tuple[str, int]:
+        """Id of the list that a paragraph belongs to, "" for none, and its depth in it."""
         own = properties.find("numPr") if properties is not None else None
-        number, depth = _value(own, "numId"), _value(own, "ilvl")
-        for each in self._chain(style):
-            number = number or self._styles[each].number or ""
-            inherited = self._styles[each].depth
+        list_id, depth = _value(own, "numId"), _value(own, "ilvl")
+        for style_id in self._chain(style):
+            list_id = list_id or self._paragraph_styles[style_id].number or ""
+            inherited = self._paragraph_styles[style_id].depth
             depth = depth or ("" if inherited is None else str(inherited))
-        return number, min(int(depth), MAX_LEVEL - 1) if depth.isdecimal() else 0
+        return list_id, min(int(depth), MAX_LEVEL - 1) if depth.isdecimal() else 0
 
     def _runs(self, parent: Element, boxes: list[Element]) -> Iterator[str]:
         for child in parent:
@@ -192,59 +197,62 @@ class _Reader:
                 yield from self._runs(child, boxes)
 
     def _note(self, kind: str, key: str) -> str:
-        # Once: a note that refers to itself has no end
-        note = self._texts.get(kind, {}).pop(key, None)
+        # Each note is read once: one that refers to itself would never end.
+        note = self._note_elements.get(kind, {}).pop(key, None)
         if note is None:
             return ""
         mark = f"[^{len(self._notes) + 1}]"
-        self._notes.append("")  # a place, for a note can hold another
-        place = len(self._notes) - 1
-        self._notes[place] = f"{mark}: " + one_line(
+        # Reserve the place first, because a note can contain another.
+        self._notes.append("")
+        index = len(self._notes) - 1
+        self._notes[index] = f"{mark}: " + one_line(
             " ".join(text for _, text in self._blocks(note))
         )
         return mark
 
     def _table(self, element: Element) -> str:
         rows: list[list[str]] = []
-        for row in _inside(element, "tr"):
+        for row in _unwrapped(element, "tr"):
             cells: list[str] = []
-            for cell in _inside(row, "tc"):
+            for cell in _unwrapped(row, "tc"):
                 properties = cell.find("tcPr")
                 merge = properties.find("vMerge") if properties is not None else None
-                goes_on = merge is not None and merge.get("val") != "restart"
-                cells.append("" if goes_on else " ".join(text for _, text in self._blocks(cell)))
+                is_continued = merge is not None and merge.get("val") != "restart"
+                cells.append(
+                    "" if is_continued else " ".join(text for _, text in self._blocks(cell))
+                )
                 span = _value(properties, "gridSpan")
                 cells.extend([""] * (min(int(span), 100) - 1 if span.isdecimal() else 0))
             rows.append(cells)
         return table(rows)
 
 
-def _inside(element: Element, tag: str) -> Iterator[Element]:
-    """The rows of a table or the cells of a row, also where something is wrapped around them."""
+def _unwrapped(element: Element, tag: str) -> Iterator[Element]:
+    """Yield the rows of a table or the cells of a row, also inside wrapper elements."""
     for child in element:
         if child.tag == tag:
             yield child
         elif child.tag in _WRAPPERS:
-            yield from _inside(child, tag)
+            yield from _unwrapped(child, tag)
 
 
-def _joined(blocks: Iterator[tuple[str, str]]) -> Iterator[str]:
-    """Blocks, with entries of one list and lines of one listing together."""
+def _group_blocks(blocks: Iterator[tuple[str, str]]) -> Iterator[str]:
+    """Group the entries of one list and the lines of one listing."""
     group: list[str] = []
     before = ""
     for kind, text in blocks:
         if not text:
             continue
         if group and not (kind == before and kind in ("list", "code")):
-            yield _group(before, group)
+            yield _render_group(before, group)
             group = []
         group.append(text)
         before = kind
     if group:
-        yield _group(before, group)
+        yield _render_group(before, group)
 
 
-def _group(kind: str, lines: list[str]) -> str:
+def _render_group(kind: str, lines: list[str]) -> str:
     return fence("\n".join(lines)) if kind == "code" else "\n".join(lines)
 
 
@@ -259,8 +267,8 @@ def _is_hidden(run: Element) -> bool:
     return mark is not None and mark.get("val", "1") not in ("0", "false", "off")
 
 
-def _styles(root: Element) -> tuple[dict[str, _Style], str]:
-    """Paragraph styles by id, and the id of the one that paragraphs have by default."""
+def _paragraph_styles(root: Element) -> tuple[dict[str, _Style], str]:
+    """Read paragraph styles by id, and the id of the default style."""
     out: dict[str, _Style] = {}
     default = ""
     for style in root.findall("style"):
@@ -268,13 +276,13 @@ def _styles(root: Element) -> tuple[dict[str, _Style], str]:
             continue
         key = style.get("styleId", "")
         properties = style.find("pPr")
-        number = properties.find("numPr") if properties is not None else None
-        outline, depth = _value(properties, "outlineLvl"), _value(number, "ilvl")
+        list_properties = properties.find("numPr") if properties is not None else None
+        outline, depth = _value(properties, "outlineLvl"), _value(list_properties, "ilvl")
         out[key] = _Style(
             name=_value(style, "name").lower(),
             base=_value(style, "basedOn"),
             outline=int(outline) if outline.isdecimal() else None,
-            number=_value(number, "numId") or None,
+            number=_value(list_properties, "numId") or None,
             depth=int(depth) if depth.isdecimal() else None,
         )
         if style.get("default") in ("1", "true"):
@@ -282,9 +290,10 @@ def _styles(root: Element) -> tuple[dict[str, _Style], str]:
     return out, default
 
 
-def _numbering(root: Element) -> _Numbering:
+def _list_numbering(root: Element) -> _Numbering:
     out = _Numbering()
-    links: dict[str, str] = {}  # definitions that only point to a list style
+    # Definitions that only point to a list style.
+    links: dict[str, str] = {}
     owners: dict[str, str] = {}
     for kind in root.findall("abstractNum"):
         key = kind.get("abstractNumId", "")
@@ -297,24 +306,31 @@ def _numbering(root: Element) -> _Numbering:
             owners[owner] = key
     for key, link in links.items():
         out.levels[key] = out.levels.get(owners.get(link, ""), {})
-    for number in root.findall("num"):
-        key = number.get("numId", "")
-        kind = _value(number, "abstractNumId")
-        levels = {int(each.get("ilvl", "0")): each for each in number.findall("lvlOverride")}
-        if any(each.find("lvl") is not None for each in levels.values()):  # a definition of its own
+    for list_element in root.findall("num"):
+        key = list_element.get("numId", "")
+        kind = _value(list_element, "abstractNumId")
+        levels = {
+            int(override.get("ilvl", "0")): override
+            for override in list_element.findall("lvlOverride")
+        }
+        # The list overrides its definition.
+        if any(override.find("lvl") is not None for override in levels.values()):
             own = {
-                deep: _level(level)
-                for deep, each in levels.items()
-                if (level := each.find("lvl")) is not None
+                level_index: _level(level)
+                for level_index, override in levels.items()
+                if (level := override.find("lvl")) is not None
             }
             out.levels[f"{kind}:{key}"] = {**out.levels.get(kind, {}), **own}
             kind = f"{kind}:{key}"
         out.kinds[key] = kind
-        restarts = {deep: _value(each, "startOverride") for deep, each in levels.items()}
+        restarts = {
+            level_index: _value(override, "startOverride")
+            for level_index, override in levels.items()
+        }
         out.restarts[key] = {
-            deep: int(start)
-            for deep, start in restarts.items()
-            if start.isdecimal() and deep <= MAX_LEVEL
+            level_index: int(start)
+            for level_index, start in restarts.items()
+            if start.isdecimal() and level_index <= MAX_LEVEL
         }
     return out
 

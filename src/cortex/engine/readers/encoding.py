@@ -1,8 +1,9 @@
-"""Detect the encoding of a file and decode it.
+"""Encoding detection and decoding of files.
 
-Nearly every file is UTF-8. Of the rest, text in a western language is known by its letters: a file
-of code with one accented comment has too few of them for statistics. Everything else is detected by
-chardet, from the lines that aren't ASCII, and only then imported (100 ms, once in a worker).
+Nearly every file is UTF-8. Of the rest, text in a western language is recognized by its letters: a
+source file with one accented comment has too few of them for statistics. Everything else is
+detected by chardet from the lines that aren't ASCII; it is imported only then (100 ms, once in a
+worker).
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from __future__ import annotations
 import codecs
 import re
 
-_BOMS = (  # UTF-32 first: its little-endian mark begins with that of UTF-16
+# UTF-32 comes first: its little-endian mark begins with that of UTF-16.
+_BOMS = (
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF32_LE, "utf-32-le"),
     (codecs.BOM_UTF32_BE, "utf-32-be"),
@@ -19,14 +21,15 @@ _BOMS = (  # UTF-32 first: its little-endian mark begins with that of UTF-16
 )
 _COOKIE = re.compile(rb"(?:coding[:=]|charset=|encoding=)[ \t]*[\"']?([-\w.]{3,20})", re.IGNORECASE)
 _TRUSTED = re.compile(
-    r"(?:iso-?8859|latin|windows|cp\d|koi8|gb|big5|hz$|shift|sjis|s-jis|euc|mac|tis|ks_c|ascii|utf-?8)"
+    r"(?:iso-?8859|latin|windows|cp\d|koi8|gb|big5|hz$|shift|sjis|s-jis|euc|mac|tis|ks_c|ascii|"
+    r"utf-?8)"
 )
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _HIGH_LINE = re.compile(rb"[^\n]*[\x80-\xff][^\n]*")
 DETECTED_BYTES = 20_000
 
-# Letters beyond ASCII that a language uses: German, French, Spanish, Portuguese, the Nordic ones,
-# Italian, Dutch. A text whose letters fit none of them isn't western.
+# Letters beyond ASCII by language: German, French, Spanish, Portuguese, the Nordic ones, Italian,
+# Dutch. A text with letters outside of each set isn't western.
 _WESTERN_LETTERS = tuple(
     frozenset(letters)
     for letters in (
@@ -40,14 +43,15 @@ _WESTERN_LETTERS = tuple(
     )
 )
 _WESTERN_SIGNS = frozenset("¿¡«»°§£€–—‘’“”„…·´²³µ©®ºª×÷±•\xa0")
-# In a word such a sign is a letter of another code page: "³" is the Polish "ł".
+# Inside a word such a sign is a letter of another code page: "³" is the Polish "ł".
 _SIGN_IN_WORD = re.compile(r"[a-zß-ÿ][¹²³¿¡«»°§£·´µ©®º×÷±][a-zß-ÿ]")
 _WORD = re.compile(r"[^\W\d_]+")
 
 
 def decode(raw: bytes) -> str | None:
-    """The text of `raw`, without a byte order mark and without surrogates; None where it has NUL
-    bytes and is no UTF-16.
+    """Decode `raw`, without a byte order mark and without surrogates.
+
+    Returns None if it has NUL bytes and is no UTF-16.
     """
     for mark, encoding in _BOMS:
         if raw.startswith(mark):
@@ -61,7 +65,7 @@ def decode(raw: bytes) -> str | None:
 
 
 def _decode_wide(raw: bytes) -> str | None:
-    """UTF-16 without a mark: mostly ASCII, so that nearly every second byte is NUL."""
+    """Decode UTF-16 without a mark: mostly ASCII, so nearly every second byte is NUL."""
     if len(raw) % 2:
         return None
     even, odd = raw[::2].count(0), raw[1::2].count(0)
@@ -82,14 +86,15 @@ def _decode_legacy(raw: bytes) -> str:
 
 
 def _decode_declared(raw: bytes) -> str | None:
-    """What a cookie such as `coding: latin-1` in the first lines says, if it is a plain encoding
-    and fits.
+    """Decode as declared, such as by `coding: latin-1` in the first lines, if that fits.
+
+    Only plain encodings are accepted.
     """
     cookie = _COOKIE.search(raw, 0, 400)
     if cookie is None:
         return None
     name = cookie[1].decode("ascii", "replace").lower()
-    # Codecs such as unicode_escape give surrogates, and some aren't text at all
+    # Codecs such as unicode_escape produce surrogates, and some aren't for text at all.
     if not _TRUSTED.match(name):
         return None
     try:
@@ -100,15 +105,15 @@ def _decode_declared(raw: bytes) -> str | None:
 
 
 def _decode_damaged(raw: bytes) -> str | None:
-    """UTF-8 in which few bytes are broken."""
+    """Decode UTF-8 with few broken bytes."""
     text = raw.decode("utf-8", errors="replace")
     broken = text.count("\ufffd")
-    whole = sum(1 for character in text if character > "\x7f") - broken
-    return text if broken * 5 <= whole else None
+    intact = sum(1 for character in text if character > "\x7f") - broken
+    return text if broken * 5 <= intact else None
 
 
 def _decode_western(raw: bytes) -> str | None:
-    """Text in Windows' western code page, if its letters are those of one western language."""
+    """Decode Windows-1252 if the letters are those of one western language."""
     try:
         text = raw.decode("cp1252")
     except UnicodeDecodeError:
@@ -117,14 +122,14 @@ def _decode_western(raw: bytes) -> str | None:
     letters = {character.lower() for character in beyond}
     if not any(letters <= known for known in _WESTERN_LETTERS) or _SIGN_IN_WORD.search(text):
         return None
-    # Words of high bytes alone belong to another script.
+    # Words made only of high bytes belong to another script.
     words = [word for word in _WORD.findall(text) if not word.isascii()]
     foreign = sum(1 for word in words if len(word) > 1 and min(word) > "\x7f")
     return text if 2 * foreign <= len(words) else None
 
 
 def _decode_detected(raw: bytes) -> str:
-    """Text in the encoding that chardet finds most likely, else in Latin-1, which never fails."""
+    """Decode with the encoding that chardet finds most likely, else Latin-1, which never fails."""
     import chardet
     from chardet.enums import EncodingEra
 

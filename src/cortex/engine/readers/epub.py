@@ -1,4 +1,4 @@
-"""Books in EPUB: the chapters in reading order, each under a heading, read as web pages."""
+"""EPUB books to Markdown: chapters in reading order, each under a heading."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from cortex.engine.readers.markdown_writer import heading, one_line
 from cortex.engine.readers.safe_zip import Archive, descendants, parse_xml, resolve
 from cortex.engine.readers.unreadable import Unreadable
 
-# One without declarations of its own is harmless
+# A document type without declarations of its own is harmless.
 _DOCTYPE = re.compile(rb"<!DOCTYPE[^>\[]*>", re.IGNORECASE)
 _ENTITY = re.compile(r"<!ENTITY", re.IGNORECASE)
 _LINK = re.compile(
@@ -22,7 +22,10 @@ _PAGES = frozenset({"application/xhtml+xml", "text/html", "application/x-dtbook+
 
 
 def read_epub(archive: Archive) -> str:
-    """The book as Markdown. Raises: Unreadable."""
+    """Convert the book to Markdown.
+
+    Raises: Unreadable.
+    """
     if "META-INF/encryption.xml" in archive and "META-INF/rights.xml" in archive:
         raise Unreadable("encrypted: the book is protected")
     container = _xml(archive, "META-INF/container.xml")
@@ -31,7 +34,7 @@ def read_epub(archive: Archive) -> str:
     folder = package.rpartition("/")[0]
     parts = {entry.get("id", ""): entry for entry in descendants(book, "item")}
     titles = _titles(archive, folder, parts)
-    blocks = [heading(1, _named(book, "title")), _named(book, "creator")]
+    blocks = [heading(1, _metadata_text(book, "title")), _metadata_text(book, "creator")]
     for reference in descendants(book, "itemref"):
         part = parts.get(reference.get("idref", ""))
         if (
@@ -59,7 +62,7 @@ def _chapter(archive: Archive, name: str, title: str) -> str:
 
 
 def _titles(archive: Archive, folder: str, parts: dict[str, Element]) -> dict[str, str]:
-    """What the table of contents calls each chapter; of several entries the first."""
+    """Chapter titles from the table of contents; the first one if there are several."""
     out: dict[str, str] = {}
     for part in parts.values():
         name = resolve(folder, part.get("href", ""))
@@ -86,6 +89,6 @@ def _xml(archive: Archive, name: str) -> Element:
     return parse_xml(_DOCTYPE.sub(b"", raw, count=1), name)
 
 
-def _named(book: Element, tag: str) -> str:
-    found = next(descendants(book, tag), None)
-    return one_line("".join(found.itertext())) if found is not None else ""
+def _metadata_text(book: Element, tag: str) -> str:
+    element = next(descendants(book, tag), None)
+    return one_line("".join(element.itertext())) if element is not None else ""

@@ -1,10 +1,9 @@
-"""Web pages: headings, paragraphs, lists, tables and code, without what surrounds them on every
-page of a site.
+"""Web pages to Markdown: headings, paragraphs, lists, tables, code, without boilerplate.
 
-A small tree is built first, since what is boilerplate shows only when the page is known: where
-there is a `main` or `article` that holds most of the text, only that counts; navigation, footers,
-side bars and scripts never do. Links keep their text. Nothing is fetched. Not taken: a readability
-score, which takes a list of links (an index page, a glossary) for boilerplate.
+A small tree is built first, because boilerplate is only recognizable in the whole page: if a `main`
+or `article` holds most of the text, only that counts; navigation, footers, side bars and scripts
+never do. Links keep their text. Nothing is fetched. Road not taken: a readability score, which
+mistakes a list of links (an index page, a glossary) for boilerplate.
 """
 
 from __future__ import annotations
@@ -15,30 +14,39 @@ from html.parser import HTMLParser
 
 from cortex.engine.readers.markdown_writer import fence, heading, indent, one_line, shield, table
 
-MAX_DEPTH = 120  # deeper elements become children of that depth
-MAIN_SHARE = 0.3  # of the text: a `main` with less is a part, not the page
+# Deeper elements become children at that depth.
+MAX_DEPTH = 120
+# Share of the text; a `main` with less is a part, not the page.
+MAIN_SHARE = 0.3
 
 _VOID = frozenset("area base br col embed hr img input link meta param source track wbr".split())
 _DROPPED = frozenset(
-    "script style noscript template nav footer aside svg iframe canvas object select button dialog head title textarea".split()
+    "script style noscript template nav footer aside svg iframe canvas object select button "
+    "dialog head title textarea".split()
 )
 _DROPPED_ROLES = frozenset(
     "navigation banner contentinfo search complementary dialog menu menubar tooltip".split()
 )
 _DROPPED_WORDS = re.compile(
-    r"(?:^|[\s_])(?:nav|navbar|navigation|sidebar|side-bar|sphinxsidebar|breadcrumbs?|footer|site-footer|site-header|toc|table-of-contents|"
-    r"menu|headerlink|anchor-link|hash-link|skip-link|skip-to-content|cookie-(?:banner|notice|consent)|cookies?|advertisement|ads?|"
-    r"social|share-buttons?|pagination|pager|related|prev-next|rst-footer-buttons|edit-this-page|visually-hidden|sr-only|"
-    r"mw-editsection|mw-jump-link|noprint|catlinks|navbox|printfooter|mw-portlet|vector-menu|vector-dropdown)(?=$|[\s_])",
+    r"(?:^|[\s_])(?:nav|navbar|navigation|sidebar|side-bar|sphinxsidebar|breadcrumbs?|footer|"
+    r"site-footer|site-header|toc|table-of-contents|"
+    r"menu|headerlink|anchor-link|hash-link|skip-link|skip-to-content|cookie-(?:banner|notice|"
+    r"consent)|cookies?|advertisement|ads?|"
+    r"social|share-buttons?|pagination|pager|related|prev-next|rst-footer-buttons|"
+    r"edit-this-page|visually-hidden|sr-only|"
+    r"mw-editsection|mw-jump-link|noprint|catlinks|navbox|printfooter|mw-portlet|vector-menu|"
+    r"vector-dropdown)(?=$|[\s_])",
     re.IGNORECASE,
 )
 _INLINE = frozenset(
-    "a abbr acronym b bdi bdo big cite code data del dfn em font i img input ins kbd label mark q rp rt ruby s samp small span strike "
+    "a abbr acronym b bdi bdo big cite code data del dfn em font i img input ins kbd label "
+    "mark q rp rt ruby s samp small span strike "
     "strong sub sup time tt u var wbr br".split()
 )
 _HEADINGS = {f"h{level}": level for level in range(1, 7)}
 _LISTS = frozenset({"ul", "ol", "menu", "dir"})
-_CLOSES = {  # what an opening tag ends, and where the search for it stops
+# The elements that an opening tag closes, and the boundary of the search for them.
+_CLOSES = {
     "li": (frozenset({"li"}), _LISTS),
     "dt": (frozenset({"dt", "dd"}), frozenset({"dl"})),
     "dd": (frozenset({"dt", "dd"}), frozenset({"dl"})),
@@ -48,7 +56,8 @@ _CLOSES = {  # what an opening tag ends, and where the search for it stops
     "option": (frozenset({"option"}), frozenset({"select"})),
 }
 _ENDS_PARAGRAPH = frozenset(
-    "address article aside blockquote div dl fieldset footer form h1 h2 h3 h4 h5 h6 header hr main nav ol p pre section table ul".split()
+    "address article aside blockquote div dl fieldset footer form h1 h2 h3 h4 h5 h6 header hr "
+    "main nav ol p pre section table ul".split()
 )
 _CODE_LANGUAGE = re.compile(
     r"(?:language|lang|highlight(?:-source)?|sourceCode|brush:)[-\s]+([\w+#]{1,20})"
@@ -64,26 +73,25 @@ class _Node:
 
 
 def read_html(text: str) -> str:
-    """The page's content as Markdown; its title is the first heading where it has none of the
-    highest level.
+    """Convert the page's content to Markdown.
+
+    Its title becomes the first heading if it has none of the highest level.
     """
     builder = _Builder()
-    builder.feed(_tamed(text))
+    builder.feed(_sanitize(text))
     builder.close()
     page = builder.root
     body = _content(page)
     blocks = _Writer().blocks(body)
-    title = _first(page, "title")
-    named = heading(1, _plain(title)) if title is not None else ""
-    if named and not any(block.startswith("# ") for block in blocks):
-        blocks.insert(0, named)
+    title = _find_first(page, "title")
+    title_heading = heading(1, _plain_text(title)) if title is not None else ""
+    if title_heading and not any(block.startswith("# ") for block in blocks):
+        blocks.insert(0, title_heading)
     return "\n\n".join(blocks)
 
 
-def _tamed(text: str) -> str:
-    """The page without comments, and with nothing left open that the parser would look for the end
-    of again and again.
-    """
+def _sanitize(text: str) -> str:
+    """Remove comments and unclosed markup that the parser would rescan again and again."""
     kept: list[str] = []
     at = 0
     while (start := text.find("<!--", at)) >= 0:
@@ -99,7 +107,7 @@ def _tamed(text: str) -> str:
 
 
 class _Builder(HTMLParser):
-    """Tags to a tree that is never deeper than MAX_DEPTH, however they are nested or left open."""
+    """Builds a tree from tags, never deeper than MAX_DEPTH, even from malformed nesting."""
 
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
@@ -124,52 +132,51 @@ class _Builder(HTMLParser):
             self._open.pop()
 
     def handle_endtag(self, tag: str) -> None:
-        for at in range(len(self._open) - 1, 0, -1):
-            if self._open[at].tag == tag:
-                del self._open[at:]
+        for index in range(len(self._open) - 1, 0, -1):
+            if self._open[index].tag == tag:
+                del self._open[index:]
                 return
 
-    def _take_text(self, data: str) -> None:
+    def _append_text(self, data: str) -> None:
         self._open[-1].children.append(data)
 
-    handle_data = _take_text  # as the parser calls it
+    # The name that the parser calls.
+    handle_data = _append_text
 
-    def _close_until(self, ended: frozenset[str], walls: frozenset[str]) -> None:
-        """Close the outermost of the open elements in `ended`, looking no further than `walls`."""
-        found = 0
-        for at in range(len(self._open) - 1, 0, -1):
-            if self._open[at].tag in walls:
+    def _close_until(self, ended: frozenset[str], boundaries: frozenset[str]) -> None:
+        """Close the outermost open element in `ended`, looking no further than `walls`."""
+        outermost = 0
+        for index in range(len(self._open) - 1, 0, -1):
+            if self._open[index].tag in boundaries:
                 break
-            if self._open[at].tag in ended:
-                found = at
-        if found:
-            del self._open[found:]
+            if self._open[index].tag in ended:
+                outermost = index
+        if outermost:
+            del self._open[outermost:]
 
 
 def _content(page: _Node) -> _Node:
-    """The part of the page to read, without boilerplate; the whole page where too little would be
-    left.
-    """
-    whole = _first(page, "body") or page
-    every = _weight(whole)
-    mains = _mains(whole)
+    """Select the part of the page to read, or the whole page if too little would be left."""
+    whole = _find_first(page, "body") or page
+    total = _text_length(whole)
+    mains = _main_elements(whole)
     kept = (
         _Node("div", {}, [*mains])
-        if mains and sum(map(_weight, mains)) >= MAIN_SHARE * every
+        if mains and sum(map(_text_length, mains)) >= MAIN_SHARE * total
         else whole
     )
-    strict = _cleaned(kept, by_name=True)
-    loose = _cleaned(kept, by_name=False)
-    return strict if _weight(strict) >= MAIN_SHARE * _weight(loose) else loose
+    strict = _strip_boilerplate(kept, by_name=True)
+    loose = _strip_boilerplate(kept, by_name=False)
+    return strict if _text_length(strict) >= MAIN_SHARE * _text_length(loose) else loose
 
 
-def _mains(node: _Node) -> list[_Node]:
-    found: list[_Node] = []
-    for wanted in ("main", "article"):
-        found = _outermost(node, wanted)
-        if found:
+def _main_elements(node: _Node) -> list[_Node]:
+    elements: list[_Node] = []
+    for tag in ("main", "article"):
+        elements = _outermost(node, tag)
+        if elements:
             break
-    return found
+    return elements
 
 
 def _outermost(node: _Node, tag: str) -> list[_Node]:
@@ -183,14 +190,14 @@ def _outermost(node: _Node, tag: str) -> list[_Node]:
     return out
 
 
-def _cleaned(node: _Node, by_name: bool) -> _Node:
-    """The tree without boilerplate; `by_name` judges classes and ids too."""
+def _strip_boilerplate(node: _Node, by_name: bool) -> _Node:
+    """Copy the tree without boilerplate; `by_name` also checks classes and ids."""
     out = _Node(node.tag, node.attributes)
     for child in node.children:
         if isinstance(child, str):
             out.children.append(child)
         elif not _is_boilerplate(child, by_name):
-            out.children.append(_cleaned(child, by_name))
+            out.children.append(_strip_boilerplate(child, by_name))
     return out
 
 
@@ -200,50 +207,52 @@ def _is_boilerplate(node: _Node, by_name: bool) -> bool:
         return True
     if "hidden" in attributes or attributes.get("aria-hidden") == "true":
         return True
-    if node.tag == "header" and not any(_first(node, name) for name in _HEADINGS):
+    if node.tag == "header" and not any(_find_first(node, name) for name in _HEADINGS):
         return True
     if not by_name or node.tag in ("main", "article", "body", "html") or node.tag in _HEADINGS:
         return False
     return bool(_DROPPED_WORDS.search(f"{attributes.get('class', '')} {attributes.get('id', '')}"))
 
 
-def _weight(node: _Node) -> int:
-    """How much text there is, scripts and the like not counted."""
+def _text_length(node: _Node) -> int:
+    """Amount of text, without scripts and the like."""
     total = 0
     for child in node.children:
         if isinstance(child, str):
             total += len(child.strip())
         elif child.tag not in ("script", "style", "noscript", "template", "svg", "head"):
-            total += _weight(child)
+            total += _text_length(child)
     return total
 
 
-def _first(node: _Node, tag: str) -> _Node | None:
+def _find_first(node: _Node, tag: str) -> _Node | None:
     for child in node.children:
         if isinstance(child, _Node):
             if child.tag == tag:
                 return child
-            if (found := _first(child, tag)) is not None:
-                return found
+            if (descendant := _find_first(child, tag)) is not None:
+                return descendant
     return None
 
 
-def _plain(node: _Node) -> str:
+def _plain_text(node: _Node) -> str:
     return "".join(
-        child if isinstance(child, str) else "\n" if child.tag == "br" else _plain(child)
+        child if isinstance(child, str) else "\n" if child.tag == "br" else _plain_text(child)
         for child in node.children
     )
 
 
 class _Writer:
-    """A tree to blocks of Markdown, which blank lines go between."""
+    """Writes a tree as blocks of Markdown, to be separated by blank lines."""
 
     def blocks(self, node: _Node) -> list[str]:
         out: list[str] = []
         inline: list[str] = []
         for child in node.children:
             if isinstance(child, str) or self._is_inline(child):
-                inline.append(_squeezed(child) if isinstance(child, str) else self._inline(child))
+                inline.append(
+                    _collapse_spaces(child) if isinstance(child, str) else self._inline(child)
+                )
                 continue
             self._flush(inline, out)
             out.extend(self._block(child))
@@ -263,7 +272,7 @@ class _Writer:
             title = heading(_HEADINGS[tag], self._inline(node).strip(" ¶§#\n"))
             return [title] if title else []
         if tag in ("pre", "listing", "xmp"):
-            code = _plain(node).strip("\n")
+            code = _plain_text(node).strip("\n")
             return [fence(code, _code_language(node))] if code.strip() else []
         if tag in _LISTS:
             return self._list(node)
@@ -306,18 +315,20 @@ class _Writer:
         ]
         cells = [cell for row in rows for cell in row]
         if any(
-            _first(cell, "table") or any(_first(cell, name) for name in _HEADINGS) for cell in cells
+            _find_first(cell, "table") or any(_find_first(cell, name) for name in _HEADINGS)
+            for cell in cells
         ):
-            # A table for the layout
+            # This is a layout table.
             return [block for cell in cells for block in self.blocks(cell)]
-        if any(_first(cell, "pre") is not None for cell in cells):
+        if any(_find_first(cell, "pre") is not None for cell in cells):
             return [block for cell in cells if not _is_gutter(cell) for block in self.blocks(cell)]
         grid = [[text for cell in row for text in self._cell(cell)] for row in rows]
         if not any(cell for row in grid for cell in row):
-            return self.blocks(node)  # text that is in no cell
-        caption = _first(node, "caption")
-        made = [one_line(_plain(caption)) if caption is not None else "", table(grid)]
-        return [block for block in made if block]
+            # The text is in no cell.
+            return self.blocks(node)
+        caption = _find_first(node, "caption")
+        parts = [one_line(_plain_text(caption)) if caption is not None else "", table(grid)]
+        return [block for block in parts if block]
 
     def _cell(self, cell: _Node) -> list[str]:
         span = cell.attributes.get("colspan", "")
@@ -337,7 +348,7 @@ class _Writer:
         if node.tag == "input":
             return ""
         inner = "".join(
-            _squeezed(child) if isinstance(child, str) else self._inline(child)
+            _collapse_spaces(child) if isinstance(child, str) else self._inline(child)
             for child in node.children
         )
         return (
@@ -347,8 +358,8 @@ class _Writer:
         )
 
 
-def _squeezed(text: str) -> str:
-    """White space of the source as single spaces; its line ends mean nothing."""
+def _collapse_spaces(text: str) -> str:
+    """Collapse white space to single spaces, including line ends."""
     if not text.strip():
         return " " if text else ""
     lead, trail = text[0].isspace(), text[-1].isspace()
@@ -367,15 +378,17 @@ def _rows(node: _Node) -> list[_Node]:
 
 
 def _is_gutter(cell: _Node) -> bool:
-    """Whether a cell has only the numbers of the lines beside it."""
-    return bool(re.fullmatch(r"[\d\s]*", _plain(cell)))
+    """True if a cell holds only line numbers."""
+    return bool(re.fullmatch(r"[\d\s]*", _plain_text(cell)))
 
 
 def _code_language(node: _Node) -> str:
     inner = next(
         (child for child in node.children if isinstance(child, _Node) and child.tag == "code"), None
     )
-    for each in (inner, node):
-        if each is not None and (found := _CODE_LANGUAGE.search(each.attributes.get("class", ""))):
-            return "" if found[1] in _NO_LANGUAGE else found[1].lower()
+    for candidate in (inner, node):
+        if candidate is not None and (
+            match := _CODE_LANGUAGE.search(candidate.attributes.get("class", ""))
+        ):
+            return "" if match[1] in _NO_LANGUAGE else match[1].lower()
     return ""

@@ -1,13 +1,12 @@
-"""The few marks of Markdown that readers write: tables, lists, fences, and text that must not look
-like one of them.
-"""
+"""Markdown output of the readers: tables, lists, fences, and escaping of plain text."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
 
-PAGE_END = "\f"  # every page of a paged document ends with it
+# Ends every page of a paged document.
+PAGE_END = "\f"
 MAX_HEADING_LEVEL = 6
 _LIKE_MARK = re.compile(
     r"^(?= {0,3}(?:#{1,6}(?:[ \t]|$)|`{3}|~{3}|=+[ \t]*$|-{2,}[ \t]*$|\+{3}[ \t]*$))", re.MULTILINE
@@ -15,37 +14,35 @@ _LIKE_MARK = re.compile(
 
 
 def one_line(text: str) -> str:
-    """The text with every run of white space as one space."""
+    """Collapse every run of white space to one space."""
     return " ".join(text.split())
 
 
 def shield(text: str) -> str:
-    """The text with a backslash before what Markdown would take for a heading, a fence or a line
-    across.
-    """
+    """Escape what Markdown would take for a heading, a fence or a rule."""
     return _LIKE_MARK.sub(r"\\", text)
 
 
 def heading(level: int, title: str) -> str:
-    """A heading; "" for an empty title."""
+    """Format a heading; "" for an empty title."""
     title = one_line(title)
     return f"{'#' * max(1, min(level, MAX_HEADING_LEVEL))} {title}" if title else ""
 
 
 def fence(text: str, language: str = "") -> str:
-    """The text as a block of code; its own backticks can't end it."""
+    """Format text as a code block that its own backticks can't end."""
     longest = max((len(run) for run in re.findall("`+", text)), default=0)
     mark = "`" * max(3, longest + 1)
     return f"{mark}{language}\n{text}\n{mark}"
 
 
 def indent(text: str, by: int) -> str:
-    """All lines but the first moved to the right, so that they belong to a list entry."""
+    """Indent all lines but the first, so that they belong to a list item."""
     return text.replace("\n", "\n" + " " * by)
 
 
 def table(rows: Sequence[Sequence[str]]) -> str:
-    """Rows of cells with lines between them; a table of one column is just its lines."""
+    """Format rows of cells as a table; a single column becomes plain lines."""
     full = [[one_line(cell) for cell in row] for row in rows]
     full = [row for row in full if any(row)]
     width = max((len(row) for row in full), default=0)
@@ -65,5 +62,5 @@ def table(rows: Sequence[Sequence[str]]) -> str:
 
 
 def pages(texts: Iterable[str]) -> str:
-    """Pages as one text, each ended by a line with a form feed."""
+    """Join pages, each ended by a line with a form feed."""
     return "".join(f"{text.strip()}\n{PAGE_END}\n" for text in texts)

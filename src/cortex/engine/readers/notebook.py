@@ -1,6 +1,4 @@
-"""Jupyter notebooks: Markdown cells as they are, code fenced, of the outputs the beginning of what
-is text.
-"""
+"""Jupyter notebooks to Markdown: text cells, fenced code, and the start of text outputs."""
 
 from __future__ import annotations
 
@@ -16,7 +14,10 @@ _COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 
 def read_notebook(text: str) -> str:
-    """The notebook as Markdown. Raises: Unreadable."""
+    """Convert the notebook to Markdown.
+
+    Raises: Unreadable.
+    """
     try:
         notebook = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -32,7 +33,8 @@ def read_notebook(text: str) -> str:
 def _cells(notebook: object) -> list[object]:
     if not isinstance(notebook, dict):
         raise Unreadable("damaged: no notebook")
-    sheets = notebook.get("worksheets")  # as notebooks were until 2015
+    # The format of notebooks until 2015.
+    sheets = notebook.get("worksheets")
     if isinstance(sheets, list):
         return [
             cell
@@ -46,10 +48,10 @@ def _cells(notebook: object) -> list[object]:
 
 
 def _language(notebook: object) -> str:
-    found = notebook
+    value = notebook
     for key in ("metadata", "language_info", "name"):
-        found = found.get(key) if isinstance(found, dict) else None
-    return found if isinstance(found, str) and re.fullmatch(r"[\w+#.-]{1,20}", found) else "python"
+        value = value.get(key) if isinstance(value, dict) else None
+    return value if isinstance(value, str) and re.fullmatch(r"[\w+#.-]{1,20}", value) else "python"
 
 
 def _blocks(cell: dict[str, object], language: str) -> list[str]:
@@ -69,20 +71,20 @@ def _blocks(cell: dict[str, object], language: str) -> list[str]:
 
 
 def _output(output: dict[str, object]) -> str:
-    """The text of an output, shortened; "" for pictures and the like."""
+    """Text of an output, shortened; "" for pictures and the like."""
     if output.get("output_type") == "error" or output.get("output_type") == "pyerr":
         return f"{_text(output.get('ename'))}: {_text(output.get('evalue'))}"[
             :MAX_OUTPUT_CHARACTERS
         ]
-    shown = output.get("data", output)
-    text = output.get("text", shown.get("text/plain") if isinstance(shown, dict) else None)
+    data = output.get("data", output)
+    text = output.get("text", data.get("text/plain") if isinstance(data, dict) else None)
     lines = _COLOUR.sub("", _text(text)).strip("\n").split("\n")
     short = "\n".join(lines[:MAX_OUTPUT_LINES])[:MAX_OUTPUT_CHARACTERS]
     return short + "\n..." if len(lines) > MAX_OUTPUT_LINES else short
 
 
 def _text(value: object) -> str:
-    """A text, which notebooks write whole or as a list of lines."""
+    """Join a text, which notebooks store whole or as a list of lines."""
     if isinstance(value, list):
         return "".join(line for line in value if isinstance(line, str))
     return value if isinstance(value, str) else ""

@@ -1,6 +1,4 @@
-"""Presentations: a slide is a page, its title a heading; text with its bullets, tables, and what
-the speaker noted.
-"""
+"""Presentations to Markdown: a page per slide with its title, bullets, tables and notes."""
 
 from __future__ import annotations
 
@@ -26,7 +24,10 @@ MAX_LEVEL = 9
 
 
 def read_pptx(archive: Archive, main: str) -> str:
-    """The presentation as Markdown, a page for each slide. Raises: Unreadable."""
+    """Convert the presentation to Markdown, one page per slide.
+
+    Raises: Unreadable.
+    """
     relations = archive.relations(main)
     order = [slide.get("r:id", "") for slide in descendants(archive.xml(main), "sldId")]
     names = [
@@ -44,22 +45,25 @@ def _slide(archive: Archive, name: str, number: int) -> str:
         if kind in _DECORATION:
             continue
         if kind in _TITLES and not titles:
-            titles.append(one_line(" ".join(_paragraph(each) for each in descendants(shape, "p"))))
+            titles.append(
+                one_line(" ".join(_paragraph(paragraph) for paragraph in descendants(shape, "p")))
+            )
             continue
         blocks.extend(_blocks(shape, bulleted=kind in ("body", "obj", "any")))
-    for kind, other in archive.relations(name).values():
-        if kind == "diagramData" and other in archive:
-            words = (_paragraph(each) for each in descendants(archive.xml(other), "p"))
+    for kind, related in archive.relations(name).values():
+        if kind == "diagramData" and related in archive:
+            words = (_paragraph(paragraph) for paragraph in descendants(archive.xml(related), "p"))
             blocks.append("\n".join(f"- {text}" for text in words if text.strip()))
-        elif kind == "notesSlide" and other in archive:
-            blocks.append(_notes(archive.xml(other)))
+        elif kind == "notesSlide" and related in archive:
+            blocks.append(_notes(archive.xml(related)))
     title = next((title for title in titles if title), f"Slide {number}")
     return "\n\n".join([heading(1, title), *filter(None, blocks)])
 
 
 def _shapes(parent: Element) -> Iterator[Element]:
-    """Shapes in the order in which they lie on each other, groups opened; a slide's author mostly
-    made them in reading order.
+    """Yield the shapes of a slide in z-order, with groups expanded.
+
+    Authors mostly create shapes in reading order.
     """
     for child in parent:
         if child.tag in ("sp", "graphicFrame"):
@@ -69,16 +73,14 @@ def _shapes(parent: Element) -> Iterator[Element]:
 
 
 def _placeholder(shape: Element) -> str:
-    """What kind of placeholder a shape is: "title", "body", ...; "any" for one without a type, ""
-    for a free shape.
-    """
-    found = next(descendants(shape, "ph"), None)
-    return "" if found is None else found.get("type", "any")
+    """Placeholder type of a shape: "title", "body", ...; "any" without a type, "" if it is none."""
+    placeholder = next(descendants(shape, "ph"), None)
+    return "" if placeholder is None else placeholder.get("type", "any")
 
 
 def _blocks(shape: Element, bulleted: bool) -> Iterator[str]:
-    for found in descendants(shape, "tbl"):
-        rows = [list(_cells(row)) for row in found.findall("tr")]
+    for grid in descendants(shape, "tbl"):
+        rows = [list(_cells(row)) for row in grid.findall("tr")]
         yield table(rows)
     for body in (child for child in shape if child.tag == "txBody"):
         yield "\n".join(_lines(body, bulleted))
@@ -90,7 +92,9 @@ def _cells(row: Element) -> Iterator[str]:
         yield (
             ""
             if merged
-            else " ".join(_paragraph(each) for each in descendants(cell, "p", _NOT_IN_CELLS))
+            else " ".join(
+                _paragraph(paragraph) for paragraph in descendants(cell, "p", _NOT_IN_CELLS)
+            )
         )
 
 
@@ -103,14 +107,14 @@ def _lines(body: Element, bulleted: bool) -> Iterator[str]:
         properties = paragraph.find("pPr")
         level = properties.get("lvl", "0") if properties is not None else "0"
         depth = min(int(level), MAX_LEVEL) if level.isdecimal() else 0
-        mark = _mark(properties, bulleted or depth > 0, counts, depth)
+        mark = _label(properties, bulleted or depth > 0, counts, depth)
         counts[depth + 1 :] = [0] * (MAX_LEVEL - depth)
         lead = "  " * depth
         yield lead + indent(f"{mark} {text}", len(lead) + 2) if mark else shield(text)
 
 
-def _mark(properties: Element | None, bulleted: bool, counts: list[int], depth: int) -> str:
-    """What stands before a paragraph, as the slide says or as its placeholder is wont to."""
+def _label(properties: Element | None, bulleted: bool, counts: list[int], depth: int) -> str:
+    """Label of a paragraph: from its own properties, else the default of its placeholder."""
     numbered = properties.find("buAutoNum") if properties is not None else None
     if numbered is None:
         counts[depth] = 0

@@ -1,8 +1,8 @@
-"""Which reader a document gets: by what its content is, then by its name.
+"""Registry of document readers: chosen by content, then by file name.
 
-Text that is text already (Markdown, reStructuredText, plain text, source code) stays as it is, so
-that its lines are the file's; everything else becomes Markdown with "#" for headings. A reader
-loads when its first file comes.
+Files that are text already (Markdown, reStructuredText, plain text, source code) stay unchanged, so
+that line numbers match; everything else becomes Markdown with "#" headings. A reader is imported
+with its first file.
 """
 
 from __future__ import annotations
@@ -19,25 +19,29 @@ from cortex.engine.readers.plain import PRIVATE_KEY, decoded, read
 from cortex.engine.readers.unreadable import Unreadable
 
 _PROSE = frozenset(
-    "md markdown mdown mkd mdx qmd rmd rst txt text log adoc asciidoc org tex wiki textile srt vtt".split()
+    "md markdown mdown mkd mdx qmd rmd rst txt text log adoc asciidoc org tex wiki textile srt "
+    "vtt".split()
 )
 _PAGES = frozenset({"html", "htm", "xhtml"})
 _TABLES = frozenset({"csv", "tsv"})
 _ZIP = b"PK\x03\x04"
 _GZIP = b"\x1f\x8b"
 GZIP_ENDING = ".gz"
-MAX_UNPACKED_BYTES = 20_000_000  # of a file that gzip packed: it may be a thousandth of that
-_OLD_OFFICE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"  # also what protected office files are wrapped in
+# Unpacked size of a gzip file: the packed file may be a thousandth of that.
+MAX_UNPACKED_BYTES = 20_000_000
+# Encrypted office files are wrapped in the old format, too.
+_OLD_OFFICE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _PROTECTED = "EncryptedPackage".encode("utf-16-le")
-_PDF_WITHIN = 1024  # bytes before the mark of a PDF that its readers forgive
+# Bytes before the PDF signature that PDF readers tolerate.
+_PDF_WITHIN = 1024
 _INNER_PAGE = re.compile(r"(?<=[^\s])[^\S\n]*\f")
 
 
 @dataclass(frozen=True, slots=True)
 class DocumentText:
-    """What a reader made of a file.
+    r"""Text that a reader extracted from a file.
 
-    Every page of a paged document ends with "\\f"; `language` is "" where the name tells it.
+    Every page of a paged document ends with "\f"; `language` is "" if the file name determines it.
     """
 
     text: str
@@ -45,12 +49,12 @@ class DocumentText:
 
 
 def unpacked_name(path: str) -> str:
-    """The path of a document without the ending of gzip."""
+    """Strip the extension of gzip from the path of a document."""
     return path[: -len(GZIP_ENDING)] if path.lower().endswith(GZIP_ENDING) else path
 
 
 def read_document(raw: bytes, path: str) -> DocumentText | UnreadableFile:
-    """The text of a document, always encodable as UTF-8, or why there is none."""
+    """Extract the text of a document, always encodable as UTF-8, or say why there is none."""
     unpacked = unpacked_name(path)
     name = unpacked.rpartition("/")[2].lower()
     extension = name.rpartition(".")[2]
@@ -64,9 +68,9 @@ def read_document(raw: bytes, path: str) -> DocumentText | UnreadableFile:
                 else "an old Office format: save it as docx, xlsx or pptx"
             )
         if raw.startswith(_ZIP):
-            return _converted(_read_archive(raw))
+            return _document_text(_read_archive(raw))
         if extension == "pdf" or b"%PDF-" in raw[:_PDF_WITHIN]:
-            return _converted(_read_pdf(raw))
+            return _document_text(_read_pdf(raw))
         if extension in ("docx", "pptx", "xlsx", "epub"):
             raise Unreadable("empty" if not raw else f"damaged: no {extension}")
         return _read_text(raw, path, extension)
@@ -75,7 +79,7 @@ def read_document(raw: bytes, path: str) -> DocumentText | UnreadableFile:
 
 
 def _unpack(raw: bytes) -> bytes:
-    """What a gzip file holds, as far as it is no more than a text may be."""
+    """Unpack a gzip file, up to the size that a text may have."""
     import gzip
     import zlib
 
@@ -94,20 +98,20 @@ def _read_text(raw: bytes, path: str, extension: str) -> DocumentText | Unreadab
         text = decoded(raw)
         if isinstance(text, UnreadableFile):
             return text
-        return _converted(
-            _by_extension(extension)(text), "text" if extension in _TABLES else "markdown"
+        return _document_text(
+            _reader_for(extension)(text), "text" if extension in _TABLES else "markdown"
         )
     if extension not in _PROSE and "." in path.rpartition("/")[2]:
         text = read(raw, path)
         return text if isinstance(text, UnreadableFile) else DocumentText(text, "")
     text = decoded(raw)
-    # A form feed within a line is no end of a page.
+    # A form feed within a line doesn't end a page.
     return (
         text if isinstance(text, UnreadableFile) else DocumentText(_INNER_PAGE.sub(" ", text), "")
     )
 
 
-def _by_extension(extension: str) -> Callable[[str], str]:
+def _reader_for(extension: str) -> Callable[[str], str]:
     if extension == "ipynb":
         from cortex.engine.readers.notebook import read_notebook
 
@@ -152,7 +156,7 @@ def _read_pdf(raw: bytes) -> str:
     return read_pdf(raw)
 
 
-def _converted(text: str, language: str = "markdown") -> DocumentText | UnreadableFile:
+def _document_text(text: str, language: str = "markdown") -> DocumentText | UnreadableFile:
     if not text.replace(PAGE_END, "").strip():
         return UnreadableFile("no text in it")
     text = text.encode("utf-8", "replace").decode("utf-8").replace("\0", "")

@@ -1,9 +1,9 @@
-"""Zip archives with XML in them, as office files and books are, opened with suspicion.
+"""Zip archives with XML parts (office files, books), read defensively.
 
-A small file can unpack to terabytes, and a few lines of XML to gigabytes, so what is unpacked is
-bounded by what the archive says and again by what really comes out; an XML part that declares a
-document type is refused, since no office program writes one and entities need one. Not taken:
-defusedxml, for thirty lines; lxml, whose tree would be faster but is a large native library.
+A small file can unpack to terabytes, and a few lines of XML to gigabytes. So unpacking is bounded
+by the declared sizes and again by the actual output, and an XML part with a document type is
+rejected: no office program writes one, and entities need one. Road not taken: defusedxml, for
+thirty lines; lxml, with a faster tree but a large native library.
 """
 
 from __future__ import annotations
@@ -19,24 +19,28 @@ from xml.parsers import expat
 from cortex.engine.readers.unreadable import Unreadable
 
 MAX_UNPACKED_BYTES = 200_000_000
-MAX_RATIO = 200  # real office files and books are below 50 as a whole
-SMALL_BYTES = 10_000_000  # below that any ratio is harmless
+# Real office files and books are below 50 as a whole.
+MAX_RATIO = 200
+# Below this size any ratio is harmless.
+SMALL_BYTES = 10_000_000
 MAX_PARTS = 20_000
 MAX_DEPTH = 256
 MAX_ELEMENTS = 3_000_000
-_PIECE = 1 << 16
+_BLOCK_BYTES = 1 << 16
 _MAIN_PARTS = ("word/document.xml", "ppt/presentation.xml", "xl/workbook.xml")
-_RELATION = "relationships"  # how the namespace of references ends
+# Suffix of the namespace of references.
+_RELATION = "relationships"
 
 
 class Archive:
-    """The parts of a zip archive, read within bounds that count over all of them."""
+    """Parts of a zip archive, read within limits that apply to all of them together."""
 
     def __init__(self, raw: bytes) -> None:
         try:
             self._zip = zipfile.ZipFile(io.BytesIO(raw))
             parts = self._zip.infolist()
-        except Exception as error:  # broken archives raise whatever their fields lead to
+        except Exception as error:
+            # Broken archives raise all kinds of exceptions.
             raise Unreadable("damaged: not a whole archive") from error
         if len(parts) > MAX_PARTS:
             raise Unreadable(f"too many parts: {len(parts)}")
@@ -46,26 +50,33 @@ class Archive:
         ):
             raise Unreadable(f"unpacks to {declared / 1e6:,.0f} MB")
         self._parts = {part.filename.lstrip("/"): part for part in parts}
-        self._folded = {name.casefold(): name for name in self._parts}
+        self._by_folded_name = {name.casefold(): name for name in self._parts}
         self._left = MAX_UNPACKED_BYTES
 
     def __contains__(self, name: str) -> bool:
         return self._name_of(name) in self._parts
 
     def _name_of(self, name: str) -> str:
-        return name if name in self._parts else self._folded.get(name.casefold(), "")
+        return name if name in self._parts else self._by_folded_name.get(name.casefold(), "")
 
     def read(self, name: str) -> bytes:
-        """The bytes of a part. Raises: Unreadable."""
+        """Read the bytes of a part.
+
+        Raises: Unreadable.
+        """
         return b"".join(self._pieces(name))
 
     def xml(self, name: str) -> Element:
-        """A part as a tree, see `parse_xml`. Raises: Unreadable."""
+        """Parse a part as a tree, see `parse_xml`.
+
+        Raises: Unreadable.
+        """
         return parse_xml(self.read(name), name)
 
     def elements(self, name: str, tag: str) -> Iterator[Element]:
-        """The elements of that name in a part, one by one, so that a part of any size can be read
-        to a point. Raises: Unreadable.
+        """Yield the elements with this tag one by one, so that a large part can be read in part.
+
+        Raises: Unreadable.
         """
         parser = _Parser(name, tag)
         for piece in self._pieces(name):
@@ -82,7 +93,8 @@ class Archive:
             raise Unreadable("encrypted")
         try:
             with self._zip.open(part) as stream:
-                while piece := stream.read(_PIECE):  # a header can lie about the size
+                # A header can lie about the size.
+                while piece := stream.read(_BLOCK_BYTES):
                     self._left -= len(piece)
                     if self._left < 0:
                         raise Unreadable(
@@ -91,18 +103,17 @@ class Archive:
                     yield piece
         except (Unreadable, MemoryError):
             raise
-        except Exception as error:  # each method of packing has errors of its own
+        except Exception as error:
+            # Each compression method has errors of its own.
             raise Unreadable(f"damaged: {name} can't be unpacked") from error
 
     def main(self) -> str:
-        """The part that an office file begins with, "" where there is none."""
+        """Name of the main part of an office file, "" if there is none."""
         named = [name for kind, name in self.relations("").values() if kind == "officeDocument"]
         return next((name for name in [*named, *_MAIN_PARTS] if name in self), "")
 
     def relations(self, part: str) -> dict[str, tuple[str, str]]:
-        """What a part refers to: by id, the kind (the last word of its type) and the other part's
-        name.
-        """
+        """Relations of a part by id: the kind (last word of its type) and the other part's name."""
         folder, _, name = part.rpartition("/")
         path = f"{folder}/_rels/{name}.rels" if folder else f"_rels/{name}.rels"
         if path not in self:
@@ -116,14 +127,15 @@ class Archive:
 
 
 def resolve(folder: str, target: str) -> str:
-    """The name of the part that `target` means, seen from `folder`."""
+    """Resolve the part name `target` relative to `folder`."""
     target = unquote(target.partition("#")[0])
     return posixpath.normpath(posixpath.join("/" + folder, target)).lstrip("/")
 
 
 def parse_xml(raw: bytes, name: str = "the XML") -> Element:
-    """A tree of elements by their local names; attributes too, but references to other parts are
-    "r:id" and the like.
+    """Parse XML to elements with local names.
+
+    Attributes have local names too, but references to other parts are "r:id" and the like.
 
     Raises: Unreadable.
     """
@@ -133,21 +145,22 @@ def parse_xml(raw: bytes, name: str = "the XML") -> Element:
 
 
 class _Parser:
-    """XML to trees: one of everything, or one for each element named `tag`, which are forgotten
-    when they are taken.
+    """Streaming XML parser: one tree of everything, or one for each element named `tag`.
+
+    Trees are dropped once they are taken.
     """
 
     def __init__(self, name: str, tag: str = "") -> None:
         self._name, self._tag = name, tag
         self._builder: TreeBuilder | None = None
         self._ready: list[Element] = []
-        self._depth = self._count = self._within = 0
+        self._depth = self._count = self._tree_depth = 0
         self._parser = expat.ParserCreate(namespace_separator=" ")
         self._parser.buffer_text = True
         self._parser.StartElementHandler = self._start
         self._parser.EndElementHandler = self._end
         self._parser.CharacterDataHandler = self._text
-        self._parser.StartDoctypeDeclHandler = self._parser.EntityDeclHandler = _refuse
+        self._parser.StartDoctypeDeclHandler = self._parser.EntityDeclHandler = _reject_declaration
 
     def feed(self, raw: bytes, last: bool = False) -> None:
         try:
@@ -167,7 +180,7 @@ class _Parser:
         if self._builder is None:
             if self._tag not in ("", tag):
                 return
-            self._builder, self._within = TreeBuilder(), self._depth
+            self._builder, self._tree_depth = TreeBuilder(), self._depth
             self._count = 0 if self._tag else self._count
         self._count += 1
         if self._count > MAX_ELEMENTS:
@@ -177,7 +190,7 @@ class _Parser:
     def _end(self, name: str) -> None:
         if self._builder is not None:
             self._builder.end(name.rpartition(" ")[2])
-            if self._depth == self._within:
+            if self._depth == self._tree_depth:
                 self._ready.append(self._builder.close())
                 self._builder = None
         self._depth -= 1
@@ -187,7 +200,7 @@ class _Parser:
             self._builder.data(text)
 
 
-def _refuse(*_: object) -> None:
+def _reject_declaration(*_: object) -> None:
     raise Unreadable("declares XML entities")
 
 
@@ -199,9 +212,7 @@ def _local(name: str) -> str:
 def descendants(
     element: Element, tag: str, skip: frozenset[str] = frozenset()
 ) -> Iterator[Element]:
-    """The elements of that name below `element`, in order, without looking into those named in
-    `skip`.
-    """
+    """Yield the elements with this tag below `element`, without descending into `skip`."""
     for child in element:
         if child.tag in skip:
             continue

@@ -1,4 +1,4 @@
-"""Why a document can't be read, and whether that has changed since."""
+"""Reasons why a document can't be read, and the check for one that may pass."""
 
 from __future__ import annotations
 
@@ -8,11 +8,9 @@ NO_PDF = 'PDF needs an extra: pip install "cortex-context[documents]"'
 
 
 class Unreadable(Exception):
-    """A document that can't be read; the message is the reason, as a person understands it."""
+    """A document can't be read; the message is the reason, in words for people."""
 
 
 def is_mended(reason: str) -> bool:
-    """Whether a document that was refused for this reason can be read by now: the extra was
-    installed since.
-    """
+    """True if the reason no longer applies, because the missing extra is installed now."""
     return reason == NO_PDF and importlib.util.find_spec("pypdfium2") is not None

@@ -1,9 +1,8 @@
-"""Tables: Excel workbooks and CSV. A row is a line that names its columns, so that it says what it
-means wherever it is cut.
+"""Tables (Excel workbooks and CSV) to lines that name their columns.
 
-The first row that looks like names is taken for the header; without one a row is its cells.
-Formulas are their last result, dates are written as 2024-03-01. Long tables end at a bound, and the
-text says so.
+So a row is understandable wherever the text is cut. The first row that looks like names is taken
+for the header; without one a row is its cells. Formulas are their last result, dates are written as
+2024-03-01. Long tables end at a limit, and the text says so.
 """
 
 from __future__ import annotations
@@ -18,8 +17,10 @@ from xml.etree.ElementTree import Element
 from cortex.engine.readers.markdown_writer import heading, one_line, shield
 from cortex.engine.readers.safe_zip import Archive, descendants
 
-MAX_CELLS = 200_000  # of a document
-MAX_CHARACTERS = 20_000_000  # in these: a text that cells share is small in the file
+# Per document.
+MAX_CELLS = 200_000
+# Of all cells: a string that many cells share is small in the file.
+MAX_CHARACTERS = 20_000_000
 MAX_COLUMNS = 1_000
 SNIFFED_LINES = 20
 _DELIMITERS = ",;\t|"
@@ -29,11 +30,12 @@ _DATE_FORMATS = frozenset({*range(14, 23), *range(27, 37), *range(45, 48), *rang
 _DATE_CODE = re.compile(r"[ymdhs]", re.IGNORECASE)
 _QUOTED = re.compile(r'"[^"]*"|\[[^\]]*\]|\\.|_.')
 _EPOCH, _EPOCH_1904 = datetime(1899, 12, 30), datetime(1904, 1, 1)  # noqa: DTZ001 (a sheet knows no zone)
-_MAX_SERIAL = 2_958_466  # the last day of the year 9999
+# The last day of the year 9999.
+_MAX_SERIAL = 2_958_466
 
 
 def read_csv(text: str) -> str:
-    """A line for each row."""
+    """Convert CSV to one line per row."""
     csv.field_size_limit(10_000_000)
     sample = text.split("\n", SNIFFED_LINES)[:SNIFFED_LINES]
     try:
@@ -46,19 +48,25 @@ def read_csv(text: str) -> str:
 
 
 def read_xlsx(archive: Archive, main: str) -> str:
-    """A heading for each sheet, then its rows. Raises: Unreadable."""
+    """Convert a workbook to a heading and rows for each sheet.
+
+    Raises: Unreadable.
+    """
     relations = archive.relations(main)
     others = {kind: name for kind, name in relations.values() if name in archive}
     workbook = archive.xml(main)
     strings = (
-        [_shared(entry) for entry in archive.elements(others["sharedStrings"], "si")]
+        [_shared_string(entry) for entry in archive.elements(others["sharedStrings"], "si")]
         if "sharedStrings" in others
         else []
     )
-    dated = _date_styles(archive.xml(others["styles"])) if "styles" in others else frozenset()
+    date_styles = _date_styles(archive.xml(others["styles"])) if "styles" in others else frozenset()
     start = (
         _EPOCH_1904
-        if any(each.get("date1904") in ("1", "true") for each in workbook.findall("workbookPr"))
+        if any(
+            properties.get("date1904") in ("1", "true")
+            for properties in workbook.findall("workbookPr")
+        )
         else _EPOCH
     )
     budget = _Budget()
@@ -67,14 +75,14 @@ def read_xlsx(archive: Archive, main: str) -> str:
         name = relations.get(sheet.get("r:id", ""), ("", ""))[1]
         if name not in archive or budget.left <= 0:
             continue
-        rows = list(budget.bound(_rows(archive.elements(name, "row"), strings, dated, start)))
+        rows = list(budget.bound(_rows(archive.elements(name, "row"), strings, date_styles, start)))
         if lines := list(_lines(rows)):
             blocks.append(heading(1, sheet.get("name", "")) + "\n\n" + "\n".join(lines))
     return "\n\n".join(blocks)
 
 
 class _Budget:
-    """How many more cells, and how much text in them, a document may give."""
+    """Cells and characters that a document may still produce."""
 
     def __init__(self) -> None:
         self.left = MAX_CELLS
@@ -83,11 +91,11 @@ class _Budget:
     def bound(self, rows: Iterable[list[str]]) -> Iterator[list[str]]:
         for row in rows:
             if self.left <= 0 or self._room <= 0:
-                most = (
+                limit = (
                     f"{MAX_CELLS:,} cells" if self.left <= 0 else f"{MAX_CHARACTERS:,} characters"
                 )
                 self.left = 0
-                yield [f"[more rows follow; {most} are read]"]
+                yield [f"[more rows follow; {limit} are read]"]
                 return
             self.left -= max(1, len(row))
             self._room -= sum(map(len, row))
@@ -99,7 +107,7 @@ def _bounded(rows: Iterable[list[str]]) -> Iterator[list[str]]:
 
 
 def _delimiter(sample: list[str]) -> str:
-    """The mark that is in most lines, the same number of times where possible."""
+    """Guess the delimiter: the one in most lines, with the same count if possible."""
 
     def score(mark: str) -> tuple[int, int]:
         counts = [line.count(mark) for line in sample if line.strip()]
@@ -110,16 +118,16 @@ def _delimiter(sample: list[str]) -> str:
 
 
 def _lines(rows: list[list[str]]) -> Iterator[str]:
-    """Rows as lines; each value after the name of its column where there is a header."""
+    """Format rows as lines, each value after the name of its column if there is a header."""
     rows = [[one_line(cell) for cell in row] for row in rows]
-    filled = [place for place, row in enumerate(rows) if any(row)]
+    filled = [index for index, row in enumerate(rows) if any(row)]
     if not filled:
         return
     first = filled[0]
     names = rows[first] if _is_header(rows, filled) else []
-    for place in range(first, filled[-1] + 1):
-        row = rows[place]
-        if place == first or not names or len([cell for cell in row if cell]) == 1:
+    for index in range(first, filled[-1] + 1):
+        row = rows[index]
+        if index == first or not names or len([cell for cell in row if cell]) == 1:
             yield shield(" | ".join(cell for cell in row if cell))
         else:
             yield shield(
@@ -133,38 +141,40 @@ def _named(names: list[str], column: int, cell: str) -> str:
 
 
 def _is_header(rows: list[list[str]], filled: list[int]) -> bool:
-    """Whether the first row names columns: several different words, short, none of them a number,
-    and rows below as wide.
+    """True if the first row names columns.
+
+    Its cells are several, different, short and no numbers, and the rows below are about as wide.
     """
     row = [cell for cell in rows[filled[0]] if cell]
     if len(row) < 2 or len(filled) < 2 or len(set(row)) < len(row):
         return False
-    width = max(len([cell for cell in rows[place] if cell]) for place in filled[1:50])
+    width = max(len([cell for cell in rows[index] if cell]) for index in filled[1:50])
     return len(row) >= width / 2 and not any(
         len(cell) > 60 or _NUMBER.fullmatch(cell) for cell in row
     )
 
 
-def _shared(entry: Element) -> str:
+def _shared_string(entry: Element) -> str:
     return "".join(text.text or "" for text in descendants(entry, "t", frozenset({"rPh"})))
 
 
 def _rows(
-    rows: Iterable[Element], strings: list[str], dated: frozenset[int], start: datetime
+    rows: Iterable[Element], strings: list[str], date_styles: frozenset[int], start: datetime
 ) -> Iterator[list[str]]:
-    before = 0
+    previous = 0
     for row in rows:
-        number = row.get("r", "")
-        if number.isdecimal() and before and int(number) > before + 1:
-            yield []  # one blank line for any gap
-        before = int(number) if number.isdecimal() else before + 1
+        row_number = row.get("r", "")
+        if row_number.isdecimal() and previous and int(row_number) > previous + 1:
+            # A gap of any size becomes one blank line.
+            yield []
+        previous = int(row_number) if row_number.isdecimal() else previous + 1
         cells: list[str] = []
         for cell in row:
-            if place := _REFERENCE.fullmatch(cell.get("r", "")):
-                column = _column(place[1])
+            if reference := _REFERENCE.fullmatch(cell.get("r", "")):
+                column = _column(reference[1])
                 if column < MAX_COLUMNS:
                     cells.extend([""] * (column - len(cells)))
-            cells.append(_cell(cell, strings, dated, start))
+            cells.append(_cell(cell, strings, date_styles, start))
         yield cells
 
 
@@ -175,12 +185,12 @@ def _column(letters: str) -> int:
     return number - 1
 
 
-def _cell(cell: Element, strings: list[str], dated: frozenset[int], start: datetime) -> str:
+def _cell(cell: Element, strings: list[str], date_styles: frozenset[int], start: datetime) -> str:
     kind = cell.get("t", "n")
     if kind == "inlineStr":
-        return _shared(cell)
-    found = cell.find("v")
-    value = (found.text or "") if found is not None else ""
+        return _shared_string(cell)
+    value_element = cell.find("v")
+    value = (value_element.text or "") if value_element is not None else ""
     if kind == "s":
         return strings[int(value)] if value.isdecimal() and int(value) < len(strings) else ""
     if kind == "b":
@@ -188,11 +198,13 @@ def _cell(cell: Element, strings: list[str], dated: frozenset[int], start: datet
     if kind != "n" or not value:
         return value
     style = cell.get("s", "")
-    return _date(value, start) if style.isdecimal() and int(style) in dated else _number(value)
+    return (
+        _date(value, start) if style.isdecimal() and int(style) in date_styles else _number(value)
+    )
 
 
 def _number(value: str) -> str:
-    """Without the noise of binary fractions: 0.30000000000000004 is 0.3."""
+    """Format a number without the noise of binary fractions: 0.30000000000000004 is 0.3."""
     try:
         return f"{float(value):.15g}" if "." in value or "e" in value.lower() else value
     except ValueError:
@@ -206,26 +218,28 @@ def _date(value: str, start: datetime) -> str:
         return value
     if not 0 <= serial < _MAX_SERIAL:
         return value
-    moment = start + timedelta(days=serial)
+    date = start + timedelta(days=serial)
     if serial < 1:
-        return moment.strftime("%H:%M:%S")
+        return date.strftime("%H:%M:%S")
     whole = serial == int(serial)
     return (
-        moment.strftime("%Y-%m-%d")
+        date.strftime("%Y-%m-%d")
         if whole
-        else (moment + timedelta(milliseconds=500)).strftime("%Y-%m-%d %H:%M:%S")
+        else (date + timedelta(milliseconds=500)).strftime("%Y-%m-%d %H:%M:%S")
     )
 
 
 def _date_styles(root: Element) -> frozenset[int]:
-    """The numbers of the cell styles that show a date or a time."""
-    own = {
+    """Indexes of the cell styles that show a date or a time."""
+    custom_formats = {
         int(form.get("numFmtId", "0"))
         for form in descendants(root, "numFmt")
         if _DATE_CODE.search(_QUOTED.sub("", form.get("formatCode", "").partition(";")[0]))
     }
     formats = root.find("cellXfs")
-    found = enumerate(formats) if formats is not None else ()
+    styles = enumerate(formats) if formats is not None else ()
     return frozenset(
-        place for place, form in found if int(form.get("numFmtId", "0")) in own | _DATE_FORMATS
+        index
+        for index, form in styles
+        if int(form.get("numFmtId", "0")) in custom_formats | _DATE_FORMATS
     )

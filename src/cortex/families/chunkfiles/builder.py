@@ -1,10 +1,12 @@
-"""Bringing a generation up to date with the chunk files: what changed is read, compared entry by
-entry, and only what differs is written.
+"""Incremental build: bring a generation up to date with the chunk files.
 
-Runs in a generation that nobody asks yet. A file that can't be read keeps what is known of it, and
-is named in `problems`. Of two chunks with the same id the later one counts: in a file the one
-further down, of two files the one whose name comes later. Files are gone through backwards, so that
-what an earlier file may say is known when its turn comes.
+Changed files are read and compared entry by entry, and only differences are written. Runs in a
+generation that serves no queries yet. A file that can't be read keeps its known entries and is
+named in `problems`.
+
+Of two chunks with the same id the later one wins: the one further down in a file, or the one in the
+file with the later name. Files are processed in reverse, so that the winning ids are known when an
+earlier file is read.
 """
 
 from __future__ import annotations
@@ -32,23 +34,27 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-# Who made vectors that stand in files; those of our own model are known by its name
+# Provider of vectors that come from files, and the prefix that identifies our own model.
 PROVIDER, OWN_MODEL = (
     "chunks",
     "cortex-static",
 )
-BATCH = 1_000  # vectors that are kept at once
-# Of all entries: when more were written and removed, the words are written anew rather than mended
+# Vectors per write.
+BATCH = 1_000
+# Share of changed entries above which the lexical index is rebuilt rather than updated.
 REBUILD_SHARE = 1.0
-# Whose words are always written anew: a quarter of a second, and no dead row bends a score
+# Up to this many entries the lexical index is always rebuilt: that takes a quarter of a second, and
+# no deleted rows distort the scores.
 FEW_ENTRIES = 2_000
-MAX_WARNINGS = 50  # of one state
+# Per file.
+MAX_WARNINGS = 50
 PROSE = "markdown"
-_FACT, _COUNTS = "chunk files", "chunk vectors"
-# Between an id and the path of a file, and what comes after all of these
-_BETWEEN, _AFTER = "\n/", "\n0"
+_STATES_KEY, _VECTOR_COUNTS_KEY = "chunk files", "chunk vectors"
+# Separator between an id and the path of a file, and the end of that key range.
+_SEPARATOR, _RANGE_END = "\n/", "\n0"
 _DEFINES = re.compile(
-    r"^[ \t]*(?:[a-z]+ ){0,4}?(func|function|def|fn|class|type|interface|struct|enum|trait|module|protocol|record)[ \t]+"
+    r"^[ \t]*(?:[a-z]+ ){0,4}?"
+    r"(func|function|def|fn|class|type|interface|struct|enum|trait|module|protocol|record)[ \t]+"
     r"(?:\([^()\n]*\)[ \t]*)?([A-Za-z_]\w{0,199})",
     re.MULTILINE,
 )
@@ -56,13 +62,14 @@ _DEFINES = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class FileState:
-    """What a generation knows of a file that it holds the chunks of."""
+    """Known state of a file that a generation holds the chunks of."""
 
     signature: Signature
     model: str = ""
     dimensions: int = 0
     vectors: int = 0
-    shadowed: bool = False  # some of its chunks don't count, because a later file has the same ids
+    # Some of its chunks don't count, because a later file has the same ids.
+    shadowed: bool = False
     warnings: tuple[str, ...] = ()
 
     @property
@@ -74,14 +81,12 @@ States = Mapping[str, FileState]
 
 
 def stamp_of(model: str, dimensions: int) -> Stamp:
-    """The stamp of a file's vectors; how sure a hit is can be told better by those of our own
-    model.
-    """
+    """Stamp of a file's vectors; our own model is "local", which calibrates relevance better."""
     return Stamp("local" if model.startswith(OWN_MODEL) else PROVIDER, model, dimensions)
 
 
 def stamps_of(states: States) -> tuple[Stamp, ...]:
-    """Whose vectors there are, the most first."""
+    """Stamps of all vectors, the most frequent first."""
     counts: dict[Stamp, int] = {}
     for state in states.values():
         if state.stamp is not None:
@@ -90,17 +95,17 @@ def stamps_of(states: States) -> tuple[Stamp, ...]:
 
 
 def read_states(store: Store) -> dict[str, FileState]:
-    """The files that a generation holds, by name."""
-    told = json.loads(store.truth.get(_FACT, "{}"))
+    """Read the states of the files that a generation holds, by name."""
+    stored = json.loads(store.truth.get(_STATES_KEY, "{}"))
     return {
         name: FileState(
             **{
-                **known,
-                "signature": tuple(known["signature"]),
-                "warnings": tuple(known["warnings"]),
+                **fields,
+                "signature": tuple(fields["signature"]),
+                "warnings": tuple(fields["warnings"]),
             }
         )
-        for name, known in told.items()
+        for name, fields in stored.items()
     }
 
 
@@ -110,9 +115,10 @@ def to_read(
     failed: Mapping[str, Signature],
     kept: frozenset[str] = frozenset(),
 ) -> tuple[set[str], set[str]]:
-    """The names of the files that have to be read, and of those that are gone and not `kept`.
+    """Compare the files with their known states.
 
-    A file that failed is not tried again as it is.
+    Returns the names of the files that have to be read, and of those that are gone and not `kept`.
+    A file that failed is not tried again while it is unchanged.
     """
     present = {file.name: file.signature for file in files}
     changed = {
@@ -122,28 +128,31 @@ def to_read(
         and (name not in states or states[name].signature != signature)
     }
     gone = set(states) - set(present) - kept
-    if changed or gone:  # what was hidden by another file may come to light
+    # Chunks that another file shadowed may count again.
+    if changed or gone:
         changed |= {name for name, state in states.items() if state.shadowed and name in present}
     return changed, gone
 
 
 @dataclass(slots=True)
 class Built:
-    """What came of a build."""
+    """Outcome of a build."""
 
     states: dict[str, FileState]
-    # Files that could not be read, and why
+    # Files that could not be read, with the reason.
     problems: dict[str, tuple[Signature, str]] = field(default_factory=dict)
-    changes: int = 0  # entries that were written or removed
-    refreshed: int = 0  # entries of which only what no index looks at is another
+    # Entries that were written or removed.
+    changes: int = 0
+    # Entries that differ only in fields that no index contains.
+    refreshed: int = 0
 
 
 def build(
     store: Store, source: Source, files: Sequence[ChunkFile], changed: set[str], gone: set[str]
 ) -> Built:
-    """Make a store hold what the files say.
+    """Make a store hold the contents of the files.
 
-    Raises: StoreError, FileError, where it can't be written.
+    Raises: StoreError or FileError if the store can't be written.
     """
     built = Built(read_states(store))
     vectors = _Vectors(store)
@@ -154,31 +163,35 @@ def build(
                 update.remove(held)
                 vectors.remove(held.chunk)
             del built.states[name]
-        update.flush()  # what is gone is in nobody's way
+        # Apply the removals first, so that they block no insertion.
+        update.flush()
         for file in sorted(files, key=lambda file: file.name, reverse=True):
             if file.name in changed:
                 _read_file(update, vectors, file, present, built)
         built.changes, built.refreshed, seq = update.changes, update.refreshed, update.seq
     store.truth.set(
-        {_FACT: json.dumps({name: asdict(state) for name, state in built.states.items()})}
+        {_STATES_KEY: json.dumps({name: asdict(state) for name, state in built.states.items()})}
     )
-    _bring_up(store, source, built.changes)
+    _update_indexes(store, source, built.changes)
     vectors.finish(seq, set(stamps_of(built.states)))
-    store.truth.set({_COUNTS: json.dumps(_count(store, built.states))})
+    store.truth.set({_VECTOR_COUNTS_KEY: json.dumps(_count_vectors(store, built.states))})
     return built
 
 
 def check_vectors(store: Store, states: States) -> None:
-    """Load the vectors, and see that none is missing. Raises: StoreError STORE_CORRUPT."""
-    if _count(store, states) != json.loads(store.truth.get(_COUNTS, "[]")):
+    """Load the vectors and check that none is missing.
+
+    Raises: StoreError STORE_CORRUPT.
+    """
+    if _count_vectors(store, states) != json.loads(store.truth.get(_VECTOR_COUNTS_KEY, "[]")):
         raise StoreError("STORE_CORRUPT", "vectors of chunks are missing")
 
 
-def _count(store: Store, states: States) -> list[int]:
+def _count_vectors(store: Store, states: States) -> list[int]:
     return [len(store.indexes.vectors(stamp)) for stamp in stamps_of(states)]
 
 
-def _bring_up(store: Store, source: Source, changes: int) -> None:
+def _update_indexes(store: Store, source: Source, changes: int) -> None:
     entries = store.truth.size(source.id)
     if entries <= FEW_ENTRIES or changes > REBUILD_SHARE * entries:
         store.indexes.rebuild()
@@ -203,7 +216,7 @@ def _read_file(
 
 
 class _Reader:
-    """One file on its way into the store."""
+    """Import of one file into the store."""
 
     def __init__(
         self,
@@ -224,7 +237,7 @@ class _Reader:
 
     def run(self) -> None:
         for written in self._reading:
-            self._take(written)
+            self._store_chunk(written)
         for key, held in self._held.items():
             if key not in self._seen:
                 self._remove(held)
@@ -241,18 +254,19 @@ class _Reader:
         self._update.remove(held)
         self._vectors.remove(held.chunk)
 
-    def _take(self, written: WrittenFile) -> None:
+    def _store_chunk(self, written: WrittenFile) -> None:
         entry, vector, name = written.entry, written.embedding, self._file.name
         path = path_of(entry)
-        key, _, file = path.partition(_BETWEEN)
+        key, _, file = path.partition(_SEPARATOR)
         if key in self._seen:
             self._warn(
-                f"{self._reading.name}: the id {shown(entry.id)} is there twice; the last one counts"
+                f"{self._reading.name}: the id {shown(entry.id)} is there twice; the last one "
+                f"counts"
             )
         held = self._held.get(key)
         if (
             held is None
-            and (held := self._of_another(key)) is not None
+            and (held := self._find_in_other_files(key)) is not None
             and not self._may_replace(held, entry)
         ):
             return
@@ -270,19 +284,21 @@ class _Reader:
         if vector is not None:
             self._vectors.add(stamp_of(self._reading.model, len(vector)), held.chunk, vector)
 
-    def _of_another(self, key: str) -> Held | None:
-        found = self._update.between(key, f"{key}{_AFTER}")
-        return next((held for held in found if _key_of(held.path) == key), None)
+    def _find_in_other_files(self, key: str) -> Held | None:
+        candidates = self._update.between(key, f"{key}{_RANGE_END}")
+        return next((held for held in candidates if _key_of(held.path) == key), None)
 
     def _may_replace(self, held: Held, entry: Entry) -> bool:
-        """Whether a chunk of this file counts although another file has its id; a file that is gone
-        has no say.
+        """Decide whether a chunk of this file wins over another file with the same id.
+
+        A file that is gone always loses.
         """
         if held.file not in self._present:
             return True
         later = max(held.file, self._file.name)
         self._warn(
-            f"the id {shown(entry.id)} is in {shown(held.file)} and in {self._reading.name}; that of {shown(later)} counts"
+            f"the id {shown(entry.id)} is in {shown(held.file)} and in {self._reading.name}; "
+            f"that of {shown(later)} counts"
         )
         if later == held.file:
             self._shadowed = True
@@ -291,10 +307,10 @@ class _Reader:
         return True
 
     def _digest(self, path: str, cut: Cut, entry: Entry, vector: Vector | None) -> bytes:
-        """A hash of all that an index looks at."""
+        """Hash everything that an index contains."""
         numbers = b"" if vector is None else vector.tobytes()
-        told = (entry.id, entry.chunk_type or "", entry.title or "", *(entry.tags or ()))
-        parts = (path, cut.text, cut.language, self._reading.model, *told)
+        fields = (entry.id, entry.chunk_type or "", entry.title or "", *(entry.tags or ()))
+        parts = (path, cut.text, cut.language, self._reading.model, *fields)
         return hash_bytes(numbers, repr(parts).encode("utf-8"))
 
     def _warn(self, warning: str) -> None:
@@ -303,20 +319,20 @@ class _Reader:
 
 
 def _ids(chunks: Sequence[int]) -> NDArray[np.int64]:
-    import numpy as np  # here, because whoever has no chunk files needs none
+    # Imported here, so that projects without chunk files don't load numpy.
+    import numpy as np
 
     return np.asarray(chunks, dtype=np.int64)
 
 
 class _Vectors:
-    """Vectors on their way into the indexes of their models, in batches; those of one file can be
-    taken back.
-    """
+    """Batched writes to the vector indexes, with rollback of one file."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._waiting: dict[Stamp, list[tuple[int, Vector]]] = {}
-        self._added: list[int] = []  # of the file that is read now
+        self._pending: dict[Stamp, list[tuple[int, Vector]]] = {}
+        # Chunk ids of the file that is being read.
+        self._added: list[int] = []
         self._removed: list[int] = []
         self._removed_before = 0
 
@@ -325,7 +341,7 @@ class _Vectors:
         self._added, self._removed_before = [], len(self._removed)
 
     def add(self, stamp: Stamp, chunk: int, vector: Vector) -> None:
-        waiting = self._waiting.setdefault(stamp, [])
+        waiting = self._pending.setdefault(stamp, [])
         waiting.append((chunk, vector))
         self._added.append(chunk)
         if len(waiting) >= BATCH:
@@ -335,13 +351,13 @@ class _Vectors:
         self._removed.append(chunk)
 
     def keep(self) -> None:
-        """The file is whole."""
-        for stamp in self._waiting:
+        """Commit the vectors of the current file."""
+        for stamp in self._pending:
             self._flush(stamp)
 
     def take_back(self) -> None:
-        """The file is not whole: its numbers of chunks will be given again, to others."""
-        for waiting in self._waiting.values():
+        """Roll back the current file: its chunk ids will be assigned again, to other chunks."""
+        for waiting in self._pending.values():
             waiting.clear()
         del self._removed[self._removed_before :]
         added = _ids(self._added)
@@ -349,7 +365,7 @@ class _Vectors:
             self._store.indexes.vectors(stamp).remove(added)
 
     def finish(self, seq: int, used: set[Stamp]) -> None:
-        """Make everything durable, and drop the vectors of models that no file names any more."""
+        """Make everything durable and drop the vectors of models that no file names any more."""
         gone = _ids(self._removed)
         for stamp in used:
             vectors = self._store.indexes.vectors(stamp)
@@ -358,7 +374,7 @@ class _Vectors:
         self._store.indexes.sets.keep_only(used)
 
     def _flush(self, stamp: Stamp) -> None:
-        waiting = self._waiting[stamp]
+        waiting = self._pending[stamp]
         if waiting:
             import numpy as np
 
@@ -368,31 +384,31 @@ class _Vectors:
 
     def _stamps(self) -> set[Stamp]:
         manifests = self._store.indexes.sets.on_disk()
-        return {*self._waiting, *(manifest.stamp for manifest in manifests if manifest is not None)}
+        return {*self._pending, *(manifest.stamp for manifest in manifests if manifest is not None)}
 
 
 def path_of(entry: Entry) -> str:
-    """Where an entry is in the store: its id, then the file that it is of, since the ranking looks
-    at paths.
-    """
+    """Path of an entry in the store: its id, then its file, because ranking looks at paths."""
     name = entry.id if "\n" not in entry.id else hash_bytes(entry.id.encode("utf-8")).hex()
     file = (entry.metadata or {}).get("file_path")
-    return f"{name}{_BETWEEN}{file}" if isinstance(file, str) and file else name
+    return f"{name}{_SEPARATOR}{file}" if isinstance(file, str) and file else name
 
 
 def _key_of(path: str) -> str:
-    """What of a path stands for the id."""
-    return path.partition(_BETWEEN)[0]
+    """Extract the id from a store path."""
+    return path.partition(_SEPARATOR)[0]
 
 
 def cut_of(entry: Entry) -> Cut:
-    """An entry as a text with one chunk."""
+    """Convert an entry to a text with one chunk."""
     lines = entry.text.count("\n") + 1
     kind, title = entry.chunk_type or "", entry.title or ""
-    told = entry.metadata or {}
-    language = told.get("language")
+    metadata = entry.metadata or {}
+    language = metadata.get("language")
     if not isinstance(language, str):
-        language = PROSE if kind == "documentation" or told.get("source") == "markdown" else "text"
+        language = (
+            PROSE if kind == "documentation" or metadata.get("source") == "markdown" else "text"
+        )
     chunk = Chunk(
         0, 0, len(entry.text), 1, lines, kind, title, title, doc=" ".join(entry.tags or ())
     )
@@ -401,9 +417,9 @@ def cut_of(entry: Entry) -> Cut:
 
 
 def _symbols(text: str) -> tuple[Symbol, ...]:
-    """What a text of definitions defines, so that a name finds its definition."""
-    found: dict[str, Symbol] = {}
+    """Extract the definitions in a text, so that a name finds its definition."""
+    symbols: dict[str, Symbol] = {}
     for match in _DEFINES.finditer(text):
         line = text.count("\n", 0, match.start(2)) + 1
-        found.setdefault(match[2], Symbol(match[2], match[2], match[1], line, line))
-    return tuple(found.values())
+        symbols.setdefault(match[2], Symbol(match[2], match[2], match[1], line, line))
+    return tuple(symbols.values())

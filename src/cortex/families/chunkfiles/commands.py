@@ -1,6 +1,4 @@
-"""`cortex chunks`: chunk files for other programs, written from an index, or given vectors that can
-be asked for here.
-"""
+"""`cortex chunks`: write chunk files for other programs, or give them new vectors."""
 
 from __future__ import annotations
 
@@ -18,10 +16,12 @@ from cortex.toolkit.terminal import workspace
 from cortex.toolkit.terminal.options import JsonFlag
 from cortex.toolkit.terminal.output import print_json, progress_bar, say
 
-if TYPE_CHECKING:  # it loads numpy, which few commands need
+# The exporter loads numpy, which few commands need.
+if TYPE_CHECKING:
     from cortex.families.chunkfiles.exporter import Exporter, Report
 
-RETRY_SECONDS = 10.0  # after an export that failed, while changes are followed
+# Delay after an export that failed, while changes are followed.
+RETRY_SECONDS = 10.0
 
 ALLOWED = "embedding.allowed_projects"
 
@@ -50,16 +50,16 @@ def export_chunks(
     """Bring the index up to date and write its symbols, definitions, values and documentation as
     chunk files.
     """
-    found = workspace.find([root] if root else [])
-    if out is not None and len(found) > 1:
+    projects = workspace.find([root] if root else [])
+    if out is not None and len(projects) > 1:
         raise InputError(
             "ARGUMENT_INVALID",
             "--out takes the chunk files of one folder; choose it with --workspace",
         )
     reports = []
     with ExitStack() as stack:
-        for one in found:
-            engine = stack.enter_context(Engine(one.root, one.settings))
+        for project in projects:
+            engine = stack.enter_context(Engine(project.root, project.settings))
             exporter = open_exporter(engine, out, force=force)
             with progress_bar(not as_json) as progress:
                 engine.index(progress=progress)
@@ -86,9 +86,9 @@ def reembed_chunks(
     """
     from cortex.families.chunkfiles.exporter import embedder_for, folder_of, reembed
 
-    found = workspace.find([])[0]
-    folder = folder_of(found.settings, found.root, directory)
-    embedder = embedder_for(found.settings)
+    project = workspace.find([])[0]
+    folder = folder_of(project.settings, project.root, directory)
+    embedder = embedder_for(project.settings)
     try:
         with progress_bar(not as_json) as progress:
             done = reembed(folder, embedder, progress=progress)
@@ -96,17 +96,19 @@ def reembed_chunks(
     finally:
         embedder.close()
     if as_json:
-        print_json({"folder": str(folder), "model": model, "files": [asdict(one) for one in done]})
+        print_json(
+            {"folder": str(folder), "model": model, "files": [asdict(result) for result in done]}
+        )
     else:
-        for one in done:
-            told = (
-                f"{one.chunks} chunks, {one.before or 'no model'} before"
-                if one.chunks
+        for result in done:
+            summary = (
+                f"{result.chunks} chunks, {result.before or 'no model'} before"
+                if result.chunks
                 else "has them already"
             )
-            say(f"{one.name}: {one.problem or told}", error=bool(one.problem))
+            say(f"{result.name}: {result.problem or summary}", error=bool(result.problem))
         say(f"{folder}: vectors of {model}" if done else f"{folder}: no chunk files")
-    return 1 if any(one.problem for one in done) else 0
+    return 1 if any(result.problem for result in done) else 0
 
 
 @app.command("allow")
@@ -139,46 +141,50 @@ def allow_project(
         say(f"{root}: its files no longer name an embedding server")
     else:
         say(
-            f"{root}: its files may name an embedding server on this machine; they name {address or 'none now'}"
+            f"{root}: its files may name an embedding server on this machine; they name "
+            f"{address or 'none now'}"
         )
 
 
 def open_exporter(engine: Engine, out: Path | None = None, *, force: bool = False) -> Exporter:
-    """The chunk files of an engine. Raises: ConfigError CHUNKS_FOREIGN, FileError PATH_OUTSIDE."""
+    """Open the exporter of an engine's chunk files.
+
+    Raises: ConfigError CHUNKS_FOREIGN, FileError PATH_OUTSIDE.
+    """
     from cortex.families.chunkfiles.exporter import Exporter, folder_of
 
     return Exporter(engine, folder_of(engine.settings, engine.root, out), force=force)
 
 
 def describe(report: Report) -> str:
-    """One export in a line."""
+    """Summarize one export in a line."""
     counts = ", ".join(f"{count} {kind}" for kind, count in report.chunks.items())
-    told = f"{report.folder}: {counts}; vectors of {report.model}, {report.embedded} of them new"
-    told += f"; wrote {', '.join(report.written)}" if report.written else "; nothing to write"
-    return told + (
+    summary = f"{report.folder}: {counts}; vectors of {report.model}, {report.embedded} of them new"
+    summary += f"; wrote {', '.join(report.written)}" if report.written else "; nothing to write"
+    return summary + (
         f"; {report.left_out} left out, of which the model makes nothing" if report.left_out else ""
     )
 
 
 class Following:
-    """Keeps chunk files current while something else keeps their index so."""
+    """Exporter that keeps chunk files current while another process updates the index."""
 
     def __init__(self, exporter: Exporter) -> None:
         self._exporter = exporter
         self._resume = 0.0
-        self._said = ""
+        self._reported = ""
 
     def look(self) -> Report | None:
-        """Export where the index has changed since; what fails is said once, and tried again later."""
+        """Export if the index has changed; a failure is reported once and retried later."""
         if time.monotonic() < self._resume or not self._exporter.is_due():
             return None
         try:
             report = self._exporter.export()
         except CortexError as error:
             self._resume = time.monotonic() + RETRY_SECONDS
-            if error.message != self._said:
+            if error.message != self._reported:
                 say(f"warning: {error.message}", error=True)
-            self._said = error.message
+            self._reported = error.message
             return None
-        self._said = ""
+        self._reported = ""
         return report if report.written else None

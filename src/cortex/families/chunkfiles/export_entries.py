@@ -1,9 +1,8 @@
-"""A document or a file of code becomes entries of the chunk files: what each is called, what it
-says, what is known of it.
+"""Entries of the chunk files for a document or a source file.
 
-Ids, titles and metadata are those that readers of these files know: one entry per file and kind for
-code, one per section for documents, `-c1`, `-c2` ... behind the id where a text is longer than a
-chunk may be. Pure: knows no store, no vector and no file.
+Ids, titles and metadata are those that readers of these files expect: one entry per file and kind
+for code, one per section for documents, with `-c1`, `-c2` ... after the id where a text exceeds the
+chunk size. Pure: knows no store, no vector and no file.
 """
 
 from __future__ import annotations
@@ -20,25 +19,26 @@ from cortex.families.chunkfiles.outlines import Outline
 SYMBOLS, DEFINITIONS, DATA, DOCUMENTATION = "symbols", "definitions", "data", "documentation"
 DOCUMENTS = frozenset({"markdown", "restructuredtext", "asciidoc", "text", "latex"})
 CONFIGURATION = frozenset({"yaml", "json", "toml", "ini", "hcl", "go-module", "dockerfile"})
-# Nothing but definitions, and no grammar here
+# These hold only definitions, and there is no grammar for them here.
 SCHEMAS = frozenset({"protobuf", "graphql", "prisma"})
-# More is a fixture or a lock file, not somebody's configuration
+# A larger file is a fixture or a lock file, not a configuration.
 MAX_CONFIGURATION_CHARACTERS = 200_000
 
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """How much goes into a chunk, in tokens, and which kinds of code chunks are wanted."""
+    """Chunk sizes in tokens, and the kinds of code chunks to make."""
 
     document: int = 400
     document_overlap: int = 50
-    code: int = 0  # no limit
+    # 0 means no limit.
+    code: int = 0
     code_overlap: int = 0
     kinds: tuple[str, ...] = (SYMBOLS, DEFINITIONS, DATA)
 
 
 def entries_of(doc: Doc, text: str, symbols: Sequence[Symbol], sizes: Sizes) -> Iterator[Entry]:
-    """The entries of one file, without their times; none where it holds nothing of these kinds."""
+    """Make the entries of one file, without their times; none if it has none of these kinds."""
     if doc.language in DOCUMENTS:
         yield from _documentation(doc, text, sizes)
     elif doc.language in CONFIGURATION:
@@ -47,32 +47,32 @@ def entries_of(doc: Doc, text: str, symbols: Sequence[Symbol], sizes: Sizes) -> 
             and len(text) <= MAX_CONFIGURATION_CHARACTERS
             and doc.role != "locale"
         ):
-            yield from _whole(doc, DATA, text, sizes)
+            yield from _file_entries(doc, DATA, text, sizes)
     elif doc.language in SCHEMAS:
         if DEFINITIONS in sizes.kinds:
-            yield from _whole(doc, DEFINITIONS, text, sizes)
+            yield from _file_entries(doc, DEFINITIONS, text, sizes)
     else:
         outline = Outline(text, doc.language, symbols)
         makers = {SYMBOLS: outline.names, DEFINITIONS: outline.declarations, DATA: outline.values}
         for kind, make in makers.items():
             if kind in sizes.kinds:
-                more = {"package": outline.package} if kind == SYMBOLS else {}
-                yield from _code(doc, kind, make(), sizes, more)
+                extra = {"package": outline.package} if kind == SYMBOLS else {}
+                yield from _code_entries(doc, kind, make(), sizes, extra)
 
 
 def _documentation(doc: Doc, text: str, sizes: Sizes) -> Iterator[Entry]:
     cut = chunkers.cut(text, doc.path, doc.language, sizes.document, sizes.document_overlap)
-    spoken = tags.spoken(doc.language)
+    language = tags.spoken(doc.language)
     common = tags.join(
-        ("documentation", spoken), tags.of_path(doc.path), tags.of_front_matter(text)
+        ("documentation", language), tags.of_path(doc.path), tags.of_front_matter(text)
     )
-    alone, _ = tags.hashtags(text)
+    document_tags, _ = tags.hashtags(text)
     for section, part, chunk in _sections(cut.chunks):
         body = text[chunk.start : chunk.end]
-        tagged = tags.join(common, alone, tags.hashtags(body)[1])
+        tagged = tags.join(common, document_tags, tags.hashtags(body)[1])
         metadata: dict[str, str | int] = {
             "file_path": doc.path,
-            "source": spoken,
+            "source": language,
             "section_index": section,
             "chunk_index": part,
             "start_line": chunk.start_line,
@@ -86,7 +86,7 @@ def _documentation(doc: Doc, text: str, sizes: Sizes) -> Iterator[Entry]:
 
 
 def _sections(chunks: Sequence[Chunk]) -> Iterator[tuple[int, int, Chunk]]:
-    """Chunks with the number of their section and of their part of it."""
+    """Yield chunks with the number of their section and of their part in it."""
     section, part = -1, 0
     before: Chunk | None = None
     for chunk in chunks:
@@ -100,8 +100,8 @@ def _sections(chunks: Sequence[Chunk]) -> Iterator[tuple[int, int, Chunk]]:
         yield section, part, chunk
 
 
-def _whole(doc: Doc, kind: str, text: str, sizes: Sizes) -> Iterator[Entry]:
-    """A file that is of one kind altogether, cut by lines."""
+def _file_entries(doc: Doc, kind: str, text: str, sizes: Sizes) -> Iterator[Entry]:
+    """Make entries of one kind from a whole file, split by lines."""
     size = sizes.code or sizes.document
     for part, chunk in enumerate(
         chunkers.cut(text, doc.path, "text", size, sizes.code_overlap).chunks
@@ -110,35 +110,33 @@ def _whole(doc: Doc, kind: str, text: str, sizes: Sizes) -> Iterator[Entry]:
         yield _code_entry(doc, kind, text[chunk.start : chunk.end], part, lines)
 
 
-def _code(
-    doc: Doc, kind: str, blocks: list[str], sizes: Sizes, more: dict[str, str]
+def _code_entries(
+    doc: Doc, kind: str, blocks: list[str], sizes: Sizes, extra: dict[str, str]
 ) -> Iterator[Entry]:
     for part, text in enumerate(
-        _joined(blocks, sizes.code * TOKEN_CHARACTERS, sizes.code_overlap * TOKEN_CHARACTERS)
+        _join_blocks(blocks, sizes.code * TOKEN_CHARACTERS, sizes.code_overlap * TOKEN_CHARACTERS)
     ):
-        yield _code_entry(doc, kind, text, part, more)
+        yield _code_entry(doc, kind, text, part, extra)
 
 
 def _code_entry(
-    doc: Doc, kind: str, text: str, part: int, more: dict[str, str] | dict[str, int]
+    doc: Doc, kind: str, text: str, part: int, extra: dict[str, str] | dict[str, int]
 ) -> Entry:
-    spoken = tags.spoken(doc.language)
-    tagged = tags.join(("code", spoken, kind), tags.of_path(doc.path))
+    language = tags.spoken(doc.language)
+    tagged = tags.join(("code", language, kind), tags.of_path(doc.path))
     metadata: dict[str, str | int] = {
         "file_path": doc.path,
-        "language": spoken,
+        "language": language,
         "source": "code",
-        **more,
+        **extra,
     }
     title = f"{kind.capitalize()}: {doc.path}"
     name = _numbered(f"code-{kind}-{doc.path}", part)
     return Entry(name, kind, title, text, tagged, _with_tags(metadata, tagged), None, None)
 
 
-def _joined(blocks: list[str], limit: int, overlap: int) -> Iterator[str]:
-    """Blocks put together up to `limit` characters, 0 is no limit; each text repeats up to
-    `overlap` of the one before.
-    """
+def _join_blocks(blocks: list[str], limit: int, overlap: int) -> Iterator[str]:
+    """Join blocks up to `limit` characters (0: no limit), overlapping by up to `overlap`."""
     kept: list[str] = []
     for block in blocks:
         if limit and kept and sum(map(len, kept)) + len(block) > limit:
@@ -155,5 +153,5 @@ def _numbered(name: str, part: int) -> str:
 
 
 def _with_tags(metadata: dict[str, str | int], tagged: Sequence[str]) -> dict[str, object]:
-    numbered = {f"tag_{number}": tag for number, tag in enumerate(tagged)}
+    numbered = {f"tag_{position}": tag for position, tag in enumerate(tagged)}
     return dict(sorted({**metadata, **numbered}.items()))

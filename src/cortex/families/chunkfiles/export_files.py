@@ -1,10 +1,9 @@
-"""The chunk files on disk: reading back what was written before, and writing so that a reader sees
-the old file or the new one.
+"""Chunk files on disk: reading the existing ones and replacing them atomically.
 
-Written as the known readers have it: a wrapper with `_metadata`, keys in a fixed order, compact
-JSON, numbers in the shortest form that reads back as the same 32 bits, first in `.tmp/`, then
-renamed. `generator-output.json` says who wrote them: files of another program are never replaced
-unasked. Knows no engine; what goes into an entry is decided in `entries.py`.
+Written as the known readers expect: a wrapper with `_metadata`, keys in a fixed order, compact
+JSON, numbers in the shortest form that reads back as the same 32 bits; first to `.tmp/`, then
+renamed. `generator-output.json` names the writer: files of another program are never replaced
+unasked. Knows no engine; `export_entries.py` decides the contents of an entry.
 """
 
 from __future__ import annotations
@@ -34,37 +33,38 @@ NAMES = {
     DOCUMENTATION: "doc-chunks.json",
 }
 OUTPUT = "generator-output.json"
-VERSION = "2.0.0"  # of the format
+# Version of the file format.
+VERSION = "2.0.0"
 GENERATOR = "cortex-context"
 
 
 @dataclass(frozen=True, slots=True)
 class ExportModel:
-    """Whose vectors a chunk file has."""
+    """Model of a chunk file's vectors."""
 
     name: str
     dimensions: int
 
 
 def now() -> str:
-    """This moment as chunk files say it: with microseconds and the offset of this place."""
+    """Format the current local time with microseconds and offset, as in chunk files."""
     return datetime.now().astimezone().isoformat(timespec="microseconds")
 
 
 def moment(nanoseconds: int) -> str:
-    """A file's time in the same form."""
+    """Format a file's time in the same form."""
     return datetime.fromtimestamp(nanoseconds / 1e9).astimezone().isoformat(timespec="microseconds")
 
 
 def is_ours(folder: Path) -> bool:
-    """Whether the chunk files in `folder` were written by this program, or there are none."""
+    """True if the chunk files in `folder` were written by this program, or there are none."""
     if not any((folder / name).exists() for name in (*NAMES.values(), OUTPUT)):
         return True
     return _read_output(folder).get("generator") == GENERATOR
 
 
 def read_told(folder: Path) -> tuple[object, object]:
-    """The checksums and times of files that generator-output.json names."""
+    """Read the checksums and times of files from generator-output.json."""
     output = _read_output(folder)
     return output.get("file_checksums", {}), output.get("file_mtimes", {})
 
@@ -81,7 +81,10 @@ def _read_output(folder: Path) -> Mapping[str, object]:
 
 
 def check_ours(folder: Path) -> None:
-    """Raises: ConfigError CHUNKS_FOREIGN, where another program's chunk files are in `folder`."""
+    """Check that `folder` holds no chunk files of another program.
+
+    Raises: ConfigError CHUNKS_FOREIGN.
+    """
     if not is_ours(folder):
         raise ConfigError(
             "CHUNKS_FOREIGN",
@@ -92,19 +95,20 @@ def check_ours(folder: Path) -> None:
 
 @contextmanager
 def writing(folder: Path) -> Iterator[None]:
-    """Be the only one who writes into `folder`.
+    """Hold the write lock of `folder`.
 
-    Raises: LimitError INDEX_BUSY, where somebody else does; FileError, where it can't be written.
+    Raises: LimitError INDEX_BUSY if another process holds it; FileError if the folder can't be
+    written.
     """
-    aside = folder / ".tmp"
+    temporary = folder / ".tmp"
     try:
-        aside.mkdir(parents=True, exist_ok=True)
-        if aside.is_symlink():
+        temporary.mkdir(parents=True, exist_ok=True)
+        if temporary.is_symlink():
             raise FileError(
-                "PERMISSION_DENIED", f"{aside} is a link: nothing is written through it"
+                "PERMISSION_DENIED", f"{temporary} is a link: nothing is written through it"
             )
         handle = os.open(
-            aside / "lock", os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600
+            temporary / "lock", os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600
         )
     except OSError as error:
         raise explained(error, f"writing to {folder}") from error
@@ -119,16 +123,20 @@ def writing(folder: Path) -> Iterator[None]:
 
 
 def replace(folder: Path, name: str, pieces: Iterable[str]) -> None:
-    """Write a file aside, then put it in its place. Raises: FileError."""
-    aside = folder / ".tmp" / name
+    """Write a file to `.tmp/`, then rename it into place.
+
+    Raises: FileError.
+    """
+    temporary = folder / ".tmp" / name
     try:
-        aside.unlink(missing_ok=True)  # never write through a link that somebody left there
-        with open(aside, "x", encoding="utf-8", newline="\n") as file:
+        # Never write through a link that was left there.
+        temporary.unlink(missing_ok=True)
+        with open(temporary, "x", encoding="utf-8", newline="\n") as file:
             _write(file, pieces)
-        os.replace(aside, folder / name)
+        os.replace(temporary, folder / name)
     except OSError as error:
         with suppress(OSError):
-            aside.unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
         raise explained(error, f"writing {folder / name}") from error
 
 
@@ -142,7 +150,7 @@ def _write(file: TextIO, pieces: Iterable[str]) -> None:
 def render(
     kind: str, model: ExportModel, generated: str, written: Iterable[WrittenFile]
 ) -> Iterator[str]:
-    """A chunk file, piece by piece."""
+    """Render a chunk file piece by piece."""
     head = {
         "model": model.name,
         "dimensions": model.dimensions,
@@ -151,13 +159,13 @@ def render(
         "version": VERSION,
     }
     yield f'{{"_metadata":{compact(head)},"chunks":['
-    for number, one in enumerate(written):
-        yield f"{',' if number else ''}{_render_one(one)}"
+    for position, chunk in enumerate(written):
+        yield f"{',' if position else ''}{_render_chunk(chunk)}"
     yield "]}"
 
 
-def _render_one(one: WrittenFile) -> str:
-    entry = one.entry
+def _render_chunk(chunk: WrittenFile) -> str:
+    entry = chunk.entry
     before = {
         "id": entry.id,
         "chunk_type": entry.chunk_type,
@@ -170,18 +178,18 @@ def _render_one(one: WrittenFile) -> str:
         "created_at": entry.created_at,
         "updated_at": entry.updated_at,
     }
-    vector = "" if one.embedding is None else f'"embedding":{numbers(one.embedding)},'
+    vector = "" if chunk.embedding is None else f'"embedding":{numbers(chunk.embedding)},'
     return f"{compact(before)[:-1]},{vector}{compact(after)[1:]}"
 
 
 def compact(value: object) -> str:
-    """JSON without spaces. Halves of characters, which no UTF-8 can say, are escaped."""
+    """Encode as JSON without spaces; lone surrogates, which UTF-8 can't hold, are escaped."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     return text if _is_writable(text) else json.dumps(value, separators=(",", ":"))
 
 
 def indented(value: object) -> str:
-    """JSON for people."""
+    """Encode as indented JSON for people."""
     return json.dumps(value, indent=2)
 
 
@@ -194,16 +202,16 @@ def _is_writable(text: str) -> bool:
 
 
 def numbers(vector: np.ndarray) -> str:
-    """A vector of 32-bit numbers as a JSON array, each in its shortest form."""
+    """Format a vector of 32-bit numbers as a JSON array, each in its shortest form."""
     return f"[{','.join(vector.astype('float32').astype(str).tolist())}]"
 
 
 def read_written(folder: Path, kind: str, model: ExportModel) -> dict[str, WrittenFile]:
-    """What was written before, by id; nothing where that isn't of this model, or can't be read."""
+    """Read the existing chunks by id; empty if they are of another model or unreadable."""
     try:
         reading = Reading(folder / NAMES[kind])
         if (reading.model, reading.dimensions) != (model.name, model.dimensions):
             return {}
-        return {one.entry.id: one for one in reading if one.embedding is not None}
+        return {chunk.entry.id: chunk for chunk in reading if chunk.embedding is not None}
     except FileError:
         return {}

@@ -1,12 +1,11 @@
-"""An index becomes chunk files that other programs read: symbols, definitions, values and
-documentation, with vectors.
+"""Export of an index as chunk files: symbols, definitions, values and docs, with vectors.
 
     with Engine(root, settings) as engine:
         Exporter(engine, folder).export()
 
-Works from what the index holds; nothing is read or cut in here but documents, which are cut as
-`chunking` says. What a file says is in `entries.py`, how it is written in `files.py`, vectors for
-files of others are made anew in `reembedding.py`.
+Works from the contents of the index; only documents are chunked again here, as the `chunking`
+settings say. `export_entries.py` builds the entries, `export_files.py` writes the files, and
+`reembedder.py` gives new vectors to the files of other programs.
 """
 
 from __future__ import annotations
@@ -38,27 +37,31 @@ if TYPE_CHECKING:
 
 __all__ = ["Exporter", "Reembedded", "Report", "check_ours", "embedder_for", "folder_of", "reembed"]
 
-BATCH = 64  # texts that are embedded at once
+# Texts per call of the embedder.
+BATCH = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What one export did."""
+    """Outcome of one export."""
 
     folder: str
     model: str
     dimensions: int
     chunks: Mapping[str, int]  # by chunk type
-    embedded: int  # texts that had no vector yet
-    written: tuple[str, ...]  # names of files; those that would be the same are left alone
-    left_out: int  # chunks that the model makes nothing of
+    # Texts that had no vector yet.
+    embedded: int
+    # Names of the files that changed; the others are left alone.
+    written: tuple[str, ...]
+    # Chunks for which the model gives no vector.
+    left_out: int
     files: int
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class _Made:
-    """What was made of one doc."""
+    """Entries made from one doc."""
 
     doc: Doc
     checksum: str
@@ -66,10 +69,12 @@ class _Made:
 
 
 class Exporter:
-    """The chunk files of one engine in one folder; kept, it makes only what changed since."""
+    """Export of one engine's index to one folder; reused, it makes only what changed since."""
 
     def __init__(self, engine: Engine, folder: Path, *, force: bool = False) -> None:
-        """Raises: ConfigError CHUNKS_FOREIGN, where another program's files are in `folder`, unless
+        """Prepare the export.
+
+        Raises: ConfigError CHUNKS_FOREIGN if another program's files are in `folder`, unless
         `force`.
         """
         if not force:
@@ -77,49 +82,55 @@ class Exporter:
         self._engine = engine
         self.folder = folder
         self._made: dict[str, _Made] = {}  # by path
-        self._made_by: tuple[Sizes, str] | None = None  # the settings that entries depend on
-        self._standing: dict[str, dict[str, WrittenFile]] = {}  # by chunk type and id
+        # The settings that the entries depend on.
+        self._entry_settings: tuple[Sizes, str] | None = None
+        self._existing: dict[str, dict[str, WrittenFile]] = {}  # by chunk type and id
         self._model = ExportModel("", 0)
-        self._told: tuple[object, object] = ({}, {})  # what generator-output.json says of files
-        self._seq = -1  # of the store when it was exported
+        # Checksums and times of files as in generator-output.json.
+        self._output_files: tuple[object, object] = ({}, {})
+        # Sequence number of the store at the last export.
+        self._seq = -1
 
     def is_due(self) -> bool:
-        """Whether the index, or the settings that decide what is written, have changed since the
-        last export.
-        """
-        return self._engine.store.truth.seq() != self._seq or self._made_by != _made_by(
-            self._engine.settings
+        """True if the index or the relevant settings have changed since the last export."""
+        return (
+            self._engine.store.truth.seq() != self._seq
+            or self._entry_settings != _entry_settings(self._engine.settings)
         )
 
     def export(
         self, *, progress: ProgressCallback = lambda progress: None, cancel: Cancel | None = None
     ) -> Report:
-        """Bring the chunk files up to date with the index; only those whose content changes are
-        written.
+        """Bring the chunk files up to date with the index; unchanged files are not written.
 
-        Raises: CortexError, where the embedder fails; FileError; LimitError INDEX_BUSY; Cancelled.
-        Then all files are as they were.
+        Raises: CortexError if the embedder fails; FileError; LimitError INDEX_BUSY; Cancelled. Then
+        all files are as they were.
         """
         started, seq = time.monotonic(), self._engine.store.truth.seq()
         embedder = self._engine.embedding.wanted or CircuitBreaker(open_local())
         stamp = embedder.stamp or embedder.connect()
         model = ExportModel(stamp.model, stamp.dimensions)
         with files.writing(self.folder):
-            self._recall(model)
-            self._make()
-            wanted = self._by_kind()
+            self._read_existing(model)
+            self._make_entries()
+            entries_by_kind = self._by_kind()
             vectors, embedded = self._embed(
-                wanted, embedder, progress, Cancel() if cancel is None else cancel
+                entries_by_kind, embedder, progress, Cancel() if cancel is None else cancel
             )
             left_out = sum(
-                entry.text not in vectors for entries in wanted.values() for entry in entries
+                entry.text not in vectors
+                for entries in entries_by_kind.values()
+                for entry in entries
             )
-            written = tuple(self._bring(kind, entries, vectors) for kind, entries in wanted.items())
+            written = tuple(
+                self._write_kind(kind, entries, vectors)
+                for kind, entries in entries_by_kind.items()
+            )
             names = tuple(name for name in written if name)
             seconds = time.monotonic() - started
-            self._tell(bool(names), seconds)
+            self._write_output(bool(names), seconds)
         self._seq = seq
-        counts = {kind: len(standing) for kind, standing in self._standing.items()}
+        counts = {kind: len(standing) for kind, standing in self._existing.items()}
         return Report(
             str(self.folder),
             model.name,
@@ -132,27 +143,25 @@ class Exporter:
             seconds,
         )
 
-    def _recall(self, model: ExportModel) -> None:
-        """Know what stands in the files, and say whose they are before the first of them is
-        written.
-        """
+    def _read_existing(self, model: ExportModel) -> None:
+        """Read the existing files, and mark the folder as ours before the first one is written."""
         if model == self._model and (self.folder / files.OUTPUT).exists():
             return
         ours = files.is_ours(self.folder)
-        self._standing = {
+        self._existing = {
             kind: files.read_written(self.folder, kind, model) if ours else {} for kind in NAMES
         }
-        self._model, self._told = model, files.read_told(self.folder)
+        self._model, self._output_files = model, files.read_told(self.folder)
         if not ours or not (self.folder / files.OUTPUT).exists():
-            self._tell(True, 0.0)
+            self._write_output(True, 0.0)
 
-    def _make(self) -> None:
-        """Entries of every doc; those of docs that are the same stay."""
+    def _make_entries(self) -> None:
+        """Make the entries of every doc; those of unchanged docs are kept."""
         engine, settings = self._engine, self._engine.settings
         sizes, covered = _sizes(settings), _covered(settings)
-        made_by = _made_by(settings)
-        if made_by != self._made_by:
-            self._made, self._made_by = {}, made_by
+        made_by = _entry_settings(settings)
+        if made_by != self._entry_settings:
+            self._made, self._entry_settings = {}, made_by
         before, self._made = self._made, {}
         lookup = engine.store.lookup
         for doc in lookup.docs(engine.source.id):
@@ -166,41 +175,43 @@ class Exporter:
             self._made[doc.path] = replace(made, doc=doc)
 
     def _checksum(self, doc: Doc, text: str) -> str:
-        """Of the file as it is on disk, as long as that is what was indexed; else of its text."""
+        """Hash the file on disk if it is still the indexed one, else the indexed text."""
         raw = read_bytes(self._engine.root, doc.path, max(doc.size, 1))
-        whole = (
+        content = (
             text.encode("utf-8", "surrogatepass")
             if isinstance(raw, UnreadableFile) or len(raw) != doc.size
             else raw
         )
-        return hashlib.sha256(whole).hexdigest()
+        return hashlib.sha256(content).hexdigest()
 
     def _by_kind(self) -> dict[str, list[Entry]]:
-        wanted: dict[str, list[Entry]] = {kind: [] for kind in NAMES}
+        entries_by_kind: dict[str, list[Entry]] = {kind: [] for kind in NAMES}
         for made in self._made.values():
             for entry in made.entries:
-                wanted[entry.chunk_type or ""].append(entry)
-        return wanted
+                entries_by_kind[entry.chunk_type or ""].append(entry)
+        return entries_by_kind
 
     def _embed(
         self,
-        wanted: Mapping[str, Sequence[Entry]],
+        entries_by_kind: Mapping[str, Sequence[Entry]],
         embedder: CircuitBreaker,
         progress: ProgressCallback,
         cancel: Cancel,
     ) -> tuple[dict[str, np.ndarray], int]:
-        """The vector of every text, and how many of them had to be made; texts that the model makes
-        nothing of have none.
+        """Embed every text that has no vector yet.
+
+        Returns the vectors by text, and the number of new ones; texts that the model can't embed
+        have none.
         """
         known = {
-            one.entry.text: one.embedding
-            for standing in self._standing.values()
-            for one in standing.values()
-            if one.embedding is not None
+            written.entry.text: written.embedding
+            for standing in self._existing.values()
+            for written in standing.values()
+            if written.embedding is not None
         }
         titles = {
             entry.text: entry.title or ""
-            for entries in wanted.values()
+            for entries in entries_by_kind.values()
             for entry in entries
             if entry.text not in known
         }
@@ -211,52 +222,55 @@ class Exporter:
             texts = missing[start : start + BATCH]
             rows = embedder.passages(texts)
             for text, row in zip(texts, rows, strict=True):
-                # Readers divide by a vector's length: one of length 0 is no vector. The title has
-                # words at least.
+                # Readers divide by a vector's length, so a vector of length 0 is none. The title
+                # has words at least.
                 row = row if row.any() else embedder.passages([titles[text]])[0]
                 if row.any():
                     known[text] = row
             progress(Progress("embedding", start + len(texts), len(missing)))
         return known, len(missing)
 
-    def _bring(self, kind: str, entries: Sequence[Entry], vectors: Mapping[str, np.ndarray]) -> str:
-        """Write the file of a kind, where it would be another one; gives its name then, else
-        nothing.
+    def _write_kind(
+        self, kind: str, entries: Sequence[Entry], vectors: Mapping[str, np.ndarray]
+    ) -> str:
+        """Write the file of a kind if its contents changed.
+
+        Returns its name, or "" if it is unchanged.
         """
-        standing, moment = self._standing[kind], files.now()
+        standing, now = self._existing[kind], files.now()
         new: dict[str, WrittenFile] = {}
         for entry in entries:
             old = standing.get(entry.id)
             if old is not None and replace(old.entry, created_at=None, updated_at=None) == entry:
                 new[entry.id] = old
             elif entry.text in vectors:
-                created = old.entry.created_at if old else moment
-                timed = replace(entry, created_at=created, updated_at=moment)
+                created = old.entry.created_at if old else now
+                timed = replace(entry, created_at=created, updated_at=now)
                 new[entry.id] = WrittenFile(timed, vectors[entry.text])
         same = list(new) == list(standing) and all(new[name] is standing[name] for name in new)
         if same and (self.folder / NAMES[kind]).exists():
             return ""
-        files.replace(
-            self.folder, NAMES[kind], files.render(kind, self._model, moment, new.values())
-        )
-        self._standing[kind] = new
+        files.replace(self.folder, NAMES[kind], files.render(kind, self._model, now, new.values()))
+        self._existing[kind] = new
         return NAMES[kind]
 
-    def _tell(self, changed: bool, seconds: float) -> None:
-        """Write generator-output.json, where it would say anything else than before."""
+    def _write_output(self, changed: bool, seconds: float) -> None:
+        """Write generator-output.json if it would differ from the existing one."""
         made = self._made.values()
-        checksums = {one.doc.path: one.checksum for one in made}
-        times = {one.doc.path: files.moment(one.doc.mtime_ns) for one in made}
+        checksums = {source.doc.path: source.checksum for source in made}
+        times = {source.doc.path: files.moment(source.doc.mtime_ns) for source in made}
         if (
             not changed
-            and (checksums, times) == self._told
+            and (checksums, times) == self._output_files
             and (self.folder / files.OUTPUT).exists()
         ):
             return
         documents = [
-            one for one in made if any(entry.chunk_type == DOCUMENTATION for entry in one.entries)
+            source
+            for source in made
+            if any(entry.chunk_type == DOCUMENTATION for entry in source.entries)
         ]
-        chunks = {kind: len(standing) for kind, standing in self._standing.items()}
+        chunks = {kind: len(standing) for kind, standing in self._existing.items()}
         output = {
             "version": files.VERSION,
             "dimensions": self._model.dimensions,
@@ -265,7 +279,8 @@ class Exporter:
             "file_mtimes": times,
             "stats": {
                 "docs_processed": len(documents),
-                "code_files_processed": sum(bool(one.entries) for one in made) - len(documents),
+                "code_files_processed": sum(bool(source.entries) for source in made)
+                - len(documents),
                 "total_doc_chunks": chunks[DOCUMENTATION],
                 "total_code_chunks": sum(chunks.values()) - chunks[DOCUMENTATION],
                 "processing_time_seconds": round(seconds, 3),
@@ -273,26 +288,27 @@ class Exporter:
             "generator": files.GENERATOR,
         }
         files.replace(self.folder, files.OUTPUT, [files.indented(output)])
-        self._told = (checksums, times)
+        self._output_files = (checksums, times)
 
 
 def embedder_for(settings: Settings) -> CircuitBreaker:
-    """Who embeds for chunk files: whoever does for an index; where it has words only, the model
-    that comes along, since they need vectors.
+    """Open the embedder for chunk files: the index's own, or the bundled model if it has none.
+
+    Chunk files always need vectors.
     """
     return CircuitBreaker(open_embedder(settings) or open_local())
 
 
 def folder_of(settings: Settings, root: Path, chosen: Path | None = None) -> Path:
-    """Where the chunk files of a project are: the chosen folder, or what `server.chunksDir` names.
+    """Resolve the folder of a project's chunk files: the chosen one, or `server.chunksDir`.
 
-    Raises: FileError PATH_OUTSIDE, where a folder in the project leads out of it.
+    Raises: FileError PATH_OUTSIDE if a folder in the project leads out of it.
     """
     return chunks_dir(root, settings) if chosen is None else chosen
 
 
-def _made_by(settings: Settings) -> tuple[Sizes, str]:
-    """The settings that the entries of a doc depend on."""
+def _entry_settings(settings: Settings) -> tuple[Sizes, str]:
+    """Settings that the entries of a doc depend on."""
     return _sizes(settings), settings.security.redact
 
 
@@ -308,9 +324,7 @@ def _sizes(settings: Settings) -> Sizes:
 
 
 def _covered(settings: Settings) -> Callable[[Doc], bool]:
-    """Whether chunk files are to cover a doc, by `paths.code` and `paths.docs`; without patterns
-    they cover all.
-    """
+    """Build a filter for docs by `paths.code` and `paths.docs`; without patterns all pass."""
     code, docs = Patterns(settings.paths.code), Patterns(settings.paths.docs)
 
     def covers(doc: Doc) -> bool:

@@ -1,12 +1,15 @@
-"""Chunk files: what an indexer, ours or another's, wrote of a project, one JSON file for each kind
-of chunk.
+"""Streaming reader for chunk files, the JSON that an indexer writes for a project.
 
-    {"_metadata": {"model": "BAAI/bge-small-en-v1.5", "dimensions": 384, ...}, "chunks": [{"id": ..., "text": ..., ...}, ...]}
+The indexer may be Cortex or another program. There is one file for each kind of chunk, either this
+object or only its list:
 
-or only the list. A file is read entry by entry: as a whole, 100,000 chunks would take 2 GB. What is
-wrong with one chunk costs that chunk and is told in `warnings`; what is wrong with the JSON costs
-the file. Knows no store and no search. The standard library finds where an entry ends, and
-pydantic's JSON reader reads the numbers in a fifth of its time; nine tenths of a file are numbers.
+    {"_metadata": {"model": "BAAI/bge-small-en-v1.5", "dimensions": 384, ...},
+     "chunks": [{"id": ..., "text": ..., ...}, ...]}
+
+A file is read entry by entry: as a whole, 100,000 chunks would take 2 GB. A malformed chunk is
+skipped and reported in `warnings`; malformed JSON makes the whole file unreadable. Knows no store
+and no search. The standard library finds the end of an entry; pydantic's JSON parser reads the
+numbers in a fifth of its time, and nine tenths of a file are numbers.
 """
 
 from __future__ import annotations
@@ -28,27 +31,35 @@ from cortex.base.errors import FileError
 from cortex.base.text import is_text
 from cortex.base.types import Entry
 
-if TYPE_CHECKING:  # numpy is loaded where a vector is read: whoever has no chunk files needs none
+# numpy is imported where a vector is read, so that projects without chunk files don't load it.
+if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
 ENDING = ".json"
-# An indexer's own notes, which it keeps beside its chunks
+# An indexer's own notes, which it keeps beside its chunks.
 IGNORED = frozenset({"generator-output.json"})
-BLOCK = 1 << 20  # bytes that are read at once
-MAX_CHARACTERS = 64 << 20  # of one value: what is longer is no chunk
-MAX_DIGITS = 400  # of a whole number; Python refuses to read much longer ones
-MAX_WARNINGS = 20  # of one file
+# Bytes per read.
+BLOCK = 1 << 20
+# Characters of one JSON value: a longer one is no chunk.
+MAX_CHARACTERS = 64 << 20
+# Digits of an integer: Python refuses to parse much longer ones.
+MAX_DIGITS = 400
+# Per file.
+MAX_WARNINGS = 20
 MAX_DIMENSIONS = 100_000
 _SPACE = re.compile(r"[ \t\n\r]*")
 _NUMBERS = re.compile(r'"embedding"\s*:\s*(?=\[)')
-_TAIL = 32_768  # characters of an entry after its numbers
-_ASIDE = "\0numbers"  # stands in an entry for the numbers that are read by themselves
-_ASIDE_JSON = json.dumps(_ASIDE)
-# Characters before the end of what was read, where a mistake may only be that there is more
-_CUT = 16
+# Characters of an entry that are searched for its end after the numbers.
+_TAIL = 32_768
+# Placeholder in an entry for its numbers, which are parsed separately.
+_PLACEHOLDER = "\0numbers"
+_PLACEHOLDER_JSON = json.dumps(_PLACEHOLDER)
+# A parse error this close to the end of the buffer may only mean that there is more to read.
+_CUT_MARGIN = 16
 
-Signature = tuple[int, int, int]  # time, size and number of a file: another content has another one
+# Modification time, size and inode: another content has another signature.
+Signature = tuple[int, int, int]
 Vector: TypeAlias = "NDArray[np.float32]"
 
 
@@ -66,7 +77,7 @@ class ChunkFile:
 
 @dataclass(frozen=True, slots=True)
 class WrittenFile:
-    """A chunk as it is written in a file, with its vector where it has one."""
+    """One chunk as written in a file, with its vector if it has one."""
 
     entry: Entry
     embedding: Vector | None
@@ -74,14 +85,14 @@ class WrittenFile:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The chunk files of a folder, by name, and what is wrong with others."""
+    """Chunk files of a folder, sorted by name, and warnings about files that don't qualify."""
 
     files: tuple[ChunkFile, ...]
     warnings: tuple[str, ...]
 
 
 def list_chunk_files(directory: Path) -> Listing:
-    """The chunk files in a folder, not in those below it.
+    """List the chunk files in a folder, not in its subfolders.
 
     Raises: FileError FILE_NOT_FOUND or PERMISSION_DENIED.
     """
@@ -89,23 +100,23 @@ def list_chunk_files(directory: Path) -> Listing:
     warnings: list[str] = []
     try:
         with os.scandir(directory) as entries:
-            found = sorted(
+            candidates = sorted(
                 (entry for entry in entries if entry.name.endswith(ENDING)),
                 key=lambda entry: entry.name,
             )
-        for entry in found:
+        for entry in candidates:
             if entry.name in IGNORED:
                 continue
-            about = entry.stat(follow_symlinks=False)
-            # A link may lead to what isn't the project's, a pipe never ends
-            if not stat.S_ISREG(about.st_mode):
+            status = entry.stat(follow_symlinks=False)
+            # A link may lead out of the project, and a pipe never ends.
+            if not stat.S_ISREG(status.st_mode):
                 warnings.append(f"{shown(entry.name)} is no ordinary file (left out)")
             elif not is_text(entry.name):
                 warnings.append(f"{shown(entry.name)} has a name that isn't UTF-8 (left out)")
             else:
                 files.append(
                     ChunkFile(
-                        directory / entry.name, (about.st_mtime_ns, about.st_size, about.st_ino)
+                        directory / entry.name, (status.st_mtime_ns, status.st_size, status.st_ino)
                     )
                 )
     except OSError as error:
@@ -114,16 +125,17 @@ def list_chunk_files(directory: Path) -> Listing:
 
 
 def shown(name: str) -> str:
-    """A name that a stranger chose, in a message."""
+    """Quote a name of unknown origin for a message if it isn't printable."""
     return name if name.isprintable() else json.dumps(name)
 
 
 class Reading:
     """One pass over a chunk file.
 
-    `model` and `dimensions` are what its `_metadata` says, "" and 0 where it doesn't.
+    `model` and `dimensions` come from its `_metadata`, or are "" and 0.
 
-    Raises: FileError FILE_UNREADABLE, PERMISSION_DENIED or FILE_NOT_FOUND; after some entries, too.
+    Raises: FileError FILE_UNREADABLE, PERMISSION_DENIED or FILE_NOT_FOUND, possibly after some
+    entries.
     """
 
     def __init__(self, path: Path) -> None:
@@ -131,17 +143,17 @@ class Reading:
         self.warnings: list[str] = []
         self._path = path
         self._more_warnings = 0
-        self.model, self.dimensions = self._read_about()
+        self.model, self.dimensions = self._read_metadata()
 
     def __iter__(self) -> Iterator[WrittenFile]:
-        """The chunks that are well formed, in order; `warnings` names the others."""
-        number = 0
-        for number, value in enumerate(self._values(), start=1):
+        """Yield the well-formed chunks in order; `warnings` names the others."""
+        position = 0
+        for position, value in enumerate(self._values(), start=1):
             try:
-                yield self._written(value)
+                yield self._parse_chunk(value)
             except (ValueError, RecursionError) as error:
                 reason = "is nested too deeply" if isinstance(error, RecursionError) else str(error)
-                self._warn(f"{self.name}: chunk {number}{_called(value)} {reason} (left out)")
+                self._warn(f"{self.name}: chunk {position}{_id_suffix(value)} {reason} (left out)")
         if self._more_warnings:
             self.warnings.append(f"{self.name}: {self._more_warnings} more chunks are malformed")
 
@@ -151,20 +163,21 @@ class Reading:
         else:
             self._more_warnings += 1
 
-    def _read_about(self) -> tuple[str, int]:
-        """Model and dimensions; they mostly stand before the chunks, else the chunks are passed
-        over once more.
+    def _read_metadata(self) -> tuple[str, int]:
+        """Read model and dimensions from the metadata.
+
+        It mostly stands before the chunks; otherwise the chunks are skipped over in an extra pass.
         """
-        about: object = {}
+        metadata: object = {}
         with _opened(self._path) as text:
             if text.peek() == "{":
                 for key in _keys(text):
                     if key == "_metadata":
-                        about = text.value()
+                        metadata = text.value()
                         break
                     _skip(text)
-        told = about if isinstance(about, Mapping) else {}
-        model, dimensions = told.get("model"), told.get("dimensions")
+        fields = metadata if isinstance(metadata, Mapping) else {}
+        model, dimensions = fields.get("model"), fields.get("dimensions")
         if dimensions is not None and not (
             type(dimensions) is int and 0 < dimensions <= MAX_DIMENSIONS
         ):
@@ -175,26 +188,30 @@ class Reading:
     def _values(self) -> Iterator[object]:
         with _opened(self._path) as text:
             if text.peek() == "{":
-                known = False
+                has_chunks = False
                 for key in _keys(text):
                     if key == "chunks" and text.peek() == "[":
-                        known = True
-                        yield from _parts(text, text.entry)
+                        has_chunks = True
+                        yield from _items(text, text.entry)
                     else:
-                        known = known or key == "chunks"  # null: there are none
+                        # A null means that there are no chunks.
+                        has_chunks = has_chunks or key == "chunks"
                         text.value()
-                if not known:
+                if not has_chunks:
                     self._warn(f"{self.name} holds no chunks")
             else:
-                yield from _parts(text, text.entry)
+                yield from _items(text, text.entry)
             if text.peek():
                 raise text.mistake("goes on after its end")
 
-    def _written(self, value: object) -> WrittenFile:
-        """Raises: ValueError with what is wrong."""
+    def _parse_chunk(self, value: object) -> WrittenFile:
+        """Validate one chunk.
+
+        Raises: ValueError that says what is wrong.
+        """
         if not isinstance(value, Mapping):
             raise ValueError("is no object")
-        embedding = self._vector(value.get("embedding"))
+        embedding = self._parse_vector(value.get("embedding"))
         tags, metadata, text = value.get("tags"), value.get("metadata"), value.get("text")
         if tags is not None and not (
             isinstance(tags, list) and all(isinstance(tag, str) for tag in tags)
@@ -212,7 +229,7 @@ class Reading:
             tags=None if tags is None else tuple(_well_formed(tag) for tag in tags),
             metadata=None
             if metadata is None
-            else {_well_formed(key): _plain(part) for key, part in metadata.items()},
+            else {_well_formed(key): _sanitize(part) for key, part in metadata.items()},
             created_at=_text(value, "created_at"),
             updated_at=_text(value, "updated_at"),
         )
@@ -220,7 +237,7 @@ class Reading:
             raise ValueError("has no id")
         return WrittenFile(entry, embedding)
 
-    def _vector(self, value: object) -> Vector | None:
+    def _parse_vector(self, value: object) -> Vector | None:
         if value is None or value == []:
             return None
         if not isinstance(value, list):
@@ -233,7 +250,8 @@ class Reading:
 
         try:
             wide = np.asarray(value)
-        except ValueError:  # lists of different lengths
+        except ValueError:
+            # The value holds lists of different lengths.
             wide = np.empty(0, dtype=object)
         if wide.ndim != 1 or wide.dtype.kind not in "fiu":
             raise ValueError("has an embedding that is no list of numbers")
@@ -246,21 +264,23 @@ class Reading:
 
 
 class _Text:
-    """The text of a file, read as far as it is needed."""
+    """A file as JSON text that is read only as far as needed."""
 
     def __init__(self, file: BinaryIO, name: str) -> None:
         self._file = file
         self._name = name
         self._decoder = codecs.getincrementaldecoder("utf-8-sig")("strict")
-        self._json = json.JSONDecoder(parse_int=_whole)
+        self._json = json.JSONDecoder(parse_int=_parse_integer)
         self._text = ""
         self._at = 0
-        self._before = 0  # characters that are no longer kept
+        # Number of characters already dropped from the buffer.
+        self._before = 0
         self._ended = False
-        self._numbers = -1  # where the next list of numbers may begin; not looked for: -1
+        # Start of the next list of numbers; -1 while it is not known.
+        self._numbers = -1
 
     def peek(self) -> str:
-        """The next character that is no white space, "" at the end."""
+        """Return the next character that is no white space, "" at the end."""
         while True:
             space = _SPACE.match(self._text, self._at)
             self._at = space.end() if space else self._at
@@ -269,21 +289,24 @@ class _Text:
             self._read_on()
 
     def take(self, characters: str) -> str:
-        """The next character, which must be one of these."""
-        found = self.peek()
-        if not found or found not in characters:
+        """Consume the next character, which must be one of these."""
+        character = self.peek()
+        if not character or character not in characters:
             raise self.mistake(f"has no {' or '.join(characters)} where one belongs")
         self._at += 1
-        return found
+        return character
 
     def value(self) -> object:
-        """The next value, whole."""
+        """Parse the next value completely."""
         self.peek()
         while True:
             try:
                 value, end = self._json.raw_decode(self._text, self._at)
             except json.JSONDecodeError as error:
-                cut = error.msg.startswith("Unterminated") or error.pos >= len(self._text) - _CUT
+                cut = (
+                    error.msg.startswith("Unterminated")
+                    or error.pos >= len(self._text) - _CUT_MARGIN
+                )
                 if self._ended or not cut:
                     self._at = error.pos
                     raise self.mistake("isn't valid JSON") from None
@@ -293,33 +316,35 @@ class _Text:
                 continue
             except RecursionError:
                 raise self.mistake("is nested too deeply") from None
-            if end == len(self._text) and not self._ended:  # a number may go on
+            # A number may continue in the next block.
+            if end == len(self._text) and not self._ended:
                 self._read_on()
                 continue
             self._at = end
             return value
 
     def entry(self) -> object:
-        """The next value, whose numbers are read by themselves where that can be."""
+        """Parse the next value with the fast path for its numbers, if that is possible."""
         self.peek()
         if self._numbers < self._at:
-            found = _NUMBERS.search(self._text, self._at)
-            self._numbers = found.end() if found else len(self._text)
+            match = _NUMBERS.search(self._text, self._at)
+            self._numbers = match.end() if match else len(self._text)
         start, end = self._numbers, self._text.find("]", self._numbers) + 1
         if end:
             try:
-                head = self._text[self._at : start] + _ASIDE_JSON
+                head = self._text[self._at : start] + _PLACEHOLDER_JSON
                 value, length = self._json.raw_decode(head + self._text[end : end + _TAIL])
                 if (
                     isinstance(value, dict)
-                    and value.get("embedding") == _ASIDE
+                    and value.get("embedding") == _PLACEHOLDER
                     and length > len(head)
                 ):
                     value["embedding"] = from_json(self._text[start:end])
                     self._at = end + length - len(head)
                     return value
             except (ValueError, RecursionError):
-                pass  # it is longer, or something is wrong: the slow way finds out
+                # The entry is longer, or malformed: the slow path finds out.
+                pass
         return self.value()
 
     def mistake(self, what: str) -> FileError:
@@ -342,14 +367,14 @@ class _Text:
 
 
 class _opened:
-    """A file's text for one pass; what the system says about it becomes one of our errors."""
+    """Context manager for one pass over a file; OSError becomes FileError."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def __enter__(self) -> _Text:
         try:
-            self._file = open(self._path, "rb", buffering=0, opener=_open_plain)
+            self._file = open(self._path, "rb", buffering=0, opener=_open_regular)
         except OSError as error:
             raise _unreadable(self._path, error) from error
         if not stat.S_ISREG(os.fstat(self._file.fileno()).st_mode):
@@ -363,15 +388,13 @@ class _opened:
             raise _unreadable(self._path, error) from error
 
 
-def _open_plain(path: str, flags: int) -> int:
-    """Follows no link and waits for no pipe, also one that was put there since the folder was
-    listed.
-    """
+def _open_regular(path: str, flags: int) -> int:
+    """Open without following links or blocking on a pipe that appeared after the listing."""
     return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
 
 
 def _keys(text: _Text) -> Iterator[str]:
-    """The keys of an object; who asks takes the value of each."""
+    """Yield the keys of an object; the caller consumes the value after each."""
     text.take("{")
     if text.peek() == "}":
         text.take("}")
@@ -386,8 +409,8 @@ def _keys(text: _Text) -> Iterator[str]:
             return
 
 
-def _parts(text: _Text, read: Callable[[], object]) -> Iterator[object]:
-    """The values of a list, each by `read`."""
+def _items(text: _Text, read: Callable[[], object]) -> Iterator[object]:
+    """Yield the values of a list, each parsed by `read`."""
     text.take("[")
     if text.peek() == "]":
         text.take("]")
@@ -399,52 +422,53 @@ def _parts(text: _Text, read: Callable[[], object]) -> Iterator[object]:
 
 
 def _skip(text: _Text) -> None:
-    """Pass over a value, a list part by part."""
+    """Skip a value, a list item by item."""
     if text.peek() == "[":
-        for _ in _parts(text, text.value):
+        for _ in _items(text, text.value):
             pass
     else:
         text.value()
 
 
 def _text(value: Mapping[str, object], name: str) -> str | None:
-    found = value.get(name)
-    if found is None:
+    text = value.get(name)
+    if text is None:
         return None
-    if not isinstance(found, str):
+    if not isinstance(text, str):
         raise ValueError(f"has a {name} that is no text")
-    return _well_formed(found)
+    return _well_formed(text)
 
 
-def _plain(value: object) -> object:
-    """A value that can be written as JSON again. Raises: ValueError."""
+def _sanitize(value: object) -> object:
+    """Make a value safe to write as JSON again.
+
+    Raises: ValueError.
+    """
     match value:
         case str():
             return _well_formed(value)
         case float() if not math.isfinite(value):
             raise ValueError("has metadata with a number that is too large or none")
         case list():
-            return [_plain(part) for part in value]
+            return [_sanitize(part) for part in value]
         case dict():
-            return {_well_formed(key): _plain(part) for key, part in value.items()}
+            return {_well_formed(key): _sanitize(part) for key, part in value.items()}
     return value
 
 
 def _well_formed(text: str) -> str:
-    """The text with a mark in place of each half character, which JSON can hold and nothing else
-    can.
-    """
+    """Replace lone surrogates, which JSON can hold and UTF-8 can't."""
     if is_text(text):
         return text
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
-def _whole(digits: str) -> int | float:
+def _parse_integer(digits: str) -> int | float:
     return int(digits) if len(digits) <= MAX_DIGITS else math.inf
 
 
-def _called(value: object) -> str:
-    """A malformed chunk's id, where it has one."""
+def _id_suffix(value: object) -> str:
+    """Format the id of a malformed chunk for a message, or ""."""
     name = value.get("id") if isinstance(value, Mapping) else None
     return f" ({shown(_well_formed(name)[:120])})" if isinstance(name, str) and name else ""
 

@@ -1,14 +1,14 @@
-"""The generations of a shelf: directories that each hold one complete state, never changed once it
-is published.
+"""Generations of a chunk index: directories that hold one complete, immutable state each.
 
-    $CORTEX_HOME/chunks/<folder's hash>/12/   lease       held by the process that builds or uses it
-                                              published   says that it is complete, and in which format
-                                              store/      SQLite, words, vectors
+    $CORTEX_HOME/chunks/<folder's hash>/12/
+        lease       held by the process that builds or uses it
+        published   marks it as complete, and names its format
+        store/      SQLite, lexical index, vectors
 
-A new state is built in a new directory, from copies of the last one's files. Who has a generation
-open holds its lease; the directory of one that nobody holds is taken over or removed by the next
-process. Road not taken: one store that is changed in place: whoever asks meanwhile would see old
-and new chunks side by side, and a broken file could not be taken back.
+A new state is built in a new directory, from copies of the last one's files. A process holds the
+lease of a generation that it has open; a directory without a holder is adopted or removed by the
+next process. Road not taken: one store that is changed in place. Queries during a change would see
+old and new chunks side by side, and a broken file could not be rolled back.
 """
 
 from __future__ import annotations
@@ -30,27 +30,29 @@ from cortex.engine.store import STORE_NAME, Store
 from cortex.engine.store.lease import Lease
 from cortex.engine.store.schema import MIGRATIONS
 
-LAYOUT = 1  # of what the shelf itself keeps in a store: another one is built anew
+# Version of the index's own data in a store; another version is rebuilt.
+LAYOUT = 1
 FORMAT = f"shelf {LAYOUT} schema {len(MIGRATIONS)}\n"
 KIND = "chunks"
-YOUNG_SECONDS = 60.0  # that a new directory has to get its lease
-UNUSED_SECONDS = 30 * 86_400.0  # for which a folder is remembered
+# Time for a new directory to get its lease.
+YOUNG_SECONDS = 60.0
+# Time for which the generations of an unused folder are kept.
+UNUSED_SECONDS = 30 * 86_400.0
 TRIES = 100
-_STORE, _MARK = "store", "published"
-_LOCKS = (".tantivy-writer.lock", ".tantivy-meta.lock")  # each writer its own
+_STORE, _PUBLISHED = "store", "published"
+# Lock files of tantivy, which belong to one writer and are not copied.
+_LOCKS = (".tantivy-writer.lock", ".tantivy-meta.lock")
 
 log = logging.getLogger(__name__)
 
 
 def home_of(directory: Path, cortex_home: Path) -> Path:
-    """Where the generations of a folder of chunk files are."""
+    """Folder with the generations of a folder of chunk files."""
     return cortex_home / "chunks" / hash_bytes(os.fsencode(directory)).hex()
 
 
 class Generation:
-    """One open generation: whoever asks it does so inside `use`, and it is closed after the last
-    one.
-    """
+    """One open generation; queries run inside `use`, and it is closed after the last one."""
 
     def __init__(self, path: Path, lease: Lease) -> None:
         self.path = path
@@ -59,14 +61,15 @@ class Generation:
         self._uses = 0
         self._retired = False
         self._closed = False
-        self.stamps: tuple[Stamp, ...] = ()  # whose vectors it has, the most first
+        # Stamps of its vectors, the most frequent first.
+        self.stamps: tuple[Stamp, ...] = ()
         self.filters: dict[tuple[tuple[str, ...], tuple[str, ...]], frozenset[int]] = {}
         self.store = Store(path / _STORE)
         self.source: Source = self.store.truth.source(KIND, path.parent.name, "")
 
     @contextlib.contextmanager
     def use(self) -> Iterator[bool]:
-        """Keep it open for the block; false where it is closed already."""
+        """Keep the generation open for the block; yields false if it is closed already."""
         with self._lock:
             usable = not self._closed
             self._uses += usable
@@ -77,18 +80,16 @@ class Generation:
                 self._uses -= usable
 
     def publish(self) -> None:
-        """Say that it is complete; it is opened anew, so that nothing of the building is kept in
-        memory.
-        """
+        """Mark the generation as complete and reopen it, to free the memory of the build."""
         self.store.checkpoint()
         self.store.close()
-        mark = self.path / f"{_MARK}.new"
+        mark = self.path / f"{_PUBLISHED}.new"
         mark.write_text(FORMAT, encoding="utf-8")
-        os.replace(mark, self.path / _MARK)
+        os.replace(mark, self.path / _PUBLISHED)
         self.store = Store(self.path / _STORE)
 
     def retire(self) -> bool:
-        """Close it and remove its directory, unless somebody uses it; true where it is gone."""
+        """Close the generation and remove its directory, unless it is in use; true if closed."""
         with self._lock:
             self._closed = self._closed or not self._uses
         if self._closed and not self._retired:
@@ -98,7 +99,7 @@ class Generation:
         return self._closed
 
     def close(self) -> None:
-        """Close it and leave its directory to the next process."""
+        """Close the generation and leave its directory to the next process."""
         with self._lock:
             self._closed = True
         self.store.close()
@@ -106,9 +107,7 @@ class Generation:
 
 
 def adopt(home: Path) -> Generation | None:
-    """The newest generation that is complete and that no living process holds, now held by this
-    one.
-    """
+    """Take over the newest complete generation that no living process holds."""
     for path in newest_first(home):
         if not is_published(path):
             continue
@@ -116,23 +115,25 @@ def adopt(home: Path) -> Generation | None:
         try:
             if lease.take() and is_published(path):
                 return Generation(path, lease)
-        except CortexError as error:  # damaged, or gone meanwhile: it is built anew
+        except CortexError as error:
+            # The generation is damaged or gone meanwhile: it is rebuilt.
             log.warning("the chunks kept in %s can't be used: %s", path, error.message)
         lease.release()
     return None
 
 
 def begin(home: Path, base: Generation | None, *, empty: bool = False) -> Generation:
-    """A new generation to build in, with what is in `base`, or else in the newest that another
-    process has; or with nothing.
+    """Create a generation to build in, as a copy of `base` or of another process's newest.
 
-    Raises: FileError, StoreError, where the disk can't be written.
+    With `empty` it starts with nothing.
+
+    Raises: FileError or StoreError if the disk can't be written.
     """
-    path, lease = _make(home)
+    path, lease = _create_directory(home)
     try:
-        others = [one for one in newest_first(home) if is_published(one)]
+        others = [other for other in newest_first(home) if is_published(other)]
         for source in () if empty else others if base is None else (base.path,):
-            if _copy(source / _STORE, path / _STORE):
+            if _copy_store(source / _STORE, path / _STORE):
                 break
         else:
             (path / _STORE).mkdir(mode=0o700, exist_ok=True)
@@ -143,7 +144,7 @@ def begin(home: Path, base: Generation | None, *, empty: bool = False) -> Genera
 
 
 def sweep(home: Path) -> None:
-    """Remove what processes left behind that are gone."""
+    """Remove the generations of processes that are gone."""
     for path in newest_first(home):
         lease = Lease(path)
         with contextlib.suppress(CortexError, OSError):
@@ -153,54 +154,60 @@ def sweep(home: Path) -> None:
 
 
 def sweep_unused(home: Path) -> None:
-    """Remove what is kept of folders that nobody has asked about for long; `home` is in use."""
+    """Remove the generations of folders that have long been unused; `home` is in use."""
     with contextlib.suppress(OSError):
         os.utime(home)
         for other in list(home.parent.iterdir()):
-            with contextlib.suppress(OSError):  # a living process has one in it
+            # A living process still has a generation in the folder.
+            with contextlib.suppress(OSError):
                 if other != home and time.time() - other.stat().st_mtime > UNUSED_SECONDS:
                     sweep(other)
                     other.rmdir()
 
 
 def remove(path: Path, lease: Lease) -> None:
-    """Remove a generation that this process holds; what can't be removed now (Windows) is left to
-    `sweep`.
+    """Remove a generation that this process holds.
+
+    Files that can't be removed now (Windows) are left to `sweep`.
     """
     with contextlib.suppress(OSError):
-        (path / _MARK).unlink(missing_ok=True)  # first: half of it must never be adopted
+        # The mark goes first: a partly removed generation must never be adopted.
+        (path / _PUBLISHED).unlink(missing_ok=True)
     shutil.rmtree(path / _STORE, ignore_errors=True)
-    if os.name == "nt":  # the file of a lease that is held can't be removed there
+    # Windows can't remove the file of a lease that is held.
+    if os.name == "nt":
         lease.release()
     shutil.rmtree(path, ignore_errors=True)
     lease.release()
 
 
 def newest_first(home: Path) -> list[Path]:
-    """The directories of all generations, complete or not."""
+    """List the directories of all generations, complete or not, newest first."""
     try:
         names = [name for name in os.listdir(home) if name.isdecimal()]
-    except OSError:  # none yet, or who writes there is told why not
+    except OSError:
+        # There is none yet, or writing there reports the error.
         return []
     return [home / name for name in sorted(names, key=int, reverse=True)]
 
 
 def is_published(path: Path) -> bool:
-    """Whether a generation is complete, and as this version of Cortex writes them."""
+    """True if a generation is complete and in the format of this version of Cortex."""
     try:
-        return (path / _MARK).read_text(encoding="utf-8") == FORMAT
+        return (path / _PUBLISHED).read_text(encoding="utf-8") == FORMAT
     except (OSError, ValueError):
         return False
 
 
-def _make(home: Path) -> tuple[Path, Lease]:
-    """A new directory with a higher number than all others, and its lease."""
+def _create_directory(home: Path) -> tuple[Path, Lease]:
+    """Create a directory with a higher number than all others, and take its lease."""
     try:
         make_private(home)
         for _ in range(TRIES):
             existing = newest_first(home)
             path = home / str(int(existing[0].name) + 1 if existing else 1)
-            with contextlib.suppress(FileExistsError):  # another process was faster
+            # Another process was faster.
+            with contextlib.suppress(FileExistsError):
                 path.mkdir(mode=0o700)
                 lease = Lease(path)
                 with contextlib.suppress(CortexError):
@@ -219,22 +226,24 @@ def _make(home: Path) -> tuple[Path, Lease]:
     )
 
 
-def _copy(source: Path, target: Path) -> bool:
-    """Copy a published store; false where it was removed meanwhile.
+def _copy_store(source: Path, target: Path) -> bool:
+    """Copy a published store; false if it was removed meanwhile.
 
-    Segments of the word index are never written again, so a second name for them will do; all else
-    may grow.
+    Segments of the lexical index are immutable, so they are hard-linked; other files may grow.
     """
     try:
         for folder, _, names in os.walk(source):
             into = target / os.path.relpath(folder, source)
             into.mkdir(mode=0o700, parents=True, exist_ok=True)
-            words = os.path.basename(folder).startswith("words-")
+            is_lexical = os.path.basename(folder).startswith("words-")
             for name in names:
                 if name in _LOCKS or name.startswith(f"{STORE_NAME}-") or name == "lease":
                     continue
-                _copy_file(os.path.join(folder, name), into / name, link=words and "." in name[1:])
-        if is_published(source.parent):  # the mark is removed first: all of it was there until now
+                _copy_file(
+                    os.path.join(folder, name), into / name, link=is_lexical and "." in name[1:]
+                )
+        # Removal starts with the mark, so everything was there until now.
+        if is_published(source.parent):
             return True
     except FileNotFoundError:
         pass
@@ -243,7 +252,7 @@ def _copy(source: Path, target: Path) -> bool:
 
 
 def _copy_file(source: str, target: Path, *, link: bool) -> None:
-    # Tantivy's own lists are replaced, not written, but who knows
+    # Tantivy replaces its metadata files instead of writing to them, but that isn't guaranteed.
     if link and not source.endswith(".json"):
         with contextlib.suppress(OSError):
             os.link(source, target)

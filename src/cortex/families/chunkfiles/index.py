@@ -1,11 +1,11 @@
-"""The chunk files of one directory, searchable: loaded, watched, and replaced as a whole when they
-change.
+"""Search index over the chunk files of one directory: loaded, watched, replaced as a whole.
 
-A question is answered by one generation from beginning to end (`generations.py`); a change is built
-aside (`building.py`) and takes its place in one step, so nobody waits for a reload or sees half of
-one. Who embeds questions is in `asking.py`. Knows no tool and no protocol. Road not taken: keeping
-the chunks in memory; from the disk they are there at once after a restart, and 100,000 of them take
-10 MB more than one.
+A query is answered by one generation from beginning to end (`generations.py`). A change is built
+aside (`builder.py`) and replaces the current generation in one step, so no query waits for a reload
+or sees half of one. `query_embedding.py` embeds the queries. Knows no tool and no protocol.
+
+Road not taken: keeping the chunks in memory. From disk they are available at once after a restart,
+and 100,000 of them take 10 MB more than one.
 """
 
 from __future__ import annotations
@@ -42,19 +42,27 @@ from cortex.families.chunkfiles.watcher import Follower
 
 __all__ = ["ChunkHit", "ChunkIndex", "ChunkQuery", "ShelfState", "chunks_dir"]
 
-RETRY_SECONDS = 5.0  # after a build that failed for another reason than its files
-READY_SECONDS = 30.0  # that a question waits for the first generation
-FILTERS = 16  # whose docs are remembered
+# Delay after a build that failed for another reason than its files.
+RETRY_SECONDS = 5.0
+# Time that a query waits for the first generation.
+READY_SECONDS = 30.0
+# Cached filters per generation.
+FILTERS = 16
 POLL_SECONDS = 0.05
-NOTES = 5  # problems that an answer tells
-RELOAD = "reload"  # the problem that isn't a file's
+# Problems that an answer lists.
+NOTES = 5
+# Key of the problem that belongs to no file.
+RELOAD = "reload"
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class ChunkQuery:
-    """A question to a shelf: of any of these types (none: of every type), with all of these tags."""
+    """Query over chunk files.
+
+    Results have any of the chunk types (none given: every type) and all of the tags.
+    """
 
     text: str
     limit: int = 15
@@ -65,9 +73,7 @@ class ChunkQuery:
 
 @dataclass(frozen=True, slots=True)
 class ChunkHit:
-    """Entries with their relevance, best first; by words or also by meaning; and what a reader
-    should know.
-    """
+    """Entries with their relevance, best first, with the search mode and notes for the reader."""
 
     results: tuple[tuple[Entry, float], ...]
     mode: Mode
@@ -76,25 +82,26 @@ class ChunkHit:
 
 @dataclass(frozen=True, slots=True)
 class ShelfState:
-    """What there is to know of a shelf."""
+    """State of a chunk index for status output."""
 
     directory: Path
     chunks: int
     files: States
     problems: tuple[str, ...]
-    generation: int  # 0 while there is none
+    # 0 before the first generation is loaded.
+    generation: int
 
 
 def chunks_dir(root: Path, settings: Settings) -> Path:
-    """Where a workspace's chunk files are.
+    """Resolve the folder of a workspace's chunk files.
 
-    Raises: FileError PATH_OUTSIDE, where a folder in it leads out of it, or its own settings name
-    one outside: a stranger made that.
+    Raises: FileError PATH_OUTSIDE if a folder in the project leads out of it, or the project's own
+    settings name one outside: the project's author isn't trusted with that.
     """
-    if refused := settings.warning_about("server.chunksDir"):
+    if warning := settings.warning_about("server.chunksDir"):
         raise FileError(
             "PATH_OUTSIDE",
-            refused.removesuffix(" (ignored)"),
+            warning.removesuffix(" (ignored)"),
             suggestions=("Name a folder in the project there, or yours with CORTEX_CHUNKS_DIR.",),
         )
     folder = root / settings.server.chunks_dir
@@ -107,118 +114,131 @@ def chunks_dir(root: Path, settings: Settings) -> Path:
 
 
 class ChunkIndex:
-    """The chunk files of one directory.
+    """Search index over the chunk files of one directory.
 
-    Opened by `start`, which looks only as far as it takes to know that there is something to serve.
+    `start` reads only as far as needed to know that there is something to serve.
     """
 
     def __init__(self, directory: Path, settings: Settings, *, watch: bool = True) -> None:
         self.directory = directory
-        self.warning = ""  # what whoever started it should know
+        # A message for the process that started the index, or "".
+        self.warning = ""
         self._settings = settings
         self._asker = Asker(settings)
         self._loading = Loading(directory, settings.home)
         self._ready = threading.Event()
-        self._follower = Follower(
-            directory, begin=self._begin, look=self._look, rest=self._loading.reap, watch=watch
+        self._watcher = Follower(
+            directory, begin=self._begin, look=self._reload, rest=self._loading.reap, watch=watch
         )
 
     def start(self) -> None:
-        """Begin to load and to follow the files, in the background.
+        """Start to load and watch the files in the background.
 
-        Raises: FileError and ConfigError, where there is nothing to serve or it isn't what is
-        configured; NetworkError, where an embedder is required and can't be asked.
+        Raises: FileError or ConfigError if there is nothing to serve or it contradicts the
+        configuration; NetworkError if an embedder is required and doesn't answer.
         """
-        why = self._asker.start(check_files(self.directory, self._settings))
-        if why:
-            self.warning = f"{self.directory} is searched by words: {why}"
+        lexical_reason = self._asker.start(check_files(self.directory, self._settings))
+        if lexical_reason:
+            self.warning = f"{self.directory} is searched by words: {lexical_reason}"
             log.debug("%s", self.warning)
-        self._follower.start()
+        self._watcher.start()
 
     def _begin(self) -> None:
-        """In the follower's thread: what is left of an earlier process answers at once, until the
-        files have been looked at.
+        """Serve the generation of an earlier process at once, then load the current files.
+
+        Runs in the watcher's thread.
         """
         try:
             if self._loading.adopt():
                 self._ready.set()
             self._loading.load()
-        except Exception as error:  # each question is told
+        except Exception as error:
+            # Every query reports the failure.
             self._loading.failure = explained(error, "loading the chunk files")
             log.warning(
                 "%s", self._loading.failure.message, exc_info=not isinstance(error, CortexError)
             )
         self._ready.set()
 
-    def _look(self) -> None:
+    def _reload(self) -> None:
         try:
             self._loading.reload()
             self._loading.tidy()
-        # The thread's last line of defence: what is there goes on to answer
+        # The thread's last line of defence: the current generation keeps answering.
         except Exception as error:
-            told = explained(error, "loading the chunk files")
-            self._loading.problem(RELOAD, f"{told.message}; what was there before is served")
+            explanation = explained(error, "loading the chunk files")
+            self._loading.problem(RELOAD, f"{explanation.message}; what was there before is served")
             log.debug("a reload failed", exc_info=error)
-            self._follower.pause(RETRY_SECONDS)
-            self._follower.look_again()
+            self._watcher.pause(RETRY_SECONDS)
+            self._watcher.look_again()
         else:
             self._loading.solved(RELOAD)
 
-    def search(self, wanted: ChunkQuery, *, cancel: Cancel | None = None) -> ChunkHit:
-        """Answer a question.
+    def search(self, chunk_query: ChunkQuery, *, cancel: Cancel | None = None) -> ChunkHit:
+        """Answer a query.
 
-        Raises: InputError, LimitError SEARCH_TIMEOUT or INDEX_BUSY, NetworkError where an embedder
-        is required and fails, Cancelled.
+        Raises: InputError; LimitError SEARCH_TIMEOUT or INDEX_BUSY; NetworkError if an embedder is
+        required and fails; Cancelled.
         """
         cancel = Cancel() if cancel is None else cancel
-        query = Query(wanted.text, limit=wanted.limit, threshold=wanted.min_score, snippets=(0,))
+        query = Query(
+            chunk_query.text,
+            limit=chunk_query.limit,
+            threshold=chunk_query.min_score,
+            snippets=(0,),
+        )
         check_query(query)
         self._await_ready(cancel)
         try:
-            return self._search(wanted, query, cancel)
+            return self._search(chunk_query, query, cancel)
         except StoreError as error:
             if error.code not in DAMAGES:
                 raise
             before = self._loading.current
         self._await_rebuilt(before, cancel)
-        return self._search(wanted, query, cancel)
+        return self._search(chunk_query, query, cancel)
 
-    def _search(self, wanted: ChunkQuery, query: Query, cancel: Cancel) -> ChunkHit:
+    def _search(self, chunk_query: ChunkQuery, query: Query, cancel: Cancel) -> ChunkHit:
         with self._using() as generation:
             stamps = generation.stamps
-            choice = self._choose(generation)
-            docs = self._docs(generation, wanted)
+            choice = self._choose_embedder(generation)
+            docs = self._matching_docs(generation, chunk_query)
             try:
-                page = self._ask(generation, query, choice, docs, cancel)
+                page = self._run_query(generation, query, choice, docs, cancel)
             except NetworkError as error:
                 if self._asker.required:
                     raise
-                page = self._ask(
+                page = self._run_query(
                     generation, query, EmbedderChoice(None, error.message), docs, cancel
                 )
             entries = generation.store.entries.read([hit.doc for hit in page.hits])
             if generation.store.indexes.damaged:
                 self._spoil(generation)
-        found = [(entries[hit.doc], hit.relevance) for hit in page.hits if hit.doc in entries]
-        shown = [(self._shown(entry), relevance) for entry, relevance in found]
-        redacted = note_of((entry.id, line) for (entry, lines), _ in shown for line in lines)
-        results = tuple((entry, relevance) for (entry, _), relevance in shown)
-        return ChunkHit(results, page.mode, (*self._notes(page, choice, stamps), *redacted))
+        matches = [(entries[hit.doc], hit.relevance) for hit in page.hits if hit.doc in entries]
+        redacted_matches = [(self._redact(entry), relevance) for entry, relevance in matches]
+        redaction_notes = note_of(
+            (entry.id, line) for (entry, lines), _ in redacted_matches for line in lines
+        )
+        results = tuple((entry, relevance) for (entry, _), relevance in redacted_matches)
+        return ChunkHit(results, page.mode, (*self._notes(page, choice, stamps), *redaction_notes))
 
-    def _shown(self, entry: Entry) -> tuple[Entry, tuple[Redacted, ...]]:
-        """An entry as it is told, and the redacted lines of its text."""
+    def _redact(self, entry: Entry) -> tuple[Entry, tuple[Redacted, ...]]:
+        """Redact an entry as configured; also returns the redacted lines of its text."""
         return (entry, ()) if self._settings.security.redact == "off" else redact_entry(entry)
 
-    def entry(self, name: str) -> Entry | None:
-        """The chunk with this id, if there is one. Raises: LimitError INDEX_BUSY."""
+    def entry(self, chunk_id: str) -> Entry | None:
+        """Return the chunk with this id, if there is one.
+
+        Raises: LimitError INDEX_BUSY.
+        """
         self._await_ready(Cancel())
         with self._using() as generation:
-            entry = generation.store.entries.called(name)
-        return None if entry is None else self._shown(entry)[0]
+            entry = generation.store.entries.called(chunk_id)
+        return None if entry is None else self._redact(entry)[0]
 
     @contextmanager
     def _using(self) -> Iterator[Generation]:
-        """The current generation; one that turns out to be damaged is loaded anew."""
+        """Borrow the current generation; one that turns out to be damaged is rebuilt."""
         with self._loading.using() as generation:
             try:
                 yield generation
@@ -229,20 +249,21 @@ class ChunkIndex:
 
     def _spoil(self, generation: Generation) -> None:
         self._loading.spoil(generation)
-        self._follower.look_again()
+        self._watcher.look_again()
 
-    def _await_rebuilt(self, before: Generation | None, cancel: Cancel) -> None:
-        """Wait until another generation has taken the place of a damaged one, or for so long as a
-        first one.
-        """
+    def _await_rebuilt(self, damaged: Generation | None, cancel: Cancel) -> None:
+        """Wait until a damaged generation is replaced, at most as long as for a first one."""
         deadline = time.monotonic() + READY_SECONDS
-        while self._loading.current is before and time.monotonic() < deadline:
+        while self._loading.current is damaged and time.monotonic() < deadline:
             if cancel:
                 raise Cancelled()
             time.sleep(POLL_SECONDS)
 
-    def _choose(self, generation: Generation) -> EmbedderChoice:
-        """Whose vectors answer. Raises: NetworkError, where none can and one is required."""
+    def _choose_embedder(self, generation: Generation) -> EmbedderChoice:
+        """Choose the vectors that answer.
+
+        Raises: NetworkError if none can and an embedder is required.
+        """
         choice = self._asker.choose(generation.stamps)
         if choice.meaning is None:
             if self._asker.required and generation.stamps:
@@ -253,7 +274,7 @@ class ChunkIndex:
             return EmbedderChoice(None, "limits.memory.embeddings leaves no room for all vectors")
         return choice
 
-    def _ask(
+    def _run_query(
         self,
         generation: Generation,
         query: Query,
@@ -273,20 +294,23 @@ class ChunkIndex:
             docs=docs,
         )
 
-    def _docs(self, generation: Generation, wanted: ChunkQuery) -> frozenset[int] | None:
-        """The docs that a question's filters leave; None without a filter. Remembered, since who
-        filters does so again.
+    def _matching_docs(
+        self, generation: Generation, chunk_query: ChunkQuery
+    ) -> frozenset[int] | None:
+        """Docs that match the filters of a query; None without a filter.
+
+        Cached, because callers tend to repeat a filter.
         """
-        if not wanted.tags and not wanted.chunk_types:
+        if not chunk_query.tags and not chunk_query.chunk_types:
             return None
-        key = (wanted.chunk_types, wanted.tags)
-        found = generation.filters.get(key)
-        if found is None:
-            found = generation.store.entries.having(*key)
+        key = (chunk_query.chunk_types, chunk_query.tags)
+        docs = generation.filters.get(key)
+        if docs is None:
+            docs = generation.store.entries.having(*key)
             if len(generation.filters) >= FILTERS:
                 generation.filters = {}
-            generation.filters[key] = found
-        return found
+            generation.filters[key] = docs
+        return docs
 
     def _notes(
         self, page: Page, choice: EmbedderChoice, stamps: Sequence[Stamp]
@@ -317,15 +341,15 @@ class ChunkIndex:
 
     @property
     def ready(self) -> bool:
-        """Whether there is something to ask."""
+        """True when there is a generation to search."""
         return self._ready.is_set() and self._loading.loaded
 
     def reload(self) -> None:
-        """Have the files looked at soon, as after a change."""
-        self._follower.look_again()
+        """Schedule a look at the files, as after a change."""
+        self._watcher.look_again()
 
     def state(self) -> ShelfState:
-        """What there is to know of it."""
+        """Describe the index for status output."""
         states, problems = dict(self._loading.states), self._loading.problems
         if not self._loading.loaded:
             return ShelfState(self.directory, 0, states, problems, 0)
@@ -334,8 +358,8 @@ class ChunkIndex:
             return ShelfState(self.directory, chunks, states, problems, int(generation.path.name))
 
     def close(self) -> None:
-        """End everything; the generation stays for the next start."""
-        self._follower.close()
+        """Stop everything; the generation stays on disk for the next start."""
+        self._watcher.close()
         self._loading.close(ConfigError("WORKSPACE_MISSING", "the server is ending"))
         self._ready.set()
         self._asker.close()

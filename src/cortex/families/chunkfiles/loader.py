@@ -1,8 +1,8 @@
-"""Which generation of a shelf is current, and how the next one takes its place.
+"""Current generation of a chunk index, and its replacement by the next one.
 
-One thread loads, any number ask. What can't be read keeps its old state and is a problem that
-answers tell; so does a file that is gone while the others are as they were, since an indexer may be
-at work or have died. Knows nothing of questions.
+One thread loads, any number of threads search. A file that can't be read keeps its old state and
+becomes a problem that answers report. So does a file that is gone while the others are unchanged,
+since an indexer may be at work or have died. Knows nothing of queries.
 """
 
 from __future__ import annotations
@@ -40,33 +40,41 @@ from cortex.families.chunkfiles.format import (
 from cortex.families.chunkfiles.generations import Generation
 from cortex.families.chunkfiles.preflight import WRITE_ANEW
 
-DAMAGES = ("STORE_CORRUPT", "INDEX_DAMAGED")  # a generation is a copy of the chunk files, whole
+# Errors of a damaged generation. It holds only copies of the chunk files, so it can be rebuilt.
+DAMAGES = ("STORE_CORRUPT", "INDEX_DAMAGED")
 
 log = logging.getLogger(__name__)
 
 
 class Loading:
-    """The generations of one shelf that this process has."""
+    """Generations of one chunk index that this process has open."""
 
     def __init__(self, directory: Path, cortex_home: Path) -> None:
         self.directory = directory
-        self.states: dict[str, FileState] = {}  # of the current generation
-        self.failure: CortexError | None = None  # why there is none
+        # File states of the current generation.
+        self.states: dict[str, FileState] = {}
+        # The reason why there is no generation.
+        self.failure: CortexError | None = None
         self._home = generations.home_of(directory.resolve(), cortex_home)
-        self._lock = threading.Lock()  # of which generation is current; held for moments
+        # Guards `_current`; held for moments only.
+        self._lock = threading.Lock()
         self._current: Generation | None = None
         self._former: list[Generation] = []
         self._failed: dict[str, Signature] = {}
-        self._problems: dict[str, str] = {}  # by file; "" is the directory
-        self._following = False  # whether the files have been looked at before
-        # Files that are gone, and whose chunks still answer
+        # By file name; "" is the directory.
+        self._problems: dict[str, str] = {}
+        # True once the files have been loaded for the first time.
+        self._loaded_once = False
+        # Files that are gone, but still answer with their chunks.
         self._missing: frozenset[str] = frozenset()
-        self._spoiled: Generation | None = None  # that turned out to be damaged
-        self._strange: tuple[str, ...] = ()  # what is no chunk file though it is called like one
+        # The generation that turned out to be damaged.
+        self._damaged: Generation | None = None
+        # Warnings about files that are named like chunk files and are none.
+        self._listing_warnings: tuple[str, ...] = ()
 
     @property
     def loaded(self) -> bool:
-        """Whether there is something to ask."""
+        """True when there is a generation to search."""
         return self._current is not None
 
     @property
@@ -76,12 +84,12 @@ class Loading:
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """What is wrong with the files as they are now, one sentence each."""
-        return (*(self._problems[name] for name in sorted(self._problems)), *self._strange)
+        """Current problems with the files, one sentence each."""
+        return (*(self._problems[name] for name in sorted(self._problems)), *self._listing_warnings)
 
     @contextmanager
     def using(self) -> Iterator[Generation]:
-        """The current generation, which stays open for the block."""
+        """Borrow the current generation, which stays open for the block."""
         while True:
             with self._lock:
                 generation = self._current
@@ -93,18 +101,19 @@ class Loading:
                     return
 
     def load(self) -> None:
-        """Remove what earlier processes left, and bring what there is up to date.
+        """Remove the remains of earlier processes and load the current files.
 
         Raises: CortexError.
         """
         generations.sweep(self._home)
         self.reload()
-        self._following = True
+        self._loaded_once = True
         generations.sweep_unused(self._home)
 
     def adopt(self) -> bool:
-        """Let what an earlier process left answer, until the files have been looked at; false where
-        there is nothing.
+        """Serve the generation of an earlier process until the files have been loaded.
+
+        Returns false if there is none.
         """
         adopted = generations.adopt(self._home)
         if adopted is None:
@@ -120,9 +129,9 @@ class Loading:
         return True
 
     def reload(self) -> bool:
-        """Look at the files now, and take up what changed; true where something did.
+        """Load changed files now; true if anything changed.
 
-        One thread at a time.
+        Only one thread at a time may call this.
         """
         listing = self._list()
         if listing is None:
@@ -135,29 +144,26 @@ class Loading:
             return False
         self._note_missing(listing.files)
         changed, gone = to_read(self.states, listing.files, self._failed, self._missing)
-        if self._spoiled is not None and self._spoiled is self._current:
+        if self._damaged is not None and self._damaged is self._current:
             return self._rebuild_all(listing.files)
         if not changed and not gone:
             return False
         return self._rebuild(listing.files, changed, gone)
 
     def spoil(self, generation: Generation) -> None:
-        """Have everything loaded anew at the next look: what is on disk of this generation is
-        damaged.
-        """
-        self._spoiled = generation
+        """Mark a generation as damaged on disk, so that the next reload rebuilds everything."""
+        self._damaged = generation
 
     def _note_missing(self, files: Sequence[ChunkFile]) -> None:
-        """Decide which files that are gone still answer, and say so.
+        """Decide which missing files still answer, and record that as a problem.
 
-        They do until another file is written later than they went, or a new one comes, as when a
-        file is renamed: then whoever writes the files is done without them. A start takes the files
-        as they are.
+        They do until another file is written after they went, or a new one appears, as after a
+        rename: then the indexer has finished without them. A start takes the files as they are.
         """
         present = {file.name for file in files}
         missing = frozenset(self.states).difference(present)
         changed, _ = to_read(self.states, files, self._failed, missing)
-        if not self._following or not present <= set(self.states) | set(self._failed):
+        if not self._loaded_once or not present <= set(self.states) | set(self._failed):
             kept = frozenset[str]()
         else:
             kept = missing - self._missing if changed else missing
@@ -168,13 +174,15 @@ class Loading:
         for name in kept:
             self.problem(
                 name,
-                f"{shown(name)} is gone; its chunks of before are served until another chunk file is written",
+                f"{shown(name)} is gone; its chunks of before are served until another chunk "
+                f"file is written",
             )
         self._missing = kept
 
     def tidy(self) -> bool:
-        """Write the words anew where much of what they hold is dead, which bends scores; true where
-        that was so. After a reload: nobody waits.
+        """Rebuild the lexical index if many of its rows are deleted, which distorts scores.
+
+        Returns true if it was rebuilt. Called after a reload, when no query waits.
         """
         current = self._current
         if current is None:
@@ -205,15 +213,13 @@ class Loading:
         if listing.files:
             self._problems.pop("", None)
         for warning in listing.warnings:
-            if warning not in self._strange:
+            if warning not in self._listing_warnings:
                 log.warning("%s", warning)
-        self._strange = listing.warnings
+        self._listing_warnings = listing.warnings
         return listing
 
     def _rebuild(self, files: Sequence[ChunkFile], changed: set[str], gone: set[str]) -> bool:
-        """Build the next generation and let it answer; what is damaged in the last one is left
-        behind.
-        """
+        """Build and publish the next generation; a damaged base is rebuilt from the files."""
         try:
             return self._rebuild_in(
                 generations.begin(self._home, self._current), files, changed, gone
@@ -235,13 +241,15 @@ class Loading:
     ) -> bool:
         started = time.monotonic()
         try:
-            if self._current is None:  # what another process has may be of other files
+            # The generation of another process may be of other files.
+            if self._current is None:
                 self.states = read_states(fresh.store)
                 changed, gone = to_read(self.states, files, self._failed)
             built = build(fresh.store, fresh.source, files, changed, gone)
             self._note_built(built, {file.name: file.signature for file in files})
-            same = built.states == self.states and self._spoiled is not self._current
-            if same and self._current is not None:  # nothing but files that can't be read
+            same = built.states == self.states and self._damaged is not self._current
+            # Only unreadable files changed.
+            if same and self._current is not None:
                 fresh.retire()
                 return False
             if not built.states and self._current is None:
@@ -262,7 +270,7 @@ class Loading:
         return True
 
     def _note_built(self, built: Built, signatures: dict[str, Signature]) -> None:
-        """Remember and log which files could not be read."""
+        """Record and log the files that could not be read."""
         for name in list(self._problems):
             if (
                 name.endswith(ENDING)
@@ -282,7 +290,7 @@ class Loading:
                     log.warning("%s", warning)
 
     def _warm(self, generation: Generation, states: States) -> None:
-        """Open what the first question needs, before there is one."""
+        """Open everything that the first query needs, ahead of it."""
         generation.stamps = stamps_of(states)
         if generation.store.indexes.words() is None and generation.store.indexes.damaged:
             raise StoreError("INDEX_DAMAGED", "the words of chunks are damaged")
@@ -295,39 +303,42 @@ class Loading:
             if former is not None:
                 self._former.append(former)
         if not self._former or not self.reap():
-            _give_back()  # what the building took
+            # Release the memory that the build took.
+            _release_memory()
 
     def reap(self) -> bool:
-        """Close the former generations that nobody uses any more; true where all are."""
+        """Close former generations that are no longer in use; true if all are closed."""
         before = len(self._former)
-        self._former = [one for one in self._former if not one.retire()]
+        self._former = [generation for generation in self._former if not generation.retire()]
         if len(self._former) < before:
-            _give_back()
+            _release_memory()
         return not self._former
 
     def problem(self, name: str, message: str) -> None:
-        """Remember and log what is wrong, once."""
+        """Record and log a problem once."""
         if self._problems.get(name) != message:
             log.warning("%s", message)
             self._problems[name] = message
 
     def solved(self, name: str) -> None:
-        """What was wrong there no longer is."""
+        """Clear the problem with this name."""
         self._problems.pop(name, None)
 
     def close(self, failure: CortexError) -> None:
-        """Close everything; the current generation stays on the disk for the next start, and who
-        asks is told why.
+        """Close everything; later queries raise `failure`.
+
+        The current generation stays on disk for the next start.
         """
         with self._lock:
             current, self._current = self._current, None
             self.failure = self.failure or failure
-        for one in self._former:
-            one.retire()
+        for generation in self._former:
+            generation.retire()
         if current is not None:
             current.close()
 
 
-def _give_back() -> None:
-    gc.collect()  # a store and its parts know one another
+def _release_memory() -> None:
+    # A store and its parts form reference cycles.
+    gc.collect()
     give_memory_back()

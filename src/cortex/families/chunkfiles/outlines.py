@@ -1,9 +1,8 @@
-"""The code of a file in words that fit a chunk: which symbols it has, how they are declared, which
-values it holds.
+"""Outline of a source file for chunk files: its symbols, declarations and values.
 
-Works on the text and the symbols that the index has; nothing is parsed again, since parsing belongs
-in a process of its own. So where a declaration ends is judged by its brackets: at the brace or
-colon that opens its body, else at the end of its first line.
+Works on the text and symbols from the index. Nothing is parsed again, since parsing belongs in a
+process of its own; so the end of a declaration is judged by its brackets: at the brace or colon
+that opens its body, else at the end of its first line.
 """
 
 from __future__ import annotations
@@ -27,7 +26,8 @@ _HASH_COMMENTS = frozenset(
 )
 _BY_COLON = frozenset({"python", "nim"})
 _BRACES = frozenset(
-    "c cpp csharp css dart go groovy java javascript kotlin objc php rust scala swift tsx typescript zig".split()
+    "c cpp csharp css dart go groovy java javascript kotlin objc php rust scala swift tsx "
+    "typescript zig".split()
 )
 _COMMENT = ("//", "/*", "*", "--", ";;", "@", "#[")
 _PACKAGE = {
@@ -63,7 +63,7 @@ _GO_IMPORT = re.compile(r'[ \t]*(?:import[ \t]+)?[\w.]*[ \t]*"[^"]*"')
 
 
 class Outline:
-    """A text in a language, with its symbols."""
+    """Text in a language, with its symbols."""
 
     def __init__(self, text: str, language: str, symbols: Sequence[Symbol]) -> None:
         self.text = text
@@ -74,25 +74,27 @@ class Outline:
             for symbol in symbols
             if 0 < symbol.start_line <= min(symbol.end_line, len(self.lines))
         ]
-        self._functions = sorted(one.start_line for one in self.symbols if one.kind in FUNCTIONS)
+        self._functions = sorted(
+            symbol.start_line for symbol in self.symbols if symbol.kind in FUNCTIONS
+        )
 
     @property
     def package(self) -> str:
-        """The package, namespace or module that the file says it belongs to."""
+        """Package, namespace or module that the file declares."""
         pattern = _PACKAGE.get(self.language)
-        found = pattern.search(self.text) if pattern else None
-        return found[1] if found else ""
+        match = pattern.search(self.text) if pattern else None
+        return match[1] if match else ""
 
     @property
     def imports(self) -> int:
-        """How many imports it has, by lines that look like one."""
+        """Number of lines that look like an import."""
         if self.language == "go":
             return self._go_imports()
         pattern = _IMPORT.get(self.language)
         return len(pattern.findall(self.text)) if pattern else 0
 
     def _go_imports(self) -> int:
-        """Those of `import "x"` and of blocks in parentheses."""
+        """Count `import "x"` lines and the lines of import blocks."""
         count, inside = 0, False
         for line in self.lines:
             if inside and line.startswith(")"):
@@ -104,16 +106,16 @@ class Outline:
         return count
 
     def names(self) -> list[str]:
-        """What the file defines, as blocks of a text; none where it defines neither types nor
-        functions.
-        """
+        """List the types and functions of the file as blocks of text; empty if it has neither."""
         types = [
             f"  - {symbol.qualified} ({symbol.kind}) {_span(symbol)}"
             for symbol in self.symbols
             if symbol.kind in TYPES
         ]
         functions = [
-            f"  - {self._call(one)} {_span(one)}" for one in self.symbols if one.kind in FUNCTIONS
+            f"  - {self._call_signature(function)} {_span(function)}"
+            for function in self.symbols
+            if function.kind in FUNCTIONS
         ]
         if not types and not functions:
             return []
@@ -124,7 +126,7 @@ class Outline:
         return blocks + (["\n".join(("Functions:", *functions))] if functions else [])
 
     def declarations(self) -> list[str]:
-        """Every type and function as it is declared, with its comment, in the order of the file."""
+        """List every type and function as declared, with its comment, in file order."""
         blocks = []
         for symbol in self.symbols:
             if symbol.kind in TYPES:
@@ -137,9 +139,7 @@ class Outline:
         return blocks
 
     def values(self) -> list[str]:
-        """Constants, variables and enums with what they hold; what lies within one that was given
-        is not given again.
-        """
+        """List constants, variables and enums with their contents, without nested ones."""
         blocks = []
         last = 0
         for symbol in self.symbols:
@@ -149,43 +149,44 @@ class Outline:
                 blocks.append(_block(symbol, [*self._comment(symbol), *body]))
         return blocks
 
-    def _is_value(self, one: Symbol) -> bool:
-        if one.kind in VALUES:
-            return one.kind == "constant" or not one.parent
-        if one.kind == "class" and self.language == "python":
+    def _is_value(self, symbol: Symbol) -> bool:
+        if symbol.kind in VALUES:
+            return symbol.kind == "constant" or not symbol.parent
+        if symbol.kind == "class" and self.language == "python":
             return (
                 re.search(
                     r"\b(?:\w*Enum|\w*Flag)\b\s*[,)]",
-                    self.lines[one.start_line - 1][:MAX_LINE_CHARACTERS],
+                    self.lines[symbol.start_line - 1][:MAX_LINE_CHARACTERS],
                 )
                 is not None
             )
-        return one.kind == "enum" or (one.kind == "field" and one.name.isupper())
+        return symbol.kind == "enum" or (symbol.kind == "field" and symbol.name.isupper())
 
-    def _call(self, one: Symbol) -> str:
-        """A function by its qualified name, with what follows the name in its declaration."""
-        signature = " ".join(line.strip() for line in self._signature(one))
-        at = signature.find(one.name) if one.name else -1
+    def _call_signature(self, symbol: Symbol) -> str:
+        """Format a function as its qualified name and what follows the name in its declaration."""
+        signature = " ".join(line.strip() for line in self._signature(symbol))
+        at = signature.find(symbol.name) if symbol.name else -1
         while at >= 0:
-            end = at + len(one.name)
+            end = at + len(symbol.name)
             whole = not signature[at - 1 : at].isidentifier()
-            if whole and (found := _AFTER_NAME.match(signature, end)):
-                return f"{one.qualified}{found[1].rstrip(' {:' if self.language in _BY_COLON else ' {')}"
-            at = signature.find(one.name, end)
-        return f"{one.qualified}()"
+            if whole and (match := _AFTER_NAME.match(signature, end)):
+                body_marks = " {:" if self.language in _BY_COLON else " {"
+                return f"{symbol.qualified}{match[1].rstrip(body_marks)}"
+            at = signature.find(symbol.name, end)
+        return f"{symbol.qualified}()"
 
-    def _function(self, one: Symbol) -> list[str]:
-        signature = self._signature(one)
+    def _function(self, symbol: Symbol) -> list[str]:
+        signature = self._signature(symbol)
         if self.language in _BY_COLON:
-            return [*signature, *self._docstring(one, len(signature))]
+            return [*signature, *self._docstring(symbol, len(signature))]
         ends_here = (
-            one.start_line + len(signature) > one.end_line
-            and "{" not in self.lines[one.end_line - 1]
+            symbol.start_line + len(signature) > symbol.end_line
+            and "{" not in self.lines[symbol.end_line - 1]
         )
         return signature if ends_here else [*signature[:-1], f"{signature[-1]} {{ ... }}"]
 
-    def _docstring(self, one: Symbol, after: int) -> list[str]:
-        body = self.lines[one.start_line - 1 + after : one.end_line]
+    def _docstring(self, symbol: Symbol, after: int) -> list[str]:
+        body = self.lines[symbol.start_line - 1 + after : symbol.end_line]
         mark = next(
             (
                 mark
@@ -201,25 +202,27 @@ class Outline:
                 return body[: row + 1]
         return body[:1]
 
-    def _type(self, one: Symbol) -> list[str]:
-        """A type in full; one with functions up to the first of these."""
-        following = bisect_right(self._functions, one.start_line)
-        inner = self._functions[following] if following < len(self._functions) else one.end_line + 1
-        if inner > one.end_line:
-            return _capped(self.lines[one.start_line - 1 : one.end_line], MAX_TYPE_LINES)
-        lines = self.lines[one.start_line - 1 : inner - 1]
+    def _type(self, symbol: Symbol) -> list[str]:
+        """Lines of a type: in full, or up to its first function."""
+        following = bisect_right(self._functions, symbol.start_line)
+        inner = (
+            self._functions[following] if following < len(self._functions) else symbol.end_line + 1
+        )
+        if inner > symbol.end_line:
+            return _capped(self.lines[symbol.start_line - 1 : symbol.end_line], MAX_TYPE_LINES)
+        lines = self.lines[symbol.start_line - 1 : inner - 1]
         while len(lines) > 1 and (not lines[-1].strip() or self._is_comment(lines[-1])):
             lines.pop()
         return [*_capped(lines, MAX_TYPE_LINES), "..."]
 
-    def _comment(self, one: Symbol) -> list[str]:
-        """The comments and decorators directly above a definition."""
-        first = one.start_line - 1
-        while first > max(0, one.start_line - 1 - MAX_COMMENT_LINES) and self._is_comment(
+    def _comment(self, symbol: Symbol) -> list[str]:
+        """Comments and decorators directly above a definition."""
+        first = symbol.start_line - 1
+        while first > max(0, symbol.start_line - 1 - MAX_COMMENT_LINES) and self._is_comment(
             self.lines[first - 1]
         ):
             first -= 1
-        return self.lines[first : one.start_line - 1]
+        return self.lines[first : symbol.start_line - 1]
 
     def _is_comment(self, line: str) -> bool:
         begin = line.lstrip()
@@ -227,26 +230,26 @@ class Outline:
             begin.startswith("#") and self.language in _HASH_COMMENTS
         )
 
-    def _signature(self, one: Symbol) -> list[str]:
-        """The lines of a declaration up to what opens its body."""
+    def _signature(self, symbol: Symbol) -> list[str]:
+        """Lines of a declaration up to the opening of its body."""
         lines = self.lines[
-            one.start_line - 1 : min(one.end_line, one.start_line - 1 + MAX_SIGNATURE_LINES)
+            symbol.start_line - 1 : min(
+                symbol.end_line, symbol.start_line - 1 + MAX_SIGNATURE_LINES
+            )
         ]
         first = lines[0][:MAX_LINE_CHARACTERS].rstrip()
         if self.language not in _BY_COLON and self.language not in _BRACES:
             return [first]
         text = "\n".join(line[:MAX_LINE_CHARACTERS] for line in lines)
-        end = _body(text, ":" if self.language in _BY_COLON else "{")
+        end = _find_body(text, ":" if self.language in _BY_COLON else "{")
         if end < 0:
             return [first]
         kept = text[: end + 1] if self.language in _BY_COLON else text[:end].rstrip()
         return [line.rstrip() for line in (kept or first).split("\n")]
 
 
-def _body(text: str, opener: str) -> int:
-    """Where the character that opens a body stands, outside of brackets and strings; -1 where there
-    is none.
-    """
+def _find_body(text: str, opener: str) -> int:
+    """Find the character that opens a body, outside of brackets and strings; -1 if none."""
     depth = 0
     quote = ""
     at = 0
@@ -271,11 +274,11 @@ def _body(text: str, opener: str) -> int:
     return -1
 
 
-def _span(one: Symbol) -> str:
+def _span(symbol: Symbol) -> str:
     return (
-        f"(line {one.start_line})"
-        if one.start_line == one.end_line
-        else f"(lines {one.start_line}-{one.end_line})"
+        f"(line {symbol.start_line})"
+        if symbol.start_line == symbol.end_line
+        else f"(lines {symbol.start_line}-{symbol.end_line})"
     )
 
 
@@ -283,8 +286,8 @@ def _capped(lines: list[str], limit: int) -> list[str]:
     return lines if len(lines) <= limit else [*lines[:limit], "..."]
 
 
-def _block(one: Symbol, lines: Sequence[str]) -> str:
-    """A definition below its place, without what is common before all of its lines."""
+def _block(symbol: Symbol, lines: Sequence[str]) -> str:
+    """Format a definition under its line numbers, without the common indentation."""
     common = min(
         (len(line) - len(line.lstrip()) for line in lines if line.strip() not in ("", "...")),
         default=0,
@@ -293,4 +296,4 @@ def _block(one: Symbol, lines: Sequence[str]) -> str:
         line[min(common, len(line) - len(line.lstrip())) :][:MAX_LINE_CHARACTERS].rstrip()
         for line in lines
     )
-    return "\n".join((f"// {_span(one)}", *cut))
+    return "\n".join((f"// {_span(symbol)}", *cut))

@@ -1,8 +1,8 @@
-"""The shelves of a process: one per folder and settings, shared by all windows that have it, closed
-some time after the last one.
+"""Chunk indexes of a process: one per folder and settings, shared by all sessions.
 
-As with engines, a window says once what it has and gives it back at its end. A shelf is opened when
-the first window comes, because what is wrong with its files is to be told then.
+As with engines, a session borrows an index once and returns it at its end; the index is closed some
+time after the last session. It is opened for the first session, so that problems with its files are
+reported then.
 """
 
 from __future__ import annotations
@@ -21,112 +21,115 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True, eq=False)
 class PooledIndex:
-    """A shelf and how many windows have it."""
+    """A chunk index and the number of sessions that use it."""
 
     directory: Path
     settings: Settings
     shelf: ChunkIndex | None = None
     windows: int = 0
     ending: threading.Timer | None = None
-    turn: threading.Lock = field(default_factory=threading.Lock)  # to open or close it
+    # Held while the index is opened or closed.
+    turn: threading.Lock = field(default_factory=threading.Lock)
 
 
 class ChunkIndexPool:
-    """Opens the shelf of a folder for whoever wants it, and closes it when nobody does."""
+    """Pool that opens the index of a folder on demand and closes it when it is unused."""
 
     def __init__(self, *, linger: float = 0.0, watch: bool = True) -> None:
-        """`linger`: seconds that a shelf stays open without a window."""
+        """Create an empty pool; an unused index stays open for `linger` seconds."""
         self._linger = linger
         self._watch = watch
         self._lock = threading.Lock()
-        self._known: list[PooledIndex] = []
+        self._pooled: list[PooledIndex] = []
         self._closed = False
 
     def borrow(self, directory: Path, settings: Settings) -> PooledIndex:
-        """The open shelf of a folder, for a window that gives it back at its end.
+        """Return the open index of a folder; the session gives it back at its end.
 
         Raises: as `ChunkIndex.start`.
         """
         with self._lock:
             if self._closed:
                 raise ConfigError("WORKSPACE_MISSING", "the server is ending")
-            one = next(
+            pooled = next(
                 (
-                    one
-                    for one in self._known
-                    if (one.directory, one.settings) == (directory, settings)
+                    pooled
+                    for pooled in self._pooled
+                    if (pooled.directory, pooled.settings) == (directory, settings)
                 ),
                 None,
             )
-            if one is None:
-                one = PooledIndex(directory, settings)
-                self._known.append(one)
-            one.windows += 1
-            if one.ending is not None:
-                one.ending.cancel()
-                one.ending = None
+            if pooled is None:
+                pooled = PooledIndex(directory, settings)
+                self._pooled.append(pooled)
+            pooled.windows += 1
+            if pooled.ending is not None:
+                pooled.ending.cancel()
+                pooled.ending = None
         try:
-            with one.turn:
-                if one.shelf is None:
-                    one.shelf = _open(directory, settings, self._watch)
+            with pooled.turn:
+                if pooled.shelf is None:
+                    pooled.shelf = _open(directory, settings, self._watch)
         except BaseException:
-            self.give_back(one)
+            self.give_back(pooled)
             raise
-        return one
+        return pooled
 
-    def give_back(self, one: PooledIndex) -> None:
-        """Say that a window is done; the shelf is closed at once where nothing lingers."""
+    def give_back(self, pooled: PooledIndex) -> None:
+        """Return an index to the pool; it is closed at once without a linger time."""
         with self._lock:
-            one.windows -= 1
-            if one.windows:
+            pooled.windows -= 1
+            if pooled.windows:
                 return
-            if self._linger and one.shelf is not None and not self._closed:
-                one.ending = threading.Timer(self._linger, self._close_unused, (one,))
-                one.ending.daemon = True
-                one.ending.start()
+            if self._linger and pooled.shelf is not None and not self._closed:
+                pooled.ending = threading.Timer(self._linger, self._close_unused, (pooled,))
+                pooled.ending.daemon = True
+                pooled.ending.start()
                 return
-        self._close_unused(one)
+        self._close_unused(pooled)
 
     def shelves(self) -> list[ChunkIndex]:
-        """Those that are open."""
+        """List the open indexes."""
         with self._lock:
-            return [one.shelf for one in self._known if one.shelf is not None]
+            return [pooled.shelf for pooled in self._pooled if pooled.shelf is not None]
 
     def close(self) -> None:
-        """Close everything, whoever has it."""
+        """Close everything, even indexes in use."""
         with self._lock:
             self._closed = True
-            known, self._known = self._known, []
-        for one in known:
-            if one.ending is not None:
-                one.ending.cancel()
-            with one.turn:
-                _close(one)
+            known, self._pooled = self._pooled, []
+        for pooled in known:
+            if pooled.ending is not None:
+                pooled.ending.cancel()
+            with pooled.turn:
+                _close(pooled)
 
-    def _close_unused(self, one: PooledIndex) -> None:
-        with one.turn:
+    def _close_unused(self, pooled: PooledIndex) -> None:
+        with pooled.turn:
             with self._lock:
-                if one.windows:  # somebody came meanwhile
+                # Another session borrowed it meanwhile.
+                if pooled.windows:
                     return
-                if one in self._known:
-                    self._known.remove(one)
-            _close(one)
+                if pooled in self._pooled:
+                    self._pooled.remove(pooled)
+            _close(pooled)
 
 
 def _open(directory: Path, settings: Settings, watch: bool) -> ChunkIndex:
-    shelf = ChunkIndex(directory, settings, watch=watch)
+    index = ChunkIndex(directory, settings, watch=watch)
     try:
-        shelf.start()
+        index.start()
     except BaseException:
-        shelf.close()
+        index.close()
         raise
-    return shelf
+    return index
 
 
-def _close(one: PooledIndex) -> None:
-    shelf, one.shelf = one.shelf, None
-    if shelf is not None:
+def _close(pooled: PooledIndex) -> None:
+    index, pooled.shelf = pooled.shelf, None
+    if index is not None:
         try:
-            shelf.close()
-        except Exception:  # the others are to be closed, too
-            log.exception("closing %s failed", one.directory)
+            index.close()
+        except Exception:
+            # The other indexes have to be closed, too.
+            log.exception("closing %s failed", pooled.directory)

@@ -1,5 +1,6 @@
-"""Whether a directory of chunk files can be served at all, looked at before anything is loaded: who
-starts a server is to know at once.
+"""Check that a directory of chunk files can be served, before anything is loaded.
+
+A process that starts a server learns about problems at once.
 """
 
 from __future__ import annotations
@@ -17,41 +18,44 @@ WRITE_ANEW = "Write them anew with the indexer that made them, or with `cortex c
 
 
 def check_files(directory: Path, settings: Settings) -> tuple[Stamp, ...]:
-    """Look whether a directory can be served, reading no further than needed; whose vectors there
-    seem to be.
+    """Check that a directory can be served, and return the stamps of its vectors.
 
-    Raises: FileError FILE_NOT_FOUND, PERMISSION_DENIED or FILE_UNREADABLE, where there is no chunk;
-    ConfigError CONFIG_INVALID, where the vectors are of another length than is configured.
+    Reads only the first chunk of each file.
+
+    Raises: FileError FILE_NOT_FOUND, PERMISSION_DENIED or FILE_UNREADABLE if there is no chunk;
+    ConfigError CONFIG_INVALID if the vectors have another length than configured.
     """
     if not directory.is_dir():
         raise FileError(
             "FILE_NOT_FOUND",
             f"there is no folder of chunk files at {directory}",
             context={"path": str(directory)},
-            # A folder that the project's own files name and that doesn't count is why another one
-            # was looked for.
+            # If a chunks folder in the project's own files was rejected, that is why this one was
+            # tried.
             instead=(
                 *(warning for warning in settings.warnings if "server.chunksDir" in warning),
                 "Write them with `cortex chunks export`, or name their folder: CORTEX_CHUNKS_DIR.",
             ),
         )
     stamps: dict[Stamp, None] = {}
-    found, wrong = False, ""
+    has_chunks, problem = False, ""
     for file in list_chunk_files(directory).files:
-        with suppress(FileError):  # told when it is read
+        # The error is reported when the file is loaded.
+        with suppress(FileError):
             reading = Reading(file.path)
             first = next(iter(reading), None)
             if first is None:
-                wrong = wrong or (reading.warnings[0] if reading.warnings else "")
+                problem = problem or (reading.warnings[0] if reading.warnings else "")
                 continue
-            found = True
+            has_chunks = True
             _check_dimensions(file, reading, settings)
             if first.embedding is not None:
                 stamps[stamp_of(reading.model, reading.dimensions)] = None
-    if not found:
+    if not has_chunks:
         raise FileError(
             "FILE_UNREADABLE",
-            f"no chunk in the files of {directory} can be served{f': {wrong}' if wrong else ''}",
+            f"no chunk in the files of {directory} can be served"
+            f"{f': {problem}' if problem else ''}",
             context={"path": str(directory)},
             instead=(WRITE_ANEW,),
         )
@@ -59,16 +63,17 @@ def check_files(directory: Path, settings: Settings) -> tuple[Stamp, ...]:
 
 
 def _check_dimensions(file: ChunkFile, reading: Reading, settings: Settings) -> None:
-    wanted = settings.embedding.dimensions
-    # Written over another indexer's files, whose settings they keep
-    ours = reading.model.startswith(OWN_MODEL)
-    if wanted and reading.dimensions and reading.dimensions != wanted and not ours:
+    configured = settings.embedding.dimensions
+    # Our own files may replace those of an indexer with other settings.
+    is_ours = reading.model.startswith(OWN_MODEL)
+    if configured and reading.dimensions and reading.dimensions != configured and not is_ours:
         raise ConfigError(
             "CONFIG_INVALID",
-            f"embedding.dimensions is {wanted} ({settings.origin('embedding.dimensions')}), "
+            f"embedding.dimensions is {configured} ({settings.origin('embedding.dimensions')}), "
             f"but the vectors in {shown(file.name)} have {reading.dimensions}",
             context={"key": "embedding.dimensions", "file": file.name},
             instead=(
-                "Let the files say it: `cortex config set embedding.dimensions 0 --project`; or correct it.",
+                "Let the files say it: `cortex config set embedding.dimensions 0 --project`; "
+                "or correct it.",
             ),
         )

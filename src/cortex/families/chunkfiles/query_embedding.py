@@ -1,9 +1,9 @@
-"""Who turns a question into a vector for chunks that somebody else embedded: the configured
-endpoint, or a model of our own.
+"""Embedders for queries over chunks that another program embedded.
 
-A vector is compared only with those of the same model: the files say which one that is, and the
-server which one it has. A server that a file names may be down: then words answer, and say so. One
-that the person named just now (a flag, a variable) or calls required must answer.
+Asks the configured endpoint or a model of our own. A query vector is compared only with vectors of
+the same model: the files name theirs, and the server names its own. A server that a file names may
+be down; then search is lexical and says so. A server that a person named just now (by a flag or
+variable) or marked as required must answer.
 """
 
 from __future__ import annotations
@@ -26,66 +26,70 @@ from cortex.engine.embedders.circuit_breaker import CircuitBreaker
 from cortex.engine.search import Meaning
 
 MINILM = frozenset({"all-minilm-l6-v2", "all-minilm-l6-v2-int8"})
-TYPED = ("environment ", "flag ", "runtime")  # origins of what somebody has just said
-START_SECONDS = 20.0  # for a server of our own to answer
+# Origins of settings that a person has just given.
+TYPED = ("environment ", "flag ", "runtime")
+# Time for a server that we started to answer.
+START_SECONDS = 20.0
 END_SECONDS = 3.0
 LOOK_SECONDS = 0.1
-PROBE = "connect"  # a word that every model knows
+# A word that every model knows.
+PROBE = "connect"
 
 log = logging.getLogger(__name__)
 
-# What to do where an answer by words is none, by the code of the error.
-_GO_ON = {
-    "EMBEDDER_UNAVAILABLE": "Start the embedding server, or leave out what asks for it: {origin}, embedding.required.",
-    "EMBEDDER_CHANGED": "Serve the chunks' model at the endpoint ({origin}), or run `cortex chunks reembed`.",
-    "EMBEDDER_MISSING": "Name a server that has the model (embedding.endpoint), or run `cortex chunks reembed`.",
+# Advice where a lexical answer is not acceptable, by error code.
+_ADVICE = {
+    "EMBEDDER_UNAVAILABLE": "Start the embedding server, or leave out what asks for it: "
+    "{origin}, embedding.required.",
+    "EMBEDDER_CHANGED": "Serve the chunks' model at the endpoint ({origin}), or run `cortex "
+    "chunks reembed`.",
+    "EMBEDDER_MISSING": "Name a server that has the model (embedding.endpoint), or run `cortex "
+    "chunks reembed`.",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class EmbedderChoice:
-    """How a question gets its vector: by whose vectors; where by none, why not."""
+    """Choice of the vectors for a query, or the reason why there are none."""
 
     meaning: Meaning | None
     why: str = ""
-    code: str = "EMBEDDER_UNAVAILABLE"  # of the error where an answer by words is none
+    # Code of the error where a lexical answer is not acceptable.
+    code: str = "EMBEDDER_UNAVAILABLE"
     go_on: str = ""
 
     def error(self, what: str) -> NetworkError:
-        """The error of a question that has to be embedded and can't be."""
+        """Build the error for a query that has to be embedded and can't be."""
         return NetworkError(
             self.code, f"{what}: {self.why}", instead=(self.go_on,) if self.go_on else ()
         )
 
 
 class Asker:
-    """The embedders that questions about one shelf may go to."""
+    """Embedders for the queries of one chunk index."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._lock = threading.Lock()
-        self._own: dict[str, CircuitBreaker] = {}
+        self._local_models: dict[str, CircuitBreaker] = {}
         self._child: Child | None = None
-        self._address, self._refused = _address(settings)
+        self._address, self._server_problem = _address(settings)
         self._server = (
             CircuitBreaker(_open_server(settings, self._address)) if self._address else None
         )
 
     @property
     def required(self) -> bool:
-        """Whether an answer by words alone is none: the person named the server just now, or says
-        so.
-        """
-        told = self._settings.origin("embedding.endpoint").startswith(TYPED) and bool(
+        """True if a lexical answer is not acceptable, because a person asked for the server."""
+        is_typed = self._settings.origin("embedding.endpoint").startswith(TYPED) and bool(
             self._settings.embedding.endpoint
         )
-        return told or self._settings.embedding.required
+        return is_typed or self._settings.embedding.required
 
     def start(self, stamps: Sequence[Stamp]) -> str:
-        """Look whether questions can be embedded, and start a server where that is wanted; why not,
-        where not.
+        """Check that queries can be embedded, starting a server if wanted; returns why not, or "".
 
-        Raises: NetworkError, where it is required and can't be.
+        Raises: NetworkError if embedding is required and not possible.
         """
         if self._server is not None:
             self._start_server()
@@ -95,65 +99,66 @@ class Asker:
         return choice.why
 
     def choose(self, stamps: Sequence[Stamp]) -> EmbedderChoice:
-        """Whose vectors answer; `stamps` are those that there are, the most vectors first."""
+        """Choose the vectors for a query; `stamps` are ordered by their number of vectors."""
         if not stamps:
             return EmbedderChoice(None, "no chunk has a vector")
         reasons: list[str] = []
         codes: list[str] = []
         for stamp in stamps:
-            for one in self._fitting(stamp):
-                code, why = self._why_not(one, stamp)
+            for embedder in self._candidates(stamp):
+                code, why = self._why_not(embedder, stamp)
                 if not why:
-                    return EmbedderChoice((stamp, one.query))
+                    return EmbedderChoice((stamp, embedder.query))
                 codes.append(code)
                 reasons.append(why)
-        if self._refused:
-            reasons.append(self._refused)
+        if self._server_problem:
+            reasons.append(self._server_problem)
         if not reasons:
             names = " and ".join(
                 dict.fromkeys(stamp.model or "a model that no file names" for stamp in stamps)
             )
             reasons.append(f"nobody here can embed a question by {names}")
         reasons.append("`cortex chunks reembed` gives the chunks vectors that need no server")
-        # Whoever may answer later comes first: only then is it worth a second try.
-        code = min(codes, key=list(_GO_ON).index, default="EMBEDDER_MISSING")
-        go_on = _GO_ON[code].format(origin=self._settings.origin("embedding.endpoint"))
+        # An error that may pass comes first: only then is a second try worth it.
+        code = min(codes, key=list(_ADVICE).index, default="EMBEDDER_MISSING")
+        go_on = _ADVICE[code].format(origin=self._settings.origin("embedding.endpoint"))
         return EmbedderChoice(None, "; ".join(dict.fromkeys(reasons)), code, go_on)
 
-    def _fitting(self, stamp: Stamp) -> list[CircuitBreaker]:
-        """Who may be asked for a model's vectors: what the person named first, then what needs no
-        network.
-        """
+    def _candidates(self, stamp: Stamp) -> list[CircuitBreaker]:
+        """Candidates for a model's vectors: a required server first, else local models first."""
         servers = [self._server] if self._server is not None else []
-        own = self._own_of(stamp)
+        own = self._local_model(stamp)
         models = [own] if own is not None else []
         return [*servers, *models] if self.required else [*models, *servers]
 
-    def _own_of(self, stamp: Stamp) -> CircuitBreaker | None:
-        """The model of our own that has this name."""
+    def _local_model(self, stamp: Stamp) -> CircuitBreaker | None:
+        """Return the local model with this name, opened on first use."""
         name = plain(stamp.model)
         with self._lock:
-            if name not in self._own:
-                opened = _open_own(name, stamp.dimensions)
+            if name not in self._local_models:
+                opened = _open_local_model(name, stamp.dimensions)
                 if opened is None:
                     return None
-                self._own[name] = CircuitBreaker(opened)
-            return self._own[name]
+                self._local_models[name] = CircuitBreaker(opened)
+            return self._local_models[name]
 
-    def _why_not(self, one: CircuitBreaker, stamp: Stamp) -> tuple[str, str]:
-        """Why an embedder can't be asked for a model's vectors, with the code of that error; empty
-        where it can.
-        """
-        if one.stamp is None and (self.required or not one.rests):
-            with suppress(CortexError):  # it rests then
-                one.query(PROBE)  # connects, and gives up sooner than `connect`: somebody waits
-        found, model = one.stamp, stamp.model or self._settings.embedding.model
-        if found is None or (one.rests and not self.required):
-            return "EMBEDDER_UNAVAILABLE", f"{one.name} can't be asked now ({one.problem})"
-        if found.dimensions != stamp.dimensions or not is_same(found.model, model):
+    def _why_not(self, embedder: CircuitBreaker, stamp: Stamp) -> tuple[str, str]:
+        """Code and reason why an embedder can't provide a model's vectors; empty if it can."""
+        if embedder.stamp is None and (self.required or not embedder.rests):
+            # A failure opens the circuit breaker, which is checked below.
+            with suppress(CortexError):
+                # A query connects and gives up sooner than `connect`: a caller is waiting.
+                embedder.query(PROBE)
+        actual, wanted = embedder.stamp, stamp.model or self._settings.embedding.model
+        if actual is None or (embedder.rests and not self.required):
+            return "EMBEDDER_UNAVAILABLE", (
+                f"{embedder.name} can't be asked now ({embedder.problem})"
+            )
+        if actual.dimensions != stamp.dimensions or not is_same(actual.model, wanted):
             return "EMBEDDER_CHANGED", (
-                f"{one.name} ({found.dimensions} dimensions) is not the model of the chunks' vectors, "
-                f"{model or 'which no file names'} ({stamp.dimensions})"
+                f"{embedder.name} ({actual.dimensions} dimensions) is not the model of the "
+                f"chunks' vectors, "
+                f"{wanted or 'which no file names'} ({stamp.dimensions})"
             )
         return "", ""
 
@@ -166,17 +171,18 @@ class Asker:
             self._child.await_answer(self._server)
 
     def close(self) -> None:
-        """End what was started and let go of connections."""
+        """Stop a server that was started and close all connections."""
         if self._child is not None:
             self._child.close()
-        for one in (self._server, *self._own.values()):
-            if one is not None:
-                one.close()
+        for embedder in (self._server, *self._local_models.values()):
+            if embedder is not None:
+                embedder.close()
 
 
 class Child:
-    """A `cortex embed serve` of our own: it ends when its standard input does, so also when this
-    process is killed.
+    """Our own `cortex embed serve` process.
+
+    It ends at the end of its standard input, so also when this process is killed.
     """
 
     def __init__(self, address: str) -> None:
@@ -204,7 +210,7 @@ class Child:
         )
 
     def await_answer(self, server: CircuitBreaker) -> None:
-        """Wait until it answers, for some time; where it can't begin, words answer as without it."""
+        """Wait some time until the server answers; without an answer, search stays lexical."""
         deadline = time.monotonic() + START_SECONDS
         while time.monotonic() < deadline and self._process.poll() is None:
             with suppress(CortexError):
@@ -214,7 +220,7 @@ class Child:
         log.warning("the embedding server did not begin to answer")
 
     def close(self) -> None:
-        """End it."""
+        """Stop the process."""
         if self._process.stdin is not None:
             with suppress(OSError):
                 self._process.stdin.close()
@@ -226,7 +232,7 @@ class Child:
 
 
 def plain(model: str) -> str:
-    """A model's name without the folder, ending and tag that servers and indexers add to it."""
+    """Strip the folder, ending and tag that servers and indexers add to a model's name."""
     return (
         model.lower()
         .replace("\\", "/")
@@ -237,16 +243,14 @@ def plain(model: str) -> str:
 
 
 def is_same(first: str, second: str) -> bool:
-    """Whether two names may be one model's: a file or a server that names none is taken by its
-    word.
-    """
+    """True if two names may mean one model; a missing name matches every model."""
     if not first or not second:
         return True
     names = {plain(first), plain(second)}
     return len(names) == 1 or names <= MINILM
 
 
-def _open_own(name: str, dimensions: int) -> Embedder | None:
+def _open_local_model(name: str, dimensions: int) -> Embedder | None:
     if name in MINILM and dimensions == 384:
         from cortex.engine.embedders.onnx import OnnxEmbedder
 
@@ -259,7 +263,7 @@ def _open_own(name: str, dimensions: int) -> Embedder | None:
 
 
 def _address(settings: Settings) -> tuple[str, str]:
-    """The address of the configured server, and where it may not be asked, why."""
+    """Address of the configured server, and the reason if it may not be used."""
     address = settings.embedding.endpoint
     if address and settings.server.local_only and not stays_here(address):
         return "", f"server.localOnly is on, and {address} is beyond this machine"
@@ -269,7 +273,7 @@ def _address(settings: Settings) -> tuple[str, str]:
 
 
 def _open_server(settings: Settings, address: str) -> Embedder:
-    """The embedder behind an address. A key goes only where the person configured it to go."""
+    """Open the embedder at an address; keys go only to the host that they were configured for."""
     from cortex.engine.embedders.remote import RemoteEmbedder, RemoteModel
     from cortex.engine.embedders.server_client import EmbeddingServer
 

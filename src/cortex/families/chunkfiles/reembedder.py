@@ -1,9 +1,8 @@
-"""Chunk files of a model that can't be asked here get the vectors of one that can; all else in them
-stays as it is.
+"""Reembedding: give chunk files the vectors of an embedder that can be queried here.
 
-For `cortex chunks reembed`: whoever's files they are, only `_metadata.model`, its `dimensions` and
-the vectors become others. A file that can't be understood, or holds no chunks, is left alone and
-named. Numbers keep the form in which they were written.
+For `cortex chunks reembed`, on the files of any program. Only `_metadata.model`, its `dimensions`
+and the vectors change; numbers keep the form in which they were written. A file that can't be
+understood, or holds no chunks, is left alone and named.
 """
 
 from __future__ import annotations
@@ -25,30 +24,34 @@ from cortex.families.chunkfiles.format import list_chunk_files
 log = logging.getLogger(__name__)
 
 BATCH = 64
-MAX_BYTES = 2_000_000_000  # of one file
+# Per file.
+MAX_BYTES = 2_000_000_000
 
 Json = dict[str, object]
 
 
 @dataclass(frozen=True, slots=True)
 class Reembedded:
-    """What became of one file."""
+    """Outcome for one file."""
 
     name: str
-    chunks: int  # that have new vectors
-    before: str  # the model that it had, "" where it didn't say
-    problem: str = ""  # why it was left alone; "" where it was written, or has this model already
+    # Chunks that have new vectors.
+    chunks: int
+    # The model that it had, "" if it didn't say.
+    before: str
+    # Why it was left alone; "" if it was written, or has this model already.
+    problem: str = ""
 
 
 class _Number(str):
-    """A number as it stood in the file."""
+    """A number as written in the file."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
 class _Numbers:
-    """A list of numbers as it stood in the file: as one text it takes a twentieth of the memory."""
+    """A list of numbers as written in the file: one text takes a twentieth of the memory."""
 
     text: str
     count: int
@@ -61,12 +64,11 @@ def reembed(
     progress: ProgressCallback = lambda progress: None,
     cancel: Cancel | None = None,
 ) -> list[Reembedded]:
-    """Give every chunk file in `folder` the vectors of `embedder`; one that has them already is
-    left alone.
+    """Give every chunk file in `folder` the vectors of `embedder`, except where it has them.
 
-    Raises: FileError FILE_NOT_FOUND, where there is no such folder, or another, where it can't be
-    written; CortexError, where the embedder fails; LimitError INDEX_BUSY; Cancelled. What was
-    written until then is complete.
+    Raises: FileError FILE_NOT_FOUND if there is no such folder, or another code if it can't be
+    written; CortexError if the embedder fails; LimitError INDEX_BUSY; Cancelled. Files written
+    until then are complete.
     """
     if not folder.is_dir():
         raise FileError("FILE_NOT_FOUND", f"there is no folder {folder}")
@@ -74,7 +76,8 @@ def reembed(
     model = export_files.ExportModel(stamp.model, stamp.dimensions)
     cancel = Cancel() if cancel is None else cancel
     with export_files.writing(folder):
-        listing = list_chunk_files(folder)  # without links and pipes
+        # The listing leaves out links and pipes.
+        listing = list_chunk_files(folder)
         for warning in listing.warnings:
             log.warning("%s", warning)
         return [
@@ -93,11 +96,11 @@ def _reembed_file(
 ) -> Reembedded:
     try:
         content = _read(folder / name)
-        head, chunks = _parts_of(content)
+        head, chunks = _split(content)
     except (OSError, ValueError, RecursionError) as error:
         return Reembedded(name, 0, "", f"can't be read as a chunk file: {error}")
     before = str(head.get("model", ""))
-    if before == model.name and all(_has_vector(one, model) for one in chunks):
+    if before == model.name and all(_has_vector(chunk, model) for chunk in chunks):
         return Reembedded(name, 0, before)
     texts = [str(chunk["text"]) for chunk in chunks]
     rows: list[np.ndarray] = []
@@ -106,17 +109,19 @@ def _reembed_file(
             raise Cancelled
         rows.extend(embedder.passages(texts[start : start + BATCH]))
         progress(Progress("embedding", len(rows), len(texts)))
-    for one, row in zip(chunks, rows, strict=True):
-        if not row.any():  # readers divide by its length
-            row = embedder.passages([f"{one.get('title', '')}\n{one['text']}"])[0]
-        one["embedding"] = row
+    for chunk, row in zip(chunks, rows, strict=True):
+        # Readers divide by a vector's length.
+        if not row.any():
+            row = embedder.passages([f"{chunk.get('title', '')}\n{chunk['text']}"])[0]
+        chunk["embedding"] = row
     renamed = {**head, "model": model.name, "dimensions": _Number(model.dimensions)}
     shape: Json = (
         {**content, "_metadata": renamed}
         if isinstance(content, dict)
         else {"_metadata": renamed, "chunks": chunks}
     )
-    if "_metadata" not in content:  # what says whose vectors they are comes first
+    # The metadata that names the model comes first.
+    if "_metadata" not in content:
         shape = {"_metadata": renamed, **shape}
     export_files.replace(folder, name, _render(shape))
     return Reembedded(name, len(chunks), before)
@@ -130,63 +135,66 @@ def _read(path: Path) -> Json | list[object]:
             file,
             parse_float=_Number,
             parse_int=_Number,
-            parse_constant=_refuse,
-            object_pairs_hook=_packed,
+            parse_constant=_reject_constant,
+            object_pairs_hook=_pack_vector,
         )
 
 
-def _packed(pairs: list[tuple[str, object]]) -> Json:
-    """An object without the many small texts of its vector."""
-    found: Json = dict(pairs)
-    vector = found.get("embedding")
-    if isinstance(vector, list) and all(type(one) is _Number for one in vector):
-        found["embedding"] = _Numbers(f"[{','.join(vector)}]", len(vector))
-    return found
+def _pack_vector(pairs: list[tuple[str, object]]) -> Json:
+    """Build an object with its vector as one text instead of many small ones."""
+    fields: Json = dict(pairs)
+    vector = fields.get("embedding")
+    if isinstance(vector, list) and all(type(number) is _Number for number in vector):
+        fields["embedding"] = _Numbers(f"[{','.join(vector)}]", len(vector))
+    return fields
 
 
-def _refuse(constant: str) -> object:
+def _reject_constant(constant: str) -> object:
     raise ValueError(f"{constant} is no number")
 
 
-def _parts_of(content: Json | list[object]) -> tuple[Json, list[Json]]:
-    """What a chunk file says of itself, and its chunks. Raises: ValueError."""
+def _split(content: Json | list[object]) -> tuple[Json, list[Json]]:
+    """Split a chunk file into its metadata and its chunks.
+
+    Raises: ValueError.
+    """
     chunks = content.get("chunks") if isinstance(content, dict) else content
     head = content.get("_metadata", {}) if isinstance(content, dict) else {}
     if not isinstance(chunks, list) or not isinstance(head, dict):
         raise ValueError("it holds no chunks")
-    found: list[Json] = []
-    for number, one in enumerate(chunks):
+    valid: list[Json] = []
+    for position, chunk in enumerate(chunks):
         if (
-            not isinstance(one, dict)
-            or not isinstance(one.get("text"), str)
-            or isinstance(one["text"], _Number)
+            not isinstance(chunk, dict)
+            or not isinstance(chunk.get("text"), str)
+            or isinstance(chunk["text"], _Number)
         ):
-            raise ValueError(f"chunk {number} has no text")
-        found.append(one)
-    return head, found
+            raise ValueError(f"chunk {position} has no text")
+        valid.append(chunk)
+    return head, valid
 
 
-def _has_vector(one: Mapping[str, object], model: export_files.ExportModel) -> bool:
-    vector = one.get("embedding")
+def _has_vector(chunk: Mapping[str, object], model: export_files.ExportModel) -> bool:
+    vector = chunk.get("embedding")
     return isinstance(vector, _Numbers) and vector.count == model.dimensions
 
 
 def _render(value: object) -> Iterator[str]:
-    """JSON of what was read, numbers as they were, vectors as this program writes them."""
+    """Render the parsed JSON: numbers as they were, new vectors as this program writes them."""
     if isinstance(value, _Number):
         yield str(value)
     elif isinstance(value, _Numbers):
         yield value.text
     elif isinstance(value, dict):
         yield "{"
-        for number, (key, inner) in enumerate(value.items()):
-            yield f"{',' if number else ''}{export_files.compact(key)}:"
+        for position, (key, inner) in enumerate(value.items()):
+            yield f"{',' if position else ''}{export_files.compact(key)}:"
             yield from _render(inner)
         yield "}"
     elif isinstance(value, Sequence) and not isinstance(value, str):
         yield "["
-        for number, inner in enumerate(value):
-            yield "," if number else ""
+        for position, inner in enumerate(value):
+            yield "," if position else ""
             yield from _render(inner)
         yield "]"
     elif isinstance(value, np.ndarray):

@@ -1,4 +1,4 @@
-"""The chunks family: one tool, a search over the chunk files that an indexer wrote, read-only."""
+"""Chunks family: one read-only tool that searches the chunk files of an indexer."""
 
 from __future__ import annotations
 
@@ -20,43 +20,45 @@ __all__ = ["NAME", "TOOLS", "has_chunks", "open_family"]
 
 
 def has_chunks(workspace: Workspace) -> bool:
-    """Whether a workspace has a folder with chunk files, whatever is in them."""
+    """True if a workspace has a folder with chunk files, valid or not."""
     try:
         return bool(list_chunk_files(chunks_dir(workspace.root, workspace.settings)).files)
     except FileError:
         return False
 
 
-def open_family(found: Sequence[Workspace], shelves: ChunkIndexPool) -> Family:
-    """The family over the chunk files of these workspaces, whose shelves are lent by `shelves`.
+def open_family(workspaces: Sequence[Workspace], shelves: ChunkIndexPool) -> Family:
+    """Open the family over the chunk files of these workspaces, with indexes from the pool.
 
-    Several may have none, as long as one has. Raises: FileError and ConfigError, where there is
-    nothing to serve; NetworkError, where an embedder is required and can't be asked.
+    Workspaces without chunk files are skipped if any has some.
+
+    Raises: FileError or ConfigError if there is nothing to serve; NetworkError if an embedder is
+    required and doesn't answer.
     """
-    opened = ChunkSession(shelves)
+    session = ChunkSession(shelves)
     failures: list[CortexError] = []
     directories: set[Path] = set()
-    for one in found:
+    for workspace in workspaces:
         try:
-            directory = chunks_dir(one.root, one.settings)
+            directory = chunks_dir(workspace.root, workspace.settings)
             if directory not in directories:
                 directories.add(directory)
-                opened.add(shelves.borrow(directory, one.settings))
+                session.add(shelves.borrow(directory, workspace.settings))
         except CortexError as error:
             failures.append(error)
-    if failures and not opened.shelves:
+    if failures and not session.shelves:
         raise failures[0]
     warnings = [
-        *(shelf.warning for shelf in opened.shelves),
+        *(shelf.warning for shelf in session.shelves),
         *(error.message for error in failures),
     ]
     return Family(
         name="chunks",
         instructions=instructions.text("chunks"),
-        context=opened,
+        context=session,
         tools=TOOLS,
         fault=fault_of,
         warnings=tuple(warning for warning in warnings if warning),
-        close=opened.close,
-        places=lambda: nullcontext((place_of(opened),)),
+        close=session.close,
+        places=lambda: nullcontext((place_of(session),)),
     )

@@ -1,7 +1,7 @@
-"""The chunk search as a tool: its request, its answer to the letter, and its errors.
+"""Chunk search tool: its arguments, its exact answer, and its errors.
 
-The answer's JSON holds what its contract has and nothing else: whoever reads it may be another
-program. What else there is to say goes beside it, into `meta` and notes.
+The JSON of the answer holds the fields of its contract and nothing else, because other programs
+read it. Additional information goes into `meta` and notes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ ENVELOPE = estimate_tokens('{"results":[],"total":100}')
 
 
 def _or_default(value: object) -> object:
-    """The number of results where none is meant."""
+    """Replace a null limit by the default."""
     return DEFAULT_LIMIT if value is None else value
 
 
@@ -41,13 +41,15 @@ class ChunkSearchArguments(Arguments):
         nearest_within(1, MOST),
         BeforeValidator(_or_default),
         Field(
-            description="Maximum number of results; numbers outside 1-100 count as the nearest of these",
+            description="Maximum number of results; numbers outside 1-100 count as the nearest "
+            "of these",
             json_schema_extra={"type": "number", "minimum": 1, "maximum": MOST},
         ),
     ] = DEFAULT_LIMIT
     chunk_types: list[str] | None = Field(
         default=None,
-        description="Only chunks of any of these types: documentation, symbols, definitions, data; all if left out",
+        description="Only chunks of any of these types: documentation, symbols, definitions, "
+        "data; all if left out",
         examples=[["documentation"], ["symbols", "definitions"]],
     )
     tags: list[str] | None = Field(
@@ -57,84 +59,88 @@ class ChunkSearchArguments(Arguments):
     )
     budget: Whole | None = Field(
         default=None,
-        description="Most tokens that the answer may cost (characters / 4); chunks that don't fit are left off from the end",
+        description="Most tokens that the answer may cost (characters / 4); chunks that don't "
+        "fit are left off from the end",
         ge=1,
     )
 
 
 class ChunkSession:
-    """The shelves of one connection."""
+    """Chunk indexes of one connection."""
 
-    def __init__(self, lender: ChunkIndexPool) -> None:
-        self._lender = lender
-        self._lent: list[Lent] = []
+    def __init__(self, pool: ChunkIndexPool) -> None:
+        self._pool = pool
+        self._pooled: list[Lent] = []
 
     @property
     def shelves(self) -> list[ChunkIndex]:
-        return [one.shelf for one in self._lent if one.shelf is not None]
+        return [pooled.shelf for pooled in self._pooled if pooled.shelf is not None]
 
-    def add(self, one: Lent) -> None:
-        self._lent.append(one)
+    def add(self, pooled: Lent) -> None:
+        self._pooled.append(pooled)
 
     def close(self) -> None:
-        """Give every shelf back."""
-        lent, self._lent = self._lent, []
-        for one in lent:
-            self._lender.give_back(one)
+        """Return every index to the pool."""
+        pooled_indexes, self._pooled = self._pooled, []
+        for pooled in pooled_indexes:
+            self._pool.give_back(pooled)
 
 
 def search(context: ChunkSession, arguments: ChunkSearchArguments, call: Call) -> Answer:
     """Find chunks."""
-    wanted = ChunkQuery(
+    query = ChunkQuery(
         arguments.query,
         limit=arguments.limit,
         tags=tuple(dict.fromkeys(arguments.tags or ())),
         chunk_types=tuple(dict.fromkeys(arguments.chunk_types or ())),
     )
-    found = search_all(context.shelves, wanted, call.cancel)
+    hits = search_all(context.shelves, query, call.cancel)
     results, notes = (
-        [result_text(entry, score) for entry, score in found.results],
-        list(found.notes),
+        [result_text(entry, score) for entry, score in hits.results],
+        list(hits.notes),
     )
     if arguments.budget is not None:
         results, left_off = _fit(results, arguments.budget)
         if left_off:
             notes.append(
-                f"{left_off} more chunks were left off: they don't fit into {arguments.budget} tokens"
+                f"{left_off} more chunks were left off: they don't fit into {arguments.budget} "
+                f"tokens"
             )
-    meta = {META: notes, MODE: found.mode.value} if notes else None
+    meta = {META: notes, MODE: hits.mode.value} if notes else None
     return Answer(answer_text(results), notes=tuple(notes), meta=meta, hits=len(results))
 
 
-def search_all(shelves: Sequence[ChunkIndex], wanted: ChunkQuery, cancel: Cancel) -> ChunkHit:
-    """What all shelves find, merged by relevance."""
-    found = [shelf.search(wanted, cancel=cancel) for shelf in shelves]
-    if len(found) == 1:
-        return found[0]
-    merged = sorted((result for each in found for result in each.results), key=lambda one: -one[1])
-    notes = tuple(dict.fromkeys(note for each in found for note in each.notes))
-    return ChunkHit(tuple(merged[: wanted.limit]), found[0].mode if found else Mode.WORDS, notes)
+def search_all(indexes: Sequence[ChunkIndex], query: ChunkQuery, cancel: Cancel) -> ChunkHit:
+    """Search all indexes and merge the results by relevance."""
+    answers = [index.search(query, cancel=cancel) for index in indexes]
+    if len(answers) == 1:
+        return answers[0]
+    merged = sorted(
+        (result for answer in answers for result in answer.results), key=lambda result: -result[1]
+    )
+    notes = tuple(dict.fromkeys(note for answer in answers for note in answer.notes))
+    return ChunkHit(tuple(merged[: query.limit]), answers[0].mode if answers else Mode.WORDS, notes)
 
 
 def fault_of(error: CortexError) -> Fault:
-    """The error of the request that an error is: wrong parameters, or a failure inside."""
+    """Map an error to a protocol error: invalid parameters or an internal failure."""
     return Fault(INVALID_PARAMS if isinstance(error, InputError) else INTERNAL_ERROR, error.message)
 
 
 def result_text(entry: Entry, score: float) -> str:
-    """One result as JSON: the chunk's keys in their order, with the values that its file has."""
+    """Encode one result as JSON: the chunk's keys in their order, with the values of its file."""
     return json.dumps(
         {"chunk": asdict(entry), "combined_score": score}, ensure_ascii=False, separators=(",", ":")
     )
 
 
 def answer_text(results: Sequence[str]) -> str:
-    """The whole answer as JSON."""
+    """Encode the whole answer as JSON."""
     return f'{{"results":[{",".join(results)}],"total":{len(results)}}}'
 
 
 def _fit(results: Sequence[str], budget: int) -> tuple[list[str], int]:
-    """The first results that fit into so many tokens, and how many are left off."""
+    """Take the first results that fit into the budget; also returns how many are left off."""
     kept: list[str] = []
     left = budget - ENVELOPE
     for result in results:
@@ -150,8 +156,10 @@ TOOLS = (
         family="chunks",
         name=NAME,
         title="Search the project's context",
-        description="Search for relevant context in the project codebase and documentation. Use it to find out how something works, "
-        "where it is defined or why it was decided, before opening files: it answers with whole chunks, their files and lines.",
+        description="Search for relevant context in the project codebase and documentation. "
+        "Use it to find out how something works, "
+        "where it is defined or why it was decided, before opening files: it answers with "
+        "whole chunks, their files and lines.",
         arguments=ChunkSearchArguments,
         run=search,
         writes=False,

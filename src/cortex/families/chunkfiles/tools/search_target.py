@@ -1,4 +1,4 @@
-"""The chunk files as a place of a search over several stores."""
+"""Chunk files as a target of federated search."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ FAMILY = "chunks"
 
 
 def place_of(context: ChunkSession) -> SearchTarget:
-    """All chunk files of a client, asked together."""
-    files: dict[str, str] = {}  # of the chunks that were found, by their ids
+    """Search target over all chunk files of a client."""
+    # File paths of the chunks that were found, by chunk id.
+    files: dict[str, str] = {}
 
     def ask(query: Query, cancel: Cancel) -> Page:
         if query.mode in (Mode.EXACT, Mode.FULL):
@@ -21,22 +22,22 @@ def place_of(context: ChunkSession) -> SearchTarget:
                 "ARGUMENT_INVALID", f"chunk files can't be searched in mode {query.mode.value}"
             )
         depth = query.offset + query.limit
-        found = search_all(context.shelves, ChunkQuery(query.text, depth, query.threshold), cancel)
+        answer = search_all(context.shelves, ChunkQuery(query.text, depth, query.threshold), cancel)
         files.update(
             (entry.id, str((entry.metadata or {}).get("file_path") or ""))
-            for entry, _ in found.results
+            for entry, _ in answer.results
         )
         size = query.snippets[0] if query.snippets else 0
         hits = tuple(
-            _hit(number, entry, score, size) for number, (entry, score) in enumerate(found.results)
+            _hit(number, entry, score, size) for number, (entry, score) in enumerate(answer.results)
         )
-        return Page(hits[query.offset :], len(hits), found.mode, found.notes)
+        return Page(hits[query.offset :], len(hits), answer.mode, answer.notes)
 
-    def read(name: str) -> tuple[str, str]:
+    def read(chunk_id: str) -> tuple[str, str]:
         for shelf in context.shelves:
-            if (entry := shelf.entry(name)) is not None:
+            if (entry := shelf.entry(chunk_id)) is not None:
                 return entry.title or entry.id, entry.text
-        raise InputError("DOCUMENT_UNKNOWN", f"there is no chunk {name[:100]!r}")
+        raise InputError("DOCUMENT_UNKNOWN", f"there is no chunk {chunk_id[:100]!r}")
 
     return SearchTarget(
         FAMILY,
@@ -48,7 +49,7 @@ def place_of(context: ChunkSession) -> SearchTarget:
     )
 
 
-def _hit(number: int, entry: Entry, score: float, size: int) -> Hit:
+def _hit(position: int, entry: Entry, score: float, size: int) -> Hit:
     metadata = entry.metadata or {}
     lines = [
         value if isinstance(value := metadata.get(name), int) else 0
@@ -56,7 +57,7 @@ def _hit(number: int, entry: Entry, score: float, size: int) -> Hit:
     ]
     return Hit(
         source=0,
-        doc=number,
+        doc=position,
         chunk=0,
         path=entry.id,
         start_line=lines[0],

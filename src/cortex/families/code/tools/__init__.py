@@ -1,4 +1,4 @@
-"""The code family: search and context over code workspaces, as tools, resources and prompts."""
+"""Code family: search and context over code workspaces, as tools, resources and prompts."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ __all__ = ["PROMPTS", "RESOURCES", "TOOLS", "Workspaces", "open_family"]
 
 
 def open_family(
-    found: Sequence[Workspace], engines: EnginePool, *, read_only: bool = False
+    workspaces: Sequence[Workspace], engines: EnginePool, *, read_only: bool = False
 ) -> Family:
-    """The family over these workspaces, whose engines are lent by `engines`."""
-    workspaces = Workspaces(found, engines)
+    """Open the family over these workspaces, with engines borrowed from `engines`."""
+    context = Workspaces(workspaces, engines)
     return Family(
         name="code",
         instructions=instructions.text("code"),
-        context=workspaces,
+        context=context,
         tools=tuple(tool for tool in TOOLS if not (read_only and tool.writes)),
         resources=RESOURCES,
         prompts=PROMPTS,
-        close=workspaces.close,
-        places=workspaces.places,
+        close=context.close,
+        places=context.places,
     )

@@ -1,5 +1,6 @@
-"""The arguments of the code tools, field by field as their contract has them; `workspace`, `budget`
-and `cursor` are ours and optional.
+"""Argument schemas of the code tools, field by field as in their contract.
+
+`workspace`, `budget` and `cursor` are additions to the contract and optional.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The five code tools: what each does with the workspaces.
+"""Definitions and handlers of the five code tools.
 
-Shapes are in answers.py, arguments in arguments.py.
+Answer shapes are in render.py, argument schemas in arguments.py.
 """
 
 from __future__ import annotations
@@ -42,12 +42,14 @@ MODES: Mapping[str, Mode] = {
 }
 LEAST_TELLING: Mapping[str, int] = {"FILE_NOT_FOUND": 1, "PATH_OUTSIDE": 2}
 MAX_FILE_TYPES = 100
-# Characters of text for the first hits of an answer; the rest are named only. The first is right
-# four times of five, and what is worth reading is then read whole with get_file_context.
+# Characters of text for the first hits of an answer; the rest are named only. The first hit is
+# right four times of five, and get_file_context reads the rest of what is worth reading.
 SNIPPETS = (480, 320, 240, 160, 160, 160, 0)
-FORCE_ANSWER_SECONDS = 2.0  # a forced run that takes longer goes on as a job
+# A forced run that takes longer continues as a background job.
+FORCE_ANSWER_SECONDS = 2.0
 FORCE_GOES_ON = (
-    "everything is built anew in the background and searches go on meanwhile: codeindex://workspace/status says how far "
+    "everything is built anew in the background and searches go on meanwhile: "
+    "codeindex://workspace/status says how far "
     "it is, and reindex_workspace without `force` waits for the end"
 )
 STRATEGY_IS_BOTH = "counts as `both`: words and vectors are always brought up to date together"
@@ -59,7 +61,8 @@ NEEDS_INDEXING = ("indexing.chunkSize", "indexing.embeddingProvider", "workspace
 
 def search_code(context: Workspaces, arguments: SearchCode, call: Call) -> Answer:
     """Find code by question, name or text."""
-    given = arguments.model_fields_set  # what isn't given has the default that the settings say
+    # Arguments that are not given take their default from the settings.
+    given = arguments.model_fields_set
     query = make_query(
         arguments.query,
         strategy=arguments.strategy,
@@ -84,8 +87,9 @@ def find_similar_code(context: Workspaces, arguments: FindSimilarCode, call: Cal
 def make_query(
     text: str, *, strategy: str, limit: int, threshold: float, file_types: list[str]
 ) -> Query:
-    """A query as a tool call spells it: "text" in quotes and /text/ between slashes are exact with
-    every strategy.
+    """Build a query from the arguments of a tool call.
+
+    "Text" in quotes and /text/ between slashes are matched exactly with every strategy.
     """
     mode, regex = MODES[strategy], False
     if (exact := exact_text(text)) is not None:
@@ -93,7 +97,8 @@ def make_query(
     extensions = tuple(
         dict.fromkeys(type_.strip().lstrip("*").lstrip(".").lower() for type_ in file_types)
     )
-    if "" in extensions:  # "*" is every type
+    # A bare "*" means every file type.
+    if "" in extensions:
         extensions = ()
     if len(extensions) > MAX_FILE_TYPES:
         raise InputError(
@@ -106,8 +111,9 @@ def make_query(
 
 
 def exact_text(text: str) -> tuple[str, bool] | None:
-    """What a query in quotes or between slashes looks for exactly, and whether it is an expression;
-    None for any other.
+    """Extract the text of a quoted or slashed query, and whether it is a regular expression.
+
+    Returns None for any other query.
     """
     stripped = text.strip()
     if len(stripped) < 3 or stripped[0] != stripped[-1]:
@@ -131,10 +137,11 @@ def _search(
     key = repr((query, workspace))
     offset = read_cursor(key, cursor)
     started = time.perf_counter()
-    most = tokens * TOKEN_CHARACTERS  # more text could not be shown
-    asked = replace(query, offset=offset, characters=most, snippets=SNIPPETS)
+    # More text than this could not be shown.
+    max_characters = tokens * TOKEN_CHARACTERS
+    paged_query = replace(query, offset=offset, characters=max_characters, snippets=SNIPPETS)
     with context.open(workspace) as engines:
-        located, page = federated_search(places_of(engines), asked, call.cancel)
+        located, page = federated_search(places_of(engines), paged_query, call.cancel)
         milliseconds = 1000 * (time.perf_counter() - started)
         states = [engine.freshness() for _, engine in engines]
         is_full = any(engine.state.over_limit for _, engine in engines)
@@ -156,15 +163,15 @@ def _search(
 
 
 def language_called(name: str) -> str:
-    """The language that a caller means: its name, or an extension.
+    """Resolve a language by its name or by a file extension.
 
     Raises: InputError ARGUMENT_INVALID.
     """
-    wanted = name.strip().lower()
-    if wanted in chunkers.LANGUAGES:
-        return wanted
-    by_extension = chunkers.language_of(f"x.{wanted}")
-    if by_extension == "text" and wanted not in ("text", "txt"):
+    key = name.strip().lower()
+    if key in chunkers.LANGUAGES:
+        return key
+    by_extension = chunkers.language_of(f"x.{key}")
+    if by_extension == "text" and key not in ("text", "txt"):
         raise InputError(
             "ARGUMENT_INVALID",
             f"unknown language {name!r}",
@@ -176,23 +183,24 @@ def language_called(name: str) -> str:
 
 
 def reindex_workspace(context: Workspaces, arguments: ReindexWorkspace, call: Call) -> Answer:
-    """Compare the workspace with its index, or build it anew: that goes on after the answer where
-    it takes long.
+    """Update the index from the workspace, or rebuild it with `force`.
+
+    A forced run that takes long continues as a job after the answer.
     """
     work = partial(_index, context, arguments)
     notes: list[str] = []
     if arguments.force:
         job, started = context.jobs.start(arguments.workspace, arguments.path, work)
         is_done = job.wait(FORCE_ANSWER_SECONDS, call, owned=started)
-        # A request that was refused is answered by its error and leaves no job
+        # A rejected request is answered by its error and leaves no job.
         context.jobs.last = job
         if is_done:
-            body = _sum(job.reports)
+            body = _merge_reports(job.reports)
         else:
             body = {"status": "indexing", "job": job.as_json()}
             notes.append(FORCE_GOES_ON)
     else:
-        body = _sum(work(partial(report_progress, call), call.cancel))
+        body = _merge_reports(work(partial(report_progress, call), call.cancel))
     body["index"] = status(context, arguments.workspace)
     body["stats"] = stats(context, arguments.workspace)
     if arguments.strategy != "both":
@@ -200,7 +208,8 @@ def reindex_workspace(context: Workspaces, arguments: ReindexWorkspace, call: Ca
         with context.open(arguments.workspace) as engines:
             if not any(engine.meaning for _, engine in engines):
                 notes.append(
-                    "no embedder is configured: there are no vectors, words alone were brought up to date"
+                    "no embedder is configured: there are no vectors, words alone were brought "
+                    "up to date"
                 )
     return Answer(dump({**body, "notes": notes} if notes else body))
 
@@ -208,9 +217,9 @@ def reindex_workspace(context: Workspaces, arguments: ReindexWorkspace, call: Ca
 def _index(
     context: Workspaces, arguments: ReindexWorkspace, progress: ProgressCallback, cancel: Cancel
 ) -> list[Json]:
-    """Index the workspaces of a call one after the other; their reports."""
-    with context.open(arguments.workspace) as every:
-        engines = every if arguments.path is None else _with_path(every, arguments.path)
+    """Index the workspaces of a call one after the other and return their reports."""
+    with context.open(arguments.workspace) as all_engines:
+        engines = all_engines if arguments.path is None else _with_path(all_engines, arguments.path)
         reports: list[Json] = []
         for name, engine in engines:
             report = engine.index(
@@ -225,11 +234,11 @@ def _index(
 
 
 def _with_path(engines: Sequence[tuple[str, Engine]], path: str) -> list[tuple[str, Engine]]:
-    """Those of the engines that have something at this path, on disk or in the index.
+    """Select the engines that have something at this path, on disk or in the index.
 
-    Raises: FileError FILE_NOT_FOUND, or PATH_OUTSIDE where it is in none of the roots.
+    Raises: FileError FILE_NOT_FOUND, or PATH_OUTSIDE if the path is in none of the roots.
     """
-    found: list[tuple[str, Engine]] = []
+    matches: list[tuple[str, Engine]] = []
     outside: FileError | None = None
     for name, engine in engines:
         try:
@@ -238,32 +247,33 @@ def _with_path(engines: Sequence[tuple[str, Engine]], path: str) -> list[tuple[s
             outside = error
             continue
         if (engine.root / relative).exists() or engine.knows(relative):
-            found.append((name, engine))
-    if found:
-        return found
+            matches.append((name, engine))
+    if matches:
+        return matches
     names = ", ".join(name for name, _ in engines)
     raise outside or FileError(
         "FILE_NOT_FOUND", f"there is no {path!r} in {names}", context={"path": path}
     )
 
 
-def _sum(reports: list[Json]) -> Json:
-    first = {key: value for key, value in reports[0].items() if key != "workspace"}
+def _merge_reports(reports: list[Json]) -> Json:
+    """Merge the reports of several workspaces into one answer."""
+    total = {key: value for key, value in reports[0].items() if key != "workspace"}
     if len(reports) == 1:
-        return first
+        return total
     for report in reports[1:]:
         for key in ("added", "changed", "deleted", "unchanged", "skipped"):
-            first[key] = int(str(first[key])) + int(str(report[key]))
-        first["seconds"] = round(float(str(first["seconds"])) + float(str(report["seconds"])), 3)
+            total[key] = int(str(total[key])) + int(str(report[key]))
+        total["seconds"] = round(float(str(total["seconds"])) + float(str(report["seconds"])), 3)
         if report["status"] != "completed":
-            first["status"] = report["status"]
-    return {**first, "workspaces": reports}
+            total["status"] = report["status"]
+    return {**total, "workspaces": reports}
 
 
 def status(context: Workspaces, workspace: str | None, start: int | None = None) -> Json:
-    """The status of the named workspace, or of all: sums in the same shape, and each one by itself.
+    """Build the status of one workspace, or of all: sums in the same shape plus each workspace.
 
-    From `start` on, skipped files are named in pages; without it a few of each reason.
+    With `start`, skipped files are listed in pages from there; without it a few of each reason.
     """
     parts, states = [], []
     with context.open(workspace) as engines:
@@ -287,16 +297,14 @@ def status(context: Workspaces, workspace: str | None, start: int | None = None)
 
 
 def stats(context: Workspaces, workspace: str | None) -> Json:
-    """What is in the index of the named workspace, or of all."""
+    """Index statistics of the named workspace, or of all."""
     with context.open(workspace) as engines:
         return render.stats_answer([engine.vitals() for _, engine in engines], memory_bytes())
 
 
 def update_config(context: Workspaces, arguments: UpdateConfig, call: Call) -> Answer:
-    """Change settings for all who use the index, until a person ends that; nothing is written to a
-    file.
-    """
-    wanted = {
+    """Change settings for all users of the index until they are reset; writes no file."""
+    changes = {
         key: value
         for key, value in (
             ("indexing.chunkSize", arguments.settings.chunkSize),
@@ -310,19 +318,22 @@ def update_config(context: Workspaces, arguments: UpdateConfig, call: Call) -> A
     reindexing = False
     with context.open(arguments.workspace) as engines:
         for name, engine in engines:
-            _check_may_change(engine, name, wanted)
-        for _, engine in engines if wanted else ():
+            _check_settings(engine, name, changes)
+        for _, engine in engines if changes else ():
             old = engine.settings
-            engine.state.change(wanted, call.client or "an agent")
+            engine.state.change(changes, call.client or "an agent")
             engine.follow_settings()
             new = engine.settings
-            different = [key for key in wanted if old.value(key) != new.value(key)]
+            different = [key for key in changes if old.value(key) != new.value(key)]
             changed |= {
-                key.rpartition(".")[2]: {"old": _shown(old, key), "new": _shown(new, key)}
+                key.rpartition(".")[2]: {
+                    "old": _format_setting(old, key),
+                    "new": _format_setting(new, key),
+                }
                 for key in different
             }
-            if any(key in NEEDS_INDEXING for key in (wanted if arguments.restart else different)):
-                # Whoever keeps the index follows the change by itself.
+            if any(key in NEEDS_INDEXING for key in (changes if arguments.restart else different)):
+                # The process that holds the index lease applies the change by itself.
                 reindexing = context.look_again(engine) or not engine.holds() or reindexing
     stale = any(key.rpartition(".")[2] in changed for key in NEEDS_INDEXING)
     return Answer(
@@ -336,14 +347,18 @@ def update_config(context: Workspaces, arguments: UpdateConfig, call: Call) -> A
     )
 
 
-def _shown(settings: Settings, name: str) -> object:
-    """A value as it is written in a configuration: sizes as text, numbers as numbers."""
+def _format_setting(settings: Settings, name: str) -> object:
+    """Format a setting as in a configuration file: sizes as text, numbers as numbers."""
     key, value = known_key(name), settings.value(name)
     return key.show(value) if isinstance(key, Key) and key.kind == "size" else value
 
 
-def _check_may_change(engine: Engine, name: str, wanted: Mapping[str, object]) -> None:
-    provider = wanted.get("indexing.embeddingProvider")
+def _check_settings(engine: Engine, name: str, changes: Mapping[str, object]) -> None:
+    """Reject settings that this workspace doesn't allow, before any engine is changed.
+
+    Raises: ConfigError CONFIG_INVALID.
+    """
+    provider = changes.get("indexing.embeddingProvider")
     if (
         engine.settings.server.local_only
         and provider is not None
@@ -354,18 +369,20 @@ def _check_may_change(engine: Engine, name: str, wanted: Mapping[str, object]) -
             f"server.localOnly is on for {name}: {provider!r} is beyond this machine",
             context={"key": "indexing.embeddingProvider"},
         )
-    engine.settings.changed(wanted)
+    engine.settings.changed(changes)
 
 
 def get_file_context(context: Workspaces, arguments: GetFileContext, call: Call) -> Answer:
-    """Lines of a file as it is now, with what is defined in them."""
+    """Read lines of a file as it is on disk now, with the symbols defined in them."""
     budget = check_budget(arguments.budget, context.settings.search.budget)
-    seen = view_file(context, arguments.workspace, arguments.path)
-    view = seen.view
+    file = view_file(context, arguments.workspace, arguments.path)
+    view = file.view
     total = view.text.count("\n") + (not view.text.endswith("\n") and bool(view.text))
-    wanted = arguments.lineRange
-    start = (wanted.start if wanted else None) or 1
-    end = (wanted.end if wanted else None) or (start if wanted and wanted.start else max(1, total))
+    line_range = arguments.lineRange
+    start = (line_range.start if line_range else None) or 1
+    end = (line_range.end if line_range else None) or (
+        start if line_range and line_range.start else max(1, total)
+    )
     if start > end:
         raise InputError(
             "ARGUMENT_INVALID", f"lineRange starts at {start} and ends before it, at {end}"
@@ -374,8 +391,8 @@ def get_file_context(context: Workspaces, arguments: GetFileContext, call: Call)
         raise InputError(
             "ARGUMENT_INVALID", f"{view.path} has {total} lines, lineRange starts at {start}"
         )
-    around = arguments.contextLines if wanted else 0
-    workspace = seen.workspace if len(context.names) > 1 else ""
+    around = arguments.contextLines if line_range else 0
+    workspace = file.workspace if len(context.names) > 1 else ""
     body = render.file_answer(
         view, max(1, start - around), max(1, min(total, end + around)), budget, workspace
     )
@@ -384,7 +401,7 @@ def get_file_context(context: Workspaces, arguments: GetFileContext, call: Call)
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A file, the workspace that it was found in, and who embedded that."""
+    """A file, the workspace it belongs to, and the embedder of that workspace's index."""
 
     workspace: str
     view: FileView
@@ -392,27 +409,27 @@ class Seen:
 
 
 def view_file(context: Workspaces, workspace: str | None, path: str) -> Seen:
-    """The file at this path in the named workspace, or in the one that has it.
+    """Read the file at this path from the named workspace, or from the one that has it.
 
-    Raises: InputError WORKSPACE_AMBIGUOUS, where several have a file there; FileError, the one that
-    says most.
+    Raises: InputError WORKSPACE_AMBIGUOUS if several workspaces have a file there; FileError, the
+    most specific one of the failures.
     """
     failures: list[FileError] = []
-    # By the file itself: a workspace inside another has the same one.
-    found: dict[Path, Seen] = {}
+    # Keyed by the file itself: nested workspaces both contain it.
+    files: dict[Path, Seen] = {}
     with context.open(workspace) as engines:
         for name, engine in engines:
             try:
                 view = engine.view(path)
-                found.setdefault(
+                files.setdefault(
                     engine.root / view.path, Seen(name, view, engine.embedding_of_index())
                 )
             except FileError as error:
                 failures.append(error)
-    if len(found) > 1:
-        raise ambiguous(f"a file {path!r}", [seen.workspace for seen in found.values()])
-    for seen in found.values():
-        return seen
+    if len(files) > 1:
+        raise ambiguous(f"a file {path!r}", [file.workspace for file in files.values()])
+    for file in files.values():
+        return file
     raise min(failures, key=lambda error: LEAST_TELLING.get(error.code, 0))
 
 
@@ -454,9 +471,12 @@ TOOLS = (
         family="code",
         name="search_code",
         title="Search code",
-        description="Use this first to find where something is in the code: a question in plain words, a name, an error message "
-        "or a path. Answers with the best places (file, lines, text, relevance), ranked, within a token budget; go on with "
-        '`cursor`. "Quoted" text and /regular expressions/ are matched exactly in the current files.',
+        description="Use this first to find where something is in the code: a question in "
+        "plain words, a name, an error message "
+        "or a path. Answers with the best places (file, lines, text, relevance), ranked, "
+        "within a token budget; go on with "
+        '`cursor`. "Quoted" text and /regular expressions/ are matched exactly in the current '
+        "files.",
         arguments=SearchCode,
         run=search_code,
         writes=False,
@@ -467,10 +487,13 @@ TOOLS = (
         family="code",
         name="reindex_workspace",
         title="Reindex workspace",
-        description="Use this only when answers look out of date: the index follows saved files by itself. Compares the workspace "
-        "(or one path in it) with the index and updates what changed; `force` builds everything anew, at most once a minute, and answers with "
+        description="Use this only when answers look out of date: the index follows saved "
+        "files by itself. Compares the workspace "
+        "(or one path in it) with the index and updates what changed; `force` builds "
+        "everything anew, at most once a minute, and answers with "
         "a job where that takes more than a moment. "
-        "The answer also holds the workspace's status and statistics, and which files are left out.",
+        "The answer also holds the workspace's status and statistics, and which files are left "
+        "out.",
         arguments=ReindexWorkspace,
         run=reindex_workspace,
         writes=True,
@@ -480,8 +503,10 @@ TOOLS = (
         family="code",
         name="update_config",
         title="Update configuration",
-        description="Use this to change how the workspace is indexed or cached (chunkSize, embeddingProvider, maxFiles, cacheSize) for "
-        "everybody who uses its index, until a person ends that. Nothing is written to a file; the index follows in the background.",
+        description="Use this to change how the workspace is indexed or cached (chunkSize, "
+        "embeddingProvider, maxFiles, cacheSize) for "
+        "everybody who uses its index, until a person ends that. Nothing is written to a file; "
+        "the index follows in the background.",
         arguments=UpdateConfig,
         run=update_config,
         writes=True,
@@ -491,7 +516,8 @@ TOOLS = (
         family="code",
         name="get_file_context",
         title="Get file context",
-        description="Use this to read the lines around a search hit, or a whole file, as it is on disk now, with the definitions "
+        description="Use this to read the lines around a search hit, or a whole file, as it is "
+        "on disk now, with the definitions "
         "and chunks in that range. Long files come in parts: go on from `nextLine`.",
         arguments=GetFileContext,
         run=get_file_context,
@@ -502,7 +528,8 @@ TOOLS = (
         family="code",
         name="find_similar_code",
         title="Find similar code",
-        description="Use this before writing code that may exist already, or to find all places that do the same: give a snippet, "
+        description="Use this before writing code that may exist already, or to find all "
+        "places that do the same: give a snippet, "
         "get the most similar code of the workspace, ranked like search_code.",
         arguments=FindSimilarCode,
         run=find_similar_code,

@@ -1,6 +1,4 @@
-"""Forced index runs as jobs: each goes on in the background when the call that began it has its
-answer.
-"""
+"""Background jobs for forced index runs, which outlive the call that started them."""
 
 from __future__ import annotations
 
@@ -18,14 +16,15 @@ from cortex.families.code.tools.render import Json
 from cortex.toolkit.tool import Call
 
 POLL_SECONDS = 0.05
-CANCEL_SECONDS = 10.0  # for a run to end after its call was cancelled
+# Time for a run to end after its call was cancelled.
+CANCEL_SECONDS = 10.0
 
 Work = Callable[[ProgressCallback, Cancel], list[Json]]
 log = logging.getLogger(__name__)
 
 
 class Job:
-    """One run over the workspaces of a call."""
+    """One index run over the workspaces of a call."""
 
     def __init__(self, work: Work) -> None:
         self.id = uuid.uuid4().hex[:8]
@@ -43,10 +42,9 @@ class Job:
         return self._done.is_set()
 
     def wait(self, seconds: float, call: Call, *, owned: bool) -> bool:
-        """Wait for the end and pass progress on; the call that owns the job takes it along when
-        cancelled.
+        """Wait for the end and report progress; cancelling the owning call cancels the job.
 
-        Raises: the error that the run ended with; Cancelled.
+        Raises: Cancelled, or the error that the run ended with.
         """
         deadline = time.monotonic() + seconds
         while not self._done.wait(POLL_SECONDS) and time.monotonic() < deadline and not call.cancel:
@@ -61,7 +59,7 @@ class Job:
         return self.done
 
     def as_json(self) -> Json:
-        """The job for an answer: its state, how far it is, and how it ended."""
+        """Describe the job for an answer: state, progress and outcome."""
         out: Json = {"id": self.id, "status": self._status, "started": rfc3339(self._started)}
         if not self.done:
             return {
@@ -82,7 +80,7 @@ class Job:
 
     def _run(self) -> None:
         try:
-            self.reports = self._work(self._note, self._cancel)
+            self.reports = self._work(self._record_progress, self._cancel)
         except Exception as failure:
             self.error = explained(failure, "reindexing")
             if self.error is not failure:
@@ -90,20 +88,21 @@ class Job:
         finally:
             self._done.set()
 
-    def _note(self, step: Progress) -> None:
+    def _record_progress(self, step: Progress) -> None:
         self._step = step
 
 
 class Jobs:
-    """The jobs of one connection: the same request joins the job under way."""
+    """Jobs of one connection; a repeated request joins the job that is already running."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._jobs: dict[tuple[str | None, str | None], Job] = {}
-        self.last: Job | None = None  # that an answer told of
+        # The job that an answer mentioned last.
+        self.last: Job | None = None
 
     def start(self, workspace: str | None, path: str | None, work: Work) -> tuple[Job, bool]:
-        """The job for this workspace and path, and whether it was started by this call."""
+        """Return the job for this workspace and path, and whether this call started it."""
         with self._lock:
             self._jobs = {key: job for key, job in self._jobs.items() if not job.done}
             running = self._jobs.get((workspace, path))
@@ -114,7 +113,7 @@ class Jobs:
 
 
 def report_progress(call: Call, step: Progress) -> None:
-    """Tell the client how far a run is."""
+    """Report the progress of a run to the client."""
     if step.total:
         call.progress(step.done, step.total, f"{step.stage} {step.done} of {step.total} files")
     elif step.stage == "scanning":

@@ -1,7 +1,7 @@
-"""What the code tools and resources say: the shapes of their contract, made from hits and vitals,
-within a token budget.
+"""Answers of the code tools and resources, rendered within a token budget.
 
-Pure functions: nothing here opens, searches or waits.
+Pure functions from hits and index statistics to the JSON shapes of the tool contract: nothing here
+opens, searches or waits.
 """
 
 from __future__ import annotations
@@ -26,12 +26,17 @@ from cortex.base.types import (
 from cortex.engine.search.federated import FederatedHit
 from cortex.toolkit.pagination import make_cursor, too_small
 
-SKELETON_SHARE = 0.3  # of the budget that hits without text may take
-MIN_TEXT_TOKENS = 40  # less text than this of a hit isn't worth its place
-SKIPPED_EXAMPLES = 3  # files of each reason that an answer names by itself
-SKIPPED_PAGE = 200  # files that a status names where a cursor asks for them
+# Share of the budget that hits without text may take.
+SKELETON_SHARE = 0.3
+# A hit with less text than this isn't worth its place.
+MIN_TEXT_TOKENS = 40
+# Files of each skip reason that an answer lists by default.
+SKIPPED_EXAMPLES = 3
+# Files per page when a cursor asks for the skipped files.
+SKIPPED_PAGE = 200
 OVER_LIMITS = ("over maxFiles", "too large")
-ERROR_CHARACTERS = 200  # of what went wrong with the index, in every answer
+# Characters of an index error that are repeated in every answer.
+ERROR_CHARACTERS = 200
 STRATEGIES: Mapping[Mode, str] = {
     Mode.MEANING: "embeddings",
     Mode.WORDS: "tfidf",
@@ -45,7 +50,7 @@ _COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
 def dump(body: object) -> str:
-    """Compact JSON: white space costs tokens too."""
+    """Encode as compact JSON, because white space costs tokens too."""
     return _COMPACT.encode(body)
 
 
@@ -58,8 +63,9 @@ def search_answer(
     offset: int,
     key: str,
 ) -> Json:
-    """Results and metadata: the best hits with text, the rest as file, lines and relevance only,
-    never above the budget.
+    """Build the search answer: the best hits with text, the rest as file, lines and relevance.
+
+    The answer never exceeds the budget.
     """
     total = int(str(metadata["totalResults"]))
     characters = budget * TOKEN_CHARACTERS
@@ -78,31 +84,34 @@ def search_answer(
 
 
 def _choose(located: Sequence[FederatedHit], room: int, several: bool) -> tuple[list[Json], bool]:
-    """As many hits as fit into `room` characters, the first ones with text; and whether a text was
-    left out or cut.
+    """Select as many hits as fit into `room` characters, the first ones with their text.
+
+    The second value is true when a text was left out or cut.
     """
-    skeletons = [_result(one, None, several) for one in located]
-    costs = [len(dump(one)) + 1 for one in skeletons]
+    skeletons = [_result(located_hit, None, several) for located_hit in located]
+    costs = [len(dump(skeleton)) + 1 for skeleton in skeletons]
     for_text = room - min(sum(costs), int(room * SKELETON_SHARE))
     results: list[Json] = []
     cut = False
-    for one, skeleton, cost in zip(located, skeletons, costs, strict=True):
+    for located_hit, skeleton, cost in zip(located, skeletons, costs, strict=True):
         chosen: Json | None = (
-            None if cut or not one.hit.text else _result(one, one.hit.text, several)
+            None
+            if cut or not located_hit.hit.text
+            else _result(located_hit, located_hit.hit.text, several)
         )
         if chosen is not None and len(dump(chosen)) >= for_text:
-            cut, chosen = True, _fit(one, for_text, several)
+            cut, chosen = True, _fit(located_hit, for_text, several)
         size = len(dump(chosen)) + 1 if chosen else cost
         if size > room:
             break
         results.append(chosen or skeleton)
         room -= size
         for_text -= size
-    return results, cut or not all(one.hit.text for one in located)
+    return results, cut or not all(located_hit.hit.text for located_hit in located)
 
 
 def _shorten_notes(metadata: Json, characters: int) -> Json:
-    """The metadata with as many notes, and of those as much, as its part of the budget allows."""
+    """Drop or shorten notes that exceed their share of the budget."""
     notes = metadata.get("notes")
     if not isinstance(notes, list):
         return metadata
@@ -118,36 +127,44 @@ def _shorten_notes(metadata: Json, characters: int) -> Json:
     return {**metadata, "notes": kept}
 
 
-def _fit(one: FederatedHit, characters: int, several: bool) -> Json | None:
-    """The hit with as many of its lines as fit, None if that is hardly any."""
-    tokens = (characters - len(dump(_result(one, "", several, partial=True)))) // TOKEN_CHARACTERS
+def _fit(located_hit: FederatedHit, characters: int, several: bool) -> Json | None:
+    """Render the hit with as many lines as fit, or None if that is hardly any."""
+    tokens = (
+        characters - len(dump(_result(located_hit, "", several, partial=True)))
+    ) // TOKEN_CHARACTERS
     while tokens >= MIN_TEXT_TOKENS:
-        full = _result(one, cut_to_tokens(one.hit.text, tokens), several, partial=True)
+        full = _result(
+            located_hit, cut_to_tokens(located_hit.hit.text, tokens), several, partial=True
+        )
         if len(dump(full)) < characters:
             return full
-        tokens = tokens * 9 // 10  # quotes and line ends cost a second character in JSON
+        # Quotes and line ends cost a second character in JSON.
+        tokens = tokens * 9 // 10
     return None
 
 
-def _result(one: FederatedHit, text: str | None, several: bool, *, partial: bool = False) -> Json:
-    """A hit without text, with it, or with a part of it: then the lines are still those of the
-    whole.
+def _result(
+    located_hit: FederatedHit, text: str | None, several: bool, *, partial: bool = False
+) -> Json:
+    """Render a hit without text, with its text, or with a part of it.
+
+    The line numbers are always those of the whole hit.
     """
-    hit = one.hit
+    hit = located_hit.hit
     chunk: Json = {} if text is None else {"text": text}
     chunk |= {"startLine": hit.start_line, "endLine": hit.end_line}
     if partial:
         chunk["truncated"] = True
     out: Json = {"file": hit.path, "chunk": chunk, "relevance": hit.relevance}
     if several:
-        out["workspace"] = one.source
+        out["workspace"] = located_hit.source
     if text is not None:
         out["context"] = context_of(hit)
     return out
 
 
 def context_of(hit: Hit) -> Json:
-    """Where in the code a hit is: function, class, language, and why it was found."""
+    """Describe the place of a hit in the code: function, class, language, match reason."""
     out: Json = {}
     parent = hit.qualified.rpartition(".")[0]
     if hit.kind in ("function", "method", "constructor", "macro"):
@@ -166,7 +183,7 @@ def context_of(hit: Hit) -> Json:
 
 
 def search_metadata(page: Page, milliseconds: float, states: Sequence[Freshness]) -> Json:
-    """How an answer came about: strategy, time, totals, and how fresh the index is."""
+    """Describe how an answer was made: strategy, time, totals and index freshness."""
     out: Json = {
         "strategy": STRATEGIES[page.mode],
         "executionTime": round(milliseconds, 1),
@@ -179,9 +196,7 @@ def search_metadata(page: Page, milliseconds: float, states: Sequence[Freshness]
 
 
 def partial_first(body: Json) -> Json:
-    """The same answer, beginning with its notes: an agent reads from the top that files are
-    missing.
-    """
+    """Move the metadata to the front, so that an agent reads first that files are missing."""
     metadata = body["metadata"]
     assert isinstance(metadata, dict)
     return {
@@ -191,7 +206,7 @@ def partial_first(body: Json) -> Json:
 
 
 def freshness(states: Sequence[Freshness]) -> Json:
-    """The index in a few words."""
+    """Summarize the index state of all searched workspaces."""
     busy = next((state for state in states if state.state != "ready"), None)
     out: Json = {
         "status": busy.state if busy else "ready",
@@ -207,15 +222,17 @@ def freshness(states: Sequence[Freshness]) -> Json:
 def resource_answer(
     query: str, located: Sequence[FederatedHit], page: Page, metadata: Json, *, several: bool
 ) -> Json:
-    """The search resource's form of an answer."""
+    """Build the search answer in the shape of the search resource."""
     results: list[Json] = []
-    for one in located:
-        body = _result(one, one.hit.text or None, several)
+    for located_hit in located:
+        body = _result(located_hit, located_hit.hit.text or None, several)
         chunk = body["chunk"]
         assert isinstance(chunk, dict)
-        if one.hit.text:
-            chunk["tokens"] = estimate_tokens(one.hit.text)
-        results.append({"file": body["file"], "fileName": one.hit.path.rsplit("/", 1)[-1], **body})
+        if located_hit.hit.text:
+            chunk["tokens"] = estimate_tokens(located_hit.hit.text)
+        results.append(
+            {"file": body["file"], "fileName": located_hit.hit.path.rsplit("/", 1)[-1], **body}
+        )
     return {
         "query": query,
         "strategy": metadata["strategy"],
@@ -232,10 +249,11 @@ def resource_answer(
 
 
 def file_answer(view: FileView, start: int, end: int, budget: int, workspace: str) -> Json:
-    """Lines of a file with what is defined in them, within the budget; `workspace` is named where
-    there are several.
+    """Render lines of a file with the symbols defined in them, within the budget.
 
-    Raises: InputError BUDGET_TOO_SMALL, where not even the name fits.
+    `workspace` is included when it isn't empty, that is, when there are several.
+
+    Raises: InputError BUDGET_TOO_SMALL if not even the file name fits.
     """
     lines = view.text.split("\n")
     if lines and not lines[-1]:
@@ -253,12 +271,14 @@ def file_answer(view: FileView, start: int, end: int, budget: int, workspace: st
     if workspace:
         body["workspace"] = workspace
     room = characters - len(dump(body)) - len(',"truncated":true,"nextLine":') - 10
-    room -= len(dump(note_of((view.path, one) for one in view.redacted if start <= one[0] <= end)))
+    room -= len(
+        dump(note_of((view.path, leak) for leak in view.redacted if start <= leak[0] <= end))
+    )
     if room < 0:
         raise too_small(characters - room)
     text, last, cut = _lines_within(lines, start, end, room)
     body["text"], body["endLine"] = text, last
-    if notes := note_of((view.path, one) for one in view.redacted if start <= one[0] <= last):
+    if notes := note_of((view.path, leak) for leak in view.redacted if start <= leak[0] <= last):
         body["notes"] = list(notes)
     if cut or last < end:
         body["truncated"] = True
@@ -274,8 +294,9 @@ def chunks_answer(
     budget: int,
     notes: Sequence[str] = (),
 ) -> Json:
-    """A file's chunks from the number `start` on, within the budget; `cursor` is the number of the
-    next.
+    """Render a file's chunks from ordinal `start` on, within the budget.
+
+    `cursor` is the ordinal of the next chunk.
     """
     out: Json = {
         "file": view.path,
@@ -301,9 +322,9 @@ def chunks_answer(
         if size > room and chunks:
             break
         if size > room:
-            # A first chunk always comes, or there would be no way past it.
+            # The first chunk always comes, or there would be no way past it.
             body |= {
-                "text": _part(text, max(room - size + len(dump(text)), TOKEN_CHARACTERS)),
+                "text": _cut_line(text, max(room - size + len(dump(text)), TOKEN_CHARACTERS)),
                 "truncated": True,
             }
         chunks.append(body)
@@ -316,7 +337,7 @@ def chunks_answer(
 
 
 def _defined_in(view: FileView, start: int, end: int, characters: int) -> Json:
-    """The symbols and chunks of these lines, each list within its part of the budget."""
+    """List the symbols and chunks in these lines, each list within its share of the budget."""
     symbols = [
         _symbol(symbol)
         for symbol in view.symbols
@@ -330,47 +351,47 @@ def _defined_in(view: FileView, start: int, end: int, characters: int) -> Json:
     return {"symbols": _within(symbols, characters), "chunks": _within(chunks, characters)}
 
 
-def _lines_within(
-    lines: Sequence[str], start: int, end: int, characters: int
-) -> tuple[str, int, bool]:
-    """As many of the lines as fit, the last one of them, and whether it was cut: a first line
-    always comes, if only in part.
+def _lines_within(lines: Sequence[str], start: int, end: int, room: int) -> tuple[str, int, bool]:
+    """Take as many lines as fit, at least a part of the first.
+
+    Returns the text, the number of its last line, and whether that line was cut.
     """
     taken: list[str] = []
     for line in lines[start - 1 : end]:
-        characters -= len(dump(line))  # its quotes stand for the line end, which costs two in JSON
-        if characters < 0 and taken:
+        # The quotes stand for the line end, which costs two characters in JSON.
+        room -= len(dump(line))
+        if room < 0 and taken:
             break
-        if characters < 0:
-            return _part(line, characters + len(dump(line))), start, True
+        if room < 0:
+            return _cut_line(line, room + len(dump(line))), start, True
         taken.append(line)
     return "\n".join(taken), start + max(0, len(taken) - 1), False
 
 
-def _part(line: str, characters: int) -> str:
-    """The beginning of a line that costs no more than this in JSON."""
+def _cut_line(line: str, characters: int) -> str:
+    """Cut a line so that it costs at most this many characters in JSON."""
     part = line[:characters]
     while len(dump(part)) - 2 > characters:
         part = part[: len(part) * 9 // 10]
     return part
 
 
-def _symbol(one: Symbol) -> Json:
+def _symbol(symbol: Symbol) -> Json:
     return {
-        "name": one.qualified,
-        "kind": one.kind,
-        "startLine": one.start_line,
-        "endLine": one.end_line,
+        "name": symbol.qualified,
+        "kind": symbol.kind,
+        "startLine": symbol.start_line,
+        "endLine": symbol.end_line,
     }
 
 
-def _chunk(one: Chunk) -> Json:
+def _chunk(chunk: Chunk) -> Json:
     return {
-        "index": one.ordinal,
-        "startLine": one.start_line,
-        "endLine": one.end_line,
-        "kind": one.kind,
-        "name": one.qualified or one.name,
+        "index": chunk.ordinal,
+        "startLine": chunk.start_line,
+        "endLine": chunk.end_line,
+        "kind": chunk.kind,
+        "name": chunk.qualified or chunk.name,
     }
 
 
@@ -386,7 +407,7 @@ def _within(parts: Sequence[Json], characters: int) -> list[Json]:
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """What a status says beside the vitals."""
+    """Facts of a workspace's status that are not index statistics."""
 
     path: str
     warnings: Sequence[str] = ()
@@ -395,7 +416,7 @@ class About:
 
 
 def status_answer(name: str, vitals: StoreStats, about: About, *, start: int | None = None) -> Json:
-    """The status of one workspace; `start` is as in `_skipped`."""
+    """Render the status of one workspace; `start` is as in `_skipped`."""
     meaning = vitals.embedding is not None
     skipped = _skipped([({}, skip) for skip in vitals.skipped], start)
     out: Json = {
@@ -449,30 +470,30 @@ def _cache(states: Sequence[StoreStats]) -> Json:
 
 
 def _skipped(skips: Sequence[tuple[Json, Skipped]], start: int | None) -> Json:
-    """How many files are left out and why, and names, those over a limit first, each with what else
-    is to be said of it.
+    """Count the skipped files by reason and list some, those over a limit first.
 
-    Without `start` a few of each reason; from 0 on all, in pages.
+    Without `start` a few of each reason are listed, from 0 on all in pages. Each file comes with
+    the fields that are paired with it.
     """
     reasons: dict[str, int] = {}
     examples: list[tuple[Json, Skipped]] = []
     ordered = sorted(skips, key=lambda pair: pair[1].reason not in OVER_LIMITS)
-    for more, skip in ordered:
+    for extra, skip in ordered:
         reasons[skip.reason] = reasons.get(skip.reason, 0) + 1
         if reasons[skip.reason] <= SKIPPED_EXAMPLES:
-            examples.append((more, skip))
+            examples.append((extra, skip))
     named = examples if start is None else ordered[start : start + SKIPPED_PAGE]
     following = 0 if start is None and len(examples) < len(skips) else (start or 0) + len(named)
     out: Json = {
         "total": len(skips),
         "byReason": dict(sorted(reasons.items(), key=lambda pair: (-pair[1], pair[0]))),
-        "files": [{"file": skip.path, "reason": skip.reason, **more} for more, skip in named],
+        "files": [{"file": skip.path, "reason": skip.reason, **extra} for extra, skip in named],
     }
     return {**out, "cursor": str(following)} if named and following < len(skips) else out
 
 
 def _notes(skipped: Json) -> list[str]:
-    """Where the names are that `_skipped` left out."""
+    """Say where the skipped files are listed that `_skipped` left out."""
     if "cursor" not in skipped:
         return []
     more = "`cortex doctor --json` lists all, the status resource those from this `cursor` on"
@@ -480,7 +501,7 @@ def _notes(skipped: Json) -> list[str]:
 
 
 def _searched(states: Sequence[StoreStats]) -> list[StoreStats]:
-    """Those that were asked anything: the others would only pull an average down."""
+    """Workspaces that were searched at all: the others would only pull an average down."""
     return [state for state in states if state.average_search_ms]
 
 
@@ -491,22 +512,24 @@ def _mean(numbers: Sequence[float]) -> float:
 def sum_status(
     parts: Sequence[Json], states: Sequence[tuple[str, StoreStats]], start: int | None = None
 ) -> Json:
-    """Several statuses as one: counts added up, the worst state, the embedder that is least far,
-    everything else from the first.
+    """Merge several statuses: counts added up, the worst state, the embedder furthest behind.
+
+    Everything else is taken from the first status.
     """
     indexing = [part["indexing"] for part in parts]
     total: Json = {}
-    for one in indexing:
-        assert isinstance(one, dict)
-        for key, value in one.items():
+    for counts in indexing:
+        assert isinstance(counts, dict)
+        for key, value in counts.items():
             if isinstance(value, int):
                 total[key] = int(str(total.get(key, 0))) + value
-    conditions = [str(one["status"]) for one in indexing if isinstance(one, dict)]
+    conditions = [str(counts["status"]) for counts in indexing if isinstance(counts, dict)]
     total["status"] = next(
         (condition for condition in ("error", "indexing") if condition in conditions), "ready"
     )
     total["progress"] = min(
-        (float(str(one["progress"])) for one in indexing if isinstance(one, dict)), default=0.0
+        (float(str(counts["progress"])) for counts in indexing if isinstance(counts, dict)),
+        default=0.0,
     )
     skips: list[tuple[Json, Skipped]] = [
         ({"workspace": name}, skip) for name, state in states for skip in state.skipped
@@ -515,7 +538,7 @@ def sum_status(
     skipped = _skipped(skips, start)
     behind = min(
         (state.embedding for _, state in states if state.embedding),
-        key=lambda one: one.share,
+        key=lambda embedding: embedding.share,
         default=None,
     )
     out: Json = {**parts[0], "indexing": total, "embedding": behind.as_json() if behind else None}
@@ -524,7 +547,7 @@ def sum_status(
 
 
 def stats_answer(states: Sequence[StoreStats], memory_bytes: int) -> Json:
-    """Statistics over one or several workspaces."""
+    """Render index statistics over one or several workspaces."""
     languages: dict[str, int] = {}
     sizes = {"small": 0, "medium": 0, "large": 0}
     for state in states:
@@ -558,7 +581,7 @@ def stats_answer(states: Sequence[StoreStats], memory_bytes: int) -> Json:
 
 
 def size_text(size: int) -> str:
-    """A size as people write it: 245MB."""
+    """Format a size as people write it: 245MB."""
     for unit, power in (("GB", 30), ("MB", 20), ("KB", 10)):
         if size >= 1 << power:
             value = size / (1 << power)

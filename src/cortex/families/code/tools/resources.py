@@ -1,5 +1,6 @@
-"""The code family's resources and prompts: the same answers under an address, and two texts to
-start from.
+"""Resources and prompts of the code family.
+
+Resources give the answers of the tools under an address; prompts are two texts to start from.
 """
 
 from __future__ import annotations
@@ -21,11 +22,15 @@ from cortex.toolkit.tool import Call, Prompt, PromptArgument, Resource
 
 
 def read_status(context: Workspaces, variables: Mapping[str, str], call: Call) -> str:
-    """How far the index is, and which files it leaves out."""
+    """Index progress and the files that were left out."""
     return dump(status(context, variables.get("workspace"), _cursor(variables, "status")))
 
 
 def _cursor(variables: Mapping[str, str], what: str) -> int | None:
+    """Parse the cursor of an address.
+
+    Raises: InputError CURSOR_INVALID.
+    """
     cursor = variables.get("cursor")
     if cursor is None:
         return None
@@ -35,12 +40,12 @@ def _cursor(variables: Mapping[str, str], what: str) -> int | None:
 
 
 def read_stats(context: Workspaces, variables: Mapping[str, str], call: Call) -> str:
-    """What is in the index."""
+    """Contents of the index in numbers."""
     return dump(stats(context, variables.get("workspace")))
 
 
 def read_search(context: Workspaces, variables: Mapping[str, str], call: Call) -> str:
-    """A search by address."""
+    """Search by address."""
     strategy = variables.get("strategy", "auto")
     if strategy not in MODES:
         raise InputError(
@@ -65,10 +70,10 @@ def read_search(context: Workspaces, variables: Mapping[str, str], call: Call) -
         file_types=[],
     )
     started = time.perf_counter()
-    # The rest comes without text
-    asked = replace(query, characters=context.settings.search.budget * TOKEN_CHARACTERS)
+    # Hits beyond the budget come without text.
+    budgeted_query = replace(query, characters=context.settings.search.budget * TOKEN_CHARACTERS)
     with context.open(variables.get("workspace")) as engines:
-        located, page = federated_search(places_of(engines), asked, call.cancel)
+        located, page = federated_search(places_of(engines), budgeted_query, call.cancel)
         milliseconds = 1000 * (time.perf_counter() - started)
         metadata = render.search_metadata(
             page, milliseconds, [engine.freshness() for _, engine in engines]
@@ -88,6 +93,10 @@ def _number(
     *,
     whole: bool = False,
 ) -> float:
+    """Parse a number of an address and check its range.
+
+    Raises: InputError ARGUMENT_INVALID.
+    """
     given = variables.get(name)
     if given is None:
         return default
@@ -105,14 +114,12 @@ def _number(
 
 
 def read_chunks(context: Workspaces, variables: Mapping[str, str], call: Call) -> str:
-    """A file's chunks with their text, as many as the budget allows; from a cursor on those that
-    follow.
-    """
+    """Read a file's chunks with their text, from the cursor on, as many as the budget allows."""
     start = _cursor(variables, "file's chunks") or 0
-    seen = view_file(context, variables.get("workspace"), variables["path"])
+    file = view_file(context, variables.get("workspace"), variables["path"])
     budget = context.settings.search.budget
-    notes = note_of((seen.view.path, leak) for leak in seen.view.redacted)
-    return dump(render.chunks_answer(seen.view, seen.embedding, start, budget, notes))
+    notes = note_of((file.view.path, leak) for leak in file.view.redacted)
+    return dump(render.chunks_answer(file.view, file.embedding, start, budget, notes))
 
 
 RESOURCES = (

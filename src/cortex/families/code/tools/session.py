@@ -1,7 +1,6 @@
-"""The workspaces that a connection or command has; their engines are open for as long as a call
-uses them.
+"""Workspaces of a connection or command; engines are open while a call uses them.
 
-Knows which engine a tool's `workspace` argument means; what a tool says is in the other modules.
+Resolves a tool's `workspace` argument to an engine. Answers are rendered in other modules.
 """
 
 from __future__ import annotations
@@ -23,75 +22,81 @@ from cortex.engine.search.federated import SearchTarget
 from cortex.families.code.tools.jobs import Jobs
 
 FAMILY = "code"
-CLOSE_SECONDS = 5.0  # for an engine that is just being opened, before nobody waits for it any more
+# Time for an engine that is just being opened before closing gives up on it.
+CLOSE_SECONDS = 5.0
 
 log = logging.getLogger(__name__)
 
 
 class Workspaces:
-    """The open workspaces of one connection."""
+    """Open workspaces of one connection."""
 
-    def __init__(self, found: Sequence[Workspace], engines: EnginePool) -> None:
-        self._lender = engines
-        self._lent = [engines.borrow(workspace.root, workspace.settings) for workspace in found]
+    def __init__(self, workspaces: Sequence[Workspace], engines: EnginePool) -> None:
+        self._pool = engines
+        self._handles = [
+            engines.borrow(workspace.root, workspace.settings) for workspace in workspaces
+        ]
         self._failures: dict[Path, CortexError] = {}
         self._closed = threading.Event()
-        self._opening = threading.Thread(target=self._try_all, name="open workspaces", daemon=True)
-        self._names = _unique_names([workspace.root for workspace in found])
+        self._opening = threading.Thread(target=self._open_all, name="open workspaces", daemon=True)
+        self._names = _unique_names([workspace.root for workspace in workspaces])
         self.jobs = Jobs()
-        self._asked = [workspace.settings for workspace in found]
+        self._client_settings = [workspace.settings for workspace in workspaces]
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What a caller calls them: the folder's name where that is unique, else the path."""
+        """Names for callers: the folder's name where that is unique, else the path."""
         return tuple(self._names.values())
 
     @property
     def settings(self) -> Settings:
-        """The settings of the first workspace: those that hold for a connection as a whole."""
-        first = self._lent[0]
+        """Settings of the first workspace, which hold for the connection as a whole."""
+        first = self._handles[0]
         engine = first.engine
         return engine.settings if engine else first.settings
 
     @property
     def unheeded(self) -> tuple[str, ...]:
-        """Which variables of this client don't count for an index, and what does, in a sentence
-        each.
-        """
-        pairs = zip(self._asked, self._lent, strict=True)
+        """Notes on the client's variables that don't apply to a shared index, one sentence each."""
+        pairs = zip(self._client_settings, self._handles, strict=True)
         notes = [
-            asked.unheeded(one.engine.settings if one.engine else one.settings)
-            for asked, one in pairs
+            client_settings.unheeded(handle.engine.settings if handle.engine else handle.settings)
+            for client_settings, handle in pairs
         ]
         return tuple(dict.fromkeys(note for texts in notes for note in texts))
 
     @property
     def left_out(self) -> tuple[str, ...]:
-        """Which workspaces could not be opened when they were last asked for, and why."""
+        """Notes on workspaces that failed to open in the latest call, with the reason."""
         return tuple(
             f"{self._names[root]} is left out: {error.message}"
             for root, error in self._failures.items()
         )
 
     def start(self) -> None:
-        """Open everything in the background, so that indexing starts before the first question."""
+        """Open everything in the background, so that indexing starts before the first query."""
         self._opening.start()
 
-    def _try_all(self) -> None:
+    def _open_all(self) -> None:
         try:
             with self.open():
                 pass
-        except CortexError as error:  # each question that needs it is told
+        except CortexError as error:
+            # Every call that needs the workspace reports the error itself.
             log.warning("%s", error.message)
 
     @contextmanager
     def open(self, name: str | None = None) -> Iterator[list[tuple[str, Engine]]]:
-        """The named workspace, or all that can be opened, as (name, engine), for one call.
+        """Open the named workspace, or all that can be opened, as (name, engine) for one call.
 
-        Raises: ConfigError WORKSPACE_UNKNOWN; InputError WORKSPACE_AMBIGUOUS; StoreError and
-        FileError, if none of them can be opened.
+        Raises: ConfigError WORKSPACE_UNKNOWN; InputError WORKSPACE_AMBIGUOUS; StoreError or
+        FileError if none can be opened.
         """
-        chosen = [one for one in self._lent if name is None or self._is_called(one.root, name)]
+        chosen = [
+            handle
+            for handle in self._handles
+            if name is None or self._matches_name(handle.root, name)
+        ]
         if not chosen:
             raise ConfigError(
                 "WORKSPACE_UNKNOWN",
@@ -99,26 +104,28 @@ class Workspaces:
                 context={"workspace": name, "known": list(self.names)},
             )
         if name is not None and len(chosen) > 1:
-            raise ambiguous(f"the name {name!r}", [self._names[one.root] for one in chosen])
-        with ExitStack() as used:
+            raise ambiguous(f"the name {name!r}", [self._names[handle.root] for handle in chosen])
+        with ExitStack() as stack:
             opened: list[tuple[str, Engine]] = []
             failure: CortexError | None = None
-            for one in chosen:
+            for handle in chosen:
                 try:
-                    opened.append((self._names[one.root], used.enter_context(self._use(one))))
-                    self._failures.pop(one.root, None)
+                    opened.append(
+                        (self._names[handle.root], stack.enter_context(self._use(handle)))
+                    )
+                    self._failures.pop(handle.root, None)
                 except CortexError as error:
-                    failure = self._failures[one.root] = error
+                    failure = self._failures[handle.root] = error
             if failure and not opened:
                 raise failure
             yield opened
 
-    def _use(self, one: EngineHandle) -> AbstractContextManager[Engine]:
+    def _use(self, handle: EngineHandle) -> AbstractContextManager[Engine]:
         if self._closed.is_set():
             raise ConfigError("WORKSPACE_MISSING", "the server is ending")
-        return self._lender.use(one)
+        return self._pool.use(handle)
 
-    def _is_called(self, root: Path, name: str) -> bool:
+    def _matches_name(self, root: Path, name: str) -> bool:
         if name in (self._names[root], str(root), root.name):
             return True
         try:
@@ -128,50 +135,50 @@ class Workspaces:
 
     @contextmanager
     def places(self) -> Iterator[list[SearchTarget]]:
-        """All that can be opened, to be searched in one call; none where nothing can."""
-        with ExitStack() as used:
+        """Open everything that can be opened as search targets for one call; maybe none."""
+        with ExitStack() as stack:
             try:
-                engines = used.enter_context(self.open())
+                engines = stack.enter_context(self.open())
             except CortexError as error:
                 log.warning("%s", error.message)
                 engines = []
             yield places_of(engines)
 
     def look_again(self, engine: Engine) -> bool:
-        """Have the workspace compared soon in the background; false where nobody keeps it."""
-        return self._lender.look_again(engine)
+        """Schedule a comparison of the workspace with its index; false if no process keeps it."""
+        return self._pool.look_again(engine)
 
     def close(self) -> None:
-        """Give every workspace back."""
+        """Return every engine to the pool."""
         if not self._closed.is_set():
             self._closed.set()
-            for one in self._lent:
-                self._lender.give_back(one)
+            for handle in self._handles:
+                self._pool.give_back(handle)
             if self._opening.is_alive():
                 self._opening.join(CLOSE_SECONDS)
 
 
 def ambiguous(what: str, names: Sequence[str]) -> InputError:
-    """The error for a name or path that several workspaces have."""
+    """Error for a name or path that several workspaces have."""
     message = f"several workspaces have {what}: {', '.join(names)}"
     return InputError("WORKSPACE_AMBIGUOUS", message, context={"candidates": list(names)})
 
 
 def places_of(engines: Sequence[tuple[str, Engine]]) -> list[SearchTarget]:
-    """The workspaces of a call, to be searched together."""
+    """Search targets for the workspaces of a call."""
     several = len(engines) > 1
     return [
         SearchTarget(
             FAMILY,
             name,
-            partial(_ask, engine),
+            partial(_search_engine, engine),
             opener="get_file_context path" + (" workspace" if several else ""),
         )
         for name, engine in engines
     ]
 
 
-def _ask(engine: Engine, query: Query, cancel: Cancel) -> Page:
+def _search_engine(engine: Engine, query: Query, cancel: Cancel) -> Page:
     return engine.search(query, cancel=cancel)
 
 
