@@ -170,7 +170,8 @@ def _vectors(connection: sqlite3.Connection) -> list[tuple[str, np.ndarray]]:
         return []
     found: list[tuple[str, np.ndarray]] = []
     for text, blob in connection.execute(
-        "SELECT content, embedding FROM kb_vectors JOIN kb_chunks USING (chunk_id) ORDER BY kb_chunks.rowid"
+        "SELECT content, embedding FROM kb_vectors JOIN kb_chunks USING (chunk_id) ORDER BY "
+        "kb_chunks.rowid"
     ):
         if not isinstance(blob, bytes) or len(blob) != 4 * stamp.dimensions:
             continue

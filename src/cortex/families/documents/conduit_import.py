@@ -172,14 +172,16 @@ def _reuse(
     if not library.holds():
         return (
             0,
-            "another process has the library open, and only that one writes vectors: they are made anew",
+            "another process has the library open, and only that one writes vectors: they are "
+            "made anew",
         )
     known = sorted(vectors.keys() & _texts_of(library, folders))
     for start in range(0, len(known), PAY_BATCH):
         _keep(library, ours, known[start : start + PAY_BATCH], vectors)
     return (
         len(known),
-        f"{len(known)} of {len(vectors)} vectors are used again; the others are of texts that are cut otherwise here",
+        f"{len(known)} of {len(vectors)} vectors are used again; the others are of texts that "
+        "are cut otherwise here",
     )
 
 

@@ -22,7 +22,8 @@ MAX_SUBTITLE = 300
 _MONTHS = {
     name: number
     for number, names in enumerate(
-        "jan january,feb february,mar march,apr april,may,jun june,jul july,aug august,sep sept september,oct october,nov november,"
+        "jan january,feb february,mar march,apr april,may,jun june,jul july,aug august,sep sept "
+        "september,oct october,nov november,"
         "dec december".split(","), 1)
     for name in names.split()
 }  # fmt: skip

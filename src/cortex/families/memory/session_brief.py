@@ -70,4 +70,7 @@ def _row(one: Remembered, context: SessionContext, *, elsewhere: bool = False) -
 def _session(date: str, title: str, overview: str) -> str:
     said = " ".join((title or overview).split())
     more = " ".join(overview.split()) if title and overview and overview != title else ""
-    return f"- {one_line(date, 10)} {one_line(f'{said}: {more}' if more else said, SESSION_CHARACTERS)}"
+    return (
+        f"- {one_line(date, 10)} "
+        f"{one_line(f'{said}: {more}' if more else said, SESSION_CHARACTERS)}"
+    )

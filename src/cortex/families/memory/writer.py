@@ -226,7 +226,8 @@ def checked(memory: Memory) -> Memory:
         raise _refusal("a memory needs a title")
     if len(title) > MAX_TITLE:
         raise _refusal(
-            f"a title has at most {MAX_TITLE} characters, this one has {len(title)}; say the rest as text or facts"
+            f"a title has at most {MAX_TITLE} characters, this one has {len(title)}; say the "
+            "rest as text or facts"
         )
     if max(len(memory.facts), len(memory.concepts), len(memory.files)) > MAX_PARTS:
         raise _refusal(f"a memory has at most {MAX_PARTS} facts, concepts and files each")
@@ -235,7 +236,8 @@ def checked(memory: Memory) -> Memory:
     )
     if len(whole) > MAX_TEXT:
         raise _refusal(
-            f"a memory has at most {MAX_TEXT:,} characters, this one has {len(whole):,}; cut it, or keep it as a document"
+            f"a memory has at most {MAX_TEXT:,} characters, this one has {len(whole):,}; cut "
+            "it, or keep it as a document"
         )
     if "\0" in whole or any("\ud800" <= character <= "\udfff" for character in whole):
         raise _refusal("a memory is text: this one holds characters that aren't")

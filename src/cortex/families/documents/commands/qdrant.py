@@ -75,7 +75,8 @@ def status(url: UrlOption = None, as_json: JsonFlag = False) -> int:
         say(f"  Embedder:  {row['provider']} {row['model']}, {row['dimensions']} dimensions")
         whose = "this library" if row["own"] else "another library"
         say(
-            f"  Of:        {whose}{'' if row['upToDate'] or not row['own'] else ', not up to date yet'}"
+            "  Of:        "
+            f"{whose}{'' if row['upToDate'] or not row['own'] else ', not up to date yet'}"
         )
     return 0
 
@@ -126,7 +127,8 @@ def purge(
         say("There is nothing to drop.")
     elif settings.kb.qdrant.url == load(None, environment=environment()).kb.qdrant.url:
         say(
-            "`cortex kb sync`, or a running server, makes them anew; without kb.qdrant.url vectors are kept in files."
+            "`cortex kb sync`, or a running server, makes them anew; without kb.qdrant.url "
+            "vectors are kept in files."
         )
     return 0
 

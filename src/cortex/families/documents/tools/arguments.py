@@ -33,12 +33,14 @@ DOCUMENTS = 5  # that an answer with passages has, where nobody says how many
 
 class KbSearchArguments(Arguments):
     query: str = Field(
-        description="The search query. Use short keyword phrases for best results (e.g., 'authentication JWT' rather than "
+        description="The search query. Use short keyword phrases for best results (e.g., "
+        "'authentication JWT' rather than "
         "'how does authentication work with JWT tokens')."
     )
     source_id: str | None = Field(
         default=None,
-        description="Filter results to a specific knowledge base source, by its ID or its name. Use kb_list_sources to see available "
+        description="Filter results to a specific knowledge base source, by its ID or its name. "
+        "Use kb_list_sources to see available "
         "source IDs.",
     )
     limit: Whole = Field(
@@ -50,7 +52,8 @@ class KbSearchArguments(Arguments):
     )
     mode: ModeName = Field(
         default="hybrid",
-        description="Search mode. 'hybrid' (default) combines keyword and semantic search. 'semantic' uses vector similarity only. "
+        description="Search mode. 'hybrid' (default) combines keyword and semantic search. "
+        "'semantic' uses vector similarity only. "
         "'fts5' uses keyword matching only.",
     )
     budget: Budget = None
@@ -100,7 +103,8 @@ def searching(settings: Settings) -> tuple[type[KbSearchArguments], type[SearchW
     class Configured(KbSearchArguments):
         limit: Whole = Field(
             default=min(search.default_limit, most),
-            description=f"Maximum number of results (default: {min(search.default_limit, most)}, max: {most})",
+            description="Maximum number of results (default: "
+            f"{min(search.default_limit, most)}, max: {most})",
             ge=1,
             le=most,
             json_schema_extra=INTEGER,
@@ -113,7 +117,8 @@ def searching(settings: Settings) -> tuple[type[KbSearchArguments], type[SearchW
     class ConfiguredWithContext(SearchWithContext):
         limit: Whole = Field(
             default=min(DOCUMENTS, most),
-            description=f"Maximum documents to return (default: {min(DOCUMENTS, most)}, max: {most})",
+            description=f"Maximum documents to return (default: {min(DOCUMENTS, most)}, max: "
+            f"{most})",
             ge=1,
             le=most,
             json_schema_extra=INTEGER,

@@ -170,15 +170,18 @@ def tools_for(settings: Settings | None = None) -> tuple[Tool, ...]:
         _tool(
             "kb_search",
             "Search documents",
-            "Use this first to find something in the person's own documents (notes, manuals, papers, PDF and office files). Answers "
-            "with title, path, section or page, document_id and a snippet of each, ranked; read on with kb_get_document.",
+            "Use this first to find something in the person's own documents (notes, manuals, "
+            "papers, PDF and office files). Answers "
+            "with title, path, section or page, document_id and a snippet of each, ranked; read "
+            "on with kb_get_document.",
             search,
             kb_search,
         ),
         _tool(
             "kb_search_with_context",
             "Search documents with context",
-            "Use this instead of kb_search to answer a question from the documents at once: whole passages, neighbouring ones "
+            "Use this instead of kb_search to answer a question from the documents at once: "
+            "whole passages, neighbouring ones "
             "merged, as Markdown with citations, within a token budget.",
             with_context,
             kb_search_with_context,
@@ -186,14 +189,16 @@ def tools_for(settings: Settings | None = None) -> tuple[Tool, ...]:
         _tool(
             "kb_list_sources",
             "List document sources",
-            "Use this to see which folders of documents there are, with the IDs that source_id takes, and how fresh they are.",
+            "Use this to see which folders of documents there are, with the IDs that source_id "
+            "takes, and how fresh they are.",
             ListSources,
             kb_list_sources,
         ),
         _tool(
             "kb_get_document",
             "Get document",
-            "Use this to read a document whole, by the document_id from a search: title, path, size, MIME type and text. Long ones come in "
+            "Use this to read a document whole, by the document_id from a search: title, path, "
+            "size, MIME type and text. Long ones come in "
             "parts: go on with `cursor`.",
             GetDocument,
             kb_get_document,
@@ -201,7 +206,8 @@ def tools_for(settings: Settings | None = None) -> tuple[Tool, ...]:
         _tool(
             "kb_stats",
             "Document statistics",
-            "Use this to see how much there is, whether search by meaning works, and which files could not be read.",
+            "Use this to see how much there is, whether search by meaning works, and which "
+            "files could not be read.",
             Stats,
             kb_stats,
         ),

@@ -192,7 +192,10 @@ def document_text(
 def sources_text(states: Sequence[SourceState], now: datetime | None = None) -> str:
     """The sources, each with where it is and what it holds."""
     if not states:
-        return "Knowledge Base Sources\n\nThere are no sources yet. A person adds one with: cortex kb add PATH"
+        return (
+            "Knowledge Base Sources\n\nThere are no sources yet. A person adds one with: "
+            "cortex kb add PATH"
+        )
     return "\n\n".join(("Knowledge Base Sources", *(source_text(state, now) for state in states)))
 
 
@@ -201,7 +204,8 @@ def source_text(state: SourceState, now: datetime | None = None) -> str:
     lines = [
         f"• {one_line(state.name)} (ID: {state.key})",
         f"  Path: {one_line(state.root, 1000)}",
-        f"  Documents: {state.documents:,} | Chunks: {state.chunks:,} | Last sync: {ago(state.last_sync, now)}",
+        f"  Documents: {state.documents:,} | Chunks: {state.chunks:,} | Last sync: "
+        f"{ago(state.last_sync, now)}",
     ]
     if not state.present:
         lines.append("  The folder is not there now; what it held is still found.")

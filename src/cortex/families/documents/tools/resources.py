@@ -23,7 +23,8 @@ RESOURCES = (
         "kb://source/{id}",
         "kb-source",
         "Document source",
-        "A source of documents by its ID or name: counts, last sync, and the files that could not be read",
+        "A source of documents by its ID or name: counts, last sync, and the files that could "
+        "not be read",
         read_source,
     ),
 )

@@ -137,14 +137,18 @@ def _check(connection: sqlite3.Connection, folder: Path) -> None:
     }
     lacking = [table for table, names in wanted.items() if not names <= columns(connection, table)]
     if lacking:
-        message = f"{folder / FILE} is no {PRODUCT} store that can be read: its table {lacking[0]} is missing or another one"
+        message = (
+            f"{folder / FILE} is no {PRODUCT} store that can be read: its table "
+            f"{lacking[0]} is missing or another one"
+        )
         raise FileError("IMPORT_UNREADABLE", message, context={"path": str(folder / FILE)})
 
 
 def _collections(connection: sqlite3.Connection, folder: Path) -> list[ChromaCollection]:
     _check(connection, folder)
     rows = connection.execute(
-        "SELECT name, dimension, (SELECT count(*) FROM embeddings JOIN segments ON segments.id = embeddings.segment_id "
+        "SELECT name, dimension, (SELECT count(*) FROM embeddings JOIN segments ON segments.id "
+        "= embeddings.segment_id "
         "WHERE segments.collection = collections.id) FROM collections ORDER BY name"
     )
     return [ChromaCollection(str(name), _dimensions(size), count) for name, size, count in rows]
@@ -167,7 +171,8 @@ def _segments(connection: sqlite3.Connection, folder: Path, collection: str) -> 
     rows = connection.execute(
         "SELECT collections.id, dimension, segments.id, max_seq_id.seq_id FROM collections "
         "JOIN segments ON segments.collection = collections.id AND segments.scope = 'VECTOR' "
-        "LEFT JOIN max_seq_id ON max_seq_id.segment_id = segments.id WHERE name = ? ORDER BY collections.id",
+        "LEFT JOIN max_seq_id ON max_seq_id.segment_id = segments.id WHERE name = ? ORDER BY "
+        "collections.id",
         (collection,),
     ).fetchall()
     return [
@@ -203,7 +208,10 @@ def _queued(
 ) -> Iterator[tuple[str, np.ndarray]]:
     import numpy as np
 
-    sized = f"CASE WHEN encoding = 'FLOAT32' AND length(vector) = {4 * segment.dimensions} THEN vector END"
+    sized = (
+        f"CASE WHEN encoding = 'FLOAT32' AND length(vector) = {4 * segment.dimensions} THEN "
+        "vector END"
+    )
     for number, _, name, blob in _queue(connection, segment, sized):
         if latest.get(name) == number and isinstance(blob, bytes):
             unit = unit_of(np.frombuffer(blob, dtype="<f4"))
@@ -213,7 +221,8 @@ def _queued(
 
 def _queue(connection: sqlite3.Connection, segment: _Segment, expression: str) -> sqlite3.Cursor:
     return connection.execute(
-        f"SELECT seq_id, operation, id, {expression} FROM embeddings_queue WHERE topic LIKE '%/' || ? AND seq_id > ? "
+        f"SELECT seq_id, operation, id, {expression} FROM embeddings_queue WHERE topic LIKE "
+        "'%/' || ? AND seq_id > ? "
         "AND typeof(id) = 'text' AND length(id) <= ? ORDER BY seq_id",
         (segment.collection, segment.flushed, MAX_ID),
     )

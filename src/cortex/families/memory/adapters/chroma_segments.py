@@ -115,7 +115,8 @@ def labels_of(folder: Path) -> dict[int, str]:
             raise ValueError("the list of their names is too large")
         if not _is_plain(raw):
             raise ValueError(
-                "the list of their names holds more than texts and numbers (a Chroma before 1.0 wrote it so)"
+                "the list of their names holds more than texts and numbers (a Chroma before 1.0 "
+                "wrote it so)"
             )
         found = _Plain(io.BytesIO(raw)).load()
     except FileNotFoundError:  # nothing was flushed yet

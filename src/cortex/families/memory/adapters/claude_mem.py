@@ -144,7 +144,10 @@ class ClaudeMemDatabase:
                 )
                 # Both ends are meant to be left out; where none was given, the very first and the
                 # very last number are too.
-                order = f"WHERE rowid > ? AND rowid < ? ORDER BY rowid {'ASC' if ascending else 'DESC'} LIMIT ?"
+                order = (
+                    "WHERE rowid > ? AND rowid < ? ORDER BY rowid "
+                    f"{'ASC' if ascending else 'DESC'} LIMIT ?"
+                )
                 found += _rows(connection, table, order, values)
             return found
 

@@ -88,7 +88,8 @@ def records(
         # The length in bytes: that of a text ends at its first NUL, and so would what `substr`
         # gives of a short one.
         cuts.append(
-            f"CASE WHEN length(CAST({name} AS BLOB)) > {limit} THEN substr({name}, 1, {limit}) ELSE {name} END"
+            f"CASE WHEN length(CAST({name} AS BLOB)) > {limit} THEN substr({name}, 1, {limit}) "
+            f"ELSE {name} END"
         )
     for number, *row in connection.execute(f"SELECT {', '.join(cuts)} FROM {table} {rest}", values):
         said = dict(zip(names, row, strict=True))

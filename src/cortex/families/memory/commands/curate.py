@@ -82,7 +82,8 @@ def judging(action: str, meaning: str) -> Callable[..., int]:
 
 approve = judging(
     "approve",
-    "Approve memories: they count. With --all those that nobody has judged, unless --state says otherwise.",
+    "Approve memories: they count. With --all those that nobody has judged, unless --state says "
+    "otherwise.",
 )
 reject = judging(
     "reject",

@@ -12,7 +12,10 @@ from dataclasses import dataclass, fields, replace
 from cortex.base.errors import InputError
 from cortex.base.types import Memory
 
-HEAD = "<!-- Change what you like, save, and close the editor. Saved without a change, everything stays as it is. -->"
+HEAD = (
+    "<!-- Change what you like, save, and close the editor. Saved without a change, "
+    "everything stays as it is. -->"
+)
 SECTIONS = ("Facts", "Files", "Text")
 
 _SECTION = re.compile(rf"##\s+({'|'.join(SECTIONS)})\s*", re.IGNORECASE)

@@ -96,7 +96,10 @@ def import_path(
     of notes.
     """
     if path.suffix.lower() in (".db", ".sqlite", ".sqlite3"):
-        hint = f"A claude-mem database needs no import: it is read where it is, with ACK_MEM_DB={path}."
+        hint = (
+            "A claude-mem database needs no import: it is read where it is, with "
+            f"ACK_MEM_DB={path}."
+        )
         raise InputError(
             "ARGUMENT_INVALID", f"{path} is a database, no export", suggestions=(hint,)
         )
@@ -155,7 +158,8 @@ def _tell_import(
         say(f"  {title or 'without a title'}: {reason}", error=True)
     if taken.added and not dry and state is TakenState.STAGING:
         say(
-            "  Look at those in staging with `cortex memory list --state staging`, then approve or reject them"
+            "  Look at those in staging with `cortex memory list --state staging`, then approve "
+            "or reject them"
         )
 
 

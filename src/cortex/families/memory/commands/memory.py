@@ -276,7 +276,10 @@ def list_memories(
 
 def _nothing_yet(library: Library) -> str:
     places = ", ".join(map(str, searched_places(library.settings)))
-    return f"There are no memories yet: write one with `cortex memory add TITLE`; a claude-mem database would be read from: {places}"
+    return (
+        "There are no memories yet: write one with `cortex memory add TITLE`; a claude-mem "
+        f"database would be read from: {places}"
+    )
 
 
 @app.command("show")
@@ -382,7 +385,8 @@ def scopes(as_json: JsonFlag = False) -> int:
     for row in rows:
         mark = "*" if str(row["name"]).casefold() == current.casefold() else " "
         say(
-            f"{mark} {row['name']!s:<{width}}  {row['memory_count']:>6}  {row['last_updated']}  {row['path']}"
+            f"{mark} {row['name']!s:<{width}}  {row['memory_count']:>6}  {row['last_updated']}  "
+            f"{row['path']}"
         )
     if not rows:
         say(_nothing_yet(library), error=True)

@@ -63,7 +63,8 @@ StateOption = Annotated[
     list[StateName] | None,
     typer.Option(
         "--state",
-        help="Only in this state; all: those that are found, any: rejected and superseded ones, too; may be repeated.",
+        help="Only in this state; all: those that are found, any: rejected and superseded ones, "
+        "too; may be repeated.",
     ),
 ]
 ProjectOption = Annotated[
@@ -121,7 +122,8 @@ def memories(*, tell: bool = True, whole: bool = False, quiet: bool = False) -> 
                 say(f"warning: {problem}", error=True)
             if state.left and state.rows:
                 say(
-                    f"note: up to {state.left:,} of {state.rows:,} rows of other products are not read yet",
+                    f"note: up to {state.left:,} of {state.rows:,} rows of other products are "
+                    "not read yet",
                     error=True,
                 )
             elif state.left or (not state.problems and is_due(library)):
@@ -182,7 +184,8 @@ def chosen_by(
     if not everything:
         raise InputError(
             "ARGUMENT_INVALID",
-            "which memories? Name them by their ids, or add --all for every one that the options leave",
+            "which memories? Name them by their ids, or add --all for every one that the "
+            "options leave",
         )
     return choose(library, wanted)[0]
 

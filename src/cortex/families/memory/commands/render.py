@@ -146,7 +146,8 @@ def say_rows(
         begin = " ".join(cells)
         title = " ".join(one.memory.title.split())
         say(
-            f"{begin} {cut_to(title, max(MIN_TITLE, room - width_of(begin) - 1)) if room else title}",
+            f"{begin} "
+            f"{cut_to(title, max(MIN_TITLE, room - width_of(begin) - 1)) if room else title}",
             error=error,
         )
         for change in stale[number] if stale else ():
@@ -197,7 +198,8 @@ def say_whole(whole: Whole) -> None:
     if one.origin != OWN:
         say("")
         say(
-            "It is a row of another product's database, which is only read: what you decide here lies over it."
+            "It is a row of another product's database, which is only read: what you decide "
+            "here lies over it."
         )
 
 

@@ -122,7 +122,10 @@ def get_context(context: Recall, arguments: GetContext, call: Call) -> Answer:
             library, folder, most=arguments.max_memories, others=arguments.include_cross_project
         )
     if not os.path.isdir(folder):
-        note = f"project_path is not a folder here; these are memories of a project called {found.project.name}"
+        note = (
+            "project_path is not a folder here; these are memories of a project called "
+            f"{found.project.name}"
+        )
         found = replace(found, notes=(note, *found.notes))
     return Answer(render.context_text(found, budget))
 
@@ -154,7 +157,8 @@ TOOLS = (
     _tool(
         "query_memories",
         "Query memories",
-        "Search memories from Tier-2 storage. Use when you encounter a problem or need guidance on a specific technology, pattern, or "
+        "Search memories from Tier-2 storage. Use when you encounter a problem or need guidance "
+        "on a specific technology, pattern, or "
         "gotcha. Without a query: the newest.",
         QueryMemories,
         query_memories,
@@ -176,7 +180,8 @@ TOOLS = (
     _tool(
         "get_context",
         "Get project context",
-        "Get context for current project including recent memories, decisions, and learnings. Use at session start.",
+        "Get context for current project including recent memories, decisions, and learnings. "
+        "Use at session start.",
         GetContext,
         get_context,
     ),

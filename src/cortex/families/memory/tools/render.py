@@ -227,7 +227,8 @@ def scopes_text(
     rows = scope_rows(counts, present, path_of)
     if len(rows) > MAX_SCOPES:
         notes = (
-            f"{len(rows) - MAX_SCOPES:,} more scopes have older memories: name one as `scope` to ask it",
+            f"{len(rows) - MAX_SCOPES:,} more scopes have older memories: name one as `scope` "
+            "to ask it",
             *notes,
         )
         rows = sorted(rows, key=lambda row: str(row["last_updated"]), reverse=True)[:MAX_SCOPES]
