@@ -76,7 +76,8 @@ def find_memory(library: Library, memory_id: str, scope: str = "") -> Remembered
             )
             raise InputError(
                 "MEMORY_UNKNOWN",
-                f"there is no memory {memory_id[:100]!r} in scope {scope[:100]!r}; it is in: {scopes}",
+                f"there is no memory {memory_id[:100]!r} in scope {scope[:100]!r}; it is in: "
+                f"{scopes}",
                 context={"id": memory_id[:100], "scope": scope[:100]},
             )
     if not matches:

@@ -20,8 +20,8 @@ MAX_FRONT_LINES = 200
 MAX_SUBTITLE = 300
 
 _MONTHS = {
-    name: number
-    for number, names in enumerate(
+    name: month
+    for month, names in enumerate(
         "jan january,feb february,mar march,apr april,may,jun june,jul july,aug august,sep sept "
         "september,oct october,nov november,"
         "dec december".split(","), 1)

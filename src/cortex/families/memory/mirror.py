@@ -406,7 +406,7 @@ def without_secrets(memory: Memory) -> Memory:
     """Redact every key and password in a memory, so that none reaches an index."""
     lines = (memory.title, memory.subtitle, memory.project, memory.kind, memory.text)
     lists = (memory.facts, memory.concepts, memory.files)
-    parts = [*lines, *(part for some in lists for part in some)]
+    parts = [*lines, *(part for entries in lists for part in entries)]
     # Scan all parts together: the lines of a private key may be spread over several facts.
     leaks = find_leaks("\n".join(parts))
     if not leaks:
@@ -417,7 +417,7 @@ def without_secrets(memory: Memory) -> Memory:
         at += len(part) + 1
     title, subtitle, project, kind, text = clean[:5]
     rest = iter(clean[5:])
-    facts, concepts, files = (tuple(filter(None, islice(rest, len(some)))) for some in lists)
+    facts, concepts, files = (tuple(filter(None, islice(rest, len(entries)))) for entries in lists)
     return replace(
         memory,
         title=title,

@@ -1,5 +1,6 @@
-"""The arguments of the document tools, field by field as their contract has them; `budget` and
-`cursor` are ours and optional.
+"""Arguments of the document tools, field by field as in their contract.
+
+`budget` and `cursor` are our own additions and optional.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from pydantic.config import JsonDict
 from cortex.base.settings import Settings
 from cortex.toolkit.tool import Arguments, Whole
 
-INTEGER: JsonDict = {"type": "integer"}  # what the contract calls a whole number
+# The contract's type for whole numbers.
+INTEGER: JsonDict = {"type": "integer"}
 
 ModeName = Literal["hybrid", "semantic", "fts5"]
 Budget = Annotated[
@@ -28,7 +30,8 @@ Cursor = Annotated[
     str | None, Field(description="Where to go on, from the end of an earlier answer")
 ]
 
-DOCUMENTS = 5  # that an answer with passages has, where nobody says how many
+# Default number of documents in an answer with passages.
+DOCUMENTS = 5
 
 
 class KbSearchArguments(Arguments):
@@ -94,7 +97,7 @@ class Stats(Arguments):
 
 
 def searching(settings: Settings) -> tuple[type[KbSearchArguments], type[SearchWithContext]]:
-    """The arguments of the two searches, with the defaults and the most that the settings say."""
+    """Argument models of both searches, with the limits and defaults of the settings."""
     search = settings.mcp.kb.search
     most, limit = search.max_limit, min(search.default_limit, search.max_limit)
     if (most, limit, search.default_mode) == (50, 10, "hybrid"):

@@ -220,7 +220,8 @@ def _tables(connection: sqlite3.Connection) -> tuple[_Table, ...]:
             else "it is empty"
         )
         raise sqlite3.DatabaseError(
-            f"{reason}; neither `memories` nor `observations` is there as any known version makes it"
+            f"{reason}; neither `memories` nor `observations` is there as any known version "
+            "makes it"
         )
     tables = []
     if old:
