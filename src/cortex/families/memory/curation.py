@@ -76,7 +76,9 @@ def judge(
 def supersede(
     library: Library, old: Remembered, new: Remembered, *, actor: str = PERSON, reason: str = ""
 ) -> None:
-    """Mark one memory as superseded by another, which is approved by that.
+    """Mark one memory as superseded by another.
+
+    The successor is approved unless it was approved or promoted before.
 
     Raises: InputError ARGUMENT_INVALID, if that would make a cycle.
     """

@@ -143,12 +143,12 @@ class _Statement:
 
     # b"" if the whole has no content.
     mark: bytes
-    ways: tuple[tuple[_Statement, ...], ...] = ()
+    splits: tuple[tuple[_Statement, ...], ...] = ()
 
     def marks(self) -> Iterator[bytes]:
         if self.mark:
             yield self.mark
-        for piece in chain.from_iterable(self.ways):
+        for piece in chain.from_iterable(self.splits):
             yield from piece.marks()
 
     def is_in(self, known: set[bytes]) -> bool | None:
@@ -156,8 +156,8 @@ class _Statement:
         if self.mark in known:
             return True
         has_content = bool(self.mark)
-        for way in self.ways:
-            verdicts = [verdict for piece in way if (verdict := piece.is_in(known)) is not None]
+        for split in self.splits:
+            verdicts = [verdict for piece in split if (verdict := piece.is_in(known)) is not None]
             if verdicts and all(verdicts):
                 return True
             has_content = has_content or bool(verdicts)
@@ -182,9 +182,9 @@ def _texts_of(memory: Memory) -> list[str]:
 def _statement(text: str, depth: int = 0) -> _Statement:
     normal = "\n".join(line for line in map(_normalised, text.splitlines()) if line)
     mark = _hash(normal) if _has_content(normal) else b""
-    ways = _splits(text.strip()) if depth < MAX_DEPTH else []
+    splits = _splits(text.strip()) if depth < MAX_DEPTH else []
     return _Statement(
-        mark, tuple(tuple(_statement(piece, depth + 1) for piece in way) for way in ways)
+        mark, tuple(tuple(_statement(piece, depth + 1) for piece in split) for split in splits)
     )
 
 
@@ -198,11 +198,11 @@ def _splits(text: str) -> list[list[str]]:
     lines = [line for line in text.splitlines() if line.strip()]
     if len(lines) > 1:
         return [lines]
-    ways = [
+    splits = [
         *_split_answer_line(text),
         [sentence for sentence in _sentences(text) if sentence.strip()],
     ]
-    return [way for way in ways if way and way != [text]]
+    return [split for split in splits if split and split != [text]]
 
 
 def _json_strings(text: str) -> list[str]:

@@ -143,7 +143,10 @@ def behind(library: Library) -> list[MemoryDatabase]:
 
 
 def is_work(library: Library) -> bool:
-    """True if any requested database has something to copy; for the lease holder."""
+    """True if there are rows to copy or expired copies to drop, in any requested database.
+
+    For the lease holder.
+    """
     want(library)
     return any(
         _is_due(mirror)

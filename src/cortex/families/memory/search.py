@@ -34,7 +34,7 @@ DEPTH = 150
 NEW_DAYS = 30.0
 # Largest boost for being new, of this project, or approved.
 NEW_SHARE, OWN_SHARE, APPROVED_SHARE = 0.03, 0.05, 0.05
-# Databases with fewer copied rows than this are also read in place, for at most this long.
+# While fewer rows than this are copied, at most this many of the newest are also read in place.
 GLANCE_ROWS, GLANCE_SECONDS = 5_000, 0.7
 # Time that an answer waits for rows that were just written.
 FRESH_SECONDS = 0.3

@@ -1,9 +1,9 @@
 """Write memories: validate, deduplicate, store and supersede them in one transaction.
 
 A memory that holds a secret is refused from every caller. A memory that says the same as an
-existing one, in any scope, is not written again: when a person adds it, the existing one is
-approved instead. Memories from hooks and importers are also refused where they only repeat what was
-served before, or what an instruction file says anyway.
+existing one, in any scope, is not written again: when a person adds it, the existing one gets the
+new state instead. Memories from hooks and importers are also refused where they only repeat what
+was served before, or what an instruction file says anyway.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def add(
         if record.ref not in replaced_refs
     ]
     if known:
-        return _approve_known(library, known[0], state, actor, supersedes)
+        return _update_known(library, known[0], state, actor, supersedes)
     similar = similar_to(library, memory)
     if actor != PERSON and (refused := _refuse_repetition(memory, similar, instructions)):
         return refused
@@ -288,7 +288,7 @@ def that_say(library: Library, content: bytes) -> list[Remembered]:
     )
 
 
-def _approve_known(
+def _update_known(
     library: Library,
     known: Remembered,
     state: MemoryState,

@@ -149,13 +149,13 @@ def add_one(
 ) -> int:
     """Write down what was learnt; it is found at once."""
     folder = here()
-    place = project_at(folder)
+    current_project = project_at(folder)
     body = read_text(text)
     with memories() as library:
         cited = citations_of(library, folder, citation or ())
         files = dict.fromkeys(
             (
-                *(_project_path(place, folder, path) for path in file or ()),
+                *(_project_path(current_project, folder, path) for path in file or ()),
                 *(target.path for target in cited),
             )
         )
@@ -167,29 +167,34 @@ def add_one(
             concepts=tuple(dict.fromkeys(entry.strip() for entry in tag or () if entry.strip())),
             files=tuple(files),
             text=body,
-            project=place.name if project is None else project.strip(),
+            project=current_project.name if project is None else project.strip(),
             session=session,
             kind=kind.strip(),
             provenance="person",
         )
-        gone = named(library, supersedes or ())
-        if gone or MemoryState(state) is MemoryState.PROMOTED:
-            replaced = [f"in place of “{record.memory.title}”" for record in gone]
+        superseded = named(library, supersedes or ())
+        if superseded or MemoryState(state) is MemoryState.PROMOTED:
+            replaced = [f"in place of “{record.memory.title}”" for record in superseded]
             decide(
                 library.settings, "judge_memory", "\n".join([memory.title, *replaced, "Add it?"])
             )
         done = add(
-            library, memory, state=MemoryState(state), scope=scope, supersedes=gone, citations=cited
+            library,
+            memory,
+            state=MemoryState(state),
+            scope=scope,
+            supersedes=superseded,
+            citations=cited,
         )
         present = databases(library.settings)
-    _print_added(done, memory, gone, present, as_json=as_json)
+    _print_added(done, memory, superseded, present, as_json=as_json)
     return 0
 
 
 def _print_added(
     done: WriteResult,
     memory: Memory,
-    gone: Sequence[Remembered],
+    superseded: Sequence[Remembered],
     present: Sequence[MemoryDatabase],
     *,
     as_json: bool,
@@ -206,7 +211,7 @@ def _print_added(
                     {"id": told_id(record, present), "title": record.memory.title}
                     for record in done.similar_to
                 ],
-                "superseded": [told_id(record, present) for record in gone],
+                "superseded": [told_id(record, present) for record in superseded],
             }
         )
         return
@@ -217,7 +222,7 @@ def _print_added(
     else:
         say(f"✓ Added {done.key}: {' '.join(memory.title.split())}")
         say(f"  {done.state.value if done.state else ''}, project {memory.project or 'none'}")
-    for record in gone:
+    for record in superseded:
         say(f"  Takes the place of {told_id(record, present)}: {record.memory.title}")
     for record in done.similar_to:
         say(f"  Similar: {told_id(record, present)}: {record.memory.title}")

@@ -141,11 +141,11 @@ def say_rows(
             for cell, width in ((kind, widths[1]), (project, widths[2]))
             if width
         ]
-        begin = " ".join(cells)
+        prefix = " ".join(cells)
         title = " ".join(row.memory.title.split())
         say(
-            f"{begin} "
-            f"{cut_to(title, max(MIN_TITLE, room - width_of(begin) - 1)) if room else title}",
+            f"{prefix} "
+            f"{cut_to(title, max(MIN_TITLE, room - width_of(prefix) - 1)) if room else title}",
             error=error,
         )
         for change in stale[index] if stale else ():
