@@ -116,8 +116,8 @@ def _import_source(library: Library, source: Foreign) -> tuple[Folder | None, Im
         return None, replace(outcome, status=REFUSED, reason="its path is none")
     try:
         root = root_text(Path(os.path.realpath(Path(source.path).expanduser())))
-    # A name that isn't UTF-8, or an unknown user in ~name.
     except (FileError, RuntimeError) as error:
+        # A name that isn't UTF-8, or an unknown user in ~name.
         return None, replace(outcome, status=REFUSED, reason=str(error))
     for known in library.folders():
         if known.key == source.id or known.source.root == root:

@@ -93,8 +93,8 @@ def _state(folder: Path) -> tuple[int, ...]:
 def _file_state(file: Path) -> tuple[int, int]:
     try:
         status = file.stat()
-    # Chroma is writing the file just now.
     except OSError:
+        # Chroma is writing the file just now.
         return 0, 0
     return status.st_mtime_ns, status.st_size
 

@@ -108,8 +108,8 @@ def _moved_to(folder: Path) -> Path | None:
 def _expand(text: str) -> Path:
     try:
         return Path(text).expanduser().absolute()
-    # The user of a ~name doesn't exist.
     except RuntimeError:
+        # The user of a ~name doesn't exist.
         return Path(text).absolute()
 
 

@@ -94,8 +94,8 @@ def take_in(home: Path, remember: Callable[[HookNote], None]) -> int:
                 error.message if isinstance(error, CortexError) else error.strerror,
             )
             break
-        # It would fail again and block all other files.
         except Exception:
+            # It would fail again and block all other files.
             log.exception("a file of the inbox could not be remembered")
             _put_aside(folder, name, "it could not be remembered")
         else:
@@ -112,8 +112,8 @@ def is_waiting(home: Path) -> bool:
 def _hand_over(candidate: HookNote, remember: Callable[[HookNote], None]) -> int:
     try:
         remember(candidate)
-    # A secret or an empty text would be refused again.
     except InputError as error:
+        # A secret or an empty text would be refused again.
         log.warning(
             "a candidate of session %s is refused: %s",
             candidate.session or "unknown",
@@ -177,8 +177,8 @@ def _bytes_of(path: str) -> bytes:
             raw = source.read(MOST_BYTES + 1)
     except FileNotFoundError:
         raise
-    # Moved aside, or it would be retried for ever.
     except OSError as error:
+        # Moved aside, or it would be retried for ever.
         raise _Unreadable(f"it can't be read: {error.strerror}") from None
     if len(raw) > MOST_BYTES:
         raise _Unreadable("it is too large")

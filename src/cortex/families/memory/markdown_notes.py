@@ -126,8 +126,8 @@ def find_moment(text: str) -> int:
             month = int(parts["number"]) if parts.get("number") else _MONTHS[parts["month"].lower()]
             try:
                 day = date(int(parts["year"]), month, int(parts["day"]))
-            # An invalid date such as 2026-13-40.
             except ValueError:
+                # An invalid date such as 2026-13-40.
                 continue
             moment = datetime.combine(
                 day, _clock(text[: match.start()] + " " + text[match.end() :]), UTC

@@ -63,8 +63,8 @@ def _with_failure_prefix(
             return run(context, arguments, call)
         except Cancelled:
             raise
-        # Every error is reported to the caller as a failed search.
         except Exception as failure:
+            # Every error is reported to the caller as a failed search.
             error = (
                 failure if isinstance(failure, CortexError) else unforeseen(failure, run.__name__)
             )

@@ -92,8 +92,8 @@ def _shape(folder: Path) -> _Shape | None:
     try:
         with _open(folder / "header.bin") as file:
             raw = file.read(_HEADER.size)
-    # Nothing was flushed yet.
     except FileNotFoundError:
+        # Nothing was flushed yet.
         return None
     except OSError as error:
         log.warning("vectors in %s are left out: %s", folder, error.strerror or error)
@@ -126,8 +126,8 @@ def labels_of(folder: Path) -> dict[int, str]:
                 "wrote it so)"
             )
         metadata = _Plain(io.BytesIO(raw)).load()
-    # Nothing was flushed yet.
     except FileNotFoundError:
+        # Nothing was flushed yet.
         return {}
     except (
         OSError,
