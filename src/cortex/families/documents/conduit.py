@@ -1,9 +1,8 @@
-"""A Conduit knowledge base: its sources, documents, chunks and, where it keeps them itself, vectors
-with their model's stamp.
+"""Read a Conduit knowledge base: sources, documents, chunks, vectors and their stamp.
 
-Two generations are told apart by their tables: the first keeps its vectors in a Qdrant of its own,
-the second in the same file. What a column of an older or newer version doesn't say is empty, never
-an error. Only reads; what becomes of it here is not decided here.
+Two generations are recognised by their tables: the first keeps its vectors in a Qdrant of its own,
+the second in the same file. Missing columns of an older or newer version are empty, never an error.
+Only reads; the import is in conduit_import.py.
 """
 
 from __future__ import annotations
@@ -29,24 +28,25 @@ MAX_DIMENSIONS = 100_000
 
 @dataclass(frozen=True, slots=True)
 class ConduitFolder:
-    """A source: a folder that was added."""
+    """Source: a folder that was added."""
 
     id: str
     name: str
     path: str
     patterns: tuple[str, ...]
     excludes: tuple[str, ...]
-    sync_mode: str  # "watch" or "manual"
+    # "watch" or "manual".
+    sync_mode: str
 
     @property
     def watch(self) -> bool:
-        """Whether changes are to be followed."""
+        """True if changes are to be followed."""
         return self.sync_mode != "manual"
 
 
 @dataclass(frozen=True, slots=True)
 class ConduitDocument:
-    """A file of a source as it was indexed."""
+    """Indexed file of a source."""
 
     id: str
     source: str
@@ -58,25 +58,26 @@ class ConduitDocument:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A chunk of a document."""
+    """Chunk of a document."""
 
     id: str
     document: str
     ordinal: int
     text: str
-    start: int  # character offsets, -1 where it isn't known
+    # Character offsets, -1 if unknown.
+    start: int
     end: int
 
 
 class Base:
-    """An open knowledge base."""
+    """Open knowledge base."""
 
     def __init__(self, file: File) -> None:
         self._file = file
         self.version = file.read(_version)
 
     def folders(self) -> list[ConduitFolder]:
-        """All sources, in the order in which they were added."""
+        """All sources in the order in which they were added."""
         wanted = ("source_id", "name", "path", "patterns", "excludes", "sync_mode")
         rows = self._rows("kb_sources", wanted, "ORDER BY rowid")
         return [
@@ -93,25 +94,25 @@ class Base:
         ]
 
     def documents(self, source: str | None = None) -> list[ConduitDocument]:
-        """The documents of a source, or of all."""
+        """Documents of a source, or of all."""
         wanted = ("document_id", "source_id", "path", "title", "mime_type", "hash")
-        found = [
+        documents = [
             ConduitDocument(*map(_text, row))
             for row in self._rows("kb_documents", wanted, "ORDER BY path")
         ]
-        return [one for one in found if source is None or one.source == source]
+        return [document for document in documents if source is None or document.source == source]
 
     def texts(self) -> list[Text]:
-        """All chunks, by document."""
+        """All chunks, ordered by document."""
         wanted = ("chunk_id", "document_id", "chunk_index", "content", "start_char", "end_char")
         return [
             Text(
                 _text(name),
                 _text(document),
-                _number(ordinal),
+                _integer(ordinal),
                 _text(text),
-                _number(start),
-                _number(end),
+                _integer(start),
+                _integer(end),
             )
             for name, document, ordinal, text, start, end in self._rows(
                 "kb_chunks", wanted, "ORDER BY document_id, chunk_index"
@@ -119,11 +120,11 @@ class Base:
         ]
 
     def stamp(self) -> Stamp | None:
-        """Which model made the vectors, None where the file doesn't say."""
+        """Stamp of the vectors' model, None if the file has none."""
         return self._file.read(_stamp)
 
     def vectors(self) -> list[tuple[str, np.ndarray]]:
-        """The text of a chunk and its vector, of length 1; those that are damaged are left out."""
+        """Pairs of chunk text and unit vector; damaged vectors are left out."""
         return self._file.read(_vectors)
 
     def _rows(self, table: str, wanted: tuple[str, ...], rest: str) -> list[tuple[object, ...]]:
@@ -134,7 +135,7 @@ class Base:
 
 @contextmanager
 def open_base(path: Path) -> Iterator[Base]:
-    """The knowledge base in a file, or in the folder that holds one.
+    """Open the knowledge base in a file, or in the folder that holds one.
 
     Raises: FileError FILE_NOT_FOUND or IMPORT_UNREADABLE, also while it is read.
     """
@@ -144,7 +145,7 @@ def open_base(path: Path) -> Iterator[Base]:
 
 
 def _version(connection: sqlite3.Connection) -> int:
-    """The generation. Raises: sqlite3.DatabaseError where it is none."""
+    """Generation of the database. Raises: sqlite3.DatabaseError if it is no knowledge base."""
     if not columns(connection, "kb_sources"):
         raise sqlite3.DatabaseError("it has no table kb_sources")
     return (
@@ -157,9 +158,9 @@ def _stamp(connection: sqlite3.Connection) -> Stamp | None:
     if not columns(connection, "kb_embedding_stamp"):
         return None
     row = select(connection, "kb_embedding_stamp", wanted, "LIMIT 1").fetchone()
-    if row is None or not row[1] or not 0 < _number(row[2]) <= MAX_DIMENSIONS:
+    if row is None or not row[1] or not 0 < _integer(row[2]) <= MAX_DIMENSIONS:
         return None
-    return Stamp(_text(row[0]), _text(row[1]), _number(row[2]), _text(row[3]))
+    return Stamp(_text(row[0]), _text(row[1]), _integer(row[2]), _text(row[3]))
 
 
 def _vectors(connection: sqlite3.Connection) -> list[tuple[str, np.ndarray]]:
@@ -168,17 +169,18 @@ def _vectors(connection: sqlite3.Connection) -> list[tuple[str, np.ndarray]]:
     stamp = _stamp(connection)
     if stamp is None or not {"chunk_id", "embedding"} <= columns(connection, "kb_vectors"):
         return []
-    found: list[tuple[str, np.ndarray]] = []
+    vectors: list[tuple[str, np.ndarray]] = []
     for text, blob in connection.execute(
-        "SELECT content, embedding FROM kb_vectors JOIN kb_chunks USING (chunk_id) ORDER BY kb_chunks.rowid"
+        "SELECT content, embedding FROM kb_vectors JOIN kb_chunks USING (chunk_id) ORDER BY "
+        "kb_chunks.rowid"
     ):
         if not isinstance(blob, bytes) or len(blob) != 4 * stamp.dimensions:
             continue
         vector = np.frombuffer(blob, dtype="<f4").astype(np.float32)
         length = float(np.linalg.norm(vector))
         if np.isfinite(length) and length > 0:
-            found.append((_text(text), vector / length))
-    return found
+            vectors.append((_text(text), vector / length))
+    return vectors
 
 
 def _text(value: object) -> str:
@@ -187,12 +189,12 @@ def _text(value: object) -> str:
     return "" if value is None else str(value)
 
 
-def _number(value: object) -> int:
+def _integer(value: object) -> int:
     return value if isinstance(value, int) else -1
 
 
 def _list(value: object) -> tuple[str, ...]:
-    """Patterns as they are stored: a JSON array, or a text with commas."""
+    """Parse stored patterns: a JSON array, or a comma-separated text."""
     text = _text(value).strip()
     if text.startswith("["):
         try:

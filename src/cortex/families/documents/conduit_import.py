@@ -1,10 +1,9 @@
-"""What another product has, moved here: its sources become folders of the library, its vectors are
-taken where they are the same.
+"""Import a Conduit knowledge base as library folders, and reuse matching vectors.
 
-Sources keep their ids and names. Their documents are read anew, since this library cuts by sections
-and keeps pages; so a vector can be used again only for a chunk whose text is the same here and
-there, by the same model with the same prefix. What can't be taken is told, with the reason. Knows
-no command and no table of the other product.
+Sources keep their ids and names. Their documents are indexed again, because this library splits by
+sections and keeps pages; so a vector can be reused only for a chunk with the same text, the same
+model and the same prefix. Sources that can't be imported are reported with the reason. Knows no
+command and no table of Conduit.
 """
 
 from __future__ import annotations
@@ -29,8 +28,10 @@ if TYPE_CHECKING:
     import numpy as np
 
 ADDED, PRESENT, GONE, REFUSED = "added", "present", "gone", "refused"
-MAX_NAME = 100  # characters of a source's name that are kept
-PAY_BATCH = 500  # vectors that are kept at once
+# Characters of a source's name that are kept.
+MAX_NAME = 100
+# Vectors stored at once.
+PAY_BATCH = 500
 _ALIASES = {
     "nomic-embed-text-v1.5": "nomic-embed-text",
     "mxbai-embed-large-v1": "mxbai-embed-large",
@@ -39,7 +40,7 @@ _ALIASES = {
 
 @dataclass(frozen=True, slots=True)
 class ImportOutcome:
-    """What became of one source."""
+    """Outcome for one source."""
 
     id: str
     name: str
@@ -53,17 +54,20 @@ class ImportOutcome:
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """What an import did."""
+    """Outcome of an import."""
 
-    version: int  # of the other product's base
+    # Generation of the Conduit base.
+    version: int
     sources: tuple[ImportOutcome, ...]
-    vectors: int  # that the base has
+    # Vectors in the base.
+    vectors: int
     reused: int
-    note: str  # about vectors
+    # Explanation about vectors.
+    note: str
 
     @property
     def complete(self) -> bool:
-        """Whether every source is here now."""
+        """True if every source is in the library now."""
         return all(source.status in (ADDED, PRESENT) for source in self.sources)
 
 
@@ -74,17 +78,18 @@ def import_conduit(
     progress: ProgressCallback = lambda progress: None,
     cancel: Cancel | None = None,
 ) -> Imported:
-    """Take over the sources of a Conduit base and index those whose folders are there; the base is
-    only read.
+    """Import the sources of a Conduit base and index those with existing folders.
 
-    Raises: FileError FILE_NOT_FOUND or IMPORT_UNREADABLE; else as `index`. What was taken until
-    then stays.
+    The base is only read.
+
+    Raises: FileError FILE_NOT_FOUND or IMPORT_UNREADABLE; else as `index`. Sources imported until
+    then stay.
     """
     with open_base(path) as base:
         outcomes: list[ImportOutcome] = []
         taken: list[Folder] = []
         for source in base.folders():
-            folder, outcome = _take(library, source)
+            folder, outcome = _import_source(library, source)
             if folder is not None:
                 library.index(source=folder.source, progress=progress, cancel=cancel)
                 state = library.state_of(folder)
@@ -105,13 +110,14 @@ def import_conduit(
         return Imported(base.version, tuple(outcomes), len(vectors), reused, note)
 
 
-def _take(library: Library, source: Foreign) -> tuple[Folder | None, ImportOutcome]:
+def _import_source(library: Library, source: Foreign) -> tuple[Folder | None, ImportOutcome]:
     outcome = ImportOutcome(source.id, source.name, source.path, ADDED)
     if "\0" in source.path:
         return None, replace(outcome, status=REFUSED, reason="its path is none")
     try:
         root = root_text(Path(os.path.realpath(Path(source.path).expanduser())))
-    except (FileError, RuntimeError) as error:  # a name that isn't UTF-8, a user that there isn't
+    except (FileError, RuntimeError) as error:
+        # A name that isn't UTF-8, or an unknown user in ~name.
         return None, replace(outcome, status=REFUSED, reason=str(error))
     for known in library.folders():
         if known.key == source.id or known.source.root == root:
@@ -138,16 +144,14 @@ def _take(library: Library, source: Foreign) -> tuple[Folder | None, ImportOutco
 
 
 def _vectors_of(base: Base) -> dict[bytes, np.ndarray]:
-    """The base's vectors by the hash of their text."""
+    """Vectors of the base by the hash of their text."""
     return {hash_bytes(text.encode("utf-8", "replace")): row for text, row in base.vectors()}
 
 
 def _reuse(
     library: Library, base: Base, vectors: dict[bytes, np.ndarray], folders: Sequence[Folder]
 ) -> tuple[int, str]:
-    """Keep the vectors of texts that are the same here, as paid for; gives how many, and what to
-    say of the others.
-    """
+    """Store the vectors of identical texts; return their number and a note about the others."""
     theirs, wanted = base.stamp(), library.embedding.wanted
     if theirs is None or not vectors:
         return (
@@ -172,29 +176,31 @@ def _reuse(
     if not library.holds():
         return (
             0,
-            "another process has the library open, and only that one writes vectors: they are made anew",
+            "another process has the library open, and only that one writes vectors: they are "
+            "made anew",
         )
     known = sorted(vectors.keys() & _texts_of(library, folders))
     for start in range(0, len(known), PAY_BATCH):
         _keep(library, ours, known[start : start + PAY_BATCH], vectors)
     return (
         len(known),
-        f"{len(known)} of {len(vectors)} vectors are used again; the others are of texts that are cut otherwise here",
+        f"{len(known)} of {len(vectors)} vectors are used again; the others are of texts that "
+        "are cut otherwise here",
     )
 
 
 def _texts_of(library: Library, folders: Sequence[Folder]) -> set[bytes]:
-    """The hashes of all chunks of these folders."""
+    """Hashes of all chunks in these folders."""
     lookup = library.store.lookup
-    found: set[bytes] = set()
+    hashes: set[bytes] = set()
     for folder in folders:
         for doc in lookup.docs(folder.source.id):
             text = lookup.text(doc.blob)
-            found |= {
-                hash_bytes(text[one.start : one.end].encode("utf-8"))
-                for _, one in lookup.chunks(doc.blob)
+            hashes |= {
+                hash_bytes(text[chunk.start : chunk.end].encode("utf-8"))
+                for _, chunk in lookup.chunks(doc.blob)
             }
-    return found
+    return hashes
 
 
 def _keep(
@@ -203,35 +209,33 @@ def _keep(
     import numpy as np
 
     store = library.store
-    rows = np.stack([vectors[one] for one in hashes])
+    rows = np.stack([vectors[text_hash] for text_hash in hashes])
     store.indexes.sets.pay(stamp, store.paid.model(stamp), hashes, rows, [])
 
 
 def same_model(theirs: Stamp, ours: Stamp) -> bool:
-    """Whether passages embedded there and here can be compared: the same weights, as many numbers,
-    the same words before a text.
-    """
+    """True if vectors from there and here are comparable: same model, dimensions and prefix."""
     query, passage = PREFIXES[ours.prefix] if ours.prefix else ("", "")
     same_words = (
         not passage if theirs.prefix == "none" else theirs.prefix == scheme_of(passage, query)
     )
     return (
-        _plain(theirs.model) == _plain(ours.model)
+        _base_name(theirs.model) == _base_name(ours.model)
         and theirs.dimensions == ours.dimensions
         and same_words
     )
 
 
 def scheme_of(passage: str, query: str) -> str:
-    """What Conduit calls a pair of prefixes: the upper half of their FNV-1a hash."""
+    """Conduit's name of a prefix pair: the upper half of its FNV-1a hash."""
     value = 0xCBF29CE484222325
     for byte in f"{passage}\0{query}\0".encode():
         value = ((value ^ byte) * 0x100000001B3) & 0xFFFFFFFFFFFFFFFF
     return f"{value >> 32:08x}"
 
 
-def _plain(model: str) -> str:
-    """A model's name without where it came from and how it is packed."""
+def _base_name(model: str) -> str:
+    """Name of a model without its publisher and file format."""
     name = (
         model.lower()
         .replace("\\", "/")

@@ -1,8 +1,7 @@
-"""What a document has to say to a question, in one piece where it stands in one: hits and their
-neighbours, merged.
+"""Merge search hits and their neighbours into passages of a document.
 
-A neighbour belongs to a hit where it is of the same section and on the same page; what touches is
-one passage.
+A neighbour belongs to a hit if it is in the same section and on the same page; adjacent spans
+become one passage.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from cortex.families.documents.search import DocumentResult, page_of
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A stretch of a document, with where it is."""
+    """Stretch of a document with its location."""
 
     start_line: int
     end_line: int
@@ -30,21 +29,22 @@ class Passage:
 
 @dataclass(frozen=True, slots=True)
 class Excerpt:
-    """A document and its passages, the best first."""
+    """Document with its passages, best first."""
 
-    result: DocumentResult  # the best of the document
+    # Best result of the document.
+    result: DocumentResult
     passages: tuple[Passage, ...]
 
 
 def excerpts_of(lookup: Lookup, results: Sequence[DocumentResult], most: int) -> list[Excerpt]:
-    """The first `most` documents of the results, each once."""
+    """Build the excerpts of the first `most` documents in the results."""
     by_document: dict[str, list[DocumentResult]] = {}
     for result in results:
         if result.document_id in by_document or len(by_document) < most:
             by_document.setdefault(result.document_id, []).append(result)
     excerpts = [
-        Excerpt(found[0], _passages(lookup, [one.hit for one in found]))
-        for found in by_document.values()
+        Excerpt(group[0], _passages(lookup, [result.hit for result in group]))
+        for group in by_document.values()
     ]
     return [excerpt for excerpt in excerpts if excerpt.passages]
 
@@ -52,7 +52,8 @@ def excerpts_of(lookup: Lookup, results: Sequence[DocumentResult], most: int) ->
 def _passages(lookup: Lookup, hits: Sequence[Hit]) -> tuple[Passage, ...]:
     first = hits[0]
     place = lookup.places([(first.doc, first.chunk)]).get((first.doc, first.chunk))
-    if place is None:  # removed meanwhile
+    # The document was removed meanwhile.
+    if place is None:
         return ()
     text, chunks = (
         lookup.text(place.doc.blob),
@@ -60,32 +61,32 @@ def _passages(lookup: Lookup, hits: Sequence[Hit]) -> tuple[Passage, ...]:
     )
     spans: list[tuple[int, int]] = []
     for hit in hits:
-        inside = [
-            number
-            for number, chunk in enumerate(chunks)
+        covered = [
+            index
+            for index, chunk in enumerate(chunks)
             if hit.start_line <= chunk.start_line and chunk.end_line <= hit.end_line
         ]
-        if inside:
-            spans = _join(spans, _widen(text, chunks, inside[0], inside[-1]))
+        if covered:
+            spans = _join(spans, _widen(text, chunks, covered[0], covered[-1]))
     redacted = lookup.redacted(place.doc.blob)
     return tuple(_passage(text, chunks, redacted, *span) for span in spans)
 
 
 def _widen(text: str, chunks: Sequence[Chunk], first: int, last: int) -> tuple[int, int]:
-    """The span with the neighbour on either side, where that goes with it."""
-    if first > 0 and _go_together(text, chunks[first - 1], chunks[first]):
+    """Extend a span by the neighbours that belong to it."""
+    if first > 0 and _belong_together(text, chunks[first - 1], chunks[first]):
         first -= 1
-    if last + 1 < len(chunks) and _go_together(text, chunks[last + 1], chunks[last]):
+    if last + 1 < len(chunks) and _belong_together(text, chunks[last + 1], chunks[last]):
         last += 1
     return first, last
 
 
-def _go_together(text: str, one: Chunk, other: Chunk) -> bool:
-    return one.qualified == other.qualified and page_of(text, one) == page_of(text, other)
+def _belong_together(text: str, left: Chunk, right: Chunk) -> bool:
+    return left.qualified == right.qualified and page_of(text, left) == page_of(text, right)
 
 
 def _join(spans: Sequence[tuple[int, int]], new: tuple[int, int]) -> list[tuple[int, int]]:
-    """The spans with a new one; what touches it becomes one, in the place of the best."""
+    """Add a span; the spans it touches become one, in the place of the best."""
     touching = [span for span in spans if span[0] <= new[1] + 1 and new[0] <= span[1] + 1]
     whole = (min(first for first, _ in (*touching, new)), max(last for _, last in (*touching, new)))
     if not touching:
@@ -107,5 +108,7 @@ def _passage(
         start.qualified,
         page_of(text, start),
         text[start.start : end.end],
-        tuple(one for one in redacted if start.start_line <= one[0] <= end.end_line),
+        tuple(
+            redaction for redaction in redacted if start.start_line <= redaction[0] <= end.end_line
+        ),
     )

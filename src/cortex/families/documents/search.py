@@ -1,7 +1,6 @@
-"""A question to the library and what is told of each hit: the same for the tools and the commands,
-so that both rank alike.
+"""Search the document library; shared by tools and commands, so that both rank alike.
 
-Only reads. How an answer is written is in answers.py.
+Only reads. Rendering is in tools/render.py.
 """
 
 from __future__ import annotations
@@ -21,12 +20,14 @@ from cortex.engine.store import Folder, Lookup
 
 MODES: Mapping[str, Mode] = {"hybrid": Mode.HYBRID, "semantic": Mode.MEANING, "fts5": Mode.WORDS}
 MODE_NAMES = {mode: name for name, mode in MODES.items()}
-SNIPPETS = (800, 600, 400)  # characters of the first result, the second, all others
+# Characters of the first snippet, the second, and all others.
+SNIPPETS = (800, 600, 400)
 PAGE_END = "\f"
 FRONT_MATTER_CHARACTERS = 4_000
 _FRONT_MATTER = re.compile(r"\A\ufeff?---[ \t]*\r?\n(.*?)^---", re.DOTALL | re.MULTILINE)
 _TITLE = re.compile(r"""^title:[ \t]*["']?(.+?)["']?[ \t]*\r?$""", re.MULTILINE)
-_TYPES = mimetypes.MimeTypes(filenames=())  # not what this machine happens to know
+# Independent of the MIME types configured on this machine.
+_TYPES = mimetypes.MimeTypes(filenames=())
 _OFFICE = "application/vnd.openxmlformats-officedocument."
 _OWN_TYPES = {
     "md": "text/markdown",
@@ -47,7 +48,7 @@ _OWN_TYPES = {
 
 @dataclass(frozen=True, slots=True)
 class DocumentResult:
-    """A hit as it is told."""
+    """Search hit with its document's metadata."""
 
     document_id: str
     folder: Folder
@@ -55,8 +56,10 @@ class DocumentResult:
     path: str
     start_line: int
     end_line: int
-    section: str  # "" where there is none
-    page: int  # 0 where the format has no pages
+    # "" if there is none.
+    section: str
+    # 0 if the format has no pages.
+    page: int
     score: float
     snippet: str
     hit: Hit
@@ -64,18 +67,20 @@ class DocumentResult:
 
 @dataclass(frozen=True, slots=True)
 class DocumentResults:
-    """The answer to a question."""
+    """Page of results."""
 
     results: tuple[DocumentResult, ...]
     total: int
-    mode: str  # that ran
-    degraded: bool  # it isn't the one that was asked for
+    # Mode that was used.
+    mode: str
+    # True if it isn't the requested mode.
+    degraded: bool
     notes: tuple[str, ...]
 
 
 def query_of(settings: Settings, text: str, mode: str, limit: int, offset: int = 0) -> Query:
-    """A question as the settings have it answered."""
-    asked = Query(
+    """Build a query with the threshold and ranking of the settings."""
+    query = Query(
         text,
         mode=MODES[mode],
         limit=limit,
@@ -83,11 +88,11 @@ def query_of(settings: Settings, text: str, mode: str, limit: int, offset: int =
         threshold=settings.kb.rag.min_score,
         snippets=SNIPPETS,
     )
-    return tuned(settings, asked)
+    return tuned(settings, query)
 
 
 def tuned(settings: Settings, query: Query) -> Query:
-    """The question with the order that the settings ask for."""
+    """Apply the ranking parameters of the settings to a query."""
     rag = settings.kb.rag
     return replace(
         query,
@@ -99,17 +104,17 @@ def tuned(settings: Settings, query: Query) -> Query:
 
 
 def folders_of(library: Library, source: str | None) -> list[Folder]:
-    """The folder with this key or name, or all. Raises: ConfigError SOURCE_UNKNOWN."""
+    """Folder with this key or name, or all folders. Raises: ConfigError SOURCE_UNKNOWN."""
     return library.folders() if source is None else [library.folder(source)]
 
 
 def find(
     library: Library, query: Query, source: str | None, cancel: Cancel | None = None
 ) -> DocumentResults:
-    """Ask one source, or all.
+    """Search one source, or all.
 
     Raises: ConfigError SOURCE_UNKNOWN, InputError, LimitError, Cancelled, StoreError; NetworkError
-    EMBEDDER_UNAVAILABLE, where meaning is and the settings want no answer without it.
+    EMBEDDER_UNAVAILABLE, if semantic search is unavailable and the settings forbid the fallback.
     """
     check_query(query)
     folders = folders_of(library, source)
@@ -121,7 +126,7 @@ def find(
     if (
         degraded
         and not library.settings.mcp.kb.search.semantic_fallback
-        and not _is_of_the_query(page)
+        and not _has_unknown_words(page)
     ):
         why = "; ".join(page.notes) or "there are no vectors"
         raise NetworkError(
@@ -129,18 +134,18 @@ def find(
             f"search by meaning is unavailable, and mcp.kb.search.semantic_fallback is off ({why})",
             instead=("Ask with mode fts5, or see `cortex kb stats`.",),
         )
-    told = _Told(library.store.lookup, folders)
-    results = tuple(result for hit in page.hits if (result := told.result(hit)) is not None)
-    notes = (*_told_notes(page, query), *_unfinished(library, folders))
+    builder = _Told(library.store.lookup, folders)
+    results = tuple(result for hit in page.hits if (result := builder.result(hit)) is not None)
+    notes = (*_notes_of(page, query), *_unfinished(library, folders))
     return DocumentResults(results, page.total, MODE_NAMES[page.mode], degraded, notes)
 
 
-def _is_of_the_query(page: Page) -> bool:
-    """Whether it is the query that nothing can be made of, not the vectors that are missing."""
+def _has_unknown_words(page: Page) -> bool:
+    """True if the query has no known words, so that missing vectors aren't the cause."""
     return any(note.endswith(UNKNOWN_WORDS) for note in page.notes)
 
 
-def _told_notes(page: Page, query: Query) -> tuple[str, ...]:
+def _notes_of(page: Page, query: Query) -> tuple[str, ...]:
     if page.total or not query.threshold:
         return page.notes
     least = f"nothing reaches the score {query.threshold:g} that kb.rag.min_score asks for"
@@ -154,7 +159,7 @@ def _unfinished(library: Library, folders: Sequence[Folder]) -> tuple[str, ...]:
 
 
 class _Told:
-    """What is told of the hits of one answer; the title of a document is found once."""
+    """Builds the results of one answer; each document's title is looked up once."""
 
     def __init__(self, lookup: Lookup, folders: Sequence[Folder]) -> None:
         self._lookup = lookup
@@ -162,7 +167,7 @@ class _Told:
         self._titles: dict[int, str] = {}
 
     def result(self, hit: Hit) -> DocumentResult | None:
-        """None where it was removed meanwhile."""
+        """Convert a hit; None if its document was removed meanwhile."""
         folder = self._folders.get(hit.source)
         place = self._lookup.places([(hit.doc, hit.chunk)]).get((hit.doc, hit.chunk))
         if folder is None or place is None:
@@ -186,27 +191,25 @@ class _Told:
 
 
 def page_of(text: str, chunk: Chunk) -> int:
-    """The page that a chunk begins on, 0 where the text has no pages."""
+    """Page that a chunk begins on, 0 if the text has no pages."""
     return 1 + text.count(PAGE_END, 0, chunk.start) if PAGE_END in text else 0
 
 
 def title_of(lookup: Lookup, doc: Doc) -> str:
-    """What a document calls itself: its first heading, else the title of its front matter, else its
-    name.
-    """
+    """Title of a document: first heading, else front matter title, else file name."""
     heading = next(
         (symbol.name for symbol in lookup.symbols(doc.blob) if symbol.kind == "section"), ""
     )
     if heading:
         return heading
     front = _FRONT_MATTER.match(lookup.text(doc.blob)[:FRONT_MATTER_CHARACTERS])
-    found = _TITLE.search(front[1]) if front else None
+    title = _TITLE.search(front[1]) if front else None
     name = doc.path.rpartition("/")[2]
-    return found[1] if found else name.rpartition(".")[0] or name
+    return title[1] if title else name.rpartition(".")[0] or name
 
 
 def mime_type(path: str) -> str:
-    """The type of a document by its name; of a packed one that of what is in it."""
+    """MIME type of a document by its name; for a compressed file that of its content."""
     path = unpacked_name(path)
     extension = path.rpartition(".")[2].lower()
     return _OWN_TYPES.get(extension) or _TYPES.guess_type(f"x.{extension}")[0] or "text/plain"

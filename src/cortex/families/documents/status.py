@@ -1,6 +1,4 @@
-"""What there is to know of the sources: counts, the last sync, the files that could not be read,
-and whether meaning is searched.
-"""
+"""Status of the document sources: counts, last sync, unreadable files, semantic search."""
 
 from __future__ import annotations
 
@@ -11,7 +9,7 @@ from cortex.base.types import EmbeddingState, Skipped
 from cortex.engine.library import FolderState, Library
 from cortex.engine.store import Folder
 
-# Left out because nobody would look for them among documents; every other reason is one to tell.
+# Reasons for files that aren't documents; files left out for any other reason are reported.
 NO_DOCUMENTS = frozenset(
     {
         "binary",
@@ -24,35 +22,39 @@ NO_DOCUMENTS = frozenset(
         "not a regular file",
     }
 )
-# Documents by their name, though nothing reads them.
+# Extensions of documents that have no reader.
 WITHOUT_READER = frozenset("doc xls ppt odt ods odp mobi pages numbers key rtf".split())
 
 
 @dataclass(frozen=True, slots=True)
 class SourceState:
-    """A source and what is known of it."""
+    """Source with its status."""
 
     key: str
     name: str
     root: str
     documents: int
     chunks: int
-    size: int  # bytes of its files
-    last_sync: str  # RFC 3339, "" before the first
+    # Bytes of its files.
+    size: int
+    # RFC 3339, "" before the first sync.
+    last_sync: str
     watch: bool
     include: tuple[str, ...]
     exclude: tuple[str, ...]
     present: bool
-    unread: tuple[Skipped, ...]  # documents that could not be read
-    others: Mapping[str, int]  # by reason: files that are no documents
+    # Documents that could not be read.
+    unread: tuple[Skipped, ...]
+    # Number of files that aren't documents, by reason.
+    others: Mapping[str, int]
 
     def as_json(self, *, root: bool) -> dict[str, object]:
-        """For programs; `root` says where it lies on disk."""
-        told: dict[str, object] = {"id": self.key, "name": self.name}
+        """JSON form; `root` adds the path on disk."""
+        head: dict[str, object] = {"id": self.key, "name": self.name}
         if root:
-            told["path"] = self.root
+            head["path"] = self.root
         return {
-            **told,
+            **head,
             "documents": self.documents,
             "chunks": self.chunks,
             "size": self.size,
@@ -61,26 +63,27 @@ class SourceState:
             "include": list(self.include),
             "exclude": list(self.exclude),
             "present": self.present,
-            "unread": [{"path": one.path, "reason": one.reason} for one in self.unread],
+            "unread": [{"path": file.path, "reason": file.reason} for file in self.unread],
             "leftOut": dict(self.others),
         }
 
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """What holds for the library as a whole."""
+    """Status of the library as a whole."""
 
-    single: bool  # one source was asked for
+    # True if one source was asked for.
+    single: bool
     embedding: EmbeddingState | None
 
     @property
     def meaning(self) -> bool:
-        """Whether a search by meaning is answered."""
+        """True if semantic search is available."""
         return bool(self.embedding and self.embedding.answering)
 
     @property
     def semantic(self) -> str:
-        """In words, whether and by whom."""
+        """Availability of semantic search in words, with the model or the reason."""
         state = self.embedding
         if state is None:
             return "off (indexing.embeddingProvider is none)"
@@ -96,47 +99,47 @@ class Overview:
 
 
 def state_of(library: Library, folder: Folder) -> SourceState:
-    """What is known of a source."""
-    known: FolderState = library.state_of(folder)
-    unread, others = _split(known.skipped)
+    """Status of a source."""
+    folder_state: FolderState = library.state_of(folder)
+    unread, others = _split(folder_state.skipped)
     return SourceState(
         key=folder.key,
         name=folder.name,
         root=folder.source.root,
-        documents=known.counts.docs,
-        chunks=known.counts.chunks,
-        size=known.size,
-        last_sync=known.indexed_at,
+        documents=folder_state.counts.docs,
+        chunks=folder_state.counts.chunks,
+        size=folder_state.size,
+        last_sync=folder_state.indexed_at,
         watch=folder.watch,
         include=folder.include,
         exclude=folder.exclude,
-        present=known.present,
+        present=folder_state.present,
         unread=unread,
         others=others,
     )
 
 
 def states_of(library: Library, folders: Sequence[Folder]) -> list[SourceState]:
-    """What is known of several, as of one moment."""
+    """Status of several sources from one snapshot."""
     with library.store.reading():
         return [state_of(library, folder) for folder in folders]
 
 
 def overview_of(library: Library, *, single: bool = False, ask: bool = False) -> Overview:
-    """What holds for all; with `ask` an embedder may be asked which model it has."""
+    """Status of the whole library; with `ask` the embedder may be asked for its model."""
     return Overview(single, library.embedding.status(ask=ask))
 
 
 def _split(skipped: Sequence[Skipped]) -> tuple[tuple[Skipped, ...], dict[str, int]]:
-    """The files that are documents and could not be read, and the others counted."""
+    """Split skipped files into unreadable documents and counts of the others."""
     unread: list[Skipped] = []
     others: dict[str, int] = {}
-    for one in skipped:
-        extension = one.path.rpartition(".")[2].lower()
-        if one.reason == "binary" and extension in WITHOUT_READER:
-            unread.append(Skipped(one.path, f"nothing reads .{extension} files"))
-        elif one.reason in NO_DOCUMENTS:
-            others[one.reason] = others.get(one.reason, 0) + 1
+    for file in skipped:
+        extension = file.path.rpartition(".")[2].lower()
+        if file.reason == "binary" and extension in WITHOUT_READER:
+            unread.append(Skipped(file.path, f"nothing reads .{extension} files"))
+        elif file.reason in NO_DOCUMENTS:
+            others[file.reason] = others.get(file.reason, 0) + 1
         else:
-            unread.append(one)
+            unread.append(file)
     return tuple(unread), others

@@ -1,3 +1,1 @@
-"""What was learnt: a person's own memories and those in other products' databases, kept, judged,
-found.
-"""
+"""The memory family: a user's own memories and those in other products' databases."""

@@ -1,6 +1,4 @@
-"""What the keeper of the library sees to besides folders: what hooks brought is taken in, other
-products' databases are copied.
-"""
+"""Background work of the lease holder: consume the hook inbox and copy memory databases."""
 
 from __future__ import annotations
 
@@ -16,7 +14,8 @@ from cortex.families.memory.hook_inbox import HookNote, take_in
 from cortex.families.memory.mirror import is_work, sync, want
 from cortex.families.memory.writer import HOOK, add
 
-COPY_SECONDS = 2.0  # at once: folders and other processes wait meanwhile
+# Time per round: folders and other processes wait meanwhile.
+COPY_SECONDS = 2.0
 INSTRUCTION_FILES = (
     "CLAUDE.md",
     "AGENTS.md",
@@ -24,31 +23,34 @@ INSTRUCTION_FILES = (
     ".github/copilot-instructions.md",
     "MEMORY.md",
 )
-MAX_INSTRUCTIONS = 200_000  # bytes of one file
+# Bytes of one file.
+MAX_INSTRUCTIONS = 200_000
 
 
 def begin(library: Library) -> None:
-    """Have the databases of a library's settings copied, though another one on the same store holds
-    the lease.
+    """Request copies of the databases in these settings.
+
+    Another process on the same store may hold the lease.
     """
-    with suppress(CortexError):  # what can't be written now is tried again by `tend`
+    # After a failure `tend` tries again.
+    with suppress(CortexError):
         want(library)
 
 
 def tend(library: Library) -> None:
-    """One round. Raises: StoreError, FileError DISK_FULL."""
+    """Run one round. Raises: StoreError, FileError DISK_FULL."""
     take_in(library.settings.home, lambda candidate: remember(library, candidate))
     if is_work(library):
         sync(library, seconds=COPY_SECONDS)
 
 
 def remember(library: Library, candidate: HookNote) -> None:
-    """Put what a hook brought into staging; saying the same twice is one memory.
+    """Store a hook's note as a memory in staging; repeated notes become one memory.
 
     Raises: InputError MEMORY_REFUSED.
     """
     folder = Path(candidate.project_path) if candidate.project_path else None
-    known = folder is not None and folder.is_dir()
+    is_local = folder is not None and folder.is_dir()
     memory = Memory(
         "",
         candidate.title,
@@ -57,19 +59,21 @@ def remember(library: Library, candidate: HookNote) -> None:
         files=candidate.files,
         text=candidate.text,
         project=project_at(folder).name
-        if folder is not None and known
+        if folder is not None and is_local
         else (folder.name if folder else ""),
         session=candidate.session,
         created=candidate.at,
         kind=candidate.kind,
         provenance=f"hook {candidate.client}".strip(),
     )
-    said = instructions_of(project_at(folder).path) if folder is not None and known else ""
-    add(library, memory, state=MemoryState.STAGING, actor=HOOK, instructions=said)
+    instructions = (
+        instructions_of(project_at(folder).path) if folder is not None and is_local else ""
+    )
+    add(library, memory, state=MemoryState.STAGING, actor=HOOK, instructions=instructions)
 
 
 def instructions_of(folder: Path) -> str:
-    """What the instruction files of a project say."""
+    """Concatenate the instruction files of a project."""
     texts = []
     for name in INSTRUCTION_FILES:
         try:

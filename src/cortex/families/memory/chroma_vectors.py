@@ -1,12 +1,11 @@
-"""Vectors that another product's memories have in Chroma, kept as paid for where the model that is
-wanted here is the same one.
+"""Reuse of other products' Chroma vectors where the embedding model is the same.
 
-Chroma's own model is all-MiniLM-L6-v2. It embeds the parts of a memory one by one, and here a
-memory is one text: the centre of its parts stands in for that text's vector. On 200 commit messages
-as memories their cosine was 0.92 on average, 0.75 at worst, and the nearest other text was at 0.60;
-asked by a fact of theirs more were first than with vectors of the whole text (84 % to 76 %), asked
-by their title fewer (77 % to 93 %), which words find anyway. A memory of several chunks is embedded
-here.
+Chroma's own model is all-MiniLM-L6-v2. It embeds the parts of a memory separately, while here a
+memory is one text: the centroid of its parts stands in for the vector of that text. On 200 commit
+messages as memories the cosine of both was 0.92 on average and 0.75 at worst, with the nearest
+other text at 0.60. For queries by a fact, more memories ranked first than with vectors of the whole
+text (84 % to 76 %); for queries by title, fewer (77 % to 93 %), which lexical search finds anyway.
+A memory of several chunks is embedded here.
 """
 
 from __future__ import annotations
@@ -37,18 +36,19 @@ MODELS = frozenset(
         "all-minilm:22m-l6-v2-fp16",
     }
 )
-PAY_BATCH = 500  # vectors that are kept at once
+# Vectors stored at once.
+PAY_BATCH = 500
 
 log = logging.getLogger(__name__)
 
 
 def reuse(library: Library, folder: Path, texts: Iterable[tuple[str, Sequence[str]]]) -> int:
-    """Keep the vectors of the Chroma store in a folder for memories, given by key with the texts of
-    their chunks.
+    """Store the vectors in a Chroma folder for the given memories; return their number.
 
-    Returns how many were kept; why none were is logged. Only for the lease holder.
+    `texts` are pairs of a memory's key and the texts of its chunks. The reason for storing none is
+    logged. Only for the lease holder.
     """
-    stamp = _wanted(library)
+    stamp = _reusable_stamp(library)
     if stamp is None or not folder.is_dir():
         return 0
     single = {key: chunks[0] for key, chunks in texts if len(chunks) == 1}
@@ -75,36 +75,36 @@ def reuse(library: Library, folder: Path, texts: Iterable[tuple[str, Sequence[st
 
 @lru_cache(maxsize=1)
 def _vectors_in(folder: Path, state: tuple[int, ...]) -> dict[str, np.ndarray]:
-    """The vectors of a store, read once for each of its states: a large database is copied in many
-    rounds.
-    """
+    """Read the vectors of a store, cached by its state: a large copy takes many rounds."""
     return memory_vectors(folder)
 
 
 def let_go() -> None:
-    """Keep no vectors in memory: all is copied."""
+    """Drop the cached vectors once everything is copied."""
     _vectors_in.cache_clear()
 
 
 def _state(folder: Path) -> tuple[int, ...]:
     return tuple(
-        number for file in sorted(folder.glob("chroma.sqlite3*")) for number in _look(file)
+        value for file in sorted(folder.glob("chroma.sqlite3*")) for value in _file_state(file)
     )
 
 
-def _look(file: Path) -> tuple[int, int]:
+def _file_state(file: Path) -> tuple[int, int]:
     try:
-        seen = file.stat()
-    except OSError:  # its writer is just at it
+        status = file.stat()
+    except OSError:
+        # Chroma is writing the file just now.
         return 0, 0
-    return seen.st_mtime_ns, seen.st_size
+    return status.st_mtime_ns, status.st_size
 
 
-def _wanted(library: Library) -> Stamp | None:
-    """What is wanted here, where Chroma's vectors are the same."""
+def _reusable_stamp(library: Library) -> Stamp | None:
+    """Stamp of the configured model if Chroma's vectors match it."""
     wanted = library.embedding.wanted
     if wanted is None or not wanted.costly or not library.holds():
-        return None  # vectors that cost nothing are better made of the text itself
+        # Vectors of a cheap model are better computed from the text itself.
+        return None
     try:
         stamp = wanted.stamp or wanted.connect()
     except CortexError as error:
@@ -120,9 +120,7 @@ def _wanted(library: Library) -> Stamp | None:
 
 
 def is_same(ours: Stamp) -> bool:
-    """Whether passages that Chroma embedded can be compared with those of this model; as int8 it is
-    the same to 0.99.
-    """
+    """True if vectors of this model are comparable with Chroma's; as int8 they agree to 0.99."""
     name = ours.model.lower().replace("\\", "/").rpartition("/")[2]
     name = (
         name.removesuffix(":latest")
@@ -141,5 +139,9 @@ def _keep(
 
     store = library.store
     store.indexes.sets.pay(
-        stamp, store.paid.model(stamp), hashes, np.stack([rows[one] for one in hashes]), []
+        stamp,
+        store.paid.model(stamp),
+        hashes,
+        np.stack([rows[text_hash] for text_hash in hashes]),
+        [],
     )

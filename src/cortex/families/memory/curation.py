@@ -1,10 +1,8 @@
-"""Judging memories: approve, reject, promote, supersede, edit, delete, and taking a step back.
+"""Curate memories: approve, reject, promote, supersede, edit, delete, undo.
 
-Every decision is one line of a log.
-
-Rows of other products' databases are never changed: a judgement lies over them, an edited one
-becomes a memory of our own that supersedes the row, a deleted one is forgotten here and not copied
-again.
+Every decision is an entry in the audit log. Rows of other products' databases are never changed: a
+judgement is stored beside them, an edited row becomes a memory of our own that supersedes it, and a
+deleted one is forgotten here and not copied again.
 """
 
 from __future__ import annotations
@@ -34,16 +32,19 @@ ACTIONS: Mapping[str, MemoryState] = {
     "reject": MemoryState.REJECTED,
     "promote": MemoryState.PROMOTED,
 }
-BATCH = 1_000  # in one transaction, so that a reader never waits for long
+# Decisions per transaction, so that a reader never waits for long.
+BATCH = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class Deleted:
-    """What was forgotten."""
+    """Outcome of a deletion."""
 
     own: int
-    copies: int  # of rows that stay in their own database
-    complete: bool  # also gone from every index when this was told
+    # Copies of rows that stay in their own database.
+    copies: int
+    # True if they are gone from every index, too.
+    complete: bool
 
 
 def judge(
@@ -54,12 +55,12 @@ def judge(
     actor: str = PERSON,
     reason: str = "",
 ) -> int:
-    """Give memories another state; returns how many had another one before."""
+    """Apply a decision to memories; return the number that had another state before."""
     state = ACTIONS[action]
     verdicts = [
-        MemoryVerdict(one.ref, state, name_of(state, library.settings.memory.uncurated))
-        for one in chosen
-        if one.state is not state
+        MemoryVerdict(record.ref, state, name_of(state, library.settings.memory.uncurated))
+        for record in chosen
+        if record.state is not state
     ]
     step = 0
     for start in range(0, len(verdicts), BATCH):
@@ -75,9 +76,11 @@ def judge(
 def supersede(
     library: Library, old: Remembered, new: Remembered, *, actor: str = PERSON, reason: str = ""
 ) -> None:
-    """Have one memory take the place of another; one that nobody has judged is approved by that.
+    """Mark one memory as superseded by another.
 
-    Raises: InputError ARGUMENT_INVALID, where they would go round in a circle.
+    The successor is approved unless it was approved or promoted before.
+
+    Raises: InputError ARGUMENT_INVALID, if that would make a cycle.
     """
     if _leads_to(library, new, old):
         raise InputError(
@@ -94,80 +97,84 @@ def supersede(
 
 
 def _leads_to(library: Library, start: Remembered, end: Remembered) -> bool:
-    seen, now = set[str](), start
-    while now.memory.key not in seen:
-        if now.ref == end.ref:
+    seen, current = set[str](), start
+    while current.memory.key not in seen:
+        if current.ref == end.ref:
             return True
-        seen.add(now.memory.key)
-        after = (
-            library.store.remembered.by_key(now.judgement.successor)
-            if now.judgement and now.judgement.successor
+        seen.add(current.memory.key)
+        successors = (
+            library.store.remembered.by_key(current.judgement.successor)
+            if current.judgement and current.judgement.successor
             else []
         )
-        now = after[0] if after else now
+        current = successors[0] if successors else current
     return False
 
 
 def edit(
     library: Library,
-    one: Remembered,
+    record: Remembered,
     memory: Memory,
     *,
     citations: Sequence[Citation] | None = None,
     actor: str = PERSON,
 ) -> WriteResult:
-    """Give a memory another wording; one of another product's becomes our own, and takes the place
-    of the row.
+    """Replace the content of a memory.
+
+    A row of another product becomes a memory of our own that supersedes the row.
 
     Raises: InputError MEMORY_REFUSED.
     """
     memory = screened(library, checked(memory))
-    if one.origin != OWN:
-        told = replace(memory, key="", provenance=f"edited from {one.origin}#{one.memory.key}")
-        return add(
-            library, told, scope=one.scope, actor=actor, supersedes=[one], citations=citations or ()
+    if record.origin != OWN:
+        copy = replace(
+            memory, key="", provenance=f"edited from {record.origin}#{record.memory.key}"
         )
-    known = [other for other in that_say(library, fingerprint(memory)) if other.ref != one.ref]
+        return add(
+            library,
+            copy,
+            scope=record.scope,
+            actor=actor,
+            supersedes=[record],
+            citations=citations or (),
+        )
+    known = [other for other in that_say(library, fingerprint(memory)) if other.ref != record.ref]
     if known:
         raise InputError(
             "MEMORY_REFUSED", f"this memory is not kept: {known[0].memory.key} says the same"
         )
-    state = one.state or MemoryState.APPROVED
+    state = record.state or MemoryState.APPROVED
     verdict = MemoryVerdict(
-        one.ref,
+        record.ref,
         state,
         name_of(state, library.settings.memory.uncurated),
-        one.judgement.successor if one.judgement else "",
-        replace(memory, key=one.memory.key),
+        record.judgement.successor if record.judgement else "",
+        replace(memory, key=record.memory.key),
         fingerprint(memory),
         None if citations is None else tuple(citations),
     )
     library.store.memories.decide([verdict], word, action="edit", actor=actor, reason="")
     library.follow()
-    return WriteResult(one.memory.key, True, state)
+    return WriteResult(record.memory.key, True, state)
 
 
 def delete(library: Library, chosen: Sequence[Remembered], *, actor: str = PERSON) -> Deleted:
-    """Forget memories for good: their texts, indexes, judgements and earlier wordings."""
-    library.store.memories.delete([one.ref for one in chosen], actor)
+    """Delete memories for good: texts, index entries, judgements and earlier versions."""
+    library.store.memories.delete([record.ref for record in chosen], actor)
     complete = library.follow(forget=True)
-    own = sum(1 for one in chosen if one.origin == OWN)
+    own = sum(1 for record in chosen if record.origin == OWN)
     return Deleted(own, len(chosen) - own, complete)
 
 
 def last_step(library: Library) -> list[Decision]:
-    """What the last step of a person decided, that an undo takes back; empty where there is nothing
-    to undo.
-    """
+    """Decisions of the last step by a person, which an undo reverts; empty if there is none."""
     remembered = library.store.remembered
     batch = remembered.last_batch(not_by=HOOK)
     return remembered.decisions(-1, batch=batch) if batch else []
 
 
 def undo(library: Library, *, batch: int = 0, actor: str = PERSON) -> int:
-    """Take a step back, the last one of a person unless `batch` names another; returns how many
-    memories it was about.
-    """
+    """Revert a step, by default the last one of a person; return the number of memories."""
     batch = batch or library.store.remembered.last_batch(not_by=HOOK)
     if not batch:
         return 0

@@ -1,10 +1,9 @@
-"""What a memory says, apart from how it is written: so that the same isn't learnt twice, nor what
-was only served.
+"""Fingerprints and similarity of memories, to avoid learning the same twice.
 
-Pure. Equal is told by a hash of normal text, which knows no scope and no project; alike is told by
-the letters that two memories share, which small edits, other endings and another order of facts
-hardly change. Whether two memories mean the same in other words is not told: that is for a person.
-Not taken: a model's vectors, which call all memories of one topic alike.
+Pure functions. Equality is a hash of normalised text, independent of scope and project. Similarity
+is the share of common character shingles, which small edits, other endings and another order of
+facts hardly change. Two memories with the same meaning in other words are not detected: that is
+left to a person. Road not taken: embedding vectors, which call all memories of one topic similar.
 """
 
 from __future__ import annotations
@@ -20,17 +19,23 @@ from itertools import chain
 from cortex.base.text import hash_bytes, identifiers_of, words_of
 from cortex.base.types import Memory
 
-# Likeness from which two memories are perhaps the same: of 400 turns of a talk, none but "Have a
-# great day" has it with another
+# Similarity from which two memories may be the same. Of 400 turns of a conversation, only "Have a
+# great day" reached it with another turn.
 ALIKE = 0.63
-RESTATED = 0.8  # likeness from which a sentence is one of an instruction file
-MIN_WORDS = 2  # of a sentence that says something: an id, a date or a label doesn't
-# Of what says something beside an id or an age: the name of a project or a kind doesn't
+# Similarity from which a sentence counts as one of an instruction file.
+RESTATED = 0.8
+# Words of a sentence with content: an id, a date or a label has fewer.
+MIN_WORDS = 2
+# Words of content beside an id or an age: the name of a project or a kind has fewer.
 MIN_SHOWN_WORDS = 3
-SHINGLE = 4  # characters
-MAX_DEPTH = 8  # of pieces in pieces
-MAX_RESTATED = 50  # sentences: what has more is no restatement
-MAX_INSTRUCTED = 2_000  # sentences of instruction files that are compared
+# Characters.
+SHINGLE = 4
+# Nesting depth of pieces in pieces.
+MAX_DEPTH = 8
+# Sentences: a memory with more is no restatement.
+MAX_RESTATED = 50
+# Sentences of instruction files that are compared.
+MAX_INSTRUCTED = 2_000
 
 _LIST_MARK = re.compile(r"\s*(?:(?:[-*+•–—·▪◦>]|\d{1,3}[.)]|#{1,6}|\[[ xX]\])(?=\s)\s*|>)+")
 _EMPHASIS = re.compile(r"(?<!\w)(_{1,2})([^_\s](?:[^_\n]{0,200}[^_\s])?)\1(?!\w)")
@@ -41,8 +46,8 @@ _MARKS = str.maketrans(
 )
 _SENTENCE_END = re.compile(r"(?<=[.!?;])\s+|(?<=[。！？])")
 _TRAILING = ".,;:!?…。！？、，；： -"
-# As an answer of ours shows a memory: its id before, its age and state behind, dots between.
-_SHOWN_BETWEEN = re.compile(r"(?<=\s)[·|•—](?=\s)|\t")
+# A memory in an answer of ours: id first, then age and state, separated by dots.
+_FIELD_SEPARATOR = re.compile(r"(?<=\s)[·|•—](?=\s)|\t")
 _LABEL = re.compile(
     r"(?i)[\s\"'*_`]*(?:title|subtitle|facts?|text|summary|note|remember|decision|gotcha|learn(?:ed|t|ing)|memory)[\"'*_`]*\s?[:=]\s*"
 )
@@ -50,110 +55,117 @@ _ID = r"\[?(?:[\w./-]{1,100}:)?(?:mem|obs)_\w{1,40}\]?"
 _DAY = r"\d{4}-\d\d-\d\d(?:[t ][\d:.]{1,16}z?)?"
 _ROW = re.compile(rf"(?i){_ID}(?:\s+{_DAY})?\s+(?:[\w -]{{1,40}}:\s+)?(?=\w)")
 _IN_BRACKETS = re.compile(r"\s\([^()]{1,80}\)$")
-_ASIDE = re.compile(
+_METADATA = re.compile(
     rf"(?i){_ID}|#\d+|{_DAY}|just now|yesterday|today|staging|approved|promoted"
     r"|\d+ ?(?:s|m|h|d|w|y|(?:second|minute|hour|day|week|month|year)s?) ago"
 )
-_SAID = frozenset("title subtitle facts text narrative".split())  # of the names in an answer's JSON
-_TAGS = frozenset("concepts tags files".split())
+# Keys with content in the JSON of an answer.
+_CONTENT_KEYS = frozenset("title subtitle facts text narrative".split())
+_TAG_KEYS = frozenset("concepts tags files".split())
 _BRACKETS = " ()[]{}<>,"
 
 
 def canonical(memory: Memory) -> str:
-    """All that a memory says as normal text, a line for each thing, none twice."""
+    """Normalised text of a memory: one line for each statement, without repeats."""
     lines = list(
         dict.fromkeys(
-            line for part in _said(memory) for line in map(_normal, part.splitlines()) if line
+            line
+            for part in _texts_of(memory)
+            for line in map(_normalised, part.splitlines())
+            if line
         )
     )
-    return "\n".join(lines[1:] if _begins_one_of(lines[:1], lines[1:]) else lines)
+    return "\n".join(lines[1:] if _is_start_of_line(lines[:1], lines[1:]) else lines)
 
 
 def fingerprint(memory: Memory) -> bytes:
-    """The same for memories that say the same, in whichever scope or project."""
-    return _print_of(canonical(memory))
+    """Hash that is equal for memories with the same content, in any scope or project."""
+    return _hash(canonical(memory))
 
 
 def parts_of(memory: Memory) -> list[bytes]:
-    """Fingerprints of all that an answer may show of a memory: its title, subtitle and facts, the
-    text, its lines and sentences.
+    """Fingerprints of all that an answer may show of a memory.
+
+    These are its title, subtitle, facts and text, and the lines and sentences of the text.
     """
-    statements = [_statement(part) for part in _said(memory)]
+    statements = [_statement(part) for part in _texts_of(memory)]
     return list(dict.fromkeys(mark for statement in statements for mark in statement.marks()))
 
 
 def is_recalled(memory: Memory, known: Callable[[Sequence[bytes]], set[bytes]]) -> bool:
-    """Whether a memory only says what was served: `known` gives those of some fingerprints that
-    belong to parts of other memories.
+    """True if a memory only repeats what was served.
+
+    `known` returns those fingerprints, of the ones it gets, that belong to parts of other memories.
     """
-    statements = [_statement(part) for part in _said(memory)]
-    there = known(
+    statements = [_statement(part) for part in _texts_of(memory)]
+    known_marks = known(
         list(dict.fromkeys(mark for statement in statements for mark in statement.marks()))
     )
-    verdicts = [statement.is_in(there) for statement in statements]
+    verdicts = [statement.is_in(known_marks) for statement in statements]
     return True in verdicts and False not in verdicts
 
 
-def likeness(one: Memory, other: Memory) -> float:
-    """How much two memories share of what they say, 0 to 1: the share of equal runs of letters."""
-    return _overlap(_shingles(canonical(one)), _shingles(canonical(other)))
+def likeness(left: Memory, right: Memory) -> float:
+    """Similarity of two memories from 0 to 1: the share of common shingles."""
+    return _overlap(_shingles(canonical(left)), _shingles(canonical(right)))
 
 
 def restates(memory: Memory, instructions: str) -> bool:
-    """Whether a memory says nothing but what stands in an instruction file, but for small edits."""
+    """True if a memory says nothing but what an instruction file says, but for small edits."""
     paragraphs = re.split(r"\n\s*\n|\n(?=\s*(?:[-*+#>]|\d{1,3}[.)])\s)", instructions)
     sentences = [
-        _normal(sentence)
+        _normalised(sentence)
         for paragraph in paragraphs
         for sentence in _sentences(" ".join(paragraph.split()))
     ]
-    whole = _spaced(" ".join(sentences))
+    whole = _words_only(" ".join(sentences))
     shingled = [_shingles(sentence) for sentence in sentences[:MAX_INSTRUCTED] if sentence]
 
     def stands_there(sentence: str) -> bool:
-        if _spaced(sentence) in whole:
+        if _words_only(sentence) in whole:
             return True
-        asked = _shingles(sentence)
-        return any(_overlap(asked, line) >= RESTATED for line in shingled)
+        shingles = _shingles(sentence)
+        return any(_overlap(shingles, line) >= RESTATED for line in shingled)
 
-    said = [
-        _normal(sentence)
-        for part in _said(memory)
+    statements = [
+        _normalised(sentence)
+        for part in _texts_of(memory)
         for line in part.splitlines()
         for sentence in _sentences(line)
     ]
-    said = [sentence for sentence in said if _says_something(sentence)]
-    return 0 < len(said) <= MAX_RESTATED and all(map(stands_there, said))
+    statements = [sentence for sentence in statements if _has_content(sentence)]
+    return 0 < len(statements) <= MAX_RESTATED and all(map(stands_there, statements))
 
 
 @dataclass(frozen=True, slots=True)
 class _Statement:
-    """A piece of text, and ways to say the same in pieces."""
+    """Piece of text, and the ways to split it into smaller pieces."""
 
-    mark: bytes  # b"" where it says nothing as a whole
-    ways: tuple[tuple[_Statement, ...], ...] = ()
+    # b"" if the whole has no content.
+    mark: bytes
+    splits: tuple[tuple[_Statement, ...], ...] = ()
 
     def marks(self) -> Iterator[bytes]:
         if self.mark:
             yield self.mark
-        for piece in chain.from_iterable(self.ways):
+        for piece in chain.from_iterable(self.splits):
             yield from piece.marks()
 
     def is_in(self, known: set[bytes]) -> bool | None:
-        """Whether it is known, as a whole or piece by piece; None where it says nothing."""
+        """True if it is known as a whole or piece by piece; None if it has no content."""
         if self.mark in known:
             return True
-        says = bool(self.mark)
-        for way in self.ways:
-            verdicts = [verdict for piece in way if (verdict := piece.is_in(known)) is not None]
+        has_content = bool(self.mark)
+        for split in self.splits:
+            verdicts = [verdict for piece in split if (verdict := piece.is_in(known)) is not None]
             if verdicts and all(verdicts):
                 return True
-            says = says or bool(verdicts)
-        return False if says else None
+            has_content = has_content or bool(verdicts)
+        return False if has_content else None
 
 
-def _begins_one_of(title: list[str], lines: list[str]) -> bool:
-    """Whether a line goes on where the title ends: it was taken from there."""
+def _is_start_of_line(title: list[str], lines: list[str]) -> bool:
+    """True if a line continues the title, which was taken from it."""
     return any(
         line.startswith(start) and not line[len(start)].isalnum()
         for start in title
@@ -161,109 +173,115 @@ def _begins_one_of(title: list[str], lines: list[str]) -> bool:
     )
 
 
-def _said(memory: Memory) -> list[str]:
+def _texts_of(memory: Memory) -> list[str]:
     return [
         part for part in (memory.title, memory.subtitle, *memory.facts, memory.text) if part.strip()
     ]
 
 
 def _statement(text: str, depth: int = 0) -> _Statement:
-    normal = "\n".join(line for line in map(_normal, text.splitlines()) if line)
-    mark = _print_of(normal) if _says_something(normal) else b""
-    ways = _ways(text.strip()) if depth < MAX_DEPTH else []
+    normal = "\n".join(line for line in map(_normalised, text.splitlines()) if line)
+    mark = _hash(normal) if _has_content(normal) else b""
+    splits = _splits(text.strip()) if depth < MAX_DEPTH else []
     return _Statement(
-        mark, tuple(tuple(_statement(piece, depth + 1) for piece in way) for way in ways)
+        mark, tuple(tuple(_statement(piece, depth + 1) for piece in split) for split in splits)
     )
 
 
-def _ways(text: str) -> list[list[str]]:
-    """A text in smaller pieces: what JSON holds, its lines, what a line of an answer shows, its
-    sentences.
+def _splits(text: str) -> list[list[str]]:
+    """Split a text into smaller pieces.
+
+    The pieces are JSON strings, lines, the fields of a line in an answer, or sentences.
     """
-    if text[:1] in ("{", "[") and (inside := _strings_in(text)):
+    if text[:1] in ("{", "[") and (inside := _json_strings(text)):
         return [inside]
     lines = [line for line in text.splitlines() if line.strip()]
     if len(lines) > 1:
         return [lines]
-    ways = [*_shown(text), [sentence for sentence in _sentences(text) if sentence.strip()]]
-    return [way for way in ways if way and way != [text]]
+    splits = [
+        *_split_answer_line(text),
+        [sentence for sentence in _sentences(text) if sentence.strip()],
+    ]
+    return [split for split in splits if split and split != [text]]
 
 
-def _strings_in(text: str) -> list[str]:
-    """What a piece of JSON says, without names, tags and ids; nothing where it is none."""
+def _json_strings(text: str) -> list[str]:
+    """Content strings of a JSON text, without keys, tags and ids; empty if it is no JSON."""
     try:
-        found = json.loads(text)
+        document = json.loads(text)
     except (ValueError, RecursionError):
         return []
-    out: list[str] = []
-    waiting: list[object] = [found]
-    while waiting:
-        match waiting.pop():
+    strings: list[str] = []
+    pending: list[object] = [document]
+    while pending:
+        match pending.pop():
             case str() as value:
-                out.append(value)
+                strings.append(value)
             case list() as values:
-                waiting += values
+                pending += values
             case dict() as named:
-                waiting += [
+                pending += [
                     value
                     for name, value in named.items()
-                    if name not in _TAGS and (name in _SAID or not isinstance(value, str))
+                    if name not in _TAG_KEYS
+                    and (name in _CONTENT_KEYS or not isinstance(value, str))
                 ]
-    return out
+    return strings
 
 
-def _shown(line: str) -> list[list[str]]:
-    """What a line of an answer says, without list mark, label, id, date, age and state; nothing for
-    any other line.
+def _split_answer_line(line: str) -> list[list[str]]:
+    """Content of a line in an answer, without list mark, label, id, date, age and state.
+
+    Empty for any other line.
     """
     bare = line[mark.end() :] if (mark := _LIST_MARK.match(line)) else line
-    begin = _ROW.match(bare)
-    if begin:  # "- mem_1a2b 2026-11-02 decision: the title (its project)"
-        rest = bare[begin.end() :]
+    row = _ROW.match(bare)
+    # "- mem_1a2b 2026-11-02 decision: the title (its project)"
+    if row:
+        rest = bare[row.end() :]
         return [[rest], [_IN_BRACKETS.sub("", rest)]]
     label = _LABEL.match(bare)
     if label:
         return [[bare[label.end() :]]]
-    between = [piece.strip(_BRACKETS) for piece in _SHOWN_BETWEEN.split(bare)]
-    said = [piece for piece in between if not _ASIDE.fullmatch(piece)]
-    if len(said) == len(between):
-        return [[bare]] if mark else []  # dots of its own
-    return [[piece for piece in said if len(words_of(piece)) >= MIN_SHOWN_WORDS] or said]
+    pieces = [piece.strip(_BRACKETS) for piece in _FIELD_SEPARATOR.split(bare)]
+    content = [piece for piece in pieces if not _METADATA.fullmatch(piece)]
+    if len(content) == len(pieces):
+        # The separators belong to the text itself.
+        return [[bare]] if mark else []
+    return [[piece for piece in content if len(words_of(piece)) >= MIN_SHOWN_WORDS] or content]
 
 
 def _sentences(line: str) -> list[str]:
     return _SENTENCE_END.split(line)
 
 
-def _normal(line: str) -> str:
-    """A line without what only shapes it: list marks, emphasis, quotes, capitals, spaces, the full
-    stop.
-    """
+def _normalised(line: str) -> str:
+    """Normalise a line: no list mark, emphasis, quotes, capitals, extra spaces, full stop."""
     line = unicodedata.normalize("NFKC", line)
     line = line[mark.end() :] if (mark := _LIST_MARK.match(line)) else line
     line = _EMPHASIS.sub(r"\2", line).translate(_MARKS).casefold()
     return " ".join(line.split()).rstrip(_TRAILING)
 
 
-def _says_something(normal: str) -> bool:
-    return len(words_of(normal)) >= MIN_WORDS and not _ASIDE.fullmatch(normal)
+def _has_content(normal: str) -> bool:
+    return len(words_of(normal)) >= MIN_WORDS and not _METADATA.fullmatch(normal)
 
 
-def _print_of(normal: str) -> bytes:
+def _hash(normal: str) -> bytes:
     return hash_bytes(b"said", normal.encode("utf-8", "surrogatepass"))
 
 
 def _shingles(normal: str) -> Counter[str]:
-    """The runs of letters in each word, counted; the edges of words are letters too."""
-    text = _spaced(normal)
+    """Count the character shingles of a text, with the spaces around words."""
+    text = _words_only(normal)
     return Counter(text[at : at + SHINGLE] for at in range(max(1, len(text) - SHINGLE + 1)))
 
 
-def _spaced(normal: str) -> str:
-    """The words alone, a space around each."""
+def _words_only(normal: str) -> str:
+    """Words of a text, with a space around each."""
     return f" {' '.join(identifiers_of(normal))} "
 
 
-def _overlap(one: Counter[str], other: Counter[str]) -> float:
-    shared = (one & other).total()
-    return 2 * shared / (one.total() + other.total())
+def _overlap(left: Counter[str], right: Counter[str]) -> float:
+    shared = (left & right).total()
+    return 2 * shared / (left.total() + right.total())

@@ -1,8 +1,9 @@
-"""Memories as an export that claude-mem can import: its rows, and under a key of ours what its
-columns can't say. Pure.
+"""Export memories in claude-mem's format, with additional fields under a key of our own.
 
-A kind that its older versions would refuse is told as a discovery, a memory without a session gets
-one; both are as they were when we read the file again.
+Pure.
+
+A kind that older versions of claude-mem would reject is exported as a discovery, and a memory
+without a session gets a placeholder; our own importer restores both.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from datetime import UTC, datetime
 from cortex.base.types import Citation, Memory, MemoryState
 from cortex.families.memory.file_import import OURS
 
-# That every version knows
+# Kinds that every version of claude-mem knows.
 KINDS = frozenset({"decision", "bugfix", "feature", "refactor", "discovery", "change"})
 ANY_KIND = "discovery"
 NO_SESSION = "cortex"
@@ -23,7 +24,7 @@ NO_SESSION = "cortex"
 
 @dataclass(frozen=True, slots=True)
 class ExportedMemory:
-    """A memory on its way out, with what was decided about it."""
+    """Memory to export, with its curation state."""
 
     memory: Memory
     state: MemoryState | None = None
@@ -37,11 +38,12 @@ class ExportedMemory:
 def export_of(
     memories: Iterable[ExportedMemory], *, at: int, query: str = "", project: str = ""
 ) -> dict[str, object]:
-    """The export of these memories, made at that millisecond; `query` and `project` are what they
-    were chosen by.
+    """Build the export document of these memories, made at `at` (milliseconds).
+
+    `query` and `project` record the selection.
     """
     kept = list(memories)
-    rows = [_row(number, one) for number, one in enumerate(kept, 1)]
+    rows = [_row(row_id, memory) for row_id, memory in enumerate(kept, 1)]
     sessions = _sessions(kept)
     return {
         "exportedAt": _iso(at),
@@ -59,10 +61,10 @@ def export_of(
     }
 
 
-def _row(number: int, kept: ExportedMemory) -> dict[str, object]:
+def _row(row_id: int, kept: ExportedMemory) -> dict[str, object]:
     memory = kept.memory
     return {
-        "id": number,
+        "id": row_id,
         "memory_session_id": memory.session or NO_SESSION,
         "project": memory.project,
         "text": None,
@@ -78,13 +80,13 @@ def _row(number: int, kept: ExportedMemory) -> dict[str, object]:
         "discovery_tokens": 0,
         "created_at": _iso(memory.created),
         "created_at_epoch": memory.created,
-        OURS: _ours(kept),
+        OURS: _extension(kept),
     }
 
 
-def _ours(kept: ExportedMemory) -> dict[str, object]:
+def _extension(kept: ExportedMemory) -> dict[str, object]:
     memory = kept.memory
-    told: dict[str, object] = {
+    extension: dict[str, object] = {
         "key": memory.key,
         "state": kept.state,
         "scope": kept.scope,
@@ -96,7 +98,7 @@ def _ours(kept: ExportedMemory) -> dict[str, object]:
         "reviewed_at": kept.reviewed_at,
     }
     if kept.superseded_by:
-        told["superseded_by"] = kept.superseded_by
+        extension["superseded_by"] = kept.superseded_by
     cited = [
         {
             "root": citation.root,
@@ -108,19 +110,19 @@ def _ours(kept: ExportedMemory) -> dict[str, object]:
         }
         for citation in kept.citations
     ]
-    return told | ({"citations": cited} if cited else {})
+    return extension | ({"citations": cited} if cited else {})
 
 
 def _sessions(kept: list[ExportedMemory]) -> list[dict[str, object]]:
-    """A row for each session that a memory is of, begun when its first memory was made."""
+    """One row for each session, which starts with its first memory."""
     first: dict[str, Memory] = {}
-    for one in kept:
-        name = one.memory.session or NO_SESSION
-        if name not in first or one.memory.created < first[name].created:
-            first[name] = one.memory
+    for exported in kept:
+        name = exported.memory.session or NO_SESSION
+        if name not in first or exported.memory.created < first[name].created:
+            first[name] = exported.memory
     return [
         {
-            "id": number,
+            "id": row_id,
             "content_session_id": name,
             "memory_session_id": name,
             "project": memory.project,
@@ -131,7 +133,7 @@ def _sessions(kept: list[ExportedMemory]) -> list[dict[str, object]]:
             "completed_at_epoch": None,
             "status": "completed",
         }
-        for number, (name, memory) in enumerate(first.items(), 1)
+        for row_id, (name, memory) in enumerate(first.items(), 1)
     ]
 
 

@@ -1,8 +1,7 @@
-"""Memories that lie in files: exports of claude-mem and our own, Markdown and text files, one
-memory each.
+"""Read memories from files: claude-mem exports, our own exports, Markdown and text files.
 
-Only reads, and knows no store: what is kept, under which id and in which state, is decided where it
-is written. A file or a row that can't be taken is told and costs nothing but itself.
+Only reads and knows no store: ids and states are decided by the writer. A file or row that can't be
+imported is reported and doesn't affect the others.
 """
 
 from __future__ import annotations
@@ -29,21 +28,26 @@ from cortex.families.memory.adapters.coerce import (
 )
 from cortex.families.memory.markdown_notes import read_note
 
-OURS = "cortex"  # the key of what only we say, in a row of an export
+# Key of our own fields in a row of an export.
+OURS = "cortex"
 MAX_EXPORT_BYTES = 200_000_000
 MAX_NOTE_BYTES = 1_000_000
 MAX_NOTES = 100_000
-NOTES = ("md", "markdown", "mdx", "mdc", "txt")  # endings
-EXPORT, NOTE = "export", "note"  # provenances
+# File name extensions.
+NOTES = ("md", "markdown", "mdx", "mdc", "txt")
+# Provenances.
+EXPORT, NOTE = "export", "note"
 
 Tell = Callable[[Skipped], None]
 
 _RULES = Rules(
-    include=tuple("*." + "".join(f"[{one}{one.upper()}]" for one in ending) for ending in NOTES),
+    include=tuple(
+        "*." + "".join(f"[{letter}{letter.upper()}]" for letter in ending) for ending in NOTES
+    ),
     exclude=(".*/",),
     max_file_size=MAX_NOTE_BYTES,
     max_files=MAX_NOTES,
-    # A folder that somebody names is meant, whatever a repository around it ignores
+    # A folder named explicitly is imported even if the repository around it ignores it.
     documents=True,
 )
 _STATES = {str(state): state for state in MemoryState}
@@ -53,17 +57,19 @@ _NOT_TEXT = re.compile("[\0\ud800-\udfff]")
 
 @dataclass(frozen=True, slots=True)
 class Brought:
-    """A memory as a file has it; its key is the file's own, or empty."""
+    """Memory as read from a file; its key is the file's own, or empty."""
 
     memory: Memory
-    state: MemoryState | None = None  # that the file says; None: nothing
+    # State in the file, None if it has none.
+    state: MemoryState | None = None
     scope: str = ""
     citations: tuple[Citation, ...] = ()
-    successor: str = ""  # the key of what took its place
+    # Key of the memory that superseded it.
+    successor: str = ""
 
 
 def read(path: Path, *, project: str = "", tell: Tell = lambda skipped: None) -> Iterator[Brought]:
-    """The memories of an export (a .json file), or of a Markdown or text file or a folder of them.
+    """Read an export (a .json file), a Markdown or text file, or a folder of such files.
 
     Raises: FileError FILE_NOT_FOUND or IMPORT_UNREADABLE.
     """
@@ -72,7 +78,6 @@ def read(path: Path, *, project: str = "", tell: Tell = lambda skipped: None) ->
 
 
 # -- exports
-# -----------------------------------------------------------------------------------------------------------
 
 Row = Mapping[str, object]
 
@@ -80,31 +85,30 @@ Row = Mapping[str, object]
 def read_export(
     path: Path, *, project: str = "", tell: Tell = lambda skipped: None
 ) -> Iterator[Brought]:
-    """The memories of an export as claude-mem writes it, or as we do; summaries and prompts in it
-    are none.
+    """Read the memories of a claude-mem or Cortex export; summaries and prompts are ignored.
 
     Raises: FileError FILE_NOT_FOUND or IMPORT_UNREADABLE.
     """
-    said = _load(path)
-    rows = said.get("observations") if isinstance(said, dict) else None
-    if not isinstance(said, dict) or not isinstance(rows, list):
+    document = _load(path)
+    rows = document.get("observations") if isinstance(document, dict) else None
+    if not isinstance(document, dict) or not isinstance(rows, list):
         raise _unreadable(path, "it is no export of memories: it has no list `observations`")
     sessions = {
-        one["memory_session_id"]: one
-        for one in _list(said.get("sessions"))
-        if isinstance(one, dict) and isinstance(one.get("memory_session_id"), str)
+        session["memory_session_id"]: session
+        for session in _list(document.get("sessions"))
+        if isinstance(session, dict) and isinstance(session.get("memory_session_id"), str)
     }
-    for number, row in enumerate(rows):
-        brought = _brought(row, sessions, project) if isinstance(row, dict) else None
-        if brought is None:
+    for index, row in enumerate(rows):
+        imported = _from_row(row, sessions, project) if isinstance(row, dict) else None
+        if imported is None:
             tell(
                 Skipped(
-                    f"observations[{number}]",
+                    f"observations[{index}]",
                     "it says nothing" if isinstance(row, dict) else "it is no object",
                 )
             )
         else:
-            yield brought
+            yield imported
 
 
 def _load(path: Path) -> object:
@@ -124,7 +128,7 @@ def _load(path: Path) -> object:
         raise _unreadable(path, f"it is no JSON ({str(error)[:100]}): export it again") from None
 
 
-def _brought(row: Row, sessions: Mapping[str, Row], project: str) -> Brought | None:
+def _from_row(row: Row, sessions: Mapping[str, Row], project: str) -> Brought | None:
     memory = _memory(row, sessions.get(line(row.get("memory_session_id")), {}))
     if not memory.title:
         return None
@@ -134,34 +138,36 @@ def _brought(row: Row, sessions: Mapping[str, Row], project: str) -> Brought | N
         memory = _in_project(memory, project)
         return Brought(memory, _STATES.get(state) if isinstance(state, str) else None)
     return Brought(
-        _in_project(_as_ours(memory, ours), project),
+        _in_project(_with_extension(memory, ours), project),
         _STATES.get(line(ours.get("state"))),
         line(ours.get("scope")),
         tuple(
-            cited for one in _list(ours.get("citations")) if (cited := _citation(one)) is not None
+            citation
+            for entry in _list(ours.get("citations"))
+            if (citation := _citation(entry)) is not None
         ),
         line(ours.get("superseded_by")),
     )
 
 
 def _memory(row: Row, session: Row) -> Memory:
-    told = _story(row.get("narrative")) or _story(row.get("text"))
+    body = _body(row.get("narrative")) or _body(row.get("text"))
     facts, subtitle = _entries(row, "facts", "\n"), line(row.get("subtitle"))
     created = milliseconds(row.get("created_at_epoch"), row.get("created_at"))
     started = milliseconds(session.get("started_at_epoch"), session.get("started_at"))
-    number = row.get("id")
+    row_id = row.get("id")
     return Memory(
         key=line(row.get("document_id"))
-        or (f"obs_{number}" if isinstance(number, int) else line(number)),
+        or (f"obs_{row_id}" if isinstance(row_id, int) else line(row_id)),
         title=line(row.get("title"))
-        or first_line(told)
+        or first_line(body)
         or subtitle
         or first_line(facts[0] if facts else ""),
         subtitle=subtitle,
         facts=facts,
         concepts=_entries(row, "concepts", ","),
         files=unique((*_entries(row, "files_read", ","), *_entries(row, "files_modified", ","))),
-        text=told,
+        text=body,
         project=line(row.get("merged_into_project")) or line(row.get("project")),
         session=line(session.get("content_session_id")) or line(row.get("memory_session_id")),
         date=day(started or created),
@@ -171,27 +177,27 @@ def _memory(row: Row, session: Row) -> Memory:
     )
 
 
-def _as_ours(memory: Memory, ours: Row) -> Memory:
-    """The memory with what claude-mem's columns can't say."""
-    told = {
+def _with_extension(memory: Memory, ours: Row) -> Memory:
+    """Add the fields that claude-mem's columns can't hold."""
+    fields = {
         name: line(ours[name])
         for name in ("key", "kind", "session", "date", "provenance")
         if isinstance(ours.get(name), str)
     }
-    return replace(memory, **told)
+    return replace(memory, **fields)
 
 
 def _in_project(memory: Memory, project: str) -> Memory:
     return replace(memory, project=project) if project else memory
 
 
-def _citation(said: object) -> Citation | None:
-    if not isinstance(said, dict):
+def _citation(entry: object) -> Citation | None:
+    if not isinstance(entry, dict):
         return None
     names = ("root", "path", "symbol", "commit")
-    root, path, symbol, commit = (line(said.get(name)) for name in names)
+    root, path, symbol, commit = (line(entry.get(name)) for name in names)
     try:
-        hashes = [bytes.fromhex(line(said.get(name))) for name in ("file_hash", "body_hash")]
+        hashes = [bytes.fromhex(line(entry.get(name))) for name in ("file_hash", "body_hash")]
     except ValueError:
         return None
     return (
@@ -200,12 +206,12 @@ def _citation(said: object) -> Citation | None:
 
 
 def _entries(row: Row, name: str, separator: str) -> tuple[str, ...]:
-    """A list, as JSON in a text as the table has it, or as itself."""
+    """Parse a list: either JSON in a text, as in the table, or a list."""
     value = row.get(name)
     return unique(value) if isinstance(value, list) else entries(value, separator)
 
 
-def _story(value: object) -> str:
+def _body(value: object) -> str:
     return _NOT_TEXT.sub("", value).strip() if isinstance(value, str) else ""
 
 
@@ -214,23 +220,23 @@ def _list(value: object) -> list[object]:
 
 
 # -- Markdown and text files
-# -------------------------------------------------------------------------------------------
 
 
 def read_markdown(
     path: Path, *, project: str = "", tell: Tell = lambda skipped: None
 ) -> Iterator[Brought]:
-    """One memory for each Markdown or text file in a folder, in the natural order of their names;
-    or of one file.
+    """Read one memory for each Markdown or text file in a folder, or from a single file.
+
+    The files of a folder come in the natural order of their names.
 
     Raises: FileError FILE_NOT_FOUND or IMPORT_UNREADABLE.
     """
     real = Path(os.path.realpath(path))
     if real.is_dir():
-        found = scan(real, _RULES)
-        for skipped in found.skipped:
+        scanned = scan(real, _RULES)
+        for skipped in scanned.skipped:
             tell(skipped)
-        for file in sorted(found.files, key=lambda file: natural(file.path)):
+        for file in sorted(scanned.files, key=lambda file: natural(file.path)):
             note = _note(real, file, project or real.name)
             if isinstance(note, Skipped):
                 tell(note)
@@ -241,20 +247,20 @@ def read_markdown(
 
 
 def natural(path: str) -> list[tuple[tuple[bool, int, str], ...]]:
-    """What to sort paths by so that "9" comes before "10", folder by folder."""
+    """Sort key for paths, folder by folder, so that "9" comes before "10"."""
     return [
         tuple(
-            (not place % 2, int(part) if place % 2 else 0, part)
-            for place, part in enumerate(_NUMBER.split(name))
+            (not index % 2, int(part) if index % 2 else 0, part)
+            for index, part in enumerate(_NUMBER.split(name))
         )
         for name in path.casefold().split("/")
     ]
 
 
 def _single(path: Path, real: Path, project: str) -> Brought:
-    """The one file that somebody named, through whatever links."""
+    """Read one file that was named explicitly, following links."""
     try:
-        seen = os.stat(real)
+        status = os.stat(real)
     except (OSError, ValueError):
         raise FileError(
             "FILE_NOT_FOUND", f"there is no file or folder {path}", context={"path": str(path)}
@@ -267,7 +273,7 @@ def _single(path: Path, real: Path, project: str) -> Brought:
         raise _unreadable(path, "by its name it holds secrets")
     note = _note(
         real.parent,
-        ScannedFile(real.name, seen.st_size, seen.st_mtime_ns),
+        ScannedFile(real.name, status.st_size, status.st_mtime_ns),
         project or real.parent.name,
     )
     if isinstance(note, Skipped):

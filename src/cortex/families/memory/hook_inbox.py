@@ -1,9 +1,10 @@
-"""The inbox of a home: what hooks brought, one file for each event, until it is remembered.
+"""Inbox for notes from hooks: one file for each event, until its notes are remembered.
 
-`interfaces/daemon/hook.py` writes the files, without any of this; whoever has the library open
-takes them in. A file goes only after all that it holds was remembered, which may happen twice:
-remembering the same twice is one memory. What can't be understood is put aside, where a person
-finds it, and is not tried again. Knows neither store nor library: `remember` is given.
+`interfaces/daemon/hook.py` writes the files without importing this module; a process that has the
+library open consumes them. A file is deleted only after all its notes were remembered. That may
+happen twice, which is harmless: the same note twice is one memory. Invalid files are moved aside
+for a person to inspect and are not retried. Knows neither store nor library: `remember` is passed
+in.
 """
 
 from __future__ import annotations
@@ -23,13 +24,20 @@ from pathlib import Path
 from cortex.base.errors import CortexError, InputError
 from cortex.base.runtime.home import INBOX
 
-REFUSED = "refused"  # in the inbox, for what isn't tried again
-MOST_FILES = 500  # in one call; what is left is for the next one
-MOST_BYTES = 2 << 20  # of a file
-MOST_CANDIDATES = 20  # in a file
-MOST_CHARACTERS = 4_000  # of a text
-MOST_STRINGS = 50  # of a list
-LEFT_SECONDS = 60.0  # after which a file that isn't finished was left by a process that was killed
+# Folder in the inbox for files that are not retried.
+REFUSED = "refused"
+# Files per call; the rest is left for the next call.
+MOST_FILES = 500
+# Size limit of a file.
+MOST_BYTES = 2 << 20
+# Notes per file.
+MOST_CANDIDATES = 20
+# Characters of a text.
+MOST_CHARACTERS = 4_000
+# Entries of a list.
+MOST_STRINGS = 50
+# Age at which an unfinished file counts as left behind by a killed process.
+LEFT_SECONDS = 60.0
 _NAME = re.compile(r"(\.?)(\d{20})-\d+-[0-9a-f]{8}\.json")
 
 log = logging.getLogger(__name__)
@@ -37,29 +45,33 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class HookNote:
-    """What somebody wants to be remembered, before anybody has looked at it."""
+    """Note from a hook, not reviewed yet."""
 
     title: str
     text: str = ""
     facts: tuple[str, ...] = ()
     concepts: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
-    kind: str = ""  # "note", "decision", "gotcha", or what was given
-    project_path: str = ""  # the folder of the session
+    # "note", "decision", "gotcha", or any other given kind.
+    kind: str = ""
+    # Working directory of the session.
+    project_path: str = ""
     session: str = ""
-    at: int = 0  # milliseconds since 1970
-    client: str = ""  # which program brought it, "" where it can't be told
+    # Milliseconds since 1970.
+    at: int = 0
+    # Program that sent it, "" if unknown.
+    client: str = ""
 
 
 class _Unreadable(Exception):
-    """Why a file is put aside."""
+    """Reason for moving a file aside."""
 
 
 def take_in(home: Path, remember: Callable[[HookNote], None]) -> int:
-    """Hand over every candidate in the inbox, oldest first; gives how many were taken.
+    """Pass every note in the inbox to `remember`, oldest first; return the number accepted.
 
-    What `remember` refuses (InputError) is done with; any other error of ours leaves the file, and
-    those after it, for the next time.
+    Notes that `remember` refuses (InputError) are dropped; any other Cortex error leaves this file
+    and the following ones for the next call.
     """
     taken = 0
     folder = os.path.join(home, INBOX)
@@ -68,7 +80,8 @@ def take_in(home: Path, remember: Callable[[HookNote], None]) -> int:
         try:
             candidates = _read(path, name)
         except FileNotFoundError:
-            continue  # somebody else has taken it
+            # Another process has consumed it.
+            continue
         except _Unreadable as reason:
             _put_aside(folder, name, str(reason))
             continue
@@ -81,7 +94,8 @@ def take_in(home: Path, remember: Callable[[HookNote], None]) -> int:
                 error.message if isinstance(error, CortexError) else error.strerror,
             )
             break
-        except Exception:  # whatever it is would happen again, and keep all the others waiting
+        except Exception:
+            # It would fail again and block all other files.
             log.exception("a file of the inbox could not be remembered")
             _put_aside(folder, name, "it could not be remembered")
         else:
@@ -91,14 +105,15 @@ def take_in(home: Path, remember: Callable[[HookNote], None]) -> int:
 
 
 def is_waiting(home: Path) -> bool:
-    """Whether there is something to take in; looks at names only."""
+    """True if the inbox has files; only looks at names."""
     return bool(_names(os.path.join(home, INBOX)))
 
 
 def _hand_over(candidate: HookNote, remember: Callable[[HookNote], None]) -> int:
     try:
         remember(candidate)
-    except InputError as error:  # a secret, a text that says nothing: it would be refused again
+    except InputError as error:
+        # A secret or an empty text would be refused again.
         log.warning(
             "a candidate of session %s is refused: %s",
             candidate.session or "unknown",
@@ -109,21 +124,19 @@ def _hand_over(candidate: HookNote, remember: Callable[[HookNote], None]) -> int
 
 
 def _names(folder: str) -> list[str]:
-    """The files of hooks, oldest first, also those that a killed hook left; nothing of anybody
-    else.
-    """
-    found: list[tuple[str, str]] = []
+    """Names of the hooks' files, oldest first, including those that a killed hook left behind."""
+    names: list[tuple[str, str]] = []
     with suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
-            known = _NAME.fullmatch(entry.name)
+            match = _NAME.fullmatch(entry.name)
             with suppress(OSError):
                 if (
-                    known
+                    match
                     and entry.is_file(follow_symlinks=False)
-                    and (not known[1] or _is_left(entry))
+                    and (not match[1] or _is_left(entry))
                 ):
-                    found.append((known[2], entry.name))
-    return [name for _, name in sorted(found)]
+                    names.append((match[2], entry.name))
+    return [name for _, name in sorted(names)]
 
 
 def _is_left(entry: os.DirEntry[str]) -> bool:
@@ -131,7 +144,7 @@ def _is_left(entry: os.DirEntry[str]) -> bool:
 
 
 def _read(path: str, name: str) -> list[HookNote]:
-    """The candidates of a file. Raises: _Unreadable; FileNotFoundError."""
+    """Parse the notes of a file. Raises: _Unreadable; FileNotFoundError."""
     try:
         note = json.loads(_bytes_of(path))
     except (ValueError, RecursionError):
@@ -141,14 +154,16 @@ def _read(path: str, name: str) -> list[HookNote]:
     listed = note.get("candidates")
     if not isinstance(listed, list):
         raise _Unreadable("it has no list of candidates")
-    found = [
-        _candidate(one, note, name) for one in listed[:MOST_CANDIDATES] if isinstance(one, dict)
+    candidates = [
+        _candidate(entry, note, name)
+        for entry in listed[:MOST_CANDIDATES]
+        if isinstance(entry, dict)
     ]
-    return [one for one in found if one.title]
+    return [candidate for candidate in candidates if candidate.title]
 
 
 def _bytes_of(path: str) -> bytes:
-    """What a file of the inbox holds. Raises: _Unreadable; FileNotFoundError."""
+    """Read a file of the inbox. Raises: _Unreadable; FileNotFoundError."""
     flags = (
         os.O_RDONLY
         | getattr(os, "O_NOFOLLOW", 0)
@@ -162,32 +177,33 @@ def _bytes_of(path: str) -> bytes:
             raw = source.read(MOST_BYTES + 1)
     except FileNotFoundError:
         raise
-    except OSError as error:  # not left where it is: it would be tried for ever
+    except OSError as error:
+        # Moved aside, or it would be retried for ever.
         raise _Unreadable(f"it can't be read: {error.strerror}") from None
     if len(raw) > MOST_BYTES:
         raise _Unreadable("it is too large")
     return raw
 
 
-def _candidate(one: Mapping[str, object], note: Mapping[str, object], name: str) -> HookNote:
+def _candidate(entry: Mapping[str, object], note: Mapping[str, object], name: str) -> HookNote:
     at = note.get("at")
-    known = (
+    has_time = (
         isinstance(at, int | float)
         and not isinstance(at, bool)
         and math.isfinite(at)
         and 0 < at < 1e11
     )
     return HookNote(
-        title=" ".join(_text(one.get("title")).split()),
-        text=_text(one.get("text")),
-        facts=_texts(one.get("facts")),
-        concepts=_texts(one.get("concepts")),
-        files=_texts(one.get("files")),
-        kind=_text(one.get("kind")),
+        title=" ".join(_text(entry.get("title")).split()),
+        text=_text(entry.get("text")),
+        facts=_texts(entry.get("facts")),
+        concepts=_texts(entry.get("concepts")),
+        files=_texts(entry.get("files")),
+        kind=_text(entry.get("kind")),
         project_path=_text(note.get("cwd")),
         session=_text(note.get("session")),
         at=int(at * 1000)
-        if known and isinstance(at, int | float)
+        if has_time and isinstance(at, int | float)
         else int(name.lstrip(".")[:20]) // 1_000_000,
         client=_text(note.get("client")),
     )
@@ -199,18 +215,18 @@ def _texts(value: object) -> tuple[str, ...]:
 
 
 def _text(value: object) -> str:
-    """A text that can be stored: without halves of characters and what ends a string."""
+    """Text that can be stored: without lone surrogates and NUL characters."""
     if not isinstance(value, str):
         return ""
     return value[:MOST_CHARACTERS].encode("utf-8", "replace").decode().replace("\0", "").strip()
 
 
 def _put_aside(folder: str, name: str, reason: str) -> None:
-    """Keep a file where it isn't tried again."""
+    """Move a file to where it isn't retried."""
     log.warning("%s in the inbox is put aside: %s", name, reason)
-    place = os.path.join(folder, REFUSED)
+    target = os.path.join(folder, REFUSED)
     try:
-        os.makedirs(place, 0o700, exist_ok=True)
-        os.replace(os.path.join(folder, name), os.path.join(place, name.lstrip(".")))
+        os.makedirs(target, 0o700, exist_ok=True)
+        os.replace(os.path.join(folder, name), os.path.join(target, name.lstrip(".")))
     except OSError as error:
         log.warning("%s could not be put aside: %s", name, error.strerror)

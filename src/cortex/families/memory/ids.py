@@ -1,10 +1,9 @@
-"""What a memory is known by: its key, and with several databases its scope before it; and the
-memory that an id means.
+"""Public ids of memories, and the lookup of a memory by its id.
 
-A key is told alone while it can only mean one memory: our own and those that a database names
-itself ("ack_abc123_2026-01-04_001"); "obs_12" is one of each database. Where two databases have the
-same scope, the second one's is told with its folder: "ack@claude-mem". An id is taken with or
-without its scope.
+A key alone is an id while it can only mean one memory: our own keys, and those that a database
+assigns itself ("ack_abc123_2026-01-04_001"). "obs_12" may exist in every database, so with several
+databases the id has the scope in front of the key. Where two databases have the same scope, the
+second one's gets its folder: "ack@claude-mem". Ids are accepted with or without the scope.
 """
 
 from __future__ import annotations
@@ -25,90 +24,105 @@ from cortex.families.memory.states import is_forgotten
 from cortex.families.memory.uncopied_rows import glimpse
 
 COUNTED = re.compile(r"(?:obs|mem)_-?\d+")
-MAX_COLONS = 8  # of an id, behind which its key may begin
-MAX_NAMED = 5  # of those that an id may mean, in a message
+# Colons of an id that are tried as the start of its key.
+MAX_COLONS = 8
+# Candidates that are named in a message.
+MAX_NAMED = 5
 
 
-def told_id(one: Remembered, present: Sequence[MemoryDatabase]) -> str:
-    """What a memory is called in answers."""
+def told_id(record: Remembered, present: Sequence[MemoryDatabase]) -> str:
+    """Id of a memory as shown in answers."""
     if (
         len(present) < 2
-        or one.origin == OWN
-        or not (one.shared or COUNTED.fullmatch(one.memory.key))
+        or record.origin == OWN
+        or not (record.shared or COUNTED.fullmatch(record.memory.key))
     ):
-        return one.memory.key
-    return _full_id(one, present)
+        return record.memory.key
+    return _full_id(record, present)
 
 
-def _full_id(one: Remembered, present: Sequence[MemoryDatabase]) -> str:
-    return f"{_scope(one, present)}:{one.memory.key}"
+def _full_id(record: Remembered, present: Sequence[MemoryDatabase]) -> str:
+    return f"{_scope(record, present)}:{record.memory.key}"
 
 
-def _scope(one: Remembered, present: Sequence[MemoryDatabase]) -> str:
+def _scope(record: Remembered, present: Sequence[MemoryDatabase]) -> str:
     """The scope of a memory, with the folder of its database where another one has the same."""
-    database = next((each for each in present if each.origin == one.origin), None)
+    database = next((candidate for candidate in present if candidate.origin == record.origin), None)
     if database is None or database.scope:
-        return one.scope
-    first = next(each for each in present if not each.scope)
-    taken = database != first or one.scope.casefold() in {each.scope.casefold() for each in present}
-    return f"{one.scope}@{database.path.parent.name.lstrip('.')}" if taken else one.scope
+        return record.scope
+    first = next(candidate for candidate in present if not candidate.scope)
+    taken = database != first or record.scope.casefold() in {
+        candidate.scope.casefold() for candidate in present
+    }
+    return f"{record.scope}@{database.path.parent.name.lstrip('.')}" if taken else record.scope
 
 
-def find_memory(library: Library, told: str, scope: str = "") -> Remembered:
-    """The memory that an id means. Raises: InputError MEMORY_UNKNOWN or MEMORY_AMBIGUOUS."""
+def find_memory(library: Library, memory_id: str, scope: str = "") -> Remembered:
+    """Look up a memory by its id. Raises: InputError MEMORY_UNKNOWN or MEMORY_AMBIGUOUS."""
     present = databases(library.settings)
-    told = told.strip()
-    found = _known(library, told, present)
-    colons = [at for at, character in enumerate(told) if character == ":"]
-    for at in reversed(colons[-MAX_COLONS:]):  # a key may have some, and a scope too
-        found = found or _of(_known(library, told[at + 1 :], present), told[:at], present)
-    if scope and found:
-        elsewhere, found = found, _of(found, scope, present)
-        if not found:
+    memory_id = memory_id.strip()
+    matches = _by_key(library, memory_id, present)
+    colons = [at for at, character in enumerate(memory_id) if character == ":"]
+    # Both a key and a scope may contain colons.
+    for at in reversed(colons[-MAX_COLONS:]):
+        matches = matches or _in_scope(
+            _by_key(library, memory_id[at + 1 :], present), memory_id[:at], present
+        )
+    if scope and matches:
+        elsewhere, matches = matches, _in_scope(matches, scope, present)
+        if not matches:
             scopes = ", ".join(
-                dict.fromkeys(_scope(memory, present) for memory in elsewhere[:MAX_NAMED])
+                dict.fromkeys(_scope(record, present) for record in elsewhere[:MAX_NAMED])
             )
             raise InputError(
                 "MEMORY_UNKNOWN",
-                f"there is no memory {told[:100]!r} in scope {scope[:100]!r}; it is in: {scopes}",
-                context={"id": told[:100], "scope": scope[:100]},
+                f"there is no memory {memory_id[:100]!r} in scope {scope[:100]!r}; it is in: "
+                f"{scopes}",
+                context={"id": memory_id[:100], "scope": scope[:100]},
             )
-    if not found:
+    if not matches:
         raise InputError(
-            "MEMORY_UNKNOWN", f"there is no memory {told[:100]!r}", context={"id": told[:100]}
+            "MEMORY_UNKNOWN",
+            f"there is no memory {memory_id[:100]!r}",
+            context={"id": memory_id[:100]},
         )
-    if len(found) > 1:
-        ids = [_full_id(one, present) for one in found]
+    if len(matches) > 1:
+        ids = [_full_id(record, present) for record in matches]
         names = [
-            f"{known} ({one.memory.title[:60]})" for known, one in zip(ids, found, strict=True)
+            f"{full_id} ({record.memory.title[:60]})"
+            for full_id, record in zip(ids, matches, strict=True)
         ]
         raise InputError(
             "MEMORY_AMBIGUOUS",
-            f"{told[:100]!r} may be one of {len(found)}: {', '.join(names[:MAX_NAMED])}",
-            context={"id": told[:100], "candidates": ids},
+            f"{memory_id[:100]!r} may be one of {len(matches)}: {', '.join(names[:MAX_NAMED])}",
+            context={"id": memory_id[:100], "candidates": ids},
         )
-    return found[0]
+    return matches[0]
 
 
-def _of(
-    found: Sequence[Remembered], scope: str, present: Sequence[MemoryDatabase]
+def _in_scope(
+    records: Sequence[Remembered], scope: str, present: Sequence[MemoryDatabase]
 ) -> list[Remembered]:
-    """Those of a scope: as it is told, else as it may be meant."""
-    asked = scope.casefold()
-    told = [one for one in found if asked == _scope(one, present).casefold()]
-    return told or [
-        one
-        for one in found
-        if asked
-        in (one.scope.casefold(), one.memory.project.casefold(), one.other_project.casefold())
+    """Filter by scope: as shown in ids, else by scope or project name."""
+    wanted = scope.casefold()
+    exact = [record for record in records if wanted == _scope(record, present).casefold()]
+    return exact or [
+        record
+        for record in records
+        if wanted
+        in (
+            record.scope.casefold(),
+            record.memory.project.casefold(),
+            record.other_project.casefold(),
+        )
     ]
 
 
-def _known(library: Library, key: str, present: Sequence[MemoryDatabase]) -> list[Remembered]:
-    """The memories with this key; a row that isn't copied yet is read where it is."""
+def _by_key(library: Library, key: str, present: Sequence[MemoryDatabase]) -> list[Remembered]:
+    """Memories with this key; rows without a copy are read from their database."""
     lookup = library.store.remembered
-    found = lookup.by_key(key, {OWN, *(one.origin for one in present)})
-    have = {one.origin for one in found}
+    records = lookup.by_key(key, {OWN, *(database.origin for database in present)})
+    known_origins = {record.origin for record in records}
 
     def look(database: MemoryDatabase, opened: Opened) -> Remembered | None:
         row = opened.row(key)
@@ -116,18 +130,18 @@ def _known(library: Library, key: str, present: Sequence[MemoryDatabase]) -> lis
             return None
         return uncopied(row, database, lookup.judgements(database.origin, [key]).get(key))
 
-    others = [one for one in behind(library) if one.origin not in have]
-    return found + [one for one in glimpse(others, look) if one is not None]
+    others = [database for database in behind(library) if database.origin not in known_origins]
+    return records + [record for record in glimpse(others, look) if record is not None]
 
 
 def uncopied(row: ClaudeMemRow, database: MemoryDatabase, judged: Judgement | None) -> Remembered:
-    """A row of a database as if it had been copied."""
+    """Convert a row of a database to the record that its copy would be."""
     memory = without_secrets(row.memory)
-    # It was about another row, which had this key
+    # The judgement was about another row that had this key.
     if judged is not None and judged.made not in (0, memory.created):
         judged = None
     scope = database.scope or memory.project
-    one = Remembered(
+    record = Remembered(
         0,
         database.origin,
         row.number,
@@ -140,4 +154,4 @@ def uncopied(row: ClaudeMemRow, database: MemoryDatabase, judged: Judgement | No
         b"",
         judged,
     )
-    return one if judged is None else replace(one, state=judged.state)
+    return record if judged is None else replace(record, state=judged.state)

@@ -1,9 +1,8 @@
-"""What of a memory is indexed: its title as a heading, what is said under it, and the tags, files
-and date that people ask by.
+"""Indexed text of a memory: title as a heading, content, and the tags, files and date.
 
-Pure. A short memory is one chunk, a long story is cut as Markdown is, and every piece of it has the
-title and the date. What somebody says in a conversation ("Name: ...", perhaps with a moment in
-brackets before) is a turn of theirs.
+Pure. A short memory is one chunk; a long text is split like Markdown, and every chunk has the title
+and the date. A memory that is a line of a conversation ("Name: ...", with an optional time in
+brackets in front) is marked as a turn of that speaker.
 """
 
 from __future__ import annotations
@@ -19,24 +18,26 @@ from cortex.engine import chunkers
 VERSION = "2"
 CHUNK_TOKENS = 500
 LANGUAGE = "markdown"
-SEPARATOR = " > "  # between headings
+# Separator between headings.
+SEPARATOR = " > "
 _MONTHS = (
-    "January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November", "December"
+    "January", "February", "March", "April", "May", "June",
+    "July", "August", "September", "October", "November", "December",
 )  # fmt: skip
-# A name of one or two words
+# A name of one or two words.
 _TURN = re.compile(
     r"\s*(?:\[[^\]\n]{1,60}\]\s*)?([^\W\d_][\w'-]{0,40}(?: [^\W\d_][\w'-]{0,40})?):\s"
 )
 
 
 def word(memory: Memory) -> tuple[bytes, Cut]:
-    """The text of a memory with its chunks, and a hash that both follow from."""
+    """Text and chunks of a memory, and a hash of everything they depend on."""
     text = text_of(memory)
     salt = f"{VERSION}:{chunkers.VERSION}:{CHUNK_TOKENS}"
     key = hash_bytes(b"memory", salt.encode(), memory.title.encode("utf-8"), text.encode("utf-8"))
     cut = chunkers.cut(text, "memory.md", LANGUAGE, CHUNK_TOKENS, 0)
     if len(cut.chunks) > 1:
-        return key, replace(cut, chunks=tuple(_anchored(chunk, memory) for chunk in cut.chunks))
+        return key, replace(cut, chunks=tuple(_with_title(chunk, memory) for chunk in cut.chunks))
     speaker = "" if memory.facts else speaker_of(memory.text)
     if speaker:
         return key, replace(
@@ -46,7 +47,7 @@ def word(memory: Memory) -> tuple[bytes, Cut]:
 
 
 def text_of(memory: Memory) -> str:
-    """All that a memory says, as Markdown; what the story begins with anyway isn't said twice."""
+    """Markdown text of a memory; a title that the text begins with isn't repeated."""
     repeated = memory.title and " ".join(memory.text[: 4 * len(memory.title)].split()).startswith(
         memory.title
     )
@@ -61,23 +62,26 @@ def text_of(memory: Memory) -> str:
 
 
 def speaker_of(text: str) -> str:
-    """Who says this, "" where nobody does, or several: a name begins with no small letter."""
-    said = [found[1] for line in text.splitlines() if (found := _TURN.match(line))]
-    names = {name for name in said if not any(part[0].islower() for part in name.split())}
+    """Speaker of a conversation turn, "" if there is none or several.
+
+    A name doesn't begin with a small letter.
+    """
+    speakers = [turn[1] for line in text.splitlines() if (turn := _TURN.match(line))]
+    names = {name for name in speakers if not any(part[0].islower() for part in name.split())}
     return names.pop() if len(names) == 1 and _TURN.match(text) else ""
 
 
 def spelt(day: str) -> str:
-    """A date as it is written, and as people say it: somebody who asks for May says no 05."""
+    """Date in ISO format and with the month's name, since people search for May and not for 05."""
     try:
-        on = date.fromisoformat(day)
+        parsed = date.fromisoformat(day)
     except ValueError:
         return day
-    return f"{day}, {on.day} {_MONTHS[on.month - 1]} {on.year}"
+    return f"{day}, {parsed.day} {_MONTHS[parsed.month - 1]} {parsed.year}"
 
 
-def _anchored(chunk: Chunk, memory: Memory) -> Chunk:
-    """A piece of a long memory, with the title and the date of the whole."""
+def _with_title(chunk: Chunk, memory: Memory) -> Chunk:
+    """Add the title and date of a long memory to one of its chunks."""
     own = chunk.qualified != memory.title and not chunk.qualified.startswith(
         memory.title + SEPARATOR
     )

@@ -1,8 +1,8 @@
-"""What a Markdown or text file says of itself: front matter, title, date. Pure.
+"""Parse a Markdown or text note: front matter, title and date. Pure.
 
-Front matter is read as far as people write it: `key: value`, and lists in brackets or in lines with
-dashes (YAML), `key = value` (TOML). What isn't understood stays in the text. Road not taken: a YAML
-reader, which the settings have, and which knows a hundred ways to write what a note never says.
+Front matter is supported as people write it: `key: value`, and lists in brackets or in lines with
+dashes (YAML), `key = value` (TOML). Everything else stays in the text. Road not taken: the YAML
+parser that the settings use, which knows a hundred notations that no note needs.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ MAX_FRONT_LINES = 200
 MAX_SUBTITLE = 300
 
 _MONTHS = {
-    name: number
-    for number, names in enumerate(
-        "jan january,feb february,mar march,apr april,may,jun june,jul july,aug august,sep sept september,oct october,nov november,"
+    name: month
+    for month, names in enumerate(
+        "jan january,feb february,mar march,apr april,may,jun june,jul july,aug august,sep sept "
+        "september,oct october,nov november,"
         "dec december".split(","), 1)
     for name in names.split()
 }  # fmt: skip
@@ -49,44 +50,48 @@ _FIELD = re.compile(r"([A-Za-z][\w-]*)[ \t]*:(?:[ \t]+(.*))?$")
 
 @dataclass(frozen=True, slots=True)
 class MarkdownNote:
-    """A file's text and what it says of itself; what it doesn't is empty."""
+    """Text of a note with its metadata; missing fields are empty."""
 
     title: str
     subtitle: str
     tags: tuple[str, ...]
     kind: str
-    created: int  # milliseconds since 1970
+    # Milliseconds since 1970.
+    created: int
     text: str
 
 
 def read_note(text: str, path: str) -> MarkdownNote | None:
-    """What a file says, None where that is nothing; its name may tell the date."""
+    """Parse a note, None if it is empty; the date may come from the file name."""
     fields, body = split_front_matter(text.removeprefix("\ufeff"))
     body = body.strip("\n").rstrip()
     lines = body.split("\n")
     first = next((line.strip() for line in lines if line.strip()), "")
     heading = _first_heading(lines)
-    title = cut_title(_first(fields, "title", "name") or _plain(heading) or first)
+    title = cut_title(_first_value(fields, "title", "name") or _without_links(heading) or first)
     if not title:
         return None
-    if heading == title and (begins := _HEADING.match(lines[0])) and begins[1] == title:
-        body = "\n".join(lines[1:]).strip("\n")  # the title says it
+    if (
+        heading == title
+        and (first_heading := _HEADING.match(lines[0]))
+        and first_heading[1] == title
+    ):
+        # The title has this line already.
+        body = "\n".join(lines[1:]).strip("\n")
     return MarkdownNote(
         title=title,
-        subtitle=" ".join(_first(fields, "description", "subtitle", "summary").split())[
+        subtitle=" ".join(_first_value(fields, "description", "subtitle", "summary").split())[
             :MAX_SUBTITLE
         ],
         tags=_tags(fields),
-        kind=_first(fields, "type", "kind"),
+        kind=_first_value(fields, "type", "kind"),
         created=_created(fields, first, path),
         text=body,
     )
 
 
 def split_front_matter(text: str) -> tuple[Mapping[str, tuple[str, ...]], str]:
-    """The fields of the front matter that are understood, in small letters, and the rest of the
-    text.
-    """
+    """Split a note into known front matter fields (lower case) and the rest of the text."""
     lines = text.split("\n")
     mark = lines[0].rstrip()
     if mark not in ("---", "+++"):
@@ -102,7 +107,7 @@ def split_front_matter(text: str) -> tuple[Mapping[str, tuple[str, ...]], str]:
 
 
 def cut_title(text: str) -> str:
-    """The beginning of a line, at most so long, up to the end of a word."""
+    """Shorten a line to the length of a title, at a word boundary."""
     line = " ".join(text.split())
     if len(line) <= TITLE_CHARACTERS:
         return line
@@ -111,41 +116,43 @@ def cut_title(text: str) -> str:
 
 
 def find_moment(text: str) -> int:
-    """The first date in a text, with the time beside it where there is one, as milliseconds since
-    1970; 0 where there is none.
+    """First date in a text, with an adjacent time if there is one.
+
+    Returns milliseconds since 1970, 0 if there is no date.
     """
     for pattern in _DATES:
-        for found in pattern.finditer(text):
-            parts = found.groupdict()
+        for match in pattern.finditer(text):
+            parts = match.groupdict()
             month = int(parts["number"]) if parts.get("number") else _MONTHS[parts["month"].lower()]
             try:
-                on = date(int(parts["year"]), month, int(parts["day"]))
-            except ValueError:  # 2026-13-40
+                day = date(int(parts["year"]), month, int(parts["day"]))
+            except ValueError:
+                # An invalid date such as 2026-13-40.
                 continue
-            at = datetime.combine(
-                on, _clock(text[: found.start()] + " " + text[found.end() :]), UTC
+            moment = datetime.combine(
+                day, _clock(text[: match.start()] + " " + text[match.end() :]), UTC
             )
-            return int(at.timestamp() * 1000)
+            return int(moment.timestamp() * 1000)
     return 0
 
 
 def _clock(text: str) -> time:
-    found = _CLOCK.search(text)
-    if found is None:
+    match = _CLOCK.search(text)
+    if match is None:
         return time()
-    hour = int(found["hour"])
-    if found["half"]:
+    hour = int(match["hour"])
+    if match["half"]:
         if not 1 <= hour <= 12:
             return time()
-        hour = hour % 12 + (12 if found["half"].lower().startswith("p") else 0)
-    return time(hour, int(found["minute"])) if hour < 24 else time()
+        hour = hour % 12 + (12 if match["half"].lower().startswith("p") else 0)
+    return time(hour, int(match["minute"])) if hour < 24 else time()
 
 
 def _created(fields: Mapping[str, tuple[str, ...]], first: str, path: str) -> int:
-    told = _first(fields, "date", "created", "created_at", "updated")
-    # 2026 and 20260105 are no seconds
-    exact = 0 if told.isdigit() and len(told) < 10 else milliseconds(told)
-    if moment := exact or find_moment(told):
+    value = _first_value(fields, "date", "created", "created_at", "updated")
+    # Short numbers such as 2026 and 20260105 are dates, not seconds.
+    exact = 0 if value.isdigit() and len(value) < 10 else milliseconds(value)
+    if moment := exact or find_moment(value):
         return moment
     heading = _HEADING.match(first)
     places = [*_BRACKETS.findall(first), heading[1] if heading else ""]
@@ -155,22 +162,21 @@ def _created(fields: Mapping[str, tuple[str, ...]], first: str, path: str) -> in
 
 
 def _first_heading(lines: list[str]) -> str:
-    """The first heading outside of code, as it is written."""
+    """First heading outside of code blocks, as written."""
     fence = ""
     for line in lines:
-        if found := _FENCE.match(line):
-            fence = "" if fence == found[1] else fence or found[1]
+        if match := _FENCE.match(line):
+            fence = "" if fence == match[1] else fence or match[1]
         elif not fence and (heading := _HEADING.match(line)) and heading[1]:
             return heading[1]
     return ""
 
 
-def _plain(heading: str) -> str:
-    return _LINK.sub(lambda found: found[1], heading)
+def _without_links(heading: str) -> str:
+    return _LINK.sub(lambda match: match[1], heading)
 
 
 # -- front matter
-# ------------------------------------------------------------------------------------------------------
 
 
 def _yaml(lines: list[str]) -> tuple[dict[str, tuple[str, ...]], list[str]]:
@@ -182,13 +188,13 @@ def _yaml(lines: list[str]) -> tuple[dict[str, tuple[str, ...]], list[str]]:
         if open_list and entry.startswith("- "):
             fields[open_list] += (_unquoted(entry[2:]),)
         elif (
-            (found := _FIELD.match(line))
-            and found[1].lower() in _KNOWN
-            and (found[2] or "")[:1] not in ("|", ">")
+            (field := _FIELD.match(line))
+            and field[1].lower() in _KNOWN
+            and (field[2] or "")[:1] not in ("|", ">")
         ):
-            value = (found[2] or "").strip()
-            open_list = "" if value else found[1].lower()
-            fields[found[1].lower()] = _values(value)
+            value = (field[2] or "").strip()
+            open_list = "" if value else field[1].lower()
+            fields[field[1].lower()] = _values(value)
         elif entry and not entry.startswith("#"):
             open_list = ""
             left.append(line)
@@ -197,7 +203,7 @@ def _yaml(lines: list[str]) -> tuple[dict[str, tuple[str, ...]], list[str]]:
 
 def _values(value: str) -> tuple[str, ...]:
     if value.startswith("[") and value.endswith("]"):
-        return tuple(part for one in value[1:-1].split(",") if (part := _unquoted(one)))
+        return tuple(part for entry in value[1:-1].split(",") if (part := _unquoted(entry)))
     return (_unquoted(value),) if _unquoted(value) else ()
 
 
@@ -210,35 +216,39 @@ def _unquoted(value: str) -> str:
 
 def _toml(lines: list[str]) -> tuple[dict[str, tuple[str, ...]], list[str]]:
     try:
-        said = tomllib.loads("\n".join(lines))
+        document = tomllib.loads("\n".join(lines))
     except (tomllib.TOMLDecodeError, RecursionError):
         return {}, lines
     known = {
-        name.lower(): value if isinstance(value, list) else [value] for name, value in said.items()
+        name.lower(): value if isinstance(value, list) else [value]
+        for name, value in document.items()
     }
     left = [] if known.keys() <= _KNOWN else lines
     return {name: tuple(map(str, known[name])) for name in known.keys() & _KNOWN}, left
 
 
 _KNOWN = frozenset({
-    "title", "name", "description", "subtitle", "summary", "tags", "tag", "keywords", "concepts", "categories", "type", "kind", "date",
-    "created", "created_at", "updated",
+    "title", "name", "description", "subtitle", "summary", "tags", "tag", "keywords", "concepts",
+    "categories", "type", "kind", "date", "created", "created_at", "updated",
 })  # fmt: skip
 
 
-def _first(fields: Mapping[str, tuple[str, ...]], *names: str) -> str:
+def _first_value(fields: Mapping[str, tuple[str, ...]], *names: str) -> str:
     return next((fields[name][0] for name in names if fields.get(name)), "")
 
 
 def _tags(fields: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
-    """Tags as people write them: a list, or words with commas between; each once."""
-    found = [
-        one
+    """Tags without repeats, from lists or comma-separated words."""
+    entries = [
+        entry
         for name in ("tags", "tag", "keywords", "concepts", "categories")
-        for one in fields.get(name, ())
+        for entry in fields.get(name, ())
     ]
     return tuple(
         dict.fromkeys(
-            tag for one in found for part in one.split(",") if (tag := part.strip().lstrip("#"))
+            tag
+            for entry in entries
+            for part in entry.split(",")
+            if (tag := part.strip().lstrip("#"))
         )
     )

@@ -1,10 +1,10 @@
-"""Copies of other products' memories, so that they are searched like our own: newest first, a batch
-at a time, started and stopped at will.
+"""Mirror other products' memory databases into the store, to search them like our own.
 
-A copy goes two ways: up, to rows that are new, and then down through all that was there, comparing
-each row with its copy, until everything was seen once. A database is compared anew when its files
-have changed; a large one not more often than every ten minutes, but its new rows always at once.
-Nothing is ever written to it. What a person decided about a row outlives its copy.
+Rows are copied in batches, newest first; copying can stop and resume at any point. It runs in two
+directions: up, to new rows, and then down through all older rows, comparing each with its copy
+until every row was seen once. A database is compared again when its files have changed; a large one
+at most every ten minutes, but its new rows at once. The database itself is never written to.
+Curation decisions about a row outlive its copy.
 """
 
 from __future__ import annotations
@@ -32,26 +32,36 @@ from cortex.families.memory.dedup import fingerprint
 from cortex.families.memory.index_text import VERSION, word
 from cortex.families.memory.states import is_forgotten, name_of
 
-BATCH = 500  # rows in one step
-MAX_BELOW = 100_000  # rows with a number that isn't positive
-SMALL = 5_000  # rows: a database up to this size is compared whenever it changed
-COMPARE_SECONDS = 600  # between two comparisons of a larger one
-KEEP_SECONDS = 14 * 86_400  # that the copy of a database is kept which nobody asks for
-WANT_SECONDS = 86_400  # between two notes that somebody does
+# Rows per transaction.
+BATCH = 500
+# Most rows with a row number that isn't positive.
+MAX_BELOW = 100_000
+# Rows: a database up to this size is compared whenever it has changed.
+SMALL = 5_000
+# Time between two comparisons of a larger database.
+COMPARE_SECONDS = 600
+# Time that the copy of a database is kept after it was last requested.
+KEEP_SECONDS = 14 * 86_400
+# Time between two updates of the time of the last request.
+WANT_SECONDS = 86_400
 FIRST_CATCH_UP_SECONDS, CATCH_UP_SECONDS = 0.5, 10.0
 POLL_SECONDS = 0.02
-RETRY_SECONDS = 5  # after a database could not be read
-WAITING, NOT_BEGUN, DONE = -2, -1, 0  # of `Mirror.cursor`
+# Delay after a database could not be read.
+RETRY_SECONDS = 5
+# Special values of `Mirror.cursor`.
+WAITING, NOT_BEGUN, DONE = -2, -1, 0
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """How far the copies are."""
+    """Progress of mirroring."""
 
-    rows: int  # that the databases have
-    left: int  # that are not copied yet, at most
+    # Rows in the databases.
+    rows: int
+    # Upper bound of the rows that are not copied yet.
+    left: int
     problems: tuple[str, ...]
 
     @property
@@ -60,14 +70,14 @@ class Copied:
 
 
 def sync(library: Library, *, seconds: float = 60.0, cancel: Cancel | None = None) -> bool:
-    """Copy what has changed, for at most that long; true where everything is copied.
+    """Copy changed rows for at most `seconds`; return True when everything is copied.
 
-    Where another process holds the lease, it copies.
+    If another process holds the lease, wait for that process to copy.
     """
     deadline = time.monotonic() + seconds
     want(library)
     if not library.holds():
-        return _await(library, deadline, cancel)
+        return _await_holder(library, deadline, cancel)
     done = []
     for mirror in library.store.remembered.mirrors():
         if os.path.isfile(mirror.origin) and time.time() - mirror.wanted_at < KEEP_SECONDS:
@@ -81,23 +91,24 @@ def sync(library: Library, *, seconds: float = 60.0, cancel: Cancel | None = Non
 
 
 def want(library: Library) -> None:
-    """Have the databases of these settings copied: not only the process that holds the lease may
-    know of them.
+    """Request copies of the databases in these settings.
+
+    The requests are stored, because the process that holds the lease may have other settings.
     """
     known = _mirrors(library)
     now = time.time()
-    new = [
+    requests = [
         (database.origin, database.scope)
         for database in databases(library.settings)
         if database.origin not in known
         or known[database.origin].scope != database.scope
         or now - known[database.origin].wanted_at > WANT_SECONDS
     ]
-    if new:
-        library.store.memories.want(new)
+    if requests:
+        library.store.memories.want(requests)
 
 
-def _await(library: Library, deadline: float, cancel: Cancel | None) -> bool:
+def _await_holder(library: Library, deadline: float, cancel: Cancel | None) -> bool:
     while due := is_due(library):
         if time.monotonic() > deadline or cancel:
             break
@@ -106,8 +117,9 @@ def _await(library: Library, deadline: float, cancel: Cancel | None) -> bool:
 
 
 def is_due(library: Library) -> bool:
-    """Whether a database has changed since it was copied, or is not copied completely; looks at
-    files only.
+    """True if a database has changed since it was copied, or is not copied completely.
+
+    Only looks at the files' state.
     """
     known = _mirrors(library)
     return any(
@@ -117,7 +129,7 @@ def is_due(library: Library) -> bool:
 
 
 def behind(library: Library) -> list[MemoryDatabase]:
-    """The databases that may have rows which are not copied; looks at files only."""
+    """List the databases that may have rows without a copy; only looks at the files' state."""
     known = _mirrors(library)
 
     def lacks(mirror: Mirror) -> bool:
@@ -131,7 +143,10 @@ def behind(library: Library) -> list[MemoryDatabase]:
 
 
 def is_work(library: Library) -> bool:
-    """The same for every database that somebody wants, for whoever holds the lease."""
+    """True if there are rows to copy or expired copies to drop, in any requested database.
+
+    For the lease holder.
+    """
     want(library)
     return any(
         _is_due(mirror)
@@ -144,7 +159,7 @@ def is_work(library: Library) -> bool:
 
 
 def copied(library: Library) -> Copied:
-    """How far the copies are, as it was remembered."""
+    """Report the progress of mirroring from the stored state."""
     known = _mirrors(library)
     rows = left = 0
     problems = []
@@ -163,13 +178,14 @@ def _mirrors(library: Library) -> dict[str, Mirror]:
 
 
 def _is_due(mirror: Mirror) -> bool:
-    if mirror.problem:  # also where the files look as they did before it
+    # After a problem retry even if the files look the same as before.
+    if mirror.problem:
         return abs(time.time() - mirror.tried_at) > RETRY_SECONDS
     return _has_changed(mirror) or (mirror.cursor != DONE and _may_compare(mirror))
 
 
 def _shown_as(library: Library, mirror: Mirror) -> str:
-    """What the copies depend on besides the rows: where it changes, each is made anew."""
+    """Signature of the settings that the copies depend on; when it changes, all are rebuilt."""
     return f"{library.settings.memory.uncurated}:{VERSION}:{mirror.scope}"
 
 
@@ -177,35 +193,36 @@ def _may_compare(mirror: Mirror) -> bool:
     return mirror.total <= SMALL or abs(time.time() - mirror.compared_at) > COMPARE_SECONDS
 
 
-def _seen(mirror: Mirror) -> str:
-    """How the files are, and since when somebody knows that."""
-    return f"{_files_of(mirror)}@{int(time.time())}"
+def _snapshot_state(mirror: Mirror) -> str:
+    """State of the database's files and the time it was read."""
+    return f"{_file_state(mirror)}@{int(time.time())}"
 
 
-def _files_in(seen: str) -> str:
+def _file_state_in(seen: str) -> str:
     return seen.partition("@")[0]
 
 
 def _has_changed(mirror: Mirror) -> bool:
-    return _files_in(mirror.seen) != _files_of(mirror)
+    return _file_state_in(mirror.seen) != _file_state(mirror)
 
 
 def _may_lack(mirror: Mirror) -> bool:
-    """Whether a write may have been under way when the files were last seen: they don't change any
-    more when it can be read.
+    """True if a write may have been in progress when the files were last seen.
+
+    Such a write becomes readable without another change to the files.
     """
     files, _, seen_at = mirror.seen.partition("@")
     if mirror.problem or not files or not seen_at:
         return False
-    return may_lack([int(number) for number in files.split(",")], int(seen_at), time.time())
+    return may_lack([int(value) for value in files.split(",")], int(seen_at), time.time())
 
 
-def _files_of(mirror: Mirror) -> str:
+def _file_state(mirror: Mirror) -> str:
     return ",".join(map(str, state_of(Path(mirror.origin))))
 
 
 class _Copy:
-    """One go at one database."""
+    """One copying run over one database."""
 
     def __init__(
         self, library: Library, mirror: Mirror, deadline: float, cancel: Cancel | None
@@ -215,13 +232,14 @@ class _Copy:
         self.uncurated = library.settings.memory.uncurated
         self.shown_as = _shown_as(library, mirror)
         if mirror.shown_as != self.shown_as:
-            # Each copy is made anew on the way down
+            # Every copy is rebuilt on the way down.
             mirror = replace(mirror, seen="", cursor=NOT_BEGUN, compared_at=0)
         self.mirror = mirror
         self.database = MemoryDatabase(Path(mirror.origin), mirror.scope)
         self.forgotten = self.store.remembered.forgotten(mirror.origin)
         self.new: list[Memory] = []
-        self.behind = False  # the indexes are
+        # True while the indexes lack rows that were copied.
+        self.behind = False
         first = self.mirror.cursor < DONE
         self.caught_up, self.interval = (
             time.monotonic(),
@@ -229,38 +247,38 @@ class _Copy:
         )
 
     def go(self) -> bool:
-        """Copy until all is done or time is over; true where all is."""
+        """Copy until everything is done or time is up; return True when everything is."""
         if not _is_due(self.mirror) and not _may_lack(self.mirror):
             return not self.mirror.problem
-        seen = _seen(self.mirror)
+        seen = _snapshot_state(self.mirror)
         try:
             with open_database(self.database.path) as opened:
                 self._begin(opened, seen)
-                complete = self._up(opened) and self._down(opened)
+                complete = self._copy_new_rows(opened) and self._compare_rows(opened)
             self._reuse_vectors()
-            # Before it counts as done: who waits for that asks the indexes next, and who was killed
-            # while they followed left nothing to copy.
+            # The indexes follow before the copy counts as done: a waiting process queries them
+            # next, and after a crash in between there would be nothing left to copy.
             if self.behind or complete:
                 self._catch_up()
             if complete:
                 self._finish(seen)
                 let_go()
             return complete and (
-                _files_in(self.mirror.seen) == _files_in(seen)
-                or (not self._is_over() and self.go())
+                _file_state_in(self.mirror.seen) == _file_state_in(seen)
+                or (not self._must_stop() and self.go())
             )
         except CortexError as error:
             if error.code not in ("FILE_NOT_FOUND", "IMPORT_UNREADABLE"):
                 raise
             if self.mirror.problem != error.message:
                 log.warning("%s", error.message)
-            self._step(replace(self.mirror, tried_at=int(time.time()), problem=error.message))
+            self._save_batch(replace(self.mirror, tried_at=int(time.time()), problem=error.message))
             return False
 
     def _begin(self, opened: Opened, seen: str) -> None:
-        """What is to be done, now that it can be read."""
+        """Set the start of this run, now that the database can be read."""
         mirror, total, highest = self.mirror, opened.count(), opened.last()
-        # Rows are gone, or it is another database
+        # Rows were removed, or it is another database.
         fewer = total < mirror.total or highest < mirror.high
         self.mirror = replace(
             mirror,
@@ -271,7 +289,8 @@ class _Copy:
             problem="",
             shown_as=self.shown_as,
         )
-        if fewer or mirror.cursor <= DONE:  # from the top
+        # Start a new comparison from the newest row.
+        if fewer or mirror.cursor <= DONE:
             top = max(highest, mirror.high, DONE + 1)
             self.mirror = (
                 replace(self.mirror, cursor=top, begun=seen)
@@ -280,38 +299,40 @@ class _Copy:
             )
 
     def _finish(self, seen: str) -> None:
-        """All is copied, as it was when the comparison began: what changed since above its cursor
-        was not seen.
+        """Record that everything is copied, as of the state in which the comparison began.
+
+        Later changes above its cursor were not seen.
         """
         begun = seen if self.mirror.cursor == WAITING else self.mirror.begun
-        self._step(
+        self._save_batch(
             replace(
                 self.mirror, seen=begun, compared_at=self.mirror.compared_at or int(time.time())
             )
         )
 
-    def _up(self, opened: Opened) -> bool:
-        """The rows that came since."""
+    def _copy_new_rows(self, opened: Opened) -> bool:
+        """Copy the rows that were added since the last run."""
         while rows := opened.rows(above=self.mirror.high, limit=BATCH, ascending=True):
             high = rows[-1].number
-            if high <= self.mirror.high:  # numbers that don't grow would never end
+            # Guard against an endless loop over row numbers that don't grow.
+            if high <= self.mirror.high:
                 break
             known = self.store.remembered.signatures(self.mirror.origin, self.mirror.high, high)
-            self._step(
+            self._save_batch(
                 replace(self.mirror, high=high),
-                self._changed(rows, known),
-                _gone(rows, known, self.forgotten),
+                self._changed_rows(rows, known),
+                _removed_keys(rows, known, self.forgotten),
             )
-            if self._is_over():
+            if self._must_stop():
                 return False
         return True
 
-    def _down(self, opened: Opened) -> bool:
-        """All rows from the cursor down, each compared with its copy."""
+    def _compare_rows(self, opened: Opened) -> bool:
+        """Compare all rows from the cursor down with their copies."""
         while (at := self.mirror.cursor) > DONE:
             rows = opened.rows(below=at + 1, limit=BATCH)
             last = len(rows) < BATCH
-            # No product makes such numbers: those below are taken at once
+            # No product assigns such row numbers: the rows below are read at once.
             if not last and rows[-1].number <= DONE + 1:
                 rows, last = opened.rows(below=at + 1, limit=MAX_BELOW), True
             low = DONE if last else rows[-1].number - 1
@@ -320,15 +341,17 @@ class _Copy:
             )
             done = {"compared_at": int(time.time())} if low <= DONE else {}
             mirror = replace(self.mirror, cursor=max(low, DONE), **done)
-            self._step(mirror, self._changed(rows, known), _gone(rows, known, self.forgotten))
-            if self._is_over():
+            self._save_batch(
+                mirror, self._changed_rows(rows, known), _removed_keys(rows, known, self.forgotten)
+            )
+            if self._must_stop():
                 return self.mirror.cursor == DONE
         return True
 
-    def _changed(
+    def _changed_rows(
         self, rows: Sequence[ClaudeMemRow], known: Mapping[int, tuple[str, bytes]]
     ) -> list[NewMemory]:
-        """The rows whose copy isn't there, or is of another wording."""
+        """Select the rows that have no copy, or one with other content."""
         new = []
         for row in rows:
             if is_forgotten(row.memory, self.forgotten):
@@ -342,7 +365,7 @@ class _Copy:
         memory = without_secrets(row.memory)
         return NewMemory(
             memory,
-            self._name(row.state),
+            self._source_name(row.state),
             row.state,
             scope=self.database.scope or memory.project,
             fingerprint=fingerprint(memory),
@@ -352,20 +375,21 @@ class _Copy:
             signature=signature,
         )
 
-    def _step(
+    def _save_batch(
         self, mirror: Mirror, new: Sequence[NewMemory] = (), gone: Sequence[str] = ()
     ) -> None:
-        """Remember a batch and how far it is; the indexes follow from time to time: each time makes
-        a segment.
+        """Store a batch together with the progress.
+
+        The indexes follow only from time to time, because each update creates an index segment.
         """
-        self.store.memories.copy(mirror, new, gone, word, self._name)
+        self.store.memories.copy(mirror, new, gone, word, self._source_name)
         self.mirror = mirror
-        self.new += [one.memory for one in new if one.name]
+        self.new += [record.memory for record in new if record.name]
         self.behind |= bool(new or gone)
         if self.behind and time.monotonic() - self.caught_up > self.interval:
             self._catch_up()
 
-    def _name(self, state: MemoryState | None) -> str | None:
+    def _source_name(self, state: MemoryState | None) -> str | None:
         return name_of(state, self.uncurated)
 
     def _catch_up(self) -> None:
@@ -373,32 +397,30 @@ class _Copy:
         self.behind, self.caught_up, self.interval = False, time.monotonic(), CATCH_UP_SECONDS
 
     def _reuse_vectors(self) -> None:
-        """Where the model that made the vectors beside the database is the one that is wanted here,
-        they need not be paid for again.
-        """
+        """Reuse the vectors beside the database if they are of the configured embedding model."""
         for folder in self.database.vectors:
-            reuse(self.library, folder, ((one.key, _chunks_of(one)) for one in self.new))
+            reuse(self.library, folder, ((memory.key, _chunks_of(memory)) for memory in self.new))
 
-    def _is_over(self) -> bool:
+    def _must_stop(self) -> bool:
         return time.monotonic() > self.deadline or bool(self.cancel)
 
 
 def without_secrets(memory: Memory) -> Memory:
-    """The memory with every key and password in it blotted out: no index has one."""
+    """Redact every key and password in a memory, so that none reaches an index."""
     lines = (memory.title, memory.subtitle, memory.project, memory.kind, memory.text)
     lists = (memory.facts, memory.concepts, memory.files)
-    parts = [*lines, *(part for some in lists for part in some)]
-    # Of all together: the lines of a private key may be so many facts
+    parts = [*lines, *(part for entries in lists for part in entries)]
+    # Scan all parts together: the lines of a private key may be spread over several facts.
     leaks = find_leaks("\n".join(parts))
     if not leaks:
         return memory
     clean, at = [], 0
     for part in parts:
-        clean.append(_blotted(part, at, leaks))
+        clean.append(_redacted(part, at, leaks))
         at += len(part) + 1
     title, subtitle, project, kind, text = clean[:5]
     rest = iter(clean[5:])
-    facts, concepts, files = (tuple(filter(None, islice(rest, len(some)))) for some in lists)
+    facts, concepts, files = (tuple(filter(None, islice(rest, len(entries)))) for entries in lists)
     return replace(
         memory,
         title=title,
@@ -412,9 +434,10 @@ def without_secrets(memory: Memory) -> Memory:
     )
 
 
-def _blotted(part: str, at: int, leaks: Sequence[Leak]) -> str:
-    """A part that begins at that place, without what leaks there; the name of a secret stands where
-    it begins.
+def _redacted(part: str, at: int, leaks: Sequence[Leak]) -> str:
+    """Redact the leaks in a part that begins at offset `at` of the whole text.
+
+    The name of a secret is placed where the secret begins.
     """
     kept, done = [], 0
     for leak in leaks:
@@ -430,16 +453,19 @@ def _chunks_of(memory: Memory) -> list[str]:
     return [cut.text[chunk.start : chunk.end] for chunk in cut.chunks]
 
 
-def _gone(
+def _removed_keys(
     rows: Sequence[ClaudeMemRow],
     known: Mapping[int, tuple[str, bytes]],
     forgotten: Mapping[str, int],
 ) -> list[str]:
-    """The keys that no row has any more of those that were copied from where these rows are; what
-    is forgotten is no row.
+    """Keys of copies in the range of these rows that no row has any more.
+
+    Forgotten rows count as removed.
     """
-    here = {row.number: row.memory.key for row in rows if not is_forgotten(row.memory, forgotten)}
-    return [key for number, (key, _) in known.items() if here.get(number) != key]
+    key_by_number = {
+        row.number: row.memory.key for row in rows if not is_forgotten(row.memory, forgotten)
+    }
+    return [key for number, (key, _) in known.items() if key_by_number.get(number) != key]
 
 
 def _signature(row: ClaudeMemRow, shown_as: str) -> bytes:

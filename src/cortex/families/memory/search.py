@@ -1,10 +1,9 @@
-"""Questions to the memories: by text, by what they are about, or simply the newest; the same for
-tools, commands and hooks.
+"""Search memories by text or filters, or list the newest; for tools, commands and hooks.
 
-The filters narrow what may answer; meaning and words rank it; how new a memory is, and whether it
-is of the asker's own project, only decides between what is nearly as good. Nothing is left out
-because it is old. While a large database is being copied, its newest rows are looked at where they
-are, and the answer says so. Only reads.
+Filters narrow the candidates; semantic and lexical search rank them. The age of a memory and its
+project only decide between results that are nearly as good; nothing is left out because it is old.
+While a large database is being copied, its newest rows are read in place, and the answer says so.
+Only reads.
 """
 
 from __future__ import annotations
@@ -29,19 +28,22 @@ from cortex.families.memory.states import is_forgotten, name_of
 from cortex.families.memory.uncopied_rows import glimpse
 
 STATUSES = {"approved": (SHOWN,), "staging": (STAGED,), "all": (SHOWN, STAGED)}
-DEPTH = 150  # hits that are looked at, so that a boost can reach what is nearly as good
-NEW_DAYS = 30.0  # after which a memory counts half as new
-# What being new, of this project, or approved adds at most
+# Hits that are ranked, so that a boost can reach results that are nearly as good.
+DEPTH = 150
+# Age at which a memory counts half as new.
+NEW_DAYS = 30.0
+# Largest boost for being new, of this project, or approved.
 NEW_SHARE, OWN_SHARE, APPROVED_SHARE = 0.03, 0.05, 0.05
-# Of a database of which fewer rows than that are copied yet
+# While fewer rows than this are copied, at most this many of the newest are also read in place.
 GLANCE_ROWS, GLANCE_SECONDS = 5_000, 0.7
-FRESH_SECONDS = 0.3  # that an answer waits for rows which were just written
+# Time that an answer waits for rows that were just written.
+FRESH_SECONDS = 0.3
 POLL_SECONDS = 0.02
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryQuery:
-    """What somebody wants to know."""
+    """Parameters of a memory search."""
 
     query: str = ""
     tags: tuple[str, ...] = ()
@@ -51,71 +53,75 @@ class MemoryQuery:
     limit: int = 10
     offset: int = 0
     mode: Mode = Mode.HYBRID
-    near: tuple[str, ...] = ()  # the names of the asker's own project
+    # Names of the caller's own project.
+    near: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryHit:
-    """A memory that answers."""
+    """Memory in the results of a search."""
 
     one: Remembered
-    relevance: float  # 0 where nothing was asked but for the newest
-    shown: bool  # counts as approved
+    # 0 for a query without text.
+    relevance: float
+    # True if it counts as approved.
+    shown: bool
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryResults:
-    """The answer to a question."""
+    """Page of results."""
 
     hits: tuple[MemoryHit, ...]
     total: int
     notes: tuple[str, ...] = ()
-    mode: Mode | None = None  # that ran
+    # Mode that was used.
+    mode: Mode | None = None
     present: tuple[MemoryDatabase, ...] = field(default=())
 
 
-def find(library: Library, asked: MemoryQuery, cancel: Cancel | None = None) -> MemoryResults:
-    """Answer a question. Raises: InputError QUERY_INVALID, LimitError, Cancelled, StoreError."""
+def find(library: Library, request: MemoryQuery, cancel: Cancel | None = None) -> MemoryResults:
+    """Answer a query. Raises: InputError QUERY_INVALID, LimitError, Cancelled, StoreError."""
     await_fresh(library, FRESH_SECONDS)
-    # A blank one asks for nothing
-    asked = replace(asked, tags=tuple(tag for tag in asked.tags if tag.strip()))
+    # Blank tags don't filter.
+    request = replace(request, tags=tuple(tag for tag in request.tags if tag.strip()))
     present = databases(library.settings)
-    sources = sources_of(library, present, asked.status)
-    wanted = MemoryFilter(
+    sources = sources_of(library, present, request.status)
+    filters = MemoryFilter(
         sources=tuple(source.id for source in sources),
-        projects=(asked.project,) if asked.project else (),
-        scope=asked.scope,
-        tags=asked.tags,
-        states=states_of(library, asked.status),
+        projects=(request.project,) if request.project else (),
+        scope=request.scope,
+        tags=request.tags,
+        states=states_of(library, request.status),
     )
-    if not asked.query.strip():
-        found = _newest(library, asked, wanted, sources)
+    if not request.query.strip():
+        results = _newest(library, request, filters, sources)
     else:
-        found = _search(library, asked, wanted, sources, cancel)
-    return replace(_with_uncopied(library, asked, found, present), present=present)
+        results = _search(library, request, filters, sources, cancel)
+    return replace(_with_uncopied(library, request, results, present), present=present)
 
 
 def sources_of(library: Library, present: Sequence[MemoryDatabase], status: str) -> list[Source]:
-    """The sources that a status means."""
+    """Look up the sources that belong to a status."""
     return library.store.remembered.sources(
-        {OWN, *(one.origin for one in present)}, STATUSES[status]
+        {OWN, *(database.origin for database in present)}, STATUSES[status]
     )
 
 
 def states_of(library: Library, status: str) -> tuple[str, ...]:
-    """The states that a status is narrowed to besides, () for all: copies made while unjudged rows
-    counted may still lie among the shown.
+    """States that a status is limited to in addition, () for all.
+
+    Copies made while unjudged rows still counted as approved may remain among the shown ones.
     """
     narrow = status == "approved" and library.settings.memory.uncurated == MemoryState.STAGING
     return (MemoryState.APPROVED.value, MemoryState.PROMOTED.value) if narrow else ()
 
 
 def await_fresh(library: Library, seconds: float) -> bool:
-    """Give the process that copies a moment for what has just been written elsewhere; false where
-    it needs longer.
+    """Wait for the process that copies to catch up; return False if it needs longer.
 
-    Not while a large database is copied for the first time: that takes minutes, and each answer
-    would wait in vain.
+    Doesn't wait while a large database is copied for the first time: that takes minutes, and every
+    answer would wait in vain.
     """
     deadline = time.monotonic() + seconds
     while due := is_due(library):
@@ -126,47 +132,49 @@ def await_fresh(library: Library, seconds: float) -> bool:
 
 
 def _newest(
-    library: Library, asked: MemoryQuery, wanted: MemoryFilter, sources: Sequence[Source]
+    library: Library, request: MemoryQuery, filters: MemoryFilter, sources: Sequence[Source]
 ) -> MemoryResults:
     with library.store.reading():
-        rows = library.store.remembered.select(wanted, asked.limit, asked.offset)
-        total = library.store.remembered.count(wanted)
+        rows = library.store.remembered.select(filters, request.limit, request.offset)
+        total = library.store.remembered.count(filters)
     shown = {source.id for source in sources if source.name == SHOWN}
     return MemoryResults(tuple(MemoryHit(row, 0.0, row.source in shown) for row in rows), total)
 
 
 def _search(
     library: Library,
-    asked: MemoryQuery,
-    wanted: MemoryFilter,
+    request: MemoryQuery,
+    filters: MemoryFilter,
     sources: Sequence[Source],
     cancel: Cancel | None,
 ) -> MemoryResults:
-    depth = max(DEPTH, asked.offset + asked.limit)
-    query = Query(asked.query, mode=asked.mode, limit=depth, snippets=(0,))
+    depth = max(DEPTH, request.offset + request.limit)
+    query = Query(request.query, mode=request.mode, limit=depth, snippets=(0,))
     check_query(query)
-    narrowed = bool(wanted.projects or wanted.scope or wanted.tags or wanted.states)
-    docs = library.store.remembered.docs(wanted) if narrowed else None
+    narrowed = bool(filters.projects or filters.scope or filters.tags or filters.states)
+    docs = library.store.remembered.docs(filters) if narrowed else None
     if not sources or docs == frozenset():
-        return MemoryResults((), 0, mode=asked.mode)
+        return MemoryResults((), 0, mode=request.mode)
     page = library.search(query, sources=sources, docs=docs, cancel=cancel)
     best: dict[int, tuple[float, float]] = {}
-    for hit in page.hits:  # a long memory has several chunks: the best one stands for it
+    # A long memory has several chunks: the best one stands for it.
+    for hit in page.hits:
         best.setdefault(hit.doc, (hit.score, hit.relevance))
     lookup = library.store.remembered
     shown = {source.id for source in sources if source.name == SHOWN}
     ranked = [
         (
-            -round(best[doc][0] * _boost(one, asked, shown), 4),
-            -one.created,
-            -one.number,
-            one.id,
+            -round(best[doc][0] * _boost(standing, request, shown), 4),
+            -standing.created,
+            -standing.number,
+            standing.id,
             doc,
         )
-        for doc, one in lookup.standings(list(best)).items()
+        for doc, standing in lookup.standings(list(best)).items()
     ]
-    chosen = [doc for *_, doc in sorted(ranked)[asked.offset : asked.offset + asked.limit]]
-    known = lookup.by_docs(chosen)  # all of a memory only of those that are told
+    chosen = [doc for *_, doc in sorted(ranked)[request.offset : request.offset + request.limit]]
+    # Whole memories are loaded for this page only.
+    known = lookup.by_docs(chosen)
     hits = [
         MemoryHit(known[doc], best[doc][1], known[doc].source in shown)
         for doc in chosen
@@ -176,104 +184,119 @@ def _search(
     return MemoryResults(tuple(hits), total, page.notes, page.mode)
 
 
-def _boost(one: MemoryRanking, asked: MemoryQuery, shown: set[int]) -> float:
-    """What decides between memories that answer nearly as well."""
-    days = max(0.0, time.time() - one.created / 1000) / 86_400
-    names = {one.project.casefold(), one.other_project.casefold()}
-    own = one.state == MemoryState.PROMOTED.value or any(
-        name.casefold() in names for name in asked.near
+def _boost(standing: MemoryRanking, request: MemoryQuery, shown: set[int]) -> float:
+    """Factor that decides between memories that are nearly equally relevant."""
+    days = max(0.0, time.time() - standing.created / 1000) / 86_400
+    names = {standing.project.casefold(), standing.other_project.casefold()}
+    own = standing.state == MemoryState.PROMOTED.value or any(
+        name.casefold() in names for name in request.near
     )
-    approved = asked.status == "all" and one.source in shown
+    approved = request.status == "all" and standing.source in shown
     return (
         1 + NEW_SHARE * NEW_DAYS / (NEW_DAYS + days) + OWN_SHARE * own + APPROVED_SHARE * approved
     )
 
 
-# -- rows that aren't copied yet
-# ---------------------------------------------------------------------------------------
+# -- rows without a copy
 
 
 def _with_uncopied(
-    library: Library, asked: MemoryQuery, found: MemoryResults, present: Sequence[MemoryDatabase]
+    library: Library,
+    request: MemoryQuery,
+    results: MemoryResults,
+    present: Sequence[MemoryDatabase],
 ) -> MemoryResults:
     state = copied(library)
-    notes = (*found.notes, *state.problems)
-    if not state.left or asked.offset:
-        return replace(found, notes=notes)
+    notes = (*results.notes, *state.problems)
+    if not state.left or request.offset:
+        return replace(results, notes=notes)
     done = f"{max(0, state.rows - state.left):,} of {state.rows:,}" if state.rows else "none"
     note = f"memories are being indexed, newest first ({done} so far): answered from those"
     if state.rows - state.left >= GLANCE_ROWS:
-        return replace(found, notes=(*notes, note))
-    have = {hit.one.ref for hit in found.hits}
-    until = time.monotonic() + GLANCE_SECONDS
-    looks = glimpse(present, partial(_glance, library, asked, until), seconds=GLANCE_SECONDS)
+        return replace(results, notes=(*notes, note))
+    have = {hit.one.ref for hit in results.hits}
+    deadline = time.monotonic() + GLANCE_SECONDS
+    looks = glimpse(
+        present, partial(_search_rows_in_place, library, request, deadline), seconds=GLANCE_SECONDS
+    )
     looked, more = 0, list[MemoryHit]()
-    for rows, seen in looks:  # what can't be looked at is among the problems that are told
+    # Databases that can't be read are reported in the problems already.
+    for rows, seen in looks:
         looked += seen
         more += [hit for hit in rows if hit.one.ref not in have]
     key = (
         (lambda hit: -hit.one.memory.created)
-        if not asked.query.strip()
+        if not request.query.strip()
         else (lambda hit: -hit.relevance)
     )
-    hits = sorted((*found.hits, *more), key=key)[: asked.limit]
+    hits = sorted((*results.hits, *more), key=key)[: request.limit]
     note = f"{note} and from the newest {looked:,} rows by plain words"
-    return replace(found, hits=tuple(hits), total=max(found.total, len(hits)), notes=(*notes, note))
+    return replace(
+        results, hits=tuple(hits), total=max(results.total, len(hits)), notes=(*notes, note)
+    )
 
 
-def _glance(
-    library: Library, asked: MemoryQuery, until: float, database: MemoryDatabase, opened: Opened
+def _search_rows_in_place(
+    library: Library,
+    request: MemoryQuery,
+    deadline: float,
+    database: MemoryDatabase,
+    opened: Opened,
 ) -> tuple[list[MemoryHit], int]:
-    """The newest rows of a database that hold the words, and how many were looked at."""
+    """Newest rows of a database that match the query, and the number of rows read."""
     uncurated, lookup = library.settings.memory.uncurated, library.store.remembered
     forgotten = lookup.forgotten(database.origin)
     stems = [
-        stem_of(word) for word in dict.fromkeys(words_of(asked.query)) if word not in STOP_WORDS
+        stem_of(word) for word in dict.fromkeys(words_of(request.query)) if word not in STOP_WORDS
     ]
-    found: list[MemoryHit] = []
+    hits: list[MemoryHit] = []
     seen, below = 0, None
-    while seen < GLANCE_ROWS and time.monotonic() < until:
+    while seen < GLANCE_ROWS and time.monotonic() < deadline:
         rows = opened.rows(below=below, limit=500)
         if not rows:
             break
         seen, below = seen + len(rows), rows[-1].number
         judged = lookup.judgements(database.origin, [row.memory.key for row in rows])
         left = [row for row in rows if not is_forgotten(row.memory, forgotten)]
-        ones = [uncopied(row, database, judged.get(row.memory.key)) for row in left]
-        found += [hit for one in ones if (hit := _says(one, asked, stems, uncurated))]
-        if not asked.query.strip() and len(found) >= asked.limit:
+        records = [uncopied(row, database, judged.get(row.memory.key)) for row in left]
+        hits += [hit for record in records if (hit := _hit_of(record, request, stems, uncurated))]
+        if not request.query.strip() and len(hits) >= request.limit:
             break
-    found.sort(key=lambda hit: (-hit.relevance, -hit.one.memory.created))
-    return found[: asked.limit], seen
+    hits.sort(key=lambda hit: (-hit.relevance, -hit.one.memory.created))
+    return hits[: request.limit], seen
 
 
-def _says(
-    one: Remembered, asked: MemoryQuery, stems: Sequence[str], uncurated: str
+def _hit_of(
+    record: Remembered, request: MemoryQuery, stems: Sequence[str], uncurated: str
 ) -> MemoryHit | None:
-    """A row as an answer, None where it is none."""
-    name = name_of(one.state, uncurated)
-    if name not in STATUSES[asked.status] or not _fits(one, asked):
+    """Convert a row that matches to a hit; None if it doesn't match."""
+    name = name_of(record.state, uncurated)
+    if name not in STATUSES[request.status] or not _matches_filters(record, request):
         return None
-    text = text_of(one.memory).casefold()
+    text = text_of(record.memory).casefold()
     share = sum(stem in text for stem in stems) / len(stems) if stems else 0.0
     return (
-        MemoryHit(one, round(0.9 * share * share, 4), name == SHOWN)
-        if share or not asked.query.strip()
+        MemoryHit(record, round(0.9 * share * share, 4), name == SHOWN)
+        if share or not request.query.strip()
         else None
     )
 
 
-def _fits(one: Remembered, asked: MemoryQuery) -> bool:
-    def same(left: str, *right: str) -> bool:
-        return left.casefold() in {each.casefold() for each in right}
+def _matches_filters(record: Remembered, request: MemoryQuery) -> bool:
+    def same(name: str, *others: str) -> bool:
+        return name.casefold() in {other.casefold() for other in others}
 
-    promoted = one.state is MemoryState.PROMOTED
+    promoted = record.state is MemoryState.PROMOTED
     if (
-        asked.project
+        request.project
         and not promoted
-        and not same(asked.project, one.memory.project, one.other_project)
+        and not same(request.project, record.memory.project, record.other_project)
     ):
         return False
-    if asked.scope and not promoted and not same(asked.scope, one.scope, one.memory.project):
+    if (
+        request.scope
+        and not promoted
+        and not same(request.scope, record.scope, record.memory.project)
+    ):
         return False
-    return all(same(tag.strip(), *one.memory.concepts) for tag in asked.tags)
+    return all(same(tag.strip(), *record.memory.concepts) for tag in request.tags)

@@ -1,8 +1,7 @@
-"""Which memories a person means: by ids, or by what they have in common. Only reads.
+"""Select memories by ids or filters for curation. Only reads.
 
-A filter takes what it says and nothing more: what was promoted counts in every project, but belongs
-to one. Text that is looked for must be there with every word, so that a decision about hundreds
-never rests on a ranking.
+A filter selects exactly what it names: a promoted memory counts in every project, but belongs to
+one. Text must match with every word, so that a bulk decision never rests on a ranking.
 """
 
 from __future__ import annotations
@@ -24,32 +23,37 @@ from cortex.families.memory.ids import find_memory
 from cortex.families.memory.index_text import text_of
 
 ALL, ANY, UNCURATED = "all", "any", "uncurated"
-OURS = "own"  # how an origin is named that has no file
-MAX_NAMED = 5  # memories in a message
+# Name of our own origin, which has no file.
+OURS = "own"
+# Memories that are named in a message.
+MAX_NAMED = 5
 
-_BEGINNING = re.compile(r"mem_[0-9a-f]{4,9}")
+_KEY_PREFIX = re.compile(r"mem_[0-9a-f]{4,9}")
 
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """What memories have in common; what is empty doesn't narrow."""
+    """Criteria for memories; empty fields don't filter."""
 
     states: tuple[str, ...] = (ALL,)
     project: str = ""
     scope: str = ""
     tags: tuple[str, ...] = ()
     kind: str = ""
-    origin: str = ""  # "own", or a database's path
-    matching: str = ""  # every word of it
-    before: int = 0  # made before that millisecond
+    # "own", or the path of a database.
+    origin: str = ""
+    # Words that must all occur.
+    matching: str = ""
+    # Created before this time, in milliseconds since 1970.
+    before: int = 0
 
 
 def choose(library: Library, wanted: Filter, limit: int = -1) -> tuple[list[Remembered], int]:
-    """The newest of those that are wanted, and how many there are.
+    """Select the newest matching memories, and count all matching ones.
 
     Raises: InputError ARGUMENT_INVALID.
     """
-    asked, lookup = _wanted(library, wanted), library.store.remembered
+    filters, lookup = _store_filter(library, wanted), library.store.remembered
     stems = [
         stem_of(word) for word in dict.fromkeys(words_of(wanted.matching)) if word not in STOP_WORDS
     ]
@@ -59,44 +63,47 @@ def choose(library: Library, wanted: Filter, limit: int = -1) -> tuple[list[Reme
                 "ARGUMENT_INVALID", f"{wanted.matching!r} has no word that could be looked for"
             )
         with library.store.reading():
-            return lookup.select(asked, limit), lookup.count(asked)
-    found = lookup.select(asked, keep=lambda one: _says(one, stems))
-    return found[: limit if limit >= 0 else None], len(found)
+            return lookup.select(filters, limit), lookup.count(filters)
+    records = lookup.select(filters, keep=lambda record: _has_words(record, stems))
+    return records[: limit if limit >= 0 else None], len(records)
 
 
 def named(library: Library, ids: Sequence[str]) -> list[Remembered]:
-    """The memories with these ids, each once.
+    """Look up memories by ids, without repeats.
 
     Raises: InputError MEMORY_UNKNOWN or MEMORY_AMBIGUOUS.
     """
-    return list({one.ref: one for one in (find_told(library, told) for told in ids)}.values())
+    records = (find_told(library, memory_id) for memory_id in ids)
+    return list({record.ref: record for record in records}.values())
 
 
-def find_told(library: Library, told: str) -> Remembered:
-    """The memory that an id means; of one of our own four letters of its number are enough, where
-    no other begins so.
+def find_told(library: Library, memory_id: str) -> Remembered:
+    """Look up a memory by its id; for our own, an unambiguous prefix of four characters will do.
 
     Raises: InputError MEMORY_UNKNOWN or MEMORY_AMBIGUOUS.
     """
     try:
-        return find_memory(library, told)
+        return find_memory(library, memory_id)
     except InputError as error:
-        if error.code != "MEMORY_UNKNOWN" or not _BEGINNING.fullmatch(told.strip()):
+        if error.code != "MEMORY_UNKNOWN" or not _KEY_PREFIX.fullmatch(memory_id.strip()):
             raise
-        found = library.store.remembered.by_beginning(OWN, told.strip(), MAX_NAMED)
-        if not found:
+        matches = library.store.remembered.by_beginning(OWN, memory_id.strip(), MAX_NAMED)
+        if not matches:
             raise
-    if len(found) > 1:
-        names = ", ".join(f"{one.memory.key} ({one.memory.title[:60]})" for one in found)
+    if len(matches) > 1:
+        names = ", ".join(f"{record.memory.key} ({record.memory.title[:60]})" for record in matches)
         raise InputError(
             "MEMORY_AMBIGUOUS",
-            f"{told.strip()!r} may be one of several: {names}",
-            context={"id": told.strip(), "candidates": [one.memory.key for one in found]},
+            f"{memory_id.strip()!r} may be one of several: {names}",
+            context={
+                "id": memory_id.strip(),
+                "candidates": [record.memory.key for record in matches],
+            },
         )
-    return found[0]
+    return matches[0]
 
 
-def _wanted(library: Library, wanted: Filter) -> MemoryFilter:
+def _store_filter(library: Library, wanted: Filter) -> MemoryFilter:
     return MemoryFilter(
         origins=_origins(library, wanted.origin),
         states=_states(wanted.states, library.settings.memory.uncurated),
@@ -110,33 +117,33 @@ def _wanted(library: Library, wanted: Filter) -> MemoryFilter:
 
 
 def _states(names: Sequence[str], uncurated: str) -> tuple[str, ...]:
-    """The states as they are written: what nobody has judged is ""; none is whatever state."""
-    found: list[str] = []
+    """State names as stored: "" for memories without a decision, () for any state."""
+    states: list[str] = []
     for name in names:
         if name == ANY:
             return ()
         if name == UNCURATED:
-            found.append("")
+            states.append("")
             continue
-        meant = ("staging", "approved", "promoted") if name == ALL else (name,)
-        meant = (*meant, "promoted") if name == "approved" else meant
-        found += [*meant, *([""] if uncurated in meant else [])]
-    return tuple(dict.fromkeys(found))
+        included = ("staging", "approved", "promoted") if name == ALL else (name,)
+        included = (*included, "promoted") if name == "approved" else included
+        states += [*included, *([""] if uncurated in included else [])]
+    return tuple(dict.fromkeys(states))
 
 
-def _origins(library: Library, told: str) -> tuple[str, ...]:
+def _origins(library: Library, origin: str) -> tuple[str, ...]:
     present = [database.origin for database in databases(library.settings)]
-    if not told:
+    if not origin:
         return OWN, *present
-    if told == OURS:
+    if origin == OURS:
         return (OWN,)
-    real = root_text(Path(os.path.realpath(os.path.expanduser(told))))
+    real = root_text(Path(os.path.realpath(os.path.expanduser(origin))))
     if real not in present:
         known = ", ".join((OURS, *present))
-        raise InputError("ARGUMENT_INVALID", f"no memories come from {told!r}; known: {known}")
+        raise InputError("ARGUMENT_INVALID", f"no memories come from {origin!r}; known: {known}")
     return (real,)
 
 
-def _says(one: Remembered, stems: Sequence[str]) -> bool:
-    text = text_of(one.memory).casefold()
+def _has_words(record: Remembered, stems: Sequence[str]) -> bool:
+    text = text_of(record.memory).casefold()
     return all(stem in text for stem in stems)

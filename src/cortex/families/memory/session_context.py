@@ -1,8 +1,7 @@
-"""What somebody should know who begins to work in a project: its newest memories, what lasts, its
-last sessions, and what others learnt.
+"""Select the memories and sessions that matter at the start of work in a project.
 
-Half of the places are for what lasts (decisions, pitfalls, what was promoted), half for what is
-new. Only reads.
+Half of the places are for lasting memories (decisions, pitfalls, promoted ones), half for the
+newest; then come the last sessions and memories of other projects. Only reads.
 """
 
 from __future__ import annotations
@@ -23,7 +22,8 @@ from cortex.families.memory.search import MemoryQuery, await_fresh, find, source
 from cortex.families.memory.staleness import LOOK_SECONDS, changes_in
 from cortex.families.memory.uncopied_rows import glimpse
 
-LOOKED_AT = 60  # newest memories of a project that the lasting ones are chosen from
+# Newest memories of a project that the lasting ones are chosen from.
+LOOKED_AT = 60
 SESSIONS = 3
 LASTING_KINDS = frozenset(
     {"decision", "gotcha", "security_alert", "security_note", "preference", "convention"}
@@ -34,15 +34,17 @@ FRESH_SECONDS = 0.2
 
 @dataclass(frozen=True, slots=True)
 class SessionContext:
-    """What is worth knowing in a project."""
+    """Selected memories and sessions of a project."""
 
     project: Project
     memories: tuple[Remembered, ...]
     sessions: tuple[Session, ...]
-    others: tuple[Remembered, ...]  # of other projects
+    # Memories of other projects.
+    others: tuple[Remembered, ...]
     notes: tuple[str, ...]
     present: tuple[MemoryDatabase, ...]
-    stale: Mapping[Ref, tuple[str, ...]]  # what changed in the code that a memory cites
+    # Changes in the code that a memory cites.
+    stale: Mapping[Ref, tuple[str, ...]]
 
 
 def context_of(
@@ -54,11 +56,10 @@ def context_of(
     fresh: float = FRESH_SECONDS,
     looking: float = LOOK_SECONDS,
 ) -> SessionContext:
-    """What is worth knowing in the project around a folder, after so many seconds for what was just
-    written. Raises: StoreError.
+    """Build the context of the project around a folder. Raises: StoreError.
 
-    For so many seconds it is looked into cited files; of the rest it is told that they changed, not
-    what in them.
+    `fresh` is the time in seconds to wait for rows that were just written. For `looking` seconds
+    cited files are read; after that only the fact that they changed is reported.
     """
     await_fresh(library, fresh)
     project, present = project_at(folder), databases(library.settings)
@@ -77,7 +78,9 @@ def context_of(
         chosen, notes = _uncopied(library, project, most)
     sessions, problems = _sessions(present, project)
     changes_of = changes_in(library, looking)
-    stale = {one.ref: changes for one in (*chosen, *elsewhere) if (changes := changes_of(one))}
+    stale = {
+        record.ref: changes for record in (*chosen, *elsewhere) if (changes := changes_of(record))
+    }
     return SessionContext(
         project,
         chosen,
@@ -90,17 +93,17 @@ def context_of(
 
 
 def _choose(newest: Sequence[Remembered], most: int) -> tuple[Remembered, ...]:
-    """Half of what lasts, the rest of what is newest; newest first."""
-    lasting = [one for one in newest if _lasts(one)][: most // 2]
-    rest = [one for one in newest if one not in lasting][: most - len(lasting)]
-    return tuple(one for one in newest if one in lasting or one in rest)
+    """Select lasting memories for half of the places and the newest for the rest, newest first."""
+    lasting = [record for record in newest if _is_lasting(record)][: most // 2]
+    rest = [record for record in newest if record not in lasting][: most - len(lasting)]
+    return tuple(record for record in newest if record in lasting or record in rest)
 
 
-def _lasts(one: Remembered) -> bool:
-    concepts = {concept.casefold() for concept in one.memory.concepts}
+def _is_lasting(record: Remembered) -> bool:
+    concepts = {concept.casefold() for concept in record.memory.concepts}
     return (
-        one.state is MemoryState.PROMOTED
-        or one.memory.kind.casefold() in LASTING_KINDS
+        record.state is MemoryState.PROMOTED
+        or record.memory.kind.casefold() in LASTING_KINDS
         or bool(concepts & LASTING_CONCEPTS)
     )
 
@@ -112,7 +115,7 @@ def _elsewhere(
     own: Sequence[Remembered],
     most: int,
 ) -> tuple[Remembered, ...]:
-    """What was learnt in other projects: what counts everywhere first, then what is about the same."""
+    """Memories of other projects: promoted ones first, then related ones."""
     lookup = library.store.remembered
     promoted = lookup.select(
         MemoryFilter(
@@ -121,18 +124,21 @@ def _elsewhere(
         most,
     )
     about = {
-        concept.casefold() for one in own for concept in one.memory.concepts
+        concept.casefold() for record in own for concept in record.memory.concepts
     } - LASTING_CONCEPTS
     states = states_of(library, "approved")
     newest = lookup.select(
         MemoryFilter(sources=sources, not_projects=project.names, states=states), LOOKED_AT
     )
-    known = {one.ref for one in promoted}
+    known = {record.ref for record in promoted}
     related = [
-        one
-        for one in newest
-        if one.ref not in known
-        and (_lasts(one) or about & {concept.casefold() for concept in one.memory.concepts})
+        record
+        for record in newest
+        if record.ref not in known
+        and (
+            _is_lasting(record)
+            or about & {concept.casefold() for concept in record.memory.concepts}
+        )
     ]
     return (*promoted, *related)[:most]
 
@@ -140,32 +146,33 @@ def _elsewhere(
 def _uncopied(
     library: Library, project: Project, most: int
 ) -> tuple[tuple[Remembered, ...], list[str]]:
-    found = [find(library, MemoryQuery(project=name, limit=most)) for name in project.names]
-    ones = {hit.one.ref: hit.one for each in found for hit in each.hits}
-    return tuple(ones.values())[:most], [note for each in found for note in each.notes]
+    results = [find(library, MemoryQuery(project=name, limit=most)) for name in project.names]
+    records = {hit.one.ref: hit.one for result in results for hit in result.hits}
+    return tuple(records.values())[:most], [note for result in results for note in result.notes]
 
 
 def _sessions(
     present: Sequence[MemoryDatabase], project: Project
 ) -> tuple[tuple[Session, ...], tuple[str, ...]]:
-    """The last sessions in the project, newest first, and what could not be read."""
+    """Last sessions of the project, newest first, and the read problems."""
     problems: list[str] = []
     looks = glimpse(
         present, lambda _, opened: opened.sessions(project.names, SESSIONS), tell=problems.append
     )
-    found = sorted(
-        (session for sessions in looks for session in sessions), key=lambda one: -one.created
+    newest = sorted(
+        (session for sessions in looks for session in sessions),
+        key=lambda session: -session.created,
     )
-    # A session may be in several databases: as the newest tells it
-    once = {one.id: one for one in reversed(found)}
-    chosen = [one for one in found if once[one.id] is one][:SESSIONS]
+    # A session may be in several databases: the newest version counts.
+    by_id = {session.id: session for session in reversed(newest)}
+    chosen = [session for session in newest if by_id[session.id] is session][:SESSIONS]
     return tuple(map(_without_secrets, chosen)), tuple(problems)
 
 
 def session_of(present: Sequence[MemoryDatabase], session: str) -> Session | None:
-    """What is told of a session, wherever that is known."""
+    """Look up a session in all databases."""
     looks = glimpse(present if session else (), lambda _, opened: opened.session(session))
-    return next((_without_secrets(found) for found in looks if found is not None), None)
+    return next((_without_secrets(known) for known in looks if known is not None), None)
 
 
 def _without_secrets(session: Session) -> Session:

@@ -1,4 +1,4 @@
-"""Whether the code that a memory speaks of has changed since: what an answer says beside it."""
+"""Detect changes in the code that a memory cites, to mark it as possibly stale in answers."""
 
 from __future__ import annotations
 
@@ -11,33 +11,35 @@ from cortex.engine.citations import check, look
 from cortex.engine.library import Library
 from cortex.engine.store import Remembered
 
-MAX_CHECKED = 5  # citations of one memory in an answer
-# For which an answer looks into files: the first look into one takes a third of that
+# Citations of one memory that are checked for an answer.
+MAX_CHECKED = 5
+# Time that an answer spends reading files; the first read of a file takes a third of it.
 LOOK_SECONDS = 1.0
 
 
 def changes_in(
     library: Library, seconds: float = LOOK_SECONDS
 ) -> Callable[[Remembered], tuple[str, ...]]:
-    """How to tell what changed in the files and symbols that a memory cites, one line each; nothing
-    where that can't be known.
+    """Return a function that lists the changes in the files and symbols that a memory cites.
 
-    From so many seconds on files are only glanced at: that they changed is told, not what in them.
+    It returns one line for each change, and nothing where the state is unknown. After `seconds`,
+    files are only compared by their state: that they changed is reported, but not what changed in
+    them.
     """
-    until = time.monotonic() + seconds
+    deadline = time.monotonic() + seconds
 
-    def changes_of(one: Remembered) -> tuple[str, ...]:
-        found = []
-        for citation in library.store.remembered.citations(one.id)[:MAX_CHECKED]:
-            late = time.monotonic() >= until
+    def changes_of(record: Remembered) -> tuple[str, ...]:
+        changes = []
+        for citation in library.store.remembered.citations(record.id)[:MAX_CHECKED]:
+            late = time.monotonic() >= deadline
             try:
-                found.append(
+                changes.append(
                     look(citation)
                     if late
                     else check(citation, library.view_in(Path(citation.root)))
                 )
             except CortexError:
                 continue
-        return tuple(filter(None, found))
+        return tuple(filter(None, changes))
 
     return changes_of

@@ -1,5 +1,6 @@
-"""What a state means for being found: which of an origin's two sources a memory is in, if any; and
-what is in none for good.
+"""Mapping from curation states to the search sources of a memory.
+
+Each origin has two sources, shown and staged; some states are in neither.
 """
 
 from __future__ import annotations
@@ -19,14 +20,13 @@ _NAMES = {
 
 
 def name_of(state: MemoryState | None, uncurated: str) -> str | None:
-    """The source that a memory is found in, None: none; `uncurated` is what one counts as that
-    nobody has judged.
+    """Name of the source that a memory is indexed in, None for no source.
+
+    `uncurated` is the state that memories without a decision count as.
     """
     return _NAMES[MemoryState(uncurated) if state is None else state]
 
 
 def is_forgotten(memory: Memory, forgotten: Mapping[str, int]) -> bool:
-    """Whether a row is one that somebody had forgotten, and not another one that has its key by
-    now.
-    """
+    """True if this row was forgotten, and isn't a later row that reuses its key."""
     return forgotten.get(memory.key, -1) in (0, memory.created)

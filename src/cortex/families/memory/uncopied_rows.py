@@ -1,8 +1,7 @@
-"""A look into other products' databases while somebody waits for an answer: all of them together
-get a second, whoever locks one.
+"""Direct reads from other products' databases while a caller waits for an answer.
 
-What is asked often is copied (mirror.py); this is for the rest: rows that aren't copied yet, and
-sessions, which never are.
+All databases together get one second, even if one is locked. Frequently needed rows are copied
+(mirror.py); this is for rows without a copy, and for sessions, which are never copied.
 """
 
 from __future__ import annotations
@@ -28,15 +27,18 @@ def glimpse(
     tell: Callable[[str], None] = lambda problem: None,
     seconds: float = ANSWER_SECONDS,
 ) -> Iterator[Seen]:
-    """What is seen in each of these databases; of one that can't be read in time it is told why."""
+    """Yield the result of `look` for each database.
+
+    A database that can't be read in time is reported through `tell` with the reason.
+    """
     deadline = time.monotonic() + seconds
     for database in present:
-        left = deadline - time.monotonic()
-        if left <= 0:
+        remaining = deadline - time.monotonic()
+        if remaining <= 0:
             tell(f"{database.path} was not looked into, the others took too long: ask again")
             continue
         try:
-            with open_database(database.path, seconds=left) as opened:
+            with open_database(database.path, seconds=remaining) as opened:
                 seen = look(database, opened)
         except CortexError as error:
             tell(error.message)

@@ -1,10 +1,9 @@
-"""Writing memories: what is refused, what is known already, and what is kept; with what it takes
-the place of, in one step.
+"""Write memories: validate, deduplicate, store and supersede them in one transaction.
 
-A secret is refused whoever brings it. What says the same as another memory, in whichever scope, is
-not written again: a person who adds it approves that one. What nobody typed (hooks, importers) is
-moreover refused where it only says again what was served before, or what an instruction file says
-anyway.
+A memory that holds a secret is refused from every caller. A memory that says the same as an
+existing one, in any scope, is not written again: when a person adds it, the existing one gets the
+new state instead. Memories from hooks and importers are also refused where they only repeat what
+was served before, or what an instruction file says anyway.
 """
 
 from __future__ import annotations
@@ -36,34 +35,39 @@ from cortex.families.memory.index_text import text_of, word
 from cortex.families.memory.states import name_of
 from cortex.plugins.policy import policy_of
 
-# Characters, characters of all, facts or concepts or files
+# Characters of the title, characters in total, and facts, concepts or files each.
 MAX_TITLE, MAX_TEXT, MAX_PARTS = 300, 50_000, 200
-SIMILAR_DEPTH = 10  # memories that are compared word by word
-SIMILAR_CHARACTERS = 2_000  # of a memory that they are looked for by
+# Memories that are compared word by word.
+SIMILAR_DEPTH = 10
+# Characters of a memory that are used as the query for similar ones.
+SIMILAR_CHARACTERS = 2_000
 BATCH = 500
-PERSON, HOOK, IMPORT = "person", "hook", "import"  # who brings a memory
+# Actors: the origin of a new memory.
+PERSON, HOOK, IMPORT = "person", "hook", "import"
 _OWN_KEY = re.compile(r"mem_[0-9a-f]{10}")
 
 
 @dataclass(frozen=True, slots=True)
 class WriteResult:
-    """What became of a memory: where `created` is false, it is another one, or none."""
+    """Outcome of a write. Without `created`, `key` is that of an existing memory, or empty."""
 
     key: str
     created: bool
     state: MemoryState | None = None
     duplicate_of: Remembered | None = None
     similar_to: tuple[Remembered, ...] = ()
-    refused: str = ""  # why it isn't kept, of what nobody typed
+    # Reason for not keeping a memory that came from a hook or an importer.
+    refused: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What an import brought."""
+    """Outcome of an import."""
 
     added: tuple[str, ...]
     duplicates: int
-    refused: tuple[tuple[str, str], ...]  # title, why
+    # Pairs of title and reason.
+    refused: tuple[tuple[str, str], ...]
 
 
 def add(
@@ -77,24 +81,32 @@ def add(
     citations: Sequence[Citation] = (),
     instructions: str = "",
 ) -> WriteResult:
-    """Keep a memory, found from now on; what it supersedes is so in the same step.
+    """Store a memory and mark what it supersedes, in one transaction.
 
-    Raises: InputError MEMORY_REFUSED, where it says nothing, too much, or a secret.
+    The memory can be found as soon as this returns.
+
+    Raises: InputError MEMORY_REFUSED for an empty or too long memory, or one that holds a secret.
     """
     memory = screened(library, checked(memory))
-    gone = {supersede.ref for supersede in supersedes}
-    known = [one for one in that_say(library, fingerprint(memory)) if one.ref not in gone]
+    replaced_refs = {replaced.ref for replaced in supersedes}
+    known = [
+        record
+        for record in that_say(library, fingerprint(memory))
+        if record.ref not in replaced_refs
+    ]
     if known:
-        return _known_already(library, known[0], state, actor, supersedes)
+        return _update_known(library, known[0], state, actor, supersedes)
     similar = similar_to(library, memory)
-    if actor != PERSON and (refused := _said_anyway(memory, similar, instructions)):
+    if actor != PERSON and (refused := _refuse_repetition(memory, similar, instructions)):
         return refused
     new = _new(library, memory, state, scope, citations)
     verdicts = [
-        MemoryVerdict(one.ref, MemoryState.SUPERSEDED, None, new.memory.key) for one in supersedes
+        MemoryVerdict(replaced.ref, MemoryState.SUPERSEDED, None, new.memory.key)
+        for replaced in supersedes
     ]
     if not library.store.memories.add([new], word, actor=actor, supersedes=verdicts).keys:
-        return add(  # another process wrote the same since: now it is known
+        # Another process has written the same memory meanwhile: this time it is known.
+        return add(
             library,
             memory,
             state=state,
@@ -106,17 +118,19 @@ def add(
         )
     library.follow()
     alike = tuple(
-        one for one in similar if likeness(memory, one.memory) >= ALIKE and one not in supersedes
+        record
+        for record in similar
+        if likeness(memory, record.memory) >= ALIKE and record not in supersedes
     )
     return WriteResult(new.memory.key, True, state, similar_to=alike)
 
 
-def _said_anyway(
+def _refuse_repetition(
     memory: Memory, similar: Sequence[Remembered], instructions: str
 ) -> WriteResult | None:
-    """Why what nobody typed isn't kept, None where it is."""
-    parts = {part for one in similar for part in parts_of(one.memory)}
-    if similar and is_recalled(memory, lambda asked: parts & set(asked)):
+    """Refuse an automatic memory that only repeats known text; None if it is to be kept."""
+    parts = {part for record in similar for part in parts_of(record.memory)}
+    if similar and is_recalled(memory, lambda fingerprints: parts & set(fingerprints)):
         return WriteResult(
             "", False, duplicate_of=similar[0], refused="it says again what is remembered already"
         )
@@ -134,20 +148,19 @@ def add_all(
     actor: str = IMPORT,
     dry: bool = False,
 ) -> Taken:
-    """Keep many, in their order and in one step; what can't be kept, or is known, is counted and
-    told.
+    """Store many memories in order and as one batch; duplicates and refused ones are counted.
 
-    `state` and `scope` are for those that say none; an id of ours is kept where no other memory has
-    it. With `dry` nothing is written. The indexes follow at the end.
+    `state` and `scope` apply to memories that come without. A Cortex id is kept unless another
+    memory has it. With `dry` nothing is written. The indexes follow at the end.
     """
     added: list[str] = []
     refused: list[tuple[str, str]] = []
     count, step = 0, 0
-    found = _worth_keeping(library, brought, state, scope, refused)
-    while some := list(islice(found, BATCH)):
-        new = [one for one in some if one is not None]
-        count += len(some)
-        keys = tuple(one.memory.key for one in new)
+    candidates = _new_memories(library, brought, state, scope, refused)
+    while chunk := list(islice(candidates, BATCH)):
+        new = [candidate for candidate in chunk if candidate is not None]
+        count += len(chunk)
+        keys = tuple(candidate.memory.key for candidate in new)
         if new and not dry:
             written = library.store.memories.add(new, word, actor=actor, batch=step)
             step, keys = written.batch, written.keys
@@ -157,59 +170,64 @@ def add_all(
     return Taken(tuple(added), count - len(added), tuple(refused))
 
 
-def _worth_keeping(
+def _new_memories(
     library: Library,
     brought: Iterable[Brought],
     state: MemoryState,
     scope: str,
     refused: list[tuple[str, str]],
 ) -> Iterator[NewMemory | None]:
-    """Each memory as it would be kept, None for one that is known; what can't be kept is added to
-    `refused`.
+    """Yield each memory as it would be stored, None for a known one.
+
+    Memories that can't be kept are appended to `refused`.
     """
     seen, used = set[bytes](), set[str]()
-    for one in brought:
+    for imported in brought:
         try:
-            memory = screened(library, checked(one.memory))
+            memory = screened(library, checked(imported.memory))
         except InputError as error:
-            refused.append((redact(one.memory.title)[0], error.message))
+            refused.append((redact(imported.memory.title)[0], error.message))
             continue
-        said = fingerprint(memory)
-        if said in seen or that_say(library, said):
+        content = fingerprint(memory)
+        if content in seen or that_say(library, content):
             yield None
             continue
-        seen.add(said)
-        new = _new(library, memory, one.state or state, one.scope or scope, one.citations)
-        new = _as_before(library, new, one, used)
+        seen.add(content)
+        new = _new(
+            library, memory, imported.state or state, imported.scope or scope, imported.citations
+        )
+        new = _with_exported_key(library, new, imported, used)
         used.add(new.memory.key)
         yield new
 
 
 def similar_to(library: Library, memory: Memory) -> list[Remembered]:
-    """The memories that are most like this one by words, wherever they are, the likest first."""
+    """Find the memories most similar to this one by lexical search, most similar first."""
     origins = {OWN, *(database.origin for database in databases(library.settings))}
     sources = library.store.remembered.sources(origins, (SHOWN, STAGED))
     if not sources:
         return []
-    asked = Query(
+    query = Query(
         text_of(memory)[:SIMILAR_CHARACTERS], mode=Mode.WORDS, limit=SIMILAR_DEPTH, snippets=(0,)
     )
-    docs = list(dict.fromkeys(hit.doc for hit in library.search(asked, sources=sources).hits))
-    found = library.store.remembered.by_docs(docs)
+    docs = list(dict.fromkeys(hit.doc for hit in library.search(query, sources=sources).hits))
+    by_doc = library.store.remembered.by_docs(docs)
     return sorted(
-        (found[doc] for doc in docs if doc in found), key=lambda one: -likeness(memory, one.memory)
+        (by_doc[doc] for doc in docs if doc in by_doc),
+        key=lambda record: -likeness(memory, record.memory),
     )
 
 
 def checked(memory: Memory) -> Memory:
-    """The memory as it can be kept. Raises: InputError MEMORY_REFUSED."""
+    """Validate and normalise a memory. Raises: InputError MEMORY_REFUSED."""
     title = " ".join(memory.title.split())
     memory = replace(memory, title=title)
     if not title:
         raise _refusal("a memory needs a title")
     if len(title) > MAX_TITLE:
         raise _refusal(
-            f"a title has at most {MAX_TITLE} characters, this one has {len(title)}; say the rest as text or facts"
+            f"a title has at most {MAX_TITLE} characters, this one has {len(title)}; say the "
+            "rest as text or facts"
         )
     if max(len(memory.facts), len(memory.concepts), len(memory.files)) > MAX_PARTS:
         raise _refusal(f"a memory has at most {MAX_PARTS} facts, concepts and files each")
@@ -218,7 +236,8 @@ def checked(memory: Memory) -> Memory:
     )
     if len(whole) > MAX_TEXT:
         raise _refusal(
-            f"a memory has at most {MAX_TEXT:,} characters, this one has {len(whole):,}; cut it, or keep it as a document"
+            f"a memory has at most {MAX_TEXT:,} characters, this one has {len(whole):,}; cut "
+            "it, or keep it as a document"
         )
     if "\0" in whole or any("\ud800" <= character <= "\udfff" for character in whole):
         raise _refusal("a memory is text: this one holds characters that aren't")
@@ -231,7 +250,7 @@ def checked(memory: Memory) -> Memory:
 
 
 def screened(library: Library, memory: Memory) -> Memory:
-    """The memory as plugins let it be written.
+    """Apply the write policy of the plugins to a memory.
 
     Raises: InputError SENSITIVE_BLOCKED; ConfigError PLUGIN_UNUSABLE.
     """
@@ -254,30 +273,29 @@ def _refusal(why: str) -> InputError:
     return InputError("MEMORY_REFUSED", f"this memory is not kept: {why}")
 
 
-def that_say(library: Library, asked: bytes) -> list[Remembered]:
-    """Those with this fingerprint, what is still believed first; not the copies of a database that
-    is gone.
+def that_say(library: Library, content: bytes) -> list[Remembered]:
+    """Find the memories with this fingerprint, valid ones first.
+
+    Copies from a database that no longer exists are left out.
     """
-    known = library.store.remembered.by_fingerprint(asked)
+    known = library.store.remembered.by_fingerprint(content)
     origins = (
         {OWN, *(database.origin for database in databases(library.settings))} if known else set()
     )
-    there = [one for one in known if one.origin in origins]
+    present = [record for record in known if record.origin in origins]
     return sorted(
-        there, key=lambda one: one.state in (MemoryState.REJECTED, MemoryState.SUPERSEDED)
+        present, key=lambda record: record.state in (MemoryState.REJECTED, MemoryState.SUPERSEDED)
     )
 
 
-def _known_already(
+def _update_known(
     library: Library,
     known: Remembered,
     state: MemoryState,
     actor: str,
     supersedes: Sequence[Remembered],
 ) -> WriteResult:
-    """What a person says again counts as they say it; of whatever else it is only told that it is
-    there.
-    """
+    """Apply a person's new state to an existing memory; for other actors only report it."""
     uncurated = library.settings.memory.uncurated
     if actor == PERSON and (known.state is not state or supersedes):
         verdicts = (
@@ -285,7 +303,7 @@ def _known_already(
             if known.state is not state
             else []
         )
-        others = [supersede for supersede in supersedes if supersede.ref != known.ref]
+        others = [replaced for replaced in supersedes if replaced.ref != known.ref]
         verdicts += [
             MemoryVerdict(other.ref, MemoryState.SUPERSEDED, None, known.memory.key)
             for other in others
@@ -319,15 +337,15 @@ def _new(
     )
 
 
-def _as_before(library: Library, new: NewMemory, one: Brought, used: set[str]) -> NewMemory:
-    """The memory under the id that an export of ours gave it, so that what names it still does,
-    unless another one has it.
-    """
-    key = one.memory.key
+def _with_exported_key(
+    library: Library, new: NewMemory, imported: Brought, used: set[str]
+) -> NewMemory:
+    """Keep the id from a Cortex export, so that references stay valid, unless it is taken."""
+    key = imported.memory.key
     if _OWN_KEY.fullmatch(key) and key not in used and not library.store.remembered.by_key(key):
         new = replace(new, memory=replace(new.memory, key=key))
-    names = new.state is MemoryState.SUPERSEDED and _OWN_KEY.fullmatch(one.successor)
-    return replace(new, successor=one.successor) if names else new
+    has_successor = new.state is MemoryState.SUPERSEDED and _OWN_KEY.fullmatch(imported.successor)
+    return replace(new, successor=imported.successor) if has_successor else new
 
 
 def _free_key(library: Library) -> str:

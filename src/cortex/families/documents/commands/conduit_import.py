@@ -1,4 +1,4 @@
-"""`cortex kb import`: what another product has, taken over in one command."""
+"""`cortex kb import`: import the documents of another product."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ def import_conduit(
     for source in done.sources:
         if source.status in (conduit_import.ADDED, conduit_import.PRESENT):
             again = " (was here already)" if source.status == conduit_import.PRESENT else ""
-            told = f"{source.documents} documents, {source.chunks} chunks" + (
+            counts = f"{source.documents} documents, {source.chunks} chunks" + (
                 f", {source.skipped} skipped" if source.skipped else ""
             )
-            say(f"✓ {source.name}{again}: {told}")
+            say(f"✓ {source.name}{again}: {counts}")
             say(f"  ID: {source.id}")
             say(f"  Path: {source.path}")
         else:

@@ -1,8 +1,9 @@
-"""`cortex kb add|remove|list|sync|search|stats|import`: a person's folders of documents.
+"""`cortex kb add|remove|list|sync|search|stats|import`: manage and search document folders.
 
-They are the person's, not a project's: no project's file counts here. Who holds the library's
-lease, cortexd or a server, indexes for these commands; without one they do it themselves. Exit
-codes: 0 done, 1 an error, 2 done in part, because files could not be read or there are words only.
+Sources belong to the user, not to a project: no project settings apply here. The process that holds
+the library's lease, cortexd or a server, indexes for these commands; without one they index
+themselves. Exit codes: 0 done, 1 an error, 2 done in part, because files could not be read or only
+lexical search is available.
 """
 
 from __future__ import annotations
@@ -32,8 +33,10 @@ from cortex.toolkit.terminal.output import many, print_json, printable, progress
 
 PARTIAL = 2
 EMBEDDER_CODES = tuple(code for code in CODES if code.startswith("EMBEDDER_"))
-NAMED_FILES = 20  # that could not be read; --json names all
-FOLLOW_SECONDS = 10.0  # for the process that holds the library to let its indexes forget, too
+# Unreadable files that are listed; --json lists all.
+NAMED_FILES = 20
+# Time for the lease holder to remove the documents from its indexes, too.
+FOLLOW_SECONDS = 10.0
 POLL_SECONDS = 0.05
 
 app = typer.Typer(
@@ -45,7 +48,7 @@ app.add_typer(conduit_import.app, name="import")
 
 
 class DocumentModeName(StrEnum):
-    """How a question is answered."""
+    """Search mode."""
 
     HYBRID = "hybrid"
     SEMANTIC = "semantic"
@@ -54,7 +57,7 @@ class DocumentModeName(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Synced:
-    """What a sync did with one source; `report` is None where it failed."""
+    """Outcome of a sync of one source; `report` is None if it failed."""
 
     folder: Folder
     state: SourceState
@@ -63,7 +66,7 @@ class Synced:
 
     @property
     def words_are_done(self) -> bool:
-        """Whether every document was read, and whatever went wrong did so with vectors."""
+        """True if every document was read and only vectors failed, if anything."""
         return self.error is None or self.error.code in ("EMBEDDINGS_LIMIT", *EMBEDDER_CODES)
 
 
@@ -115,7 +118,7 @@ def add(
         if as_json:
             print_json({"source": synced.state.as_json(root=True), "sync": _row(synced)})
         else:
-            _show([synced], overview, new=True)
+            _print_synced([synced], overview, new=True)
     # Files that nothing can read are named: what could be added is there.
     return _exit_code([synced], overview, unread_counts=not synced.state.documents)
 
@@ -189,12 +192,16 @@ def sync(
     if as_json:
         status = {0: "completed", PARTIAL: "partial"}.get(code, "error")
         print_json(
-            {"status": status, "semantic": overview.meaning, "sources": [_row(one) for one in done]}
+            {
+                "status": status,
+                "semantic": overview.meaning,
+                "sources": [_row(synced) for synced in done],
+            }
         )
     elif not done:
         say("There are no sources yet. Add one with: cortex kb add PATH")
     else:
-        _show(done, overview)
+        _print_synced(done, overview)
     return code
 
 
@@ -229,19 +236,19 @@ def search(
     if fts5 and mode not in (None, DocumentModeName.FTS5):
         raise InputError("ARGUMENT_INVALID", f"--fts5 and --mode {mode} contradict each other")
     with open_library() as library:
-        chosen = library.settings.mcp.kb.search
-        asked = "fts5" if fts5 else mode.value if mode else chosen.default_mode
-        wanted = limit or min(chosen.default_limit, chosen.max_limit)
+        defaults = library.settings.mcp.kb.search
+        mode_name = "fts5" if fts5 else mode.value if mode else defaults.default_mode
+        wanted = limit or min(defaults.default_limit, defaults.max_limit)
         reader = library.reader
-        if asked != "fts5":
+        if mode_name != "fts5":
             reader.embedding.try_out()
-        found = find(reader, query_of(library.settings, query, asked, wanted), source)
-    for note in found.notes:
+        results = find(reader, query_of(library.settings, query, mode_name, wanted), source)
+    for note in results.notes:
         say(f"note: {note}", error=True)
     if as_json:
-        print_json(found_json(found))
+        print_json(found_json(results))
     else:
-        _print_found(query, found)
+        _print_found(query, results)
     return 0
 
 
@@ -252,7 +259,9 @@ def stats(
     ] = None,
     as_json: JsonFlag = False,
 ) -> int:
-    """Show how much there is, whether search by meaning works, and which files could not be read."""
+    """Show how much there is, whether search by meaning works, and which files could not be
+    read.
+    """
     with open_library() as library:
         states = states_of(
             library, [library.folder(source)] if source is not None else library.folders()
@@ -272,8 +281,8 @@ def stats(
         else [("Last sync", ago(states[0].last_sync))]
     )
     rows += [
-        ("Documents", f"{sum(one.documents for one in states):,}"),
-        ("Chunks", f"{sum(one.chunks for one in states):,}"),
+        ("Documents", f"{sum(state.documents for state in states):,}"),
+        ("Chunks", f"{sum(state.chunks for state in states):,}"),
         ("Total size", size_text(sum(state.size for state in states))),
         ("Keyword (fts5)", "available"),
         ("Semantic", overview.semantic),
@@ -285,18 +294,18 @@ def stats(
     return 0
 
 
-# -- the library
-# -------------------------------------------------------------------------------------------------------
+# -- indexing
 
 
 def _sync(library: Library, folder: Folder, as_json: bool) -> Synced:
-    """Bring one source up to date; what goes wrong with it leaves the others alone."""
+    """Sync one source; an error doesn't affect the others."""
     report: IndexReport | None = None
     failed: CortexError | None = None
     with progress_bar(not as_json) as progress:
         try:
             report = library.index(source=folder.source, progress=progress)
-            if library.holds():  # else the holder embeds, in the background
+            # Otherwise the lease holder embeds in the background.
+            if library.holds():
                 library.embedding.embed(progress=progress, cancel=Cancel())
         except KeyboardInterrupt:
             say(
@@ -316,8 +325,9 @@ def _sync(library: Library, folder: Folder, as_json: bool) -> Synced:
 
 
 def _await_indexes(library: Library) -> bool:
-    """Whether the words have forgotten what was removed; where another process does that, it gets a
-    moment.
+    """Wait until the lexical index has dropped what was removed; False on timeout.
+
+    Another process may hold the lease and do that.
     """
     deadline, truth = time.monotonic() + FOLLOW_SECONDS, library.store.truth
     while library.store.indexes.state()[1] < truth.seq() or truth.words_linger:
@@ -327,84 +337,90 @@ def _await_indexes(library: Library) -> bool:
     return True
 
 
-# -- what is said
-# ------------------------------------------------------------------------------------------------------
+# -- output
 
 
 def _exit_code(done: Sequence[Synced], overview: Overview, *, unread_counts: bool = True) -> int:
-    """1 where a source could not be synced, 2 where not all of it was; that nobody wants vectors is
-    no lack.
+    """Exit code: 1 if a source could not be synced, 2 if it was not synced completely.
+
+    Missing vectors don't count if no embedder is configured.
     """
-    if any(one.error is not None and not one.words_are_done for one in done):
+    if any(synced.error is not None and not synced.words_are_done for synced in done):
         return 1
     words_only = bool(done) and overview.embedding is not None and not overview.meaning
-    unread = any(one.error is not None or (unread_counts and one.state.unread) for one in done)
-    has_text = any(one.state.chunks for one in done)
+    unread = any(
+        synced.error is not None or (unread_counts and synced.state.unread) for synced in done
+    )
+    has_text = any(synced.state.chunks for synced in done)
     return PARTIAL if unread or (words_only and has_text) else 0
 
 
-def _show(done: Sequence[Synced], overview: Overview, *, new: bool = False) -> None:
-    """What was done; of a source that is `new` only what there is now: a server may have read it
-    first.
+def _print_synced(done: Sequence[Synced], overview: Overview, *, new: bool = False) -> None:
+    """Print the outcome of a sync.
+
+    For a `new` source only the totals are printed, because a server may have indexed it first.
     """
-    for one in done:
-        if one.report is not None and new:
-            say(f"Indexed {one.state.documents:,} documents, {one.state.chunks:,} chunks")
-        elif one.report is not None:
-            report = one.report
+    for synced in done:
+        if synced.report is not None and new:
+            say(f"Indexed {synced.state.documents:,} documents, {synced.state.chunks:,} chunks")
+        elif synced.report is not None:
+            report = synced.report
             parts = [
                 f"{getattr(report, name)} {name}"
                 for name in ("added", "changed", "deleted", "unchanged")
             ]
-            say(f"{one.folder.name}: {', '.join(parts)} in {report.seconds:.1f} s")
-            say(f"  {one.state.documents:,} documents, {one.state.chunks:,} chunks")
-        if one.error is not None:
-            say(f"error: {one.folder.name}: {one.error.message} [{one.error.code}]", error=True)
-        for line in unread_lines([one.state], NAMED_FILES, printable):
+            say(f"{synced.folder.name}: {', '.join(parts)} in {report.seconds:.1f} s")
+            say(f"  {synced.state.documents:,} documents, {synced.state.chunks:,} chunks")
+        if synced.error is not None:
+            say(
+                f"error: {synced.folder.name}: {synced.error.message} [{synced.error.code}]",
+                error=True,
+            )
+        for line in unread_lines([synced.state], NAMED_FILES, printable):
             say(f"  {line}")
     if (
         overview.embedding is not None
         and not overview.meaning
-        and any(one.state.chunks for one in done)
+        and any(synced.state.chunks for synced in done)
     ):
         say(f"warning: words only: semantic search is {overview.semantic}", error=True)
 
 
-def _row(one: Synced) -> dict[str, object]:
+def _row(synced: Synced) -> dict[str, object]:
     row: dict[str, object] = {
-        "id": one.folder.key,
-        "name": one.folder.name,
-        "path": one.folder.source.root,
+        "id": synced.folder.key,
+        "name": synced.folder.name,
+        "path": synced.folder.source.root,
     }
-    if one.report is not None:
-        row |= asdict(one.report)
-    row |= {"documents": one.state.documents, "chunks": one.state.chunks}
-    row["unread"] = [{"path": file.path, "reason": file.reason} for file in one.state.unread]
-    if one.error is not None:
-        row["error"] = {"code": one.error.code, "message": one.error.message}
+    if synced.report is not None:
+        row |= asdict(synced.report)
+    row |= {"documents": synced.state.documents, "chunks": synced.state.chunks}
+    row["unread"] = [{"path": file.path, "reason": file.reason} for file in synced.state.unread]
+    if synced.error is not None:
+        row["error"] = {"code": synced.error.code, "message": synced.error.message}
     return row
 
 
 def _stats_json(states: Sequence[SourceState], overview: Overview) -> dict[str, object]:
-    state = overview.embedding
+    embedding = overview.embedding
     return {
-        "sources": [one.as_json(root=True) for one in states],
-        "documents": sum(one.documents for one in states),
-        "chunks": sum(one.chunks for one in states),
-        "size": sum(one.size for one in states),
+        "sources": [state.as_json(root=True) for state in states],
+        "documents": sum(state.documents for state in states),
+        "chunks": sum(state.chunks for state in states),
+        "size": sum(state.size for state in states),
         "capabilities": {"fts5": True, "semantic": overview.meaning, "hybrid": overview.meaning},
-        "embedding": state.as_json() if state else None,
+        "embedding": embedding.as_json() if embedding else None,
     }
 
 
-def found_json(found: DocumentResults) -> dict[str, object]:
-    """An answer for programs."""
-    results = [_result_json(result) for result in found.results]
+def found_json(page: DocumentResults) -> dict[str, object]:
+    """Search results as JSON."""
+    results = [_result_json(result) for result in page.results]
     return {
         "results": results,
-        "total": found.total,
-        "mode": found.mode,
-        "degraded": found.degraded,
+        "total": page.total,
+        "mode": page.mode,
+        "degraded": page.degraded,
     }
 
 
@@ -422,9 +438,9 @@ def _result_json(result: DocumentResult) -> dict[str, object]:
     }
 
 
-def _print_found(query: str, found: DocumentResults) -> None:
-    say(f"Found {many(len(found.results), 'result')} for: {query}")
-    for number, result in enumerate(found.results, 1):
+def _print_found(query: str, results: DocumentResults) -> None:
+    say(f"Found {many(len(results.results), 'result')} for: {query}")
+    for number, result in enumerate(results.results, 1):
         say("")
         say(f"{number}. {result.title} (score: {result.score:.2f})")
         page = f", page {result.page}" if result.page else ""

@@ -1,6 +1,6 @@
-"""`cortex qdrant`: what a Qdrant server keeps for the library, and taking it out again.
+"""`cortex qdrant`: show and delete the library's collections on a Qdrant server.
 
-The key is never shown.
+The API key is never shown.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ UrlOption = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class _Library:
-    """The store whose collections are ours, and how far it has come."""
+    """Identity and sequence number of the store that owns our collections."""
 
     identity: str
     seq: int
 
-    def owns(self, one: QdrantCollection, qdrant: Qdrant) -> bool:
-        return bool(self.identity) and qdrant.is_of(one.name, self.identity)
+    def owns(self, collection: QdrantCollection, qdrant: Qdrant) -> bool:
+        return bool(self.identity) and qdrant.is_of(collection.name, self.identity)
 
 
 @app.command("status")
@@ -55,10 +55,10 @@ def status(url: UrlOption = None, as_json: JsonFlag = False) -> int:
         return 0
     with closing(qdrant):
         try:
-            found, problem = qdrant.collections(), ""
+            collections, problem = qdrant.collections(), ""
         except NetworkError as error:
-            found, problem = [], error.message
-        rows = [_row(one, library, qdrant) for one in found]
+            collections, problem = [], error.message
+        rows = [_row(collection, library, qdrant) for collection in collections]
     if as_json:
         print_json(_answer(settings, problem, rows, reachable=not problem))
         return 1 if problem else 0
@@ -73,9 +73,10 @@ def status(url: UrlOption = None, as_json: JsonFlag = False) -> int:
         say(f"Collection:  {row['name']}")
         say(f"  Points:    {row['points']:,}")
         say(f"  Embedder:  {row['provider']} {row['model']}, {row['dimensions']} dimensions")
-        whose = "this library" if row["own"] else "another library"
+        owner = "this library" if row["own"] else "another library"
         say(
-            f"  Of:        {whose}{'' if row['upToDate'] or not row['own'] else ', not up to date yet'}"
+            "  Of:        "
+            f"{owner}{'' if row['upToDate'] or not row['own'] else ', not up to date yet'}"
         )
     return 0
 
@@ -102,31 +103,35 @@ def purge(
             ),
         )
     with closing(qdrant):
-        found = [
+        collections = [
             collection
             for collection in qdrant.collections()
             if everything or library.owns(collection, qdrant)
         ]
-        if found and not yes:
-            for one in found:
-                say(f"{one.name}: {one.points:,} points", error=True)
+        if collections and not yes:
+            for collection in collections:
+                say(f"{collection.name}: {collection.points:,} points", error=True)
             confirm(f"Delete these from {qdrant.url}?", "this deletes collections")
-        qdrant.drop(one.name for one in found)
+        qdrant.drop(collection.name for collection in collections)
     if as_json:
         print_json(
             {
                 "url": qdrant.url,
-                "dropped": [{"name": one.name, "points": one.points} for one in found],
+                "dropped": [
+                    {"name": collection.name, "points": collection.points}
+                    for collection in collections
+                ],
             }
         )
         return 0
-    for one in found:
-        say(f"✓ Dropped {one.name} ({one.points:,} points)")
-    if not found:
+    for collection in collections:
+        say(f"✓ Dropped {collection.name} ({collection.points:,} points)")
+    if not collections:
         say("There is nothing to drop.")
     elif settings.kb.qdrant.url == load(None, environment=environment()).kb.qdrant.url:
         say(
-            "`cortex kb sync`, or a running server, makes them anew; without kb.qdrant.url vectors are kept in files."
+            "`cortex kb sync`, or a running server, makes them anew; without kb.qdrant.url "
+            "vectors are kept in files."
         )
     return 0
 
@@ -142,16 +147,16 @@ def _library(settings: Settings) -> _Library:
         return _Library(store.truth.get("identity"), store.truth.seq())
 
 
-def _row(one: QdrantCollection, library: _Library, qdrant: Qdrant) -> dict[str, object]:
-    stamp = one.mark.stamp if one.mark else None
+def _row(collection: QdrantCollection, library: _Library, qdrant: Qdrant) -> dict[str, object]:
+    stamp = collection.mark.stamp if collection.mark else None
     return {
-        "name": one.name,
-        "points": one.points,
+        "name": collection.name,
+        "points": collection.points,
         "provider": stamp.provider if stamp else "",
         "model": stamp.model if stamp else "",
         "dimensions": stamp.dimensions if stamp else 0,
-        "own": library.owns(one, qdrant),
-        "upToDate": one.mark is not None and one.mark.watermark == library.seq,
+        "own": library.owns(collection, qdrant),
+        "upToDate": collection.mark is not None and collection.mark.watermark == library.seq,
     }
 
 

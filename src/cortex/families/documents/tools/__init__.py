@@ -1,7 +1,4 @@
-"""The kb family: the person's documents, searched and read, as tools, a resource and a prompt.
-
-Nothing in it can write.
-"""
+"""The kb family: read-only tools, a resource and a prompt over the user's documents."""
 
 from __future__ import annotations
 
@@ -23,9 +20,7 @@ __all__ = ["PROMPTS", "RESOURCES", "TOOLS", "LibrarySession", "open_family"]
 
 
 def open_family(settings: Settings, engines: EnginePool) -> Family:
-    """The family over the documents of the person whose settings these are, opened in the
-    background.
-    """
+    """Open the family over the user's documents; the library opens in the background."""
     context = LibrarySession(settings, engines)
     context.start()
     return Family(

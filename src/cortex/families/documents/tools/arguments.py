@@ -1,5 +1,6 @@
-"""The arguments of the document tools, field by field as their contract has them; `budget` and
-`cursor` are ours and optional.
+"""Arguments of the document tools, field by field as in their contract.
+
+`budget` and `cursor` are our own additions and optional.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from pydantic.config import JsonDict
 from cortex.base.settings import Settings
 from cortex.toolkit.tool import Arguments, Whole
 
-INTEGER: JsonDict = {"type": "integer"}  # what the contract calls a whole number
+# The contract's type for whole numbers.
+INTEGER: JsonDict = {"type": "integer"}
 
 ModeName = Literal["hybrid", "semantic", "fts5"]
 Budget = Annotated[
@@ -28,17 +30,20 @@ Cursor = Annotated[
     str | None, Field(description="Where to go on, from the end of an earlier answer")
 ]
 
-DOCUMENTS = 5  # that an answer with passages has, where nobody says how many
+# Default number of documents in an answer with passages.
+DOCUMENTS = 5
 
 
 class KbSearchArguments(Arguments):
     query: str = Field(
-        description="The search query. Use short keyword phrases for best results (e.g., 'authentication JWT' rather than "
+        description="The search query. Use short keyword phrases for best results (e.g., "
+        "'authentication JWT' rather than "
         "'how does authentication work with JWT tokens')."
     )
     source_id: str | None = Field(
         default=None,
-        description="Filter results to a specific knowledge base source, by its ID or its name. Use kb_list_sources to see available "
+        description="Filter results to a specific knowledge base source, by its ID or its name. "
+        "Use kb_list_sources to see available "
         "source IDs.",
     )
     limit: Whole = Field(
@@ -50,7 +55,8 @@ class KbSearchArguments(Arguments):
     )
     mode: ModeName = Field(
         default="hybrid",
-        description="Search mode. 'hybrid' (default) combines keyword and semantic search. 'semantic' uses vector similarity only. "
+        description="Search mode. 'hybrid' (default) combines keyword and semantic search. "
+        "'semantic' uses vector similarity only. "
         "'fts5' uses keyword matching only.",
     )
     budget: Budget = None
@@ -91,7 +97,7 @@ class Stats(Arguments):
 
 
 def searching(settings: Settings) -> tuple[type[KbSearchArguments], type[SearchWithContext]]:
-    """The arguments of the two searches, with the defaults and the most that the settings say."""
+    """Argument models of both searches, with the limits and defaults of the settings."""
     search = settings.mcp.kb.search
     most, limit = search.max_limit, min(search.default_limit, search.max_limit)
     if (most, limit, search.default_mode) == (50, 10, "hybrid"):
@@ -100,7 +106,8 @@ def searching(settings: Settings) -> tuple[type[KbSearchArguments], type[SearchW
     class Configured(KbSearchArguments):
         limit: Whole = Field(
             default=min(search.default_limit, most),
-            description=f"Maximum number of results (default: {min(search.default_limit, most)}, max: {most})",
+            description="Maximum number of results (default: "
+            f"{min(search.default_limit, most)}, max: {most})",
             ge=1,
             le=most,
             json_schema_extra=INTEGER,
@@ -113,7 +120,8 @@ def searching(settings: Settings) -> tuple[type[KbSearchArguments], type[SearchW
     class ConfiguredWithContext(SearchWithContext):
         limit: Whole = Field(
             default=min(DOCUMENTS, most),
-            description=f"Maximum documents to return (default: {min(DOCUMENTS, most)}, max: {most})",
+            description=f"Maximum documents to return (default: {min(DOCUMENTS, most)}, max: "
+            f"{most})",
             ge=1,
             le=most,
             json_schema_extra=INTEGER,

@@ -1,6 +1,6 @@
-"""The five document tools: what each asks of the library.
+"""The five document tools, all read-only.
 
-Texts are in answers.py, arguments in arguments.py. None of them writes.
+Rendering is in render.py, arguments are in arguments.py.
 """
 
 from __future__ import annotations
@@ -36,103 +36,107 @@ from cortex.families.documents.tools.arguments import (
 from cortex.toolkit.pagination import check_budget, read_cursor
 from cortex.toolkit.tool import Answer, Call, Fault, Tool, unforeseen
 
-SERVER_ERROR = -32000  # what the contract has for whatever goes wrong within a tool
+# The contract's code for every error within a tool.
+SERVER_ERROR = -32000
 FAILED = "Search failed: "
-HITS_PER_DOCUMENT = 4  # that are asked for, so that there are enough of different documents
+# Hits to request per document, to get enough different documents.
+HITS_PER_DOCUMENT = 4
 MOST_HITS = 200
-DOCUMENT_BUDGET = 8_000  # tokens of a document at once, where nobody says how many
+# Default tokens of a document's part.
+DOCUMENT_BUDGET = 8_000
 
 Arguments = TypeVar("Arguments")
 
 
 def fault_of(error: CortexError) -> Fault:
-    """The error of the request that an error within a tool is."""
+    """Convert an error within a tool to a request error."""
     return Fault(SERVER_ERROR, error.message)
 
 
-def _says_that_it_failed(
+def _with_failure_prefix(
     run: Callable[[LibrarySession, Arguments, Call], Answer],
 ) -> Callable[[LibrarySession, Arguments, Call], Answer]:
-    """A search whose errors begin with saying that it is the search that failed."""
+    """Decorate a search so that its error messages say that the search failed."""
 
     def search(context: LibrarySession, arguments: Arguments, call: Call) -> Answer:
         try:
             return run(context, arguments, call)
         except Cancelled:
             raise
-        except Exception as failure:  # whatever it is, the caller is told that the search failed
+        except Exception as failure:
+            # Every error is reported to the caller as a failed search.
             error = (
                 failure if isinstance(failure, CortexError) else unforeseen(failure, run.__name__)
             )
-            told = error_of(error.code, FAILED + error.message, error.context)
-            told.suggestions = error.suggestions
-            raise told from failure
+            reported = error_of(error.code, FAILED + error.message, error.context)
+            reported.suggestions = error.suggestions
+            raise reported from failure
 
     return search
 
 
-@_says_that_it_failed
+@_with_failure_prefix
 def kb_search(context: LibrarySession, arguments: KbSearchArguments, call: Call) -> Answer:
-    """Find documents, with snippets."""
+    """Search documents, with snippets."""
     settings = context.settings
     budget = check_budget(arguments.budget, settings.search.budget)
     query = query_of(settings, arguments.query, arguments.mode, arguments.limit)
     key = repr((query, arguments.source_id))
     offset = read_cursor(key, arguments.cursor)
     with context.open() as library:
-        found = find(library, replace(query, offset=offset), arguments.source_id, call.cancel)
-    text = render.search_text(arguments.query, found, budget, offset, key)
-    return Answer(text, meta=_meta(found), hits=len(found.results))
+        results = find(library, replace(query, offset=offset), arguments.source_id, call.cancel)
+    text = render.search_text(arguments.query, results, budget, offset, key)
+    return Answer(text, meta=_meta(results), hits=len(results.results))
 
 
-@_says_that_it_failed
+@_with_failure_prefix
 def kb_search_with_context(
     context: LibrarySession, arguments: SearchWithContext, call: Call
 ) -> Answer:
-    """Find documents, with whole passages to answer from."""
+    """Search documents, with whole passages to answer from."""
     settings = context.settings
     budget = check_budget(arguments.budget, settings.search.budget)
     hits = min(MOST_HITS, arguments.limit * HITS_PER_DOCUMENT)
     query = query_of(settings, arguments.query, arguments.mode, hits)
     with context.open() as library:
-        found = find(library, replace(query, snippets=(0,)), arguments.source_id, call.cancel)
-        excerpts = excerpts_of(library.store.lookup, found.results, arguments.limit)
+        results = find(library, replace(query, snippets=(0,)), arguments.source_id, call.cancel)
+        excerpts = excerpts_of(library.store.lookup, results.results, arguments.limit)
     redacted = [
-        (excerpt.result.path, one)
+        (excerpt.result.path, redaction)
         for excerpt in excerpts
         for passage in excerpt.passages
-        for one in passage.redacted
+        for redaction in passage.redacted
     ]
-    found = replace(found, notes=(*found.notes, *note_of(redacted)))
-    text = render.context_text(arguments.query, found, excerpts, budget)
-    return Answer(text, meta=_meta(found), hits=len(excerpts))
+    results = replace(results, notes=(*results.notes, *note_of(redacted)))
+    text = render.context_text(arguments.query, results, excerpts, budget)
+    return Answer(text, meta=_meta(results), hits=len(excerpts))
 
 
-def _meta(found: DocumentResults) -> dict[str, object]:
-    """For programs, beside the text."""
+def _meta(results: DocumentResults) -> dict[str, object]:
+    """Metadata for programs beside the text."""
     return {
-        "cortex/mode": found.mode,
-        "cortex/degraded": found.degraded,
-        "cortex/total": found.total,
+        "cortex/mode": results.mode,
+        "cortex/degraded": results.degraded,
+        "cortex/total": results.total,
     }
 
 
 def kb_list_sources(context: LibrarySession, arguments: ListSources, call: Call) -> Answer:
-    """The sources, with their ids."""
+    """List the sources with their ids."""
     with context.open() as library:
         states = states_of(library, library.folders())
     return Answer(render.sources_text(states))
 
 
 def kb_get_document(context: LibrarySession, arguments: GetDocument, call: Call) -> Answer:
-    """A document's text, in parts where it is long."""
+    """Return a document's text, in parts if it is long."""
     budget = check_budget(arguments.budget, max(DOCUMENT_BUDGET, context.settings.search.budget))
     with context.open() as library:
         folder, doc = library.document(arguments.document_id)
         lookup = library.store.lookup
         text, title = lookup.text(doc.blob), title_of(lookup, doc)
-        notes = note_of((doc.path, one) for one in lookup.redacted(doc.blob))
-    # The place in another version of it would be another
+        notes = note_of((doc.path, redaction) for redaction in lookup.redacted(doc.blob))
+    # A cursor is only valid for the same version of the document.
     key = f"{arguments.document_id}:{doc.blob}"
     try:
         start = read_cursor(key, arguments.cursor)
@@ -154,7 +158,7 @@ def kb_get_document(context: LibrarySession, arguments: GetDocument, call: Call)
 
 
 def kb_stats(context: LibrarySession, arguments: Stats, call: Call) -> Answer:
-    """Counts, capabilities, and what could not be read."""
+    """Return counts, capabilities, and unreadable files."""
     with context.open() as library:
         states = states_of(library, folders_of(library, arguments.source_id))
         overview = overview_of(library, single=arguments.source_id is not None, ask=True)
@@ -162,7 +166,7 @@ def kb_stats(context: LibrarySession, arguments: Stats, call: Call) -> Answer:
 
 
 def tools_for(settings: Settings | None = None) -> tuple[Tool, ...]:
-    """The tools, with the limits and defaults of these settings."""
+    """Tools with the limits and defaults of these settings."""
     search, with_context = (
         (KbSearchArguments, SearchWithContext) if settings is None else searching(settings)
     )
@@ -170,15 +174,18 @@ def tools_for(settings: Settings | None = None) -> tuple[Tool, ...]:
         _tool(
             "kb_search",
             "Search documents",
-            "Use this first to find something in the person's own documents (notes, manuals, papers, PDF and office files). Answers "
-            "with title, path, section or page, document_id and a snippet of each, ranked; read on with kb_get_document.",
+            "Use this first to find something in the person's own documents (notes, manuals, "
+            "papers, PDF and office files). Answers "
+            "with title, path, section or page, document_id and a snippet of each, ranked; read "
+            "on with kb_get_document.",
             search,
             kb_search,
         ),
         _tool(
             "kb_search_with_context",
             "Search documents with context",
-            "Use this instead of kb_search to answer a question from the documents at once: whole passages, neighbouring ones "
+            "Use this instead of kb_search to answer a question from the documents at once: "
+            "whole passages, neighbouring ones "
             "merged, as Markdown with citations, within a token budget.",
             with_context,
             kb_search_with_context,
@@ -186,14 +193,16 @@ def tools_for(settings: Settings | None = None) -> tuple[Tool, ...]:
         _tool(
             "kb_list_sources",
             "List document sources",
-            "Use this to see which folders of documents there are, with the IDs that source_id takes, and how fresh they are.",
+            "Use this to see which folders of documents there are, with the IDs that source_id "
+            "takes, and how fresh they are.",
             ListSources,
             kb_list_sources,
         ),
         _tool(
             "kb_get_document",
             "Get document",
-            "Use this to read a document whole, by the document_id from a search: title, path, size, MIME type and text. Long ones come in "
+            "Use this to read a document whole, by the document_id from a search: title, path, "
+            "size, MIME type and text. Long ones come in "
             "parts: go on with `cursor`.",
             GetDocument,
             kb_get_document,
@@ -201,7 +210,8 @@ def tools_for(settings: Settings | None = None) -> tuple[Tool, ...]:
         _tool(
             "kb_stats",
             "Document statistics",
-            "Use this to see how much there is, whether search by meaning works, and which files could not be read.",
+            "Use this to see how much there is, whether search by meaning works, and which "
+            "files could not be read.",
             Stats,
             kb_stats,
         ),

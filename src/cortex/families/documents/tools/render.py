@@ -1,8 +1,7 @@
-"""What the document tools say: text for an agent, with whatever comes from a document fenced,
-within a token budget.
+"""Render the results of the document tools as text within a token budget.
 
-Pure functions: nothing here opens, searches or waits. A name or a heading is one line, so that it
-can't pass for a line of ours; a text stands between fences that it doesn't contain.
+Pure functions: nothing here opens, searches or waits. Names and headings are single lines, so that
+they can't pass for a line of ours; document text is fenced, with fences that it doesn't contain.
 """
 
 from __future__ import annotations
@@ -16,27 +15,29 @@ from cortex.families.documents.search import PAGE_END, DocumentResult, DocumentR
 from cortex.families.documents.status import Overview, SourceState
 from cortex.toolkit.pagination import make_cursor, too_small
 
-NAMED_FILES = 20  # that could not be read, in an answer; the others are counted
-CURSOR_ROOM = 160  # characters that saying where to go on takes
-MIN_TEXT_TOKENS = 30  # less text than this isn't worth its fences
+# Unreadable files that are listed in an answer; the others are counted.
+NAMED_FILES = 20
+# Characters reserved for the cursor.
+CURSOR_ROOM = 160
+# Shorter texts aren't worth their fences.
+MIN_TEXT_TOKENS = 30
 _UNITS = ((86_400, "day"), (3_600, "hour"), (60, "minute"))
 
 
 # -- search
-# ------------------------------------------------------------------------------------------------------------
 
 
-def search_text(query: str, found: DocumentResults, budget: int, offset: int, key: str) -> str:
-    """Results with snippets, the last ones without where the budget ends, and how to go on."""
-    notes = _notes(found)
+def search_text(query: str, page: DocumentResults, budget: int, offset: int, key: str) -> str:
+    """Render results with snippets, the last ones without if the budget ends, and a cursor."""
+    notes = _notes(page)
     room = (
         budget * TOKEN_CHARACTERS
-        - len(_found_line(len(found.results), query))
+        - len(_found_line(len(page.results), query))
         - len(notes)
         - CURSOR_ROOM
     )
     blocks: list[str] = []
-    for result in found.results:
+    for result in page.results:
         block = _result_text(result, with_text=True)
         if len(block) + 2 > room:
             block = _result_text(result, with_text=False)
@@ -44,13 +45,13 @@ def search_text(query: str, found: DocumentResults, budget: int, offset: int, ke
             break
         blocks.append(block)
         room -= len(block) + 2
-    if found.results and not blocks:
-        short = len(_result_text(found.results[0], with_text=False))
+    if page.results and not blocks:
+        short = len(_result_text(page.results[0], with_text=False))
         raise too_small(budget * TOKEN_CHARACTERS - room + short + 2)
     parts = [_found_line(len(blocks), query) + notes, *blocks]
     after = offset + len(blocks)
-    if after < found.total and blocks:
-        parts.append(f'{found.total - after:,} more: go on with cursor "{make_cursor(key, after)}"')
+    if after < page.total and blocks:
+        parts.append(f'{page.total - after:,} more: go on with cursor "{make_cursor(key, after)}"')
     return "\n\n".join(parts)
 
 
@@ -58,10 +59,10 @@ def _found_line(count: int, query: str) -> str:
     return f"Found {count} {'result' if count == 1 else 'results'} for: {one_line(query)}"
 
 
-def _notes(found: DocumentResults) -> str:
-    """Which mode ran where it isn't the one that was asked for, and what else a reader should know."""
-    lines = [f"Mode: {found.mode} (degraded)"] if found.degraded else []
-    lines += [f"Note: {one_line(note, 500)}" for note in found.notes]
+def _notes(page: DocumentResults) -> str:
+    """Notes about a degraded mode, and those of the search."""
+    lines = [f"Mode: {page.mode} (degraded)"] if page.degraded else []
+    lines += [f"Note: {one_line(note, 500)}" for note in page.notes]
     return "".join(f"\n{line}" for line in lines)
 
 
@@ -83,20 +84,18 @@ def _result_text(result: DocumentResult, *, with_text: bool) -> str:
 
 
 def context_text(
-    query: str, found: DocumentResults, excerpts: Sequence[Excerpt], budget: int
+    query: str, page: DocumentResults, excerpts: Sequence[Excerpt], budget: int
 ) -> str:
-    """Documents with their passages and where these are from; the better a document, the larger its
-    share of the budget.
-    """
+    """Render documents with passages and citations; better documents get a larger share."""
     counted = "1 document" if len(excerpts) == 1 else f"{len(excerpts)} documents"
-    lead = f'## Relevant Context\n\n*Found {counted} for: "{one_line(query)}"*{_notes(found)}'
+    lead = f'## Relevant Context\n\n*Found {counted} for: "{one_line(query)}"*{_notes(page)}'
     room = budget * TOKEN_CHARACTERS - len(lead)
     parts: list[str] = []
-    for number, excerpt in enumerate(excerpts):
-        left = len(excerpts) - number
-        # So that shares go down evenly, the last one to what is left
+    for index, excerpt in enumerate(excerpts):
+        left = len(excerpts) - index
+        # Shares decrease evenly; the last document gets the rest.
         share = room * 2 // (left + 1)
-        part = _excerpt_text(number + 1, excerpt, share)
+        part = _excerpt_text(index + 1, excerpt, share)
         if part is None:
             continue
         parts.append(part)
@@ -112,9 +111,7 @@ def _head(number: int, result: DocumentResult) -> str:
 
 
 def _excerpt_text(number: int, excerpt: Excerpt, room: int) -> str | None:
-    """A document with as many of its passages as there is room for, in reading order; None where
-    not one fits.
-    """
+    """Render a document with the passages that fit, in reading order; None if none fits."""
     head, end = _head(number, excerpt.result), "\n\n---"
     room -= len(head) + len(end)
     chosen: list[tuple[Passage, str]] = []
@@ -126,7 +123,7 @@ def _excerpt_text(number: int, excerpt: Excerpt, room: int) -> str | None:
         room -= len(text)
     if not chosen:
         return None
-    chosen.sort(key=lambda one: one[0].start_line)
+    chosen.sort(key=lambda entry: entry[0].start_line)
     return head + "".join(text for _, text in chosen) + end
 
 
@@ -144,14 +141,14 @@ def _passage_text(result: DocumentResult, passage: Passage, room: int) -> str | 
 
 
 # -- documents
-# ---------------------------------------------------------------------------------------------------------
 
 
 def document_text(
     facts: Sequence[tuple[str, str]], title: str, text: str, start: int, budget: int, key: str
 ) -> str:
-    """A document from `start` on: what it is, and as much of its text as the budget allows, up to
-    the end of a line.
+    """Render a document from `start`: its facts and the text that fits the budget.
+
+    The text is cut at the end of a line.
     """
     head = f"**{one_line(title)}**\n" + "\n".join(
         f"{name}: {one_line(value, 500)}" for name, value in facts
@@ -186,22 +183,25 @@ def document_text(
 
 
 # -- sources
-# -----------------------------------------------------------------------------------------------------------
 
 
 def sources_text(states: Sequence[SourceState], now: datetime | None = None) -> str:
-    """The sources, each with where it is and what it holds."""
+    """Render the sources with their paths and counts."""
     if not states:
-        return "Knowledge Base Sources\n\nThere are no sources yet. A person adds one with: cortex kb add PATH"
+        return (
+            "Knowledge Base Sources\n\nThere are no sources yet. A person adds one with: "
+            "cortex kb add PATH"
+        )
     return "\n\n".join(("Knowledge Base Sources", *(source_text(state, now) for state in states)))
 
 
 def source_text(state: SourceState, now: datetime | None = None) -> str:
-    """One source in three lines, and one more where something is wrong."""
+    """Render one source in three lines, and one more if its folder is missing."""
     lines = [
         f"• {one_line(state.name)} (ID: {state.key})",
         f"  Path: {one_line(state.root, 1000)}",
-        f"  Documents: {state.documents:,} | Chunks: {state.chunks:,} | Last sync: {ago(state.last_sync, now)}",
+        f"  Documents: {state.documents:,} | Chunks: {state.chunks:,} | Last sync: "
+        f"{ago(state.last_sync, now)}",
     ]
     if not state.present:
         lines.append("  The folder is not there now; what it held is still found.")
@@ -211,17 +211,17 @@ def source_text(state: SourceState, now: datetime | None = None) -> str:
 def stats_text(
     overview: Overview, states: Sequence[SourceState], now: datetime | None = None
 ) -> str:
-    """Counts, capabilities, and the files that could not be read."""
-    of = f": {one_line(states[0].name)} (ID: {states[0].key})" if overview.single else ""
-    lines = [f"Knowledge Base Statistics{of}", ""]
+    """Render counts, capabilities, and unreadable files."""
+    subject = f": {one_line(states[0].name)} (ID: {states[0].key})" if overview.single else ""
+    lines = [f"Knowledge Base Statistics{subject}", ""]
     if overview.single:
         lines.append(f"Last sync: {ago(states[0].last_sync, now)}")
     else:
         lines.append(f"Sources: {len(states)}")
     lines += [
         f"Documents: {sum(state.documents for state in states):,}",
-        f"Chunks: {sum(one.chunks for one in states):,}",
-        f"Total size: {size_text(sum(one.size for one in states))}",
+        f"Chunks: {sum(state.chunks for state in states):,}",
+        f"Total size: {size_text(sum(state.size for state in states))}",
         "Search capabilities:",
         "  Keyword (fts5): available",
         f"  Semantic: {overview.semantic}",
@@ -234,9 +234,7 @@ def stats_text(
 def unread_lines(
     states: Sequence[SourceState], most: int, name: Callable[[str], str] = one_line
 ) -> list[str]:
-    """The files that could not be read, with the reasons, and how many others were left out because
-    they are no documents.
-    """
+    """List unreadable documents with reasons, and count the files that aren't documents."""
     unread = [(state, file) for state in states for file in state.unread]
     lines: list[str] = []
     if unread:
@@ -258,7 +256,7 @@ def unread_lines(
 
 
 def ago(moment: str, now: datetime | None = None) -> str:
-    """How long ago a moment in RFC 3339 was."""
+    """Age of an RFC 3339 time in words."""
     if not moment:
         return "never"
     seconds = int(((now or datetime.now(UTC)) - datetime.fromisoformat(moment)).total_seconds())
@@ -270,7 +268,7 @@ def ago(moment: str, now: datetime | None = None) -> str:
 
 
 def size_text(size: int) -> str:
-    """A size for people."""
+    """Human-readable size."""
     for unit, bytes_ in (("GB", 1_000_000_000), ("MB", 1_000_000), ("KB", 1_000)):
         if size >= bytes_:
             return f"{size / bytes_:.1f} {unit}"

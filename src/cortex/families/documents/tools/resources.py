@@ -1,4 +1,4 @@
-"""A source under an address, and a text to start a conversation about a topic with."""
+"""MCP resource for a source, and a prompt that gathers context about a topic."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cortex.toolkit.tool import Call, Prompt, PromptArgument, Resource
 
 
 def read_source(context: LibrarySession, variables: Mapping[str, str], call: Call) -> str:
-    """One source; where it lies on disk is kb_list_sources' to say."""
+    """Return one source as JSON; its path on disk is left to kb_list_sources."""
     with context.open() as library:
         state = state_of(library, library.folder(variables["id"]))
     return json.dumps(state.as_json(root=False), ensure_ascii=False)
@@ -23,7 +23,8 @@ RESOURCES = (
         "kb://source/{id}",
         "kb-source",
         "Document source",
-        "A source of documents by its ID or name: counts, last sync, and the files that could not be read",
+        "A source of documents by its ID or name: counts, last sync, and the files that could "
+        "not be read",
         read_source,
     ),
 )

@@ -1,4 +1,4 @@
-"""The documents as a place of a search over several stores."""
+"""Documents as a target of federated search."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FAMILY = "kb"
 
 
 def place_of(library: Library) -> SearchTarget:
-    """All folders of a library, asked as their settings say."""
+    """Search target over all folders of a library, with the ranking of its settings."""
     folders = library.folders()
 
     def ask(query: Query, cancel: Cancel) -> Page:
@@ -27,11 +27,13 @@ def place_of(library: Library) -> SearchTarget:
             return Page(
                 (), 0, query.mode, ("there are no sources yet: add one with `cortex kb add PATH`",)
             )
-        asked = replace(
+        tuned_query = replace(
             tuned(library.settings, query),
             threshold=max(query.threshold, library.settings.kb.rag.min_score),
         )
-        return library.search(asked, cancel=cancel, sources=[folder.source for folder in folders])
+        return library.search(
+            tuned_query, cancel=cancel, sources=[folder.source for folder in folders]
+        )
 
     known = {folder.source.id: folder for folder in folders}
 
@@ -52,7 +54,7 @@ def place_of(library: Library) -> SearchTarget:
     def written(document_id: str) -> float:
         return library.document(document_id)[1].mtime_ns / 1e9
 
-    names = {number: folder.name for number, folder in known.items()}
+    names = {source_id: folder.name for source_id, folder in known.items()}
     return SearchTarget(
         FAMILY, "documents", ask, names, cite, "kb_get_document document_id", read, written
     )

@@ -1,4 +1,1 @@
-"""What other products have stored, read so that it can move here.
-
-One module for each; none of them ever writes.
-"""
+"""Read-only adapters for the stores of other products, one module for each."""

@@ -1,9 +1,9 @@
-"""The vectors of a Chroma store on disk, and those of another product's memories in it.
+"""Read vectors from a Chroma store on disk, and those of another product's memories in it.
 
-Chroma keeps the last some hundred changes in SQLite and everything older in files beside it, one
-folder per collection: rows of links, vector and label (`chromafiles`). Both are read as plain
-bytes: no chromadb, no process. A row, a file or a folder that is damaged is left out. Knows no
-model and no text.
+Chroma keeps the last few hundred changes in SQLite and everything older in files beside it, one
+folder per collection, with rows of links, vector and label (`chroma_segments`). Both are read
+directly, without chromadb or a server. A damaged row, file or folder is left out. Knows no model
+and no text.
 """
 
 from __future__ import annotations
@@ -31,36 +31,42 @@ if TYPE_CHECKING:
 
 PRODUCT = "Chroma"
 FILE = "chroma.sqlite3"
-ADD, UPDATE, UPSERT, DELETE = 0, 1, 2, 3  # what the queue calls them
+# Operation codes in the queue.
+ADD, UPDATE, UPSERT, DELETE = 0, 1, 2, 3
 
 _SEGMENT = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _PART = re.compile(r"(obs_\d+)_(?:narrative|text|fact_\d+)")
 _FACT = re.compile(r"_fact_\d{1,6}$")
-_MEMORIES = "claude_memories"  # of the third generation: a memory's own id, and its facts'
-_OBSERVATIONS = "cm__"  # of the later ones, before a project
+# Collection of claude-mem's third generation: ids of memories and of their facts.
+_MEMORIES = "claude_memories"
+# Prefix of later collections, before the project's name.
+_OBSERVATIONS = "cm__"
 
 
 @dataclass(frozen=True, slots=True)
 class ChromaCollection:
-    """Vectors that belong together."""
+    """Collection of vectors."""
 
     name: str
-    dimensions: int  # 0 before the first vector
+    # 0 before the first vector.
+    dimensions: int
     count: int
 
 
 @dataclass(frozen=True, slots=True)
 class _Segment:
-    """Where a collection's vectors are."""
+    """Location of a collection's vectors."""
 
-    collection: str  # id
+    # Id of the collection.
+    collection: str
     dimensions: int
     folder: Path
-    flushed: int  # the last change in the queue that the files have
+    # Sequence number of the last change that the files contain.
+    flushed: int
 
 
 def collections(folder: Path) -> list[ChromaCollection]:
-    """The collections of a store, by name.
+    """List the collections of a store by name.
 
     Raises: FileError FILE_NOT_FOUND or IMPORT_UNREADABLE.
     """
@@ -69,39 +75,39 @@ def collections(folder: Path) -> list[ChromaCollection]:
 
 
 def vectors(folder: Path, collection: str) -> Iterator[tuple[str, np.ndarray]]:
-    """The ids of a collection, each once, and their vectors as float32 of length 1; none where
-    there is no such collection.
+    """Yield the ids of a collection, each once, with float32 vectors of length 1.
 
-    Raises: FileError FILE_NOT_FOUND or IMPORT_UNREADABLE, also while it is read, and at the end
-    where Chroma wrote meanwhile.
+    Yields nothing for an unknown collection.
+
+    Raises: FileError FILE_NOT_FOUND or IMPORT_UNREADABLE, also during iteration, and at the end if
+    Chroma wrote meanwhile.
     """
     with reading(folder / FILE, PRODUCT) as connection:
-        _check(connection, folder)
+        _check_schema(connection, folder)
         yield from _vectors(connection, folder, collection)
 
 
 def memory_vectors(folder: Path) -> dict[str, np.ndarray]:
-    """The memories of a store by key, each with the centre of the vectors of its parts; summaries
-    and prompts are none.
+    """Map the memories of a store to the centroids of their parts' vectors.
 
-    What is told counts as much as all facts together: on 200 commit messages as memories, that
-    centre's cosine with the vector of the whole text was 0.92, and 0.89 where every fact counted as
-    much as the story.
+    Summaries and prompts are left out. The narrative weighs as much as all facts together: on 200
+    commit messages as memories, the cosine of that centroid with the vector of the whole text was
+    0.92, and 0.89 with equal weights for the narrative and every fact.
 
     Raises: FileError FILE_NOT_FOUND or IMPORT_UNREADABLE.
     """
     with opened(folder / FILE, PRODUCT) as file:
         sums = file.read(lambda connection: _sums(connection, folder))
     centres: dict[str, np.ndarray] = {}
-    for (key, _), one in sums.items():
-        unit, other = unit_of(one), centres.get(key)
+    for (key, _), total in sums.items():
+        unit, other = unit_of(total), centres.get(key)
         if unit is not None and (other is None or other.shape == unit.shape):
             centres[key] = unit if other is None else other + unit
-    return {key: unit for key, one in centres.items() if (unit := unit_of(one)) is not None}
+    return {key: unit for key, centre in centres.items() if (unit := unit_of(centre)) is not None}
 
 
 def _sums(connection: sqlite3.Connection, folder: Path) -> dict[tuple[str, bool], np.ndarray]:
-    """The sum of what is told, and that of the facts, of each memory."""
+    """Sums of the narrative's vectors and of the facts' vectors, for each memory."""
     sums: dict[tuple[str, bool], np.ndarray] = {}
     for name in sorted({collection.name for collection in _collections(connection, folder)}):
         if name != _MEMORIES and not name.startswith(_OBSERVATIONS):
@@ -115,19 +121,18 @@ def _sums(connection: sqlite3.Connection, folder: Path) -> dict[tuple[str, bool]
 
 
 def _key(part: str, collection: str) -> tuple[str, bool]:
-    """Whose part this is, "" where it is no memory's, and whether it is one of its facts."""
+    """Key of the memory that a part belongs to ("" for none), and whether it is a fact."""
     if collection == _MEMORIES:
         key = _FACT.sub("", part)
         return key, key != part
-    found = _PART.fullmatch(part)
-    return (found[1], "_fact_" in part) if found else ("", False)
+    match = _PART.fullmatch(part)
+    return (match[1], "_fact_" in part) if match else ("", False)
 
 
 # -- SQLite
-# ------------------------------------------------------------------------------------------------------------
 
 
-def _check(connection: sqlite3.Connection, folder: Path) -> None:
+def _check_schema(connection: sqlite3.Connection, folder: Path) -> None:
     wanted = {
         "collections": {"id", "name", "dimension"},
         "segments": {"id", "scope", "collection"},
@@ -137,14 +142,18 @@ def _check(connection: sqlite3.Connection, folder: Path) -> None:
     }
     lacking = [table for table, names in wanted.items() if not names <= columns(connection, table)]
     if lacking:
-        message = f"{folder / FILE} is no {PRODUCT} store that can be read: its table {lacking[0]} is missing or another one"
+        message = (
+            f"{folder / FILE} is no {PRODUCT} store that can be read: its table "
+            f"{lacking[0]} is missing or another one"
+        )
         raise FileError("IMPORT_UNREADABLE", message, context={"path": str(folder / FILE)})
 
 
 def _collections(connection: sqlite3.Connection, folder: Path) -> list[ChromaCollection]:
-    _check(connection, folder)
+    _check_schema(connection, folder)
     rows = connection.execute(
-        "SELECT name, dimension, (SELECT count(*) FROM embeddings JOIN segments ON segments.id = embeddings.segment_id "
+        "SELECT name, dimension, (SELECT count(*) FROM embeddings JOIN segments ON segments.id "
+        "= embeddings.segment_id "
         "WHERE segments.collection = collections.id) FROM collections ORDER BY name"
     )
     return [ChromaCollection(str(name), _dimensions(size), count) for name, size, count in rows]
@@ -157,7 +166,8 @@ def _vectors(
         labels = labels_of(segment.folder)
         latest = _latest(connection, segment, frozenset(labels.values()))
         for label, vector in flushed(segment.folder, segment.dimensions) if labels else ():
-            name = labels.pop(label, None)  # a row whose label nobody has is a deleted one
+            # A row without a known label was deleted.
+            name = labels.pop(label, None)
             if name is not None and name not in latest:
                 yield name, vector
         yield from _queued(connection, segment, latest)
@@ -167,11 +177,12 @@ def _segments(connection: sqlite3.Connection, folder: Path, collection: str) -> 
     rows = connection.execute(
         "SELECT collections.id, dimension, segments.id, max_seq_id.seq_id FROM collections "
         "JOIN segments ON segments.collection = collections.id AND segments.scope = 'VECTOR' "
-        "LEFT JOIN max_seq_id ON max_seq_id.segment_id = segments.id WHERE name = ? ORDER BY collections.id",
+        "LEFT JOIN max_seq_id ON max_seq_id.segment_id = segments.id WHERE name = ? ORDER BY "
+        "collections.id",
         (collection,),
     ).fetchall()
     return [
-        _Segment(key, _dimensions(size), folder / segment, _sequence(flushed))
+        _Segment(key, _dimensions(size), folder / segment, _sequence_of(flushed))
         for key, size, segment, flushed in rows
         if isinstance(key, str)
         and isinstance(segment, str)
@@ -183,16 +194,16 @@ def _segments(connection: sqlite3.Connection, folder: Path, collection: str) -> 
 def _latest(
     connection: sqlite3.Connection, segment: _Segment, known: frozenset[str]
 ) -> dict[str, int | None]:
-    """Which change in the queue gives an id its vector; None where it was deleted."""
+    """Map ids to the queued change with their latest vector; None for deleted ids."""
     latest: dict[str, int | None] = {}
-    for number, operation, name, has_vector in _queue(connection, segment, "vector IS NOT NULL"):
+    for sequence, operation, name, has_vector in _queue(connection, segment, "vector IS NOT NULL"):
         exists = latest[name] is not None if name in latest else name in known
         if operation == DELETE:
             latest[name] = None
         elif has_vector and (
             operation == UPSERT or (operation in (ADD, UPDATE) and (operation == UPDATE) == exists)
         ):
-            latest[name] = number
+            latest[name] = sequence
         if len(latest) > MAX_VECTORS:
             break
     return latest
@@ -203,9 +214,12 @@ def _queued(
 ) -> Iterator[tuple[str, np.ndarray]]:
     import numpy as np
 
-    sized = f"CASE WHEN encoding = 'FLOAT32' AND length(vector) = {4 * segment.dimensions} THEN vector END"
-    for number, _, name, blob in _queue(connection, segment, sized):
-        if latest.get(name) == number and isinstance(blob, bytes):
+    sized = (
+        f"CASE WHEN encoding = 'FLOAT32' AND length(vector) = {4 * segment.dimensions} THEN "
+        "vector END"
+    )
+    for sequence, _, name, blob in _queue(connection, segment, sized):
+        if latest.get(name) == sequence and isinstance(blob, bytes):
             unit = unit_of(np.frombuffer(blob, dtype="<f4"))
             if unit is not None:
                 yield name, unit
@@ -213,7 +227,8 @@ def _queued(
 
 def _queue(connection: sqlite3.Connection, segment: _Segment, expression: str) -> sqlite3.Cursor:
     return connection.execute(
-        f"SELECT seq_id, operation, id, {expression} FROM embeddings_queue WHERE topic LIKE '%/' || ? AND seq_id > ? "
+        f"SELECT seq_id, operation, id, {expression} FROM embeddings_queue WHERE topic LIKE "
+        "'%/' || ? AND seq_id > ? "
         "AND typeof(id) = 'text' AND length(id) <= ? ORDER BY seq_id",
         (segment.collection, segment.flushed, MAX_ID),
     )
@@ -223,8 +238,8 @@ def _dimensions(value: object) -> int:
     return value if isinstance(value, int) and 0 < value <= MAX_DIMENSIONS else 0
 
 
-def _sequence(value: object) -> int:
-    """A place in the queue; earlier versions wrote the bytes of the number."""
+def _sequence_of(value: object) -> int:
+    """Position in the queue; earlier versions stored it as bytes."""
     if isinstance(value, bytes) and len(value) <= 8:
         return int.from_bytes(value, "big")
     return value if isinstance(value, int) else -1

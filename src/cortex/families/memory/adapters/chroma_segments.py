@@ -1,9 +1,8 @@
-"""The files that Chroma keeps flushed vectors in: rows of links, vector and label, their layout,
-and whose label is whose.
+"""Read Chroma's segment files: header, rows of links, vector and label, and the label table.
 
-That last one is a pickle, of which only texts, numbers and dicts are taken, so that nothing of it
-is ever run. Whatever is damaged is left out. Not taken: mapping a file into memory, since one that
-shrinks meanwhile would end this process.
+The label table is a pickle, of which only strings, numbers and dicts are accepted, so that nothing
+in it is executed. Damaged files are left out. Road not taken: mapping a file into memory, since a
+file that shrinks meanwhile would crash this process.
 """
 
 from __future__ import annotations
@@ -24,37 +23,44 @@ if TYPE_CHECKING:
     import numpy as np
 
 MAX_DIMENSIONS = 16_384
-MAX_VECTORS = 1_000_000  # of a collection
-MAX_LABELS = 100_000_000  # bytes of the pickle: some 50 for each vector
-MAX_ID = 500  # characters
-MAX_STRIDE = 4 * MAX_DIMENSIONS + 100_000  # bytes of a row
-BLOCK_BYTES = 4_000_000  # of a file that are read at once
+# Vectors of a collection.
+MAX_VECTORS = 1_000_000
+# Bytes of the pickle, with some 50 for each vector.
+MAX_LABELS = 100_000_000
+# Characters.
+MAX_ID = 500
+# Bytes of a row.
+MAX_STRIDE = 4 * MAX_DIMENSIONS + 100_000
+# Bytes that are read at once.
+BLOCK_BYTES = 4_000_000
 
 log = logging.getLogger(__name__)
 
-# Version, offset, room, rows, bytes of a row, where its label is, its vector
+# Version, offset, capacity, rows, bytes per row, label offset, vector offset.
 _HEADER = struct.Struct("<iQQQQQQ")
 _PUTS = frozenset({"PUT", "BINPUT", "LONG_BINPUT"})
 _PLAIN = _PUTS | frozenset({
-    "PROTO", "FRAME", "STOP", "MARK", "NONE", "NEWTRUE", "NEWFALSE", "INT", "LONG", "BININT", "BININT1", "BININT2", "LONG1", "LONG4",
-    "UNICODE", "SHORT_BINUNICODE", "BINUNICODE", "BINUNICODE8", "EMPTY_DICT", "DICT", "SETITEM", "SETITEMS", "MEMOIZE", "GET", "BINGET",
+    "PROTO", "FRAME", "STOP", "MARK", "NONE", "NEWTRUE", "NEWFALSE", "INT", "LONG", "BININT",
+    "BININT1", "BININT2", "LONG1", "LONG4", "UNICODE", "SHORT_BINUNICODE", "BINUNICODE",
+    "BINUNICODE8", "EMPTY_DICT", "DICT", "SETITEM", "SETITEMS", "MEMOIZE", "GET", "BINGET",
     "LONG_BINGET",
 })  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """How a file of vectors is laid out."""
+    """Layout of a vector file."""
 
     rows: int
     stride: int
-    vector: int  # offsets in a row
+    # Offsets in a row.
+    vector: int
     label: int
     dimensions: int
 
 
 def flushed(folder: Path, dimensions: int) -> Iterator[tuple[int, np.ndarray]]:
-    """The labels and vectors, of so many numbers and of length 1, that are in a folder."""
+    """Yield the labels and unit vectors of a segment folder with this number of dimensions."""
     import numpy as np
 
     shape = _shape(folder)
@@ -82,11 +88,12 @@ def flushed(folder: Path, dimensions: int) -> Iterator[tuple[int, np.ndarray]]:
 
 
 def _shape(folder: Path) -> _Shape | None:
-    """What the header says of the rows, None where that can't be."""
+    """Layout from the header, None if it is missing or invalid."""
     try:
         with _open(folder / "header.bin") as file:
             raw = file.read(_HEADER.size)
-    except FileNotFoundError:  # nothing was flushed yet
+    except FileNotFoundError:
+        # Nothing was flushed yet.
         return None
     except OSError as error:
         log.warning("vectors in %s are left out: %s", folder, error.strerror or error)
@@ -107,7 +114,7 @@ def _shape(folder: Path) -> _Shape | None:
 
 
 def labels_of(folder: Path) -> dict[int, str]:
-    """The id of each label, as the pickle tells it."""
+    """Map labels to ids, from the pickle."""
     try:
         with _open(folder / "index_metadata.pickle") as file:
             raw = file.read(MAX_LABELS + 1)
@@ -115,10 +122,12 @@ def labels_of(folder: Path) -> dict[int, str]:
             raise ValueError("the list of their names is too large")
         if not _is_plain(raw):
             raise ValueError(
-                "the list of their names holds more than texts and numbers (a Chroma before 1.0 wrote it so)"
+                "the list of their names holds more than texts and numbers (a Chroma before 1.0 "
+                "wrote it so)"
             )
-        found = _Plain(io.BytesIO(raw)).load()
-    except FileNotFoundError:  # nothing was flushed yet
+        metadata = _Plain(io.BytesIO(raw)).load()
+    except FileNotFoundError:
+        # Nothing was flushed yet.
         return {}
     except (
         OSError,
@@ -132,7 +141,7 @@ def labels_of(folder: Path) -> dict[int, str]:
     ) as error:
         log.warning("vectors in %s are left out: %s", folder, error)
         return {}
-    labels = found.get("label_to_id") if isinstance(found, dict) else None
+    labels = metadata.get("label_to_id") if isinstance(metadata, dict) else None
     if not isinstance(labels, dict):
         log.warning("vectors in %s are left out: nothing tells whose they are", folder)
         return {}
@@ -144,18 +153,16 @@ def labels_of(folder: Path) -> dict[int, str]:
 
 
 class _Plain(pickle.Unpickler):
-    """Reads what needs no class."""
+    """Unpickler that rejects every class."""
 
     def find_class(self, module: str, name: str, /) -> object:
         raise pickle.UnpicklingError(f"the list of their names asks for {module}.{name}")
 
 
 def _is_plain(raw: bytes) -> bool:
-    """Whether a pickle makes nothing but texts, numbers and dicts, and asks for no more memory than
-    its own size deserves.
+    """True if a pickle holds only strings, numbers and dicts and can't allocate beyond its size.
 
-    `find_class` alone would let a number of four bytes claim 32 GB for what is remembered on the
-    way.
+    Overriding `find_class` alone would let a number of four bytes claim 32 GB for the memo table.
     """
     return all(
         opcode.name in _PLAIN and (opcode.name not in _PUTS or int(argument or 0) <= len(raw))
@@ -164,17 +171,21 @@ def _is_plain(raw: bytes) -> bool:
 
 
 def _open(path: Path) -> BinaryIO:
-    """A regular file in a folder of the store, where neither is a link. Raises: OSError."""
+    """Open a regular file of the store; neither it nor its folder may be a link.
+
+    Raises: OSError.
+    """
     if not stat.S_ISDIR(os.lstat(path.parent).st_mode) or not stat.S_ISREG(os.lstat(path).st_mode):
         raise OSError(f"{path} is a link, or no file")
     return open(path, "rb")
 
 
 def unit_of(vector: np.ndarray) -> np.ndarray | None:
-    """The vector with length 1; None where it has no direction."""
+    """Normalise a vector to length 1; None if it has no direction."""
     import numpy as np
 
-    with np.errstate(invalid="ignore"):  # there are NaNs that complain when they are converted
+    # Some NaNs raise a warning when they are converted.
+    with np.errstate(invalid="ignore"):
         exact = vector.astype(np.float64)
     length = float(np.sqrt(exact @ exact))
     return (exact / length).astype(np.float32) if np.isfinite(length) and length > 1e-6 else None

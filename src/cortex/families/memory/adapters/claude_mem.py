@@ -1,11 +1,10 @@
-"""A claude-mem database of any generation, its rows as memories.
+"""Read a claude-mem database of any generation and convert its rows to memories.
 
-The generations are told apart by their columns, and a column that one doesn't have is empty: a
-newer database than is known is read as far as it is alike. The first kept `memories`; from the
-fourth on an observation is one. A database that was carried along from the one to the other gives
-both; observations beside `memories` that say nothing but a raw text are no memories. What people
-typed and what tools answered is never read. Only reads; what counts, and for whom, is not decided
-here.
+Generations are recognised by their columns, and missing columns are empty: an unknown newer
+database is read as far as it is alike. The first generations kept `memories`; from the fourth on an
+observation is one. A migrated database provides both; observations beside `memories` that hold
+nothing but a raw text are no memories. User prompts and tool outputs are never read. Only reads;
+access and curation are decided elsewhere.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ from cortex.families.memory.adapters.coerce import (
 __all__ = ["PRODUCT", "ClaudeMemDatabase", "ClaudeMemRow", "Session", "open_database"]
 
 PRODUCT = "claude-mem"
-# What the numbers of observations begin at in a database that has `memories` too
+# Offset of observations' row numbers in a database that has `memories`, too.
 SECOND_TABLE = 1 << 40
 
 _WANTED = (
@@ -75,33 +74,40 @@ _KEY = re.compile(r"[^\s\x00-\x1f\x7f](?:[^\x00-\x1f\x7f]{0,298}[^\s\x00-\x1f\x7
 _NUMBERED = re.compile(r"(?:obs|mem)_(-?[0-9]{1,19})")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _STATES = {str(state): state for state in MemoryState}
-_LOWEST, _HIGHEST = -(1 << 63), (1 << 63) - 1  # of SQLite's numbers
+# Range of SQLite's integers.
+_LOWEST, _HIGHEST = -(1 << 63), (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True)
 class ClaudeMemRow:
-    """A memory as the database has it."""
+    """Memory as stored in the database."""
 
-    number: int  # by which rows are walked: newer ones have higher numbers
+    # Row number; newer rows have higher numbers.
+    number: int
     memory: Memory
-    other_project: str = ""  # where it was recorded, when that was merged into the memory's project
-    state: MemoryState | None = None  # None where nobody says
+    # Project it was recorded in, if that was merged into the memory's project.
+    other_project: str = ""
+    # None if the database has no state.
+    state: MemoryState | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class _Table:
-    """A table of memories."""
+    """Table of memories."""
 
     name: str
-    base: int  # what is added to its rows' numbers
-    prefix: str  # of the key of a row that has none of its own
-    keys: tuple[str, ...]  # the columns that a row's own key may stand in
+    # Offset that is added to its row numbers.
+    base: int
+    # Key prefix for rows without a key of their own.
+    prefix: str
+    # Columns that may hold a row's own key.
+    keys: tuple[str, ...]
 
 
 class ClaudeMemDatabase:
-    """An open database.
+    """Open database.
 
-    Each answer is consistent in itself; rows that are written meanwhile are in the next one.
+    Each result is consistent in itself; rows that are written meanwhile are in the next one.
     """
 
     def __init__(self, file: File) -> None:
@@ -109,7 +115,7 @@ class ClaudeMemDatabase:
         self._tables = file.read(_tables)
 
     def count(self) -> int:
-        """How many memories there are."""
+        """Number of memories."""
 
         def work(connection: sqlite3.Connection) -> int:
             return sum(
@@ -120,7 +126,7 @@ class ClaudeMemDatabase:
         return self._file.read(work)
 
     def last(self) -> int:
-        """The number of the newest row, 0 where there is none."""
+        """Number of the newest row, 0 if there is none."""
         newest = self.rows(limit=1)
         return newest[0].number if newest else 0
 
@@ -132,56 +138,59 @@ class ClaudeMemDatabase:
         limit: int,
         ascending: bool = False,
     ) -> list[ClaudeMemRow]:
-        """The memories with numbers between these two, newest first unless asked otherwise."""
+        """Memories with numbers between these two, newest first unless `ascending`."""
 
         def work(connection: sqlite3.Connection) -> list[ClaudeMemRow]:
-            found: list[ClaudeMemRow] = []
+            rows: list[ClaudeMemRow] = []
             for table in self._tables if ascending else reversed(self._tables):
                 values = (
-                    _local(above, table, _LOWEST),
-                    _local(below, table, _HIGHEST),
-                    max(0, limit - len(found)),
+                    _local_rowid(above, table, _LOWEST),
+                    _local_rowid(below, table, _HIGHEST),
+                    max(0, limit - len(rows)),
                 )
-                # Both ends are meant to be left out; where none was given, the very first and the
-                # very last number are too.
-                order = f"WHERE rowid > ? AND rowid < ? ORDER BY rowid {'ASC' if ascending else 'DESC'} LIMIT ?"
-                found += _rows(connection, table, order, values)
-            return found
+                # Both bounds are exclusive; without bounds, the lowest and the highest possible
+                # row numbers are left out, too.
+                order = (
+                    "WHERE rowid > ? AND rowid < ? ORDER BY rowid "
+                    f"{'ASC' if ascending else 'DESC'} LIMIT ?"
+                )
+                rows += _rows(connection, table, order, values)
+            return rows
 
         return self._file.read(work)
 
     def row(self, key: str) -> ClaudeMemRow | None:
-        """The memory with this key."""
+        """Look up a memory by its key."""
 
         def work(connection: sqlite3.Connection) -> ClaudeMemRow | None:
             numbered = _NUMBERED.fullmatch(key)
             for table in self._tables:
                 for column in table.keys:
-                    for found in _rows(connection, table, f"WHERE {column} = ? LIMIT 2", (key,)):
-                        if found.memory.key == key:
-                            return found
+                    for row in _rows(connection, table, f"WHERE {column} = ? LIMIT 2", (key,)):
+                        if row.memory.key == key:
+                            return row
                 if numbered and _LOWEST <= int(numbered[1]) <= _HIGHEST:
-                    for found in _rows(connection, table, "WHERE rowid = ?", (int(numbered[1]),)):
-                        if found.memory.key == key:
-                            return found
+                    for row in _rows(connection, table, "WHERE rowid = ?", (int(numbered[1]),)):
+                        if row.memory.key == key:
+                            return row
             return None
 
         return self._file.read(work)
 
     def sessions(self, projects: Sequence[str] | None, limit: int) -> list[Session]:
-        """The sessions that something was summed up of, newest first: of these projects, or of all."""
+        """Summarised sessions of these projects, or of all, newest first."""
         return self._file.read(
             lambda connection: claude_mem_sessions.recent(connection, projects, limit)
         )
 
     def session(self, session_id: str) -> Session | None:
-        """What is known of a session."""
+        """Look up a session by its id."""
         return self._file.read(lambda connection: claude_mem_sessions.one(connection, session_id))
 
 
 @contextmanager
 def open_database(path: Path, *, seconds: float = READ_SECONDS) -> Iterator[ClaudeMemDatabase]:
-    """The database in a file, for a moment; each answer of it takes at most so long.
+    """Open the database in a file; each read takes at most `seconds`.
 
     Raises: FileError FILE_NOT_FOUND or IMPORT_UNREADABLE, also while it is read.
     """
@@ -189,30 +198,30 @@ def open_database(path: Path, *, seconds: float = READ_SECONDS) -> Iterator[Clau
         yield ClaudeMemDatabase(file)
 
 
-# -- what it is
-# --------------------------------------------------------------------------------------------------------
+# -- schema detection
 
 
 def _tables(connection: sqlite3.Connection) -> tuple[_Table, ...]:
-    """The tables that memories are in. Raises: sqlite3.DatabaseError where there is none."""
+    """Tables with memories. Raises: sqlite3.DatabaseError if there is none."""
     old, new = columns(connection, "memories"), columns(connection, "observations")
     old = old if old & {"title", "text"} else frozenset()
     structured = {"title", "facts"} <= new and new & set(INNER)
     new = new if structured or (not old and new & {"title", "text", "narrative"}) else frozenset()
     if not old and not new:
-        found, version = (
+        objects, version = (
             connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0],
             _version(connection),
         )
-        what = (
+        reason = (
             f"its tables are others (migration {version})"
             if version
             else "its tables are others"
-            if found
+            if objects
             else "it is empty"
         )
         raise sqlite3.DatabaseError(
-            f"{what}; neither `memories` nor `observations` is there as any known version makes it"
+            f"{reason}; neither `memories` nor `observations` is there as any known version "
+            "makes it"
         )
     tables = []
     if old:
@@ -223,13 +232,13 @@ def _tables(connection: sqlite3.Connection) -> tuple[_Table, ...]:
 
 
 def _version(connection: sqlite3.Connection) -> int:
-    """The newest migration, 0 where none is told."""
+    """Number of the newest migration, 0 if unknown."""
     if "version" not in columns(connection, "schema_versions"):
         return 0
-    found = connection.execute(
+    version = connection.execute(
         "SELECT max(version) FROM schema_versions WHERE typeof(version) = 'integer'"
     ).fetchone()[0]
-    return found if isinstance(found, int) else 0
+    return version if isinstance(version, int) else 0
 
 
 def _table(
@@ -244,32 +253,34 @@ def _table(
 
 
 # -- rows
-# --------------------------------------------------------------------------------------------------------------
 
 
 def _rows(
     connection: sqlite3.Connection, table: _Table, rest: str, values: Sequence[object]
 ) -> list[ClaudeMemRow]:
-    found = list(records(connection, table.name, _WANTED, rest, values))
-    known = starts(connection, (filled(record, *INNER, "session_id") for record in found))
+    table_records = list(records(connection, table.name, _WANTED, rest, values))
+    starts_by_id = starts(
+        connection, (filled(record, *INNER, "session_id") for record in table_records)
+    )
     return [
-        _row(record, table, known.get(filled(record, *INNER, "session_id"))) for record in found
+        _row(record, table, starts_by_id.get(filled(record, *INNER, "session_id")))
+        for record in table_records
     ]
 
 
 def _row(record: Record, table: _Table, start: Start | None) -> ClaudeMemRow:
-    number = record["rowid"] if isinstance(record["rowid"], int) else 0
+    rowid = record["rowid"] if isinstance(record["rowid"], int) else 0
     project, recorded = project_of(record), line(record["project"])[:MAX_NAME]
     return ClaudeMemRow(
-        number=table.base + number,
-        memory=_memory(record, _key(record, table, number), project, start),
+        number=table.base + rowid,
+        memory=_memory(record, _key(record, table, rowid), project, start),
         other_project=recorded if recorded != project else "",
         state=_STATES.get(text(record["status"]).lower()),
     )
 
 
 def _memory(record: Record, key: str, project: str, start: Start | None) -> Memory:
-    told = filled(record, "narrative", "text")
+    body = filled(record, "narrative", "text")
     facts = entries(record["facts"], "\n")
     subtitle = line(record["subtitle"])
     created = milliseconds(record["created_at_epoch"], record["created_at"], record["date"])
@@ -281,14 +292,14 @@ def _memory(record: Record, key: str, project: str, start: Start | None) -> Memo
     return Memory(
         key=key,
         title=line(record["title"])
-        or first_line(told)
+        or first_line(body)
         or subtitle
         or first_line(facts[0] if facts else ""),
         subtitle=subtitle,
         facts=facts,
         concepts=entries(record["concepts"], ",") or entries(record["keywords"], ","),
-        files=unique(name for some in files for name in some),
-        text=told,
+        files=unique(name for names in files for name in names),
+        text=body,
         project=project,
         session=text(record["session"])
         or (start.client if start else "")
@@ -300,13 +311,13 @@ def _memory(record: Record, key: str, project: str, start: Start | None) -> Memo
     )
 
 
-def _key(record: Record, table: _Table, number: int) -> str:
+def _key(record: Record, table: _Table, rowid: int) -> str:
     for column in table.keys:
         own = record[column]
         if isinstance(own, str) and _KEY.fullmatch(own):
             return own
-    return f"{table.prefix}{number}"
+    return f"{table.prefix}{rowid}"
 
 
-def _local(number: int | None, table: _Table, otherwise: int) -> int:
+def _local_rowid(number: int | None, table: _Table, otherwise: int) -> int:
     return otherwise if number is None else max(_LOWEST, min(_HIGHEST, number - table.base))

@@ -1,9 +1,8 @@
-"""The sessions of a claude-mem database: who they are to the client, when they began, and what was
-summed up of them.
+"""Read the sessions of a claude-mem database: client ids, start times and summaries.
 
-Three kinds of tables tell of them, as the generations went: `sessions` and `streaming_sessions`
-with `overviews`, then `sdk_sessions` with `session_summaries`; a database that was carried along
-has several. What people typed and what tools answered is never read.
+Generations differ in their tables: `sessions` and `streaming_sessions` with `overviews`, then
+`sdk_sessions` with `session_summaries`; a migrated database has several. User prompts and tool
+outputs are never read.
 """
 
 from __future__ import annotations
@@ -26,10 +25,12 @@ from cortex.families.memory.adapters.coerce import (
     text,
 )
 
-BATCH = 500  # values in one question
-# The product's own id of a session, as it is called now and was before
+# Values per SQL statement.
+BATCH = 500
+# Columns of the product's own session id: current name and former name.
 INNER = ("memory_session_id", "sdk_session_id")
-CLIENT = ("content_session_id", "claude_session_id")  # the client's
+# Columns of the client's session id.
+CLIENT = ("content_session_id", "claude_session_id")
 LISTS = frozenset("facts concepts keywords files files_touched files_read files_modified".split())
 
 _STARTS = ("sdk_sessions", "streaming_sessions", "sessions")
@@ -47,25 +48,29 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """A session, and what was summed up of it."""
+    """Session with its summary."""
 
-    id: str  # the client's own where it is known
+    # The client's own id if known.
+    id: str
     project: str
     title: str
     overview: str
-    created: int  # when it was summed up last, in milliseconds since 1970
-    date: str  # of its start, as YYYY-MM-DD
+    # Time of the last summary, in milliseconds since 1970.
+    created: int
+    # Start date as YYYY-MM-DD.
+    date: str
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """A session as it began."""
+    """Start of a session."""
 
     client: str
     moment: int
     title: str
     project: str
-    names: tuple[str, ...]  # all its ids
+    # All ids of the session.
+    names: tuple[str, ...]
 
 
 def records(
@@ -75,8 +80,9 @@ def records(
     rest: str,
     values: Sequence[object] = (),
 ) -> Iterator[Record]:
-    """Rows of a table by the names of these columns, each cut to what is kept; a column that it
-    doesn't have is None.
+    """Yield rows of a table as dicts of the wanted columns, with values cut to the kept size.
+
+    Columns that the table doesn't have are None.
     """
     present = columns(connection, table)
     if not present:
@@ -85,29 +91,30 @@ def records(
     cuts = ["rowid"]
     for name in names:
         limit = MAX_LIST_CHARACTERS if name in LISTS else MAX_CHARACTERS
-        # The length in bytes: that of a text ends at its first NUL, and so would what `substr`
-        # gives of a short one.
+        # The length in bytes, because both the length of a text and the result of `substr` end
+        # at the first NUL.
         cuts.append(
-            f"CASE WHEN length(CAST({name} AS BLOB)) > {limit} THEN substr({name}, 1, {limit}) ELSE {name} END"
+            f"CASE WHEN length(CAST({name} AS BLOB)) > {limit} THEN substr({name}, 1, {limit}) "
+            f"ELSE {name} END"
         )
-    for number, *row in connection.execute(f"SELECT {', '.join(cuts)} FROM {table} {rest}", values):
-        said = dict(zip(names, row, strict=True))
-        yield {"rowid": number, **{name: said.get(name) for name in wanted}}
+    for rowid, *row in connection.execute(f"SELECT {', '.join(cuts)} FROM {table} {rest}", values):
+        values_by_name = dict(zip(names, row, strict=True))
+        yield {"rowid": rowid, **{name: values_by_name.get(name) for name in wanted}}
 
 
 def filled(record: Record, *names: str) -> str:
-    """The first of these columns that says something."""
-    return next((said for name in names if (said := text(record[name]))), "")
+    """First of these columns that isn't empty."""
+    return next((value for name in names if (value := text(record[name]))), "")
 
 
 def project_of(record: Record) -> str:
-    """Whose it is now: the project that its own was merged into, else its own."""
+    """Project of a record: the one that its own was merged into, else its own."""
     return (line(record["merged_into_project"]) or line(record["project"]))[:MAX_NAME]
 
 
 def starts(connection: sqlite3.Connection, names: Iterable[str]) -> dict[str, Start]:
-    """The sessions that are called so, by the product or by the client."""
-    found: dict[str, Start] = {}
+    """Look up sessions by the product's or the client's ids."""
+    sessions: dict[str, Start] = {}
     wanted = (
         *CLIENT,
         *INNER,
@@ -118,59 +125,62 @@ def starts(connection: sqlite3.Connection, names: Iterable[str]) -> dict[str, St
         "created_at",
     )
     wanted += ("custom_title", "title", "project", "merged_into_project")
-    asked = sorted({name for name in names if name})
+    ids = sorted({name for name in names if name})
     for table in _STARTS:
         for column in (*INNER, *CLIENT, "session_id"):
-            missing = [name for name in asked if name not in found]
+            missing = [name for name in ids if name not in sessions]
             if not missing or column not in columns(connection, table):
                 continue
-            for some in _batches(missing):
-                rest = f"WHERE {column} IN ({_marks(some)})"
-                for record in records(connection, table, wanted, rest, some):
-                    found.setdefault(text(record[column]), _start(record))
-    return found
+            for batch in _batches(missing):
+                rest = f"WHERE {column} IN ({_placeholders(batch)})"
+                for record in records(connection, table, wanted, rest, batch):
+                    sessions.setdefault(text(record[column]), _start(record))
+    return sessions
 
 
 def _start(record: Record) -> Start:
     return Start(
         client=filled(record, *CLIENT, "session_id"),
-        moment=milliseconds(*(record[name] for name in ("started_at_epoch", "started_at", "created_at_epoch", "created_at"))),
+        moment=milliseconds(*(
+            record[name]
+            for name in ("started_at_epoch", "started_at", "created_at_epoch", "created_at")
+        )),
         title=line(record["custom_title"]) or line(record["title"]),
         project=project_of(record),
-        names=tuple(said for name in (*CLIENT, *INNER, "session_id") if (said := text(record[name]))),
+        names=tuple(
+            value for name in (*CLIENT, *INNER, "session_id") if (value := text(record[name]))
+        ),
     )  # fmt: skip
 
 
 def recent(
     connection: sqlite3.Connection, projects: Sequence[str] | None, limit: int
 ) -> list[Session]:
-    """The sessions that something was summed up of, newest first; only those of these projects
-    where some are given.
-    """
-    found: dict[str, Session] = {}
+    """Summarised sessions, newest first; with `projects` only those of these projects."""
+    by_id: dict[str, Session] = {}
     for table in ("session_summaries", "overviews", "streaming_sessions"):
-        for one in _summed(connection, table, _newest(connection, table, projects, limit)):
-            found.setdefault(one.id, one)
-    return sorted(found.values(), key=lambda one: one.created, reverse=True)[:limit]
+        for session in _summaries(connection, table, _newest(connection, table, projects, limit)):
+            by_id.setdefault(session.id, session)
+    return sorted(by_id.values(), key=lambda session: session.created, reverse=True)[:limit]
 
 
 def one(connection: sqlite3.Connection, name: str) -> Session | None:
-    """The session that is called so, by the product or by the client."""
+    """Look up a session by the product's or the client's id."""
     start = starts(connection, [name]).get(name)
     names = sorted({name, *(start.names if start else ())})
     for table in ("session_summaries", "overviews", "streaming_sessions"):
         present = columns(connection, table)
         keys = [key for key in (*INNER, *CLIENT, "session_id", "session") if key in present]
         if keys:
-            rest = " OR ".join(f"{key} IN ({_marks(names)})" for key in keys)
-            found = records(
+            rest = " OR ".join(f"{key} IN ({_placeholders(names)})" for key in keys)
+            newest = records(
                 connection,
                 table,
                 (),
                 f"WHERE {rest} ORDER BY rowid DESC LIMIT 1",
                 names * len(keys),
             )
-            for session in _summed(connection, table, [_number(record) for record in found]):
+            for session in _summaries(connection, table, [_rowid(record) for record in newest]):
                 return session
     return (
         Session(start.client, start.project, start.title, "", start.moment, day(start.moment))
@@ -182,47 +192,46 @@ def one(connection: sqlite3.Connection, name: str) -> Session | None:
 def _newest(
     connection: sqlite3.Connection, table: str, projects: Sequence[str] | None, limit: int
 ) -> list[int]:
-    """The newest row of each of the newest sessions; rows are looked at one by one, so that no more
-    than needed are.
+    """Row ids of the newest row of each of the newest sessions.
+
+    Rows are read one by one, so that no more than needed are read.
     """
     wanted = ("project", "merged_into_project", *INNER, *CLIENT, "session_id", "session")
     newest: dict[str, int] = {}
-    for record in _backwards(connection, table, wanted, projects):
+    for record in _newest_first(connection, table, wanted, projects):
         if len(newest) >= limit:
             break
-        name, number = _name(record), _number(record)
+        name, rowid = _name(record), _rowid(record)
         if name and (projects is None or project_of(record) in projects):
-            newest.setdefault(name, number)
+            newest.setdefault(name, rowid)
     return list(newest.values())
 
 
-def _backwards(
+def _newest_first(
     connection: sqlite3.Connection,
     table: str,
     wanted: Sequence[str],
     projects: Sequence[str] | None,
 ) -> Iterator[Record]:
-    """The rows of a table, newest first, without those that can't be of these projects; some of
-    them twice.
-    """
+    """Rows of a table, newest first, except those of other projects; some may come twice."""
     named = [
         name for name in ("project", "merged_into_project") if name in columns(connection, table)
     ]
     if projects is None or len(projects) > BATCH or not named:
         return records(connection, table, wanted, "ORDER BY rowid DESC")
-    # One walk along an index for each: SQLite would sort all rows of all of them.
-    walks = [
+    # One index scan for each project: in a single query SQLite would sort all their rows.
+    scans = [
         records(connection, table, wanted, f"WHERE {name} = ? ORDER BY rowid DESC", (project,))
         for name in named
         for project in projects
     ]
-    return heapq.merge(*walks, key=_number, reverse=True)
+    return heapq.merge(*scans, key=_rowid, reverse=True)
 
 
-def _summed(
-    connection: sqlite3.Connection, table: str, numbers: Sequence[int]
+def _summaries(
+    connection: sqlite3.Connection, table: str, rowids: Sequence[int]
 ) -> Iterator[Session]:
-    """These rows as sessions."""
+    """Sessions of these rows, without empty ones."""
     wanted = (
         "project",
         "merged_into_project",
@@ -242,15 +251,19 @@ def _summed(
         "started_at_epoch",
         "started_at",
     )
-    found = [
+    rows = [
         record
-        for some in _batches(numbers)
+        for batch in _batches(rowids)
         for record in records(
-            connection, table, wanted, f"WHERE rowid IN ({_marks(some)}) ORDER BY rowid DESC", some
+            connection,
+            table,
+            wanted,
+            f"WHERE rowid IN ({_placeholders(batch)}) ORDER BY rowid DESC",
+            batch,
         )
     ]
-    known = starts(connection, (filled(record, *INNER, *CLIENT, "session_id") for record in found))
-    for record in found:
+    known = starts(connection, (filled(record, *INNER, *CLIENT, "session_id") for record in rows))
+    for record in rows:
         start = known.get(filled(record, *INNER, *CLIENT, "session_id"))
         session = _session(record, start)
         if session.title or session.overview:
@@ -258,7 +271,7 @@ def _summed(
 
 
 def _session(record: Record, start: Start | None) -> Session:
-    parts = [f"{label}: {said}" for label, name in _PARTS if (said := line(record[name]))]
+    parts = [f"{label}: {value}" for label, name in _PARTS if (value := line(record[name]))]
     overview = text(record["content"]) or "\n".join(parts) or text(record["subtitle"])
     title = (start.title if start else "") or line(record["title"]) or line(record["request"])
     moments = (
@@ -279,8 +292,8 @@ def _session(record: Record, start: Start | None) -> Session:
     )
 
 
-def _number(record: Record) -> int:
-    return number if isinstance(number := record["rowid"], int) else 0
+def _rowid(record: Record) -> int:
+    return rowid if isinstance(rowid := record["rowid"], int) else 0
 
 
 def _name(record: Record) -> str:
@@ -291,5 +304,5 @@ def _batches(values: Sequence[T]) -> Iterator[Sequence[T]]:
     return (values[start : start + BATCH] for start in range(0, len(values), BATCH))
 
 
-def _marks(values: Sequence[object]) -> str:
+def _placeholders(values: Sequence[object]) -> str:
     return ", ".join("?" * len(values))

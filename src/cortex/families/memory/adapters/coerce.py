@@ -1,7 +1,6 @@
-"""What stands in another product's columns, taken for what it was meant to be: texts, lists,
-moments.
+"""Convert values of other products' columns to strings, lists and timestamps.
 
-Forgiving: whatever can't be understood is empty, whatever is too long is cut. Knows no table.
+Lenient: an invalid value is empty, a long one is cut. Knows no table.
 """
 
 from __future__ import annotations
@@ -11,19 +10,23 @@ import math
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
-MAX_CHARACTERS = 20_000  # of a text
-MAX_NAME = 200  # of the name of a project, a kind or a session
-MAX_ENTRIES = 200  # of a list
-MAX_LIST_CHARACTERS = 400_000  # of a whole list, as it is stored
+# Characters of a text.
+MAX_CHARACTERS = 20_000
+# Characters of the name of a project, a kind or a session.
+MAX_NAME = 200
+# Entries of a list.
+MAX_ENTRIES = 200
+# Characters of a whole list as stored.
+MAX_LIST_CHARACTERS = 400_000
 
-# A moment below is meant in seconds: in milliseconds it would lie before 1974
+# Smaller timestamps are in seconds: in milliseconds they would be before 1974.
 _SECONDS_BELOW = 10**11
 _MILLISECONDS_BELOW = 10**14
 _DECODER = json.JSONDecoder()
 
 
 def text(value: object) -> str:
-    """A text without what can't be stored, and without space around it."""
+    """Stripped text without characters that can't be stored."""
     if isinstance(value, bytes):
         value = value.decode("utf-8", "replace")
     if value is None:
@@ -34,19 +37,20 @@ def text(value: object) -> str:
 
 
 def line(value: object) -> str:
-    """A text in one line."""
+    """Text in one line."""
     return " ".join(text(value).split())
 
 
 def first_line(value: str, limit: int = 200) -> str:
-    """The first line of a text that has one, for a title."""
+    """First line of a text, shortened for a title."""
     first = " ".join(value[: 10 * limit].lstrip().partition("\n")[0].split()).lstrip("# ")
     return first if len(first) <= limit else f"{first[: limit - 1].rstrip()}…"
 
 
 def entries(value: object, separator: str) -> tuple[str, ...]:
-    """A list as it is stored, without repeats: a JSON array, also one that breaks off, or a text
-    with separators.
+    """Parse a stored list without repeats.
+
+    Accepts a JSON array, also a truncated one, or a text with separators.
     """
     if isinstance(value, bytes):
         value = value.decode("utf-8", "replace")
@@ -57,37 +61,38 @@ def entries(value: object, separator: str) -> tuple[str, ...]:
         return unique(_array(whole))
     if whole.startswith(("{", '"')) or whole == "null":
         try:
-            said = json.loads(whole)
+            decoded = json.loads(whole)
         except (ValueError, RecursionError):
-            said = whole
-        whole = said if isinstance(said, str) else ""
+            decoded = whole
+        whole = decoded if isinstance(decoded, str) else ""
     return unique(whole.split(separator))
 
 
 def unique(parts: Iterable[object]) -> tuple[str, ...]:
-    """The texts among these, each once, in their order."""
-    found: dict[str, None] = {}
+    """Texts among these values, each once, in order."""
+    texts: dict[str, None] = {}
     for part in parts:
         if (
             isinstance(part, str | int | float)
             and not isinstance(part, bool)
-            and (said := text(part))
+            and (entry := text(part))
         ):
-            found[said] = None
-            if len(found) == MAX_ENTRIES:
+            texts[entry] = None
+            if len(texts) == MAX_ENTRIES:
                 break
-    return tuple(found)
+    return tuple(texts)
 
 
 def milliseconds(*values: object) -> int:
-    """The first of these that is a moment, as milliseconds since 1970: of seconds, milliseconds or
-    finer, or ISO 8601; 0 where none is.
+    """First valid timestamp, as milliseconds since 1970; 0 if there is none.
+
+    Accepts seconds, milliseconds or finer units, and ISO 8601.
     """
-    return next((moment for value in values if (moment := _moment(value)) > 0), 0)
+    return next((moment for value in values if (moment := _timestamp(value)) > 0), 0)
 
 
 def day(moment: int) -> str:
-    """The day of a moment as YYYY-MM-DD, "" of none."""
+    """Date of a timestamp as YYYY-MM-DD, "" for none."""
     return (
         datetime.fromtimestamp(moment / 1000, UTC).date().isoformat()
         if 0 < moment < _MILLISECONDS_BELOW
@@ -96,33 +101,33 @@ def day(moment: int) -> str:
 
 
 def _array(whole: str) -> list[object]:
-    """What a JSON array holds, as far as it can be read."""
+    """Elements of a JSON array, as far as it can be parsed."""
     try:
         return json.loads(whole)
     except (ValueError, RecursionError):
         pass
-    found: list[object] = []
-    place = 1
+    parts: list[object] = []
+    position = 1
     try:
-        while len(found) < 10 * MAX_ENTRIES:
-            while place < len(whole) and whole[place] in " \t\r\n,":
-                place += 1
-            if place >= len(whole) or whole[place] == "]":
+        while len(parts) < 10 * MAX_ENTRIES:
+            while position < len(whole) and whole[position] in " \t\r\n,":
+                position += 1
+            if position >= len(whole) or whole[position] == "]":
                 break
-            part, place = _DECODER.raw_decode(whole, place)
-            found.append(part)
+            part, position = _DECODER.raw_decode(whole, position)
+            parts.append(part)
     except (ValueError, RecursionError):
         pass
-    return found
+    return parts
 
 
-def _moment(value: object) -> int:
+def _timestamp(value: object) -> int:
     if isinstance(value, str | bytes):
-        said = text(value)
+        content = text(value)
         try:
-            value = float(said)
+            value = float(content)
         except ValueError:
-            return _iso(said)
+            return _iso(content)
     if (
         isinstance(value, bool)
         or not isinstance(value, int | float)
@@ -130,15 +135,15 @@ def _moment(value: object) -> int:
         or value <= 0
     ):
         return 0
-    number = int(value * 1000) if value < _SECONDS_BELOW else int(value)
-    while number >= _MILLISECONDS_BELOW:
-        number //= 1000
-    return number
+    timestamp = int(value * 1000) if value < _SECONDS_BELOW else int(value)
+    while timestamp >= _MILLISECONDS_BELOW:
+        timestamp //= 1000
+    return timestamp
 
 
-def _iso(said: str) -> int:
+def _iso(content: str) -> int:
     try:
-        moment = datetime.fromisoformat(said)
+        moment = datetime.fromisoformat(content)
         return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
     except (ValueError, OverflowError):
         return 0

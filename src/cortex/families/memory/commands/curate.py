@@ -1,4 +1,4 @@
-"""`cortex memory approve|reject|promote|supersede|delete|undo|log`: a person decides what counts."""
+"""`cortex memory approve|reject|promote|supersede|delete|undo|log`: curation commands."""
 
 from __future__ import annotations
 
@@ -38,14 +38,16 @@ from cortex.toolkit.terminal.options import JsonFlag
 from cortex.toolkit.terminal.output import cut_to, print_json, say
 from cortex.toolkit.terminal.prompts import decide
 
-MAX_TITLE = 60  # columns of a title in the log
-SHOWN = 10  # memories that are named where there are many
+# Columns of a title in the log.
+MAX_TITLE = 60
+# Memories that are listed before the rest is counted.
+SHOWN = 10
 WAITING = [StateName.STAGING, StateName.UNCURATED]
 DONE = {"approve": "Approved", "reject": "Rejected", "promote": "Promoted"}
 
 
 def judging(action: str, meaning: str) -> Callable[..., int]:
-    """The command that gives memories another state."""
+    """Create the command that sets a state."""
 
     def command(
         ids: IdsArgument = None,
@@ -82,7 +84,8 @@ def judging(action: str, meaning: str) -> Callable[..., int]:
 
 approve = judging(
     "approve",
-    "Approve memories: they count. With --all those that nobody has judged, unless --state says otherwise.",
+    "Approve memories: they count. With --all those that nobody has judged, unless --state says "
+    "otherwise.",
 )
 reject = judging(
     "reject",
@@ -106,15 +109,17 @@ def _judge(
     with memories(whole=everything, quiet=as_json) as library:
         present = databases(library.settings)
         chosen = chosen_by(library, ids, wanted, filter_of(WAITING), everything=everything)
-        changing = [one for one in chosen if one.state is not ACTIONS[action]]
+        changing = [record for record in chosen if record.state is not ACTIONS[action]]
         if changing and not dry:
             question = f"{action.capitalize()} {counted(len(changing))}?"
             decide(
-                library.settings, "judge_memory", "\n".join([*_lines(changing, present), question])
+                library.settings,
+                "judge_memory",
+                "\n".join([*_memory_lines(changing, present), question]),
             )
         changed = len(changing) if dry else judge(library, changing, action, reason=reason)
     if as_json:
-        ids_changed = [told_id(one, present) for one in changing]
+        ids_changed = [told_id(record, present) for record in changing]
         print_json(
             {
                 "action": action,
@@ -134,7 +139,8 @@ def _judge(
     elif changing:
         say(f"{done} {counted(changed)}:")
         _say_some(
-            changing if dry else [replace(one, state=ACTIONS[action]) for one in changing], present
+            changing if dry else [replace(record, state=ACTIONS[action]) for record in changing],
+            present,
         )
     if len(chosen) > len(changing):
         say(f"{counted(len(chosen) - len(changing))} had that state already")
@@ -191,16 +197,16 @@ def delete_some(
         present = databases(library.settings)
         chosen = chosen_by(library, ids, wanted, filter_of([StateName.ANY]), everything=everything)
         if dry_run or not chosen:
-            return _tell_deletion(chosen, present, as_json=as_json)
+            return _print_deletion(chosen, present, as_json=as_json)
         question = f"Forget {counted(len(chosen))} for good?"
         decide(
             library.settings,
             "delete_memory",
-            "\n".join([*_lines(chosen, present), *_staying(chosen), question]),
+            "\n".join([*_memory_lines(chosen, present), *_remaining_notes(chosen), question]),
         )
         done = delete(library, chosen)
     if as_json:
-        ids_deleted = [told_id(one, present) for one in chosen]
+        ids_deleted = [told_id(record, present) for record in chosen]
         print_json(
             {
                 "deleted": done.own,
@@ -211,7 +217,7 @@ def delete_some(
         )
         return 0
     say(f"✓ Forgot {counted(len(chosen))} for good")
-    for note in _staying(chosen):
+    for note in _remaining_notes(chosen):
         say(note, error=True)
     if not done.complete:
         say(
@@ -221,12 +227,12 @@ def delete_some(
     return 0
 
 
-def _tell_deletion(
+def _print_deletion(
     chosen: Sequence[Remembered], present: Sequence[MemoryDatabase], *, as_json: bool
 ) -> int:
-    """What would be deleted."""
+    """Print what would be deleted."""
     if as_json:
-        ids = [told_id(one, present) for one in chosen]
+        ids = [told_id(record, present) for record in chosen]
         print_json(
             {
                 "deleted": 0,
@@ -241,7 +247,7 @@ def _tell_deletion(
     else:
         say(f"Would forget {counted(len(chosen))}:")
         _say_some(chosen, present)
-        for note in _staying(chosen):
+        for note in _remaining_notes(chosen):
             say(note, error=True)
     return 0
 
@@ -256,7 +262,7 @@ def undo_last(as_json: JsonFlag = False) -> int:
         if step:
             question = f"Take the last step ({step[-1].action}, {counted(len(step))}) back?"
             decide(
-                library.settings, "judge_memory", "\n".join([*_lines_of(library, step), question])
+                library.settings, "judge_memory", "\n".join([*_step_lines(library, step), question])
             )
         count = undo(library, batch=step[0].batch) if step else 0
         steps = (
@@ -268,7 +274,7 @@ def undo_last(as_json: JsonFlag = False) -> int:
             if count
             else []
         )
-        rows = [_about(library, one) for one in steps]
+        rows = [_decision_row(library, decision) for decision in steps]
     if as_json:
         print_json({"undone": count, "decisions": rows})
         return 0
@@ -279,12 +285,12 @@ def undo_last(as_json: JsonFlag = False) -> int:
     say(f"✓ {steps[0].reason.capitalize()}, {counted(count)}:")
     for row, step in list(zip(rows, steps, strict=True))[:SHOWN]:
         state = step.after or "unjudged"
-        told = (
+        outcome = (
             "is as it was before"
             if step.before == step.after
             else f"is {state} {'now' if added else 'again'}"
         )
-        say(f"  {row['id']} {told}: {row['title']}")
+        say(f"  {row['id']} {outcome}: {row['title']}")
     _say_more(len(steps))
     if added:
         say("  They are kept as rejected; `cortex memory delete` forgets them for good")
@@ -292,7 +298,7 @@ def undo_last(as_json: JsonFlag = False) -> int:
 
 
 def show_log(
-    told: Annotated[
+    memory_id: Annotated[
         str | None, typer.Argument(metavar="ID", help="Only about this memory.")
     ] = None,
     limit: Annotated[
@@ -302,9 +308,9 @@ def show_log(
 ) -> int:
     """Show what was decided about memories, newest first."""
     with memories() as library:
-        ref = find_told(library, told).ref if told is not None else None
+        ref = find_told(library, memory_id).ref if memory_id is not None else None
         decisions = library.store.remembered.decisions(limit, ref)
-        rows = [_about(library, one) for one in decisions]
+        rows = [_decision_row(library, decision) for decision in decisions]
     if as_json:
         print_json({"decisions": rows})
         return 0
@@ -316,34 +322,36 @@ def show_log(
     return 0
 
 
-# -- what is said
-# ------------------------------------------------------------------------------------------------------
+# -- output
 
 
-def _about(library: Library, decision: Decision) -> dict[str, object]:
-    """A decision with what it is about; of what was forgotten only the key is known."""
-    found = library.store.remembered.by_key(decision.key, (decision.origin,))
-    told = told_id(found[0], databases(library.settings)) if found else decision.key
-    title = found[0].memory.title if found else ""
+def _decision_row(library: Library, decision: Decision) -> dict[str, object]:
+    """Row of a decision with its memory; of a deleted memory only the key is known."""
+    matches = library.store.remembered.by_key(decision.key, (decision.origin,))
+    memory_id = told_id(matches[0], databases(library.settings)) if matches else decision.key
+    title = matches[0].memory.title if matches else ""
     return {
-        "id": told,
+        "id": memory_id,
         "title": title,
         "origin": decision.origin or "own",
         **decision_json(decision),
     }
 
 
-def _lines_of(library: Library, step: Sequence[Decision]) -> list[str]:
-    """The memories of a step, the first ones where they are many."""
-    rows = [_about(library, decision) for decision in step[:SHOWN]]
+def _step_lines(library: Library, step: Sequence[Decision]) -> list[str]:
+    """Lines that list the first memories of a step."""
+    rows = [_decision_row(library, decision) for decision in step[:SHOWN]]
     more = [f"… and {len(step) - SHOWN:,} more"] if len(step) > SHOWN else []
     return [*(f"{row['id']}: {row['title']}" for row in rows), *more]
 
 
-def _lines(chosen: Sequence[Remembered], present: Sequence[MemoryDatabase]) -> list[str]:
-    """What a question is about."""
+def _memory_lines(chosen: Sequence[Remembered], present: Sequence[MemoryDatabase]) -> list[str]:
+    """Lines that list the first memories of a selection."""
     more = [f"… and {len(chosen) - SHOWN:,} more"] if len(chosen) > SHOWN else []
-    return [*(f"{told_id(one, present)}: {one.memory.title}" for one in chosen[:SHOWN]), *more]
+    return [
+        *(f"{told_id(record, present)}: {record.memory.title}" for record in chosen[:SHOWN]),
+        *more,
+    ]
 
 
 def _say_some(chosen: Sequence[Remembered], present: Sequence[MemoryDatabase]) -> None:
@@ -356,13 +364,13 @@ def _say_more(count: int) -> None:
         say(f"… and {count - SHOWN:,} more")
 
 
-def _staying(chosen: Sequence[Remembered]) -> Iterator[str]:
-    """That other products keep their rows."""
+def _remaining_notes(chosen: Sequence[Remembered]) -> Iterator[str]:
+    """Notes about rows that stay in other products' databases."""
     for file in _files_of(chosen):
-        count = sum(1 for one in chosen if one.origin == file)
+        count = sum(1 for record in chosen if record.origin == file)
         rows = "1 row stays" if count == 1 else f"{count:,} rows stay"
         yield f"note: {rows} in {file}, which is never written to; here nothing reads them again"
 
 
 def _files_of(chosen: Sequence[Remembered]) -> list[str]:
-    return sorted({one.origin for one in chosen if one.origin != OWN})
+    return sorted({record.origin for record in chosen if record.origin != OWN})

@@ -1,6 +1,6 @@
-"""`cortex memory edit`: another wording for a memory, by options or in the person's editor.
+"""`cortex memory edit`: change a memory by options or in the user's editor.
 
-What was typed is never lost.
+Text that was typed is never lost.
 """
 
 from __future__ import annotations
@@ -29,11 +29,12 @@ from cortex.toolkit.terminal.output import cut_to, print_json, say
 from cortex.toolkit.terminal.prompts import decide
 from cortex.toolkit.terminal.workspace import here
 
-MAX_SHOWN = 300  # characters of each value in the question
+# Characters of each value in the confirmation.
+MAX_SHOWN = 300
 
 
 def edit_one(
-    told: IdArgument,
+    memory_id: IdArgument,
     title: Annotated[
         str | None, typer.Option("--title", metavar="TEXT", help="Another title.")
     ] = None,
@@ -86,17 +87,17 @@ def edit_one(
     """Change what a memory says; without options in your editor ($VISUAL or $EDITOR)."""
     options = (title, subtitle, add_fact, remove_fact, tag, untag, text, kind, project, citation)
     with memories() as library:
-        one = find_told(library, told)
+        record = find_told(library, memory_id)
         cited = citations_of(library, here(), citation) if citation else None
         if form is not None:
-            done = _from_form(library, one, read_file(form))
+            done = _from_form(library, record, read_file(form))
         elif any(option is not None for option in options):
-            told_text = read_text(text) if text is not None else None
-            memory = _reworded(
-                one.memory,
+            new_text = read_text(text) if text is not None else None
+            memory = _with_fields(
+                record.memory,
                 title=title,
                 subtitle=subtitle,
-                text=told_text,
+                text=new_text,
                 kind=kind,
                 project=project,
             )
@@ -105,109 +106,109 @@ def edit_one(
                 facts=_facts(memory.facts, add_fact or (), remove_fact or ()),
                 concepts=_tags(memory.concepts, tag or (), untag or ()),
             )
-            done = _keep(library, one, memory, cited)
+            done = _save(library, record, memory, cited)
         else:
-            done = _in_editor(library, one)
+            done = _in_editor(library, record)
         present = databases(library.settings)
-        told_now = told_id(one, present)
+        shown_id = told_id(record, present)
     if as_json:
-        again = done is not None and done.key != one.memory.key
+        superseded = done is not None and done.key != record.memory.key
         print_json(
             {
-                "id": done.key if done else told_now,
+                "id": done.key if done else shown_id,
                 "changed": done is not None,
-                "supersedes": told_now if again else None,
+                "supersedes": shown_id if superseded else None,
             }
         )
     elif done is None:
         say("Nothing was changed.")
-    elif one.origin == OWN:
-        say(f"✓ Changed {told_now}")
+    elif record.origin == OWN:
+        say(f"✓ Changed {shown_id}")
     else:
-        say(f"✓ {done.key} takes the place of {told_now}; {one.origin} is as it was")
+        say(f"✓ {done.key} takes the place of {shown_id}; {record.origin} is as it was")
     return 0
 
 
-def _keep(
-    library: Library, one: Remembered, memory: Memory, cited: Sequence[Citation] | None
+def _save(
+    library: Library, record: Remembered, memory: Memory, cited: Sequence[Citation] | None
 ) -> WriteResult | None:
-    if memory == one.memory and cited is None:
+    if memory == record.memory and cited is None:
         return None
     decide(
         library.settings,
         "edit_memory",
-        "\n".join([*_changes(one.memory, memory, cited), f"Change “{one.memory.title}”?"]),
+        "\n".join([*_changes(record.memory, memory, cited), f"Change “{record.memory.title}”?"]),
     )
-    return edit(library, one, memory, citations=cited)
+    return edit(library, record, memory, citations=cited)
 
 
 def _changes(before: Memory, after: Memory, cited: Sequence[Citation] | None) -> Iterator[str]:
-    """The lines that say what becomes of a memory."""
+    """Lines that describe the changes to a memory."""
     for name in (field.name for field in fields(Memory)):
         value = getattr(after, name)
         if value != getattr(before, name):
-            told = "; ".join(value) if isinstance(value, tuple) else str(value)
-            yield f"  {name}: {cut_to(told, MAX_SHOWN)}"
+            shown = "; ".join(value) if isinstance(value, tuple) else str(value)
+            yield f"  {name}: {cut_to(shown, MAX_SHOWN)}"
     if cited is not None:
         yield "  cites: " + ", ".join(
-            f"{one.path}#{one.symbol}" if one.symbol else one.path for one in cited
+            f"{citation.path}#{citation.symbol}" if citation.symbol else citation.path
+            for citation in cited
         )
 
 
 # -- by options
-# --------------------------------------------------------------------------------------------------------
 
 
-def _reworded(memory: Memory, **told: str | None) -> Memory:
+def _with_fields(memory: Memory, **values: str | None) -> Memory:
     return replace(
-        memory, **{name: value.strip() for name, value in told.items() if value is not None}
+        memory, **{name: value.strip() for name, value in values.items() if value is not None}
     )
 
 
-def _facts(facts: tuple[str, ...], more: Sequence[str], fewer: Sequence[str]) -> tuple[str, ...]:
-    gone: set[int] = set()
-    for told in fewer:
-        places = [place for place, fact in enumerate(facts) if fact.strip() == told.strip()]
-        if not places and told.strip().isdecimal() and 1 <= int(told) <= len(facts):
-            places = [int(told) - 1]
-        if not places:
+def _facts(facts: tuple[str, ...], added: Sequence[str], dropped: Sequence[str]) -> tuple[str, ...]:
+    removed: set[int] = set()
+    for wanted in dropped:
+        indexes = [index for index, fact in enumerate(facts) if fact.strip() == wanted.strip()]
+        if not indexes and wanted.strip().isdecimal() and 1 <= int(wanted) <= len(facts):
+            indexes = [int(wanted) - 1]
+        if not indexes:
             raise InputError(
-                "ARGUMENT_INVALID", f"there is no fact {told!r}; name it by its text or its number"
+                "ARGUMENT_INVALID",
+                f"there is no fact {wanted!r}; name it by its text or its number",
             )
-        gone.update(places)
-    kept = [fact for place, fact in enumerate(facts) if place not in gone]
-    return tuple(dict.fromkeys((*kept, *(fact.strip() for fact in more if fact.strip()))))
+        removed.update(indexes)
+    kept = [fact for index, fact in enumerate(facts) if index not in removed]
+    return tuple(dict.fromkeys((*kept, *(fact.strip() for fact in added if fact.strip()))))
 
 
-def _tags(tags: tuple[str, ...], more: Sequence[str], fewer: Sequence[str]) -> tuple[str, ...]:
-    gone = {told.strip().casefold() for told in fewer}
-    unknown = gone - {tag.casefold() for tag in tags}
+def _tags(tags: tuple[str, ...], added: Sequence[str], dropped: Sequence[str]) -> tuple[str, ...]:
+    removed = {tag.strip().casefold() for tag in dropped}
+    unknown = removed - {tag.casefold() for tag in tags}
     if unknown:
         raise InputError(
             "ARGUMENT_INVALID",
             f"there is no tag {min(unknown)!r}; its tags: {', '.join(tags) or 'none'}",
         )
-    kept = {tag.casefold(): tag for tag in tags if tag.casefold() not in gone}
-    for tag in more:
+    kept = {tag.casefold(): tag for tag in tags if tag.casefold() not in removed}
+    for tag in added:
         if tag.strip():
             kept.setdefault(tag.strip().casefold(), tag.strip())
     return tuple(kept.values())
 
 
 # -- in an editor
-# ------------------------------------------------------------------------------------------------------
 
 
-def _in_editor(library: Library, one: Remembered) -> WriteResult | None:
-    """Have a person fill in a form."""
+def _in_editor(library: Library, record: Remembered) -> WriteResult | None:
+    """Let the user fill in the form."""
     return in_editor(
-        one.memory.key,
-        form_of(one.memory),
-        lambda text: _from_form(library, one, text),
-        again=f"cortex memory edit {one.memory.key} --form",
+        record.memory.key,
+        form_of(record.memory),
+        lambda text: _from_form(library, record, text),
+        again=f"cortex memory edit {record.memory.key} --form",
         instead="say what to change, with --title for example",
     )
 
 
-def _from_form(library: Library, one: Remembered, text: str) -> WriteResult | None:
-    return _keep(library, one, filled(one.memory, text), None)
+def _from_form(library: Library, record: Remembered, text: str) -> WriteResult | None:
+    return _save(library, record, filled(record.memory, text), None)

@@ -1,7 +1,7 @@
-"""A memory as a Markdown form that a person fills in with an editor, and back. Pure.
+"""Markdown form for editing a memory, and its parser. Pure.
 
-What wasn't changed in the form is not changed in the memory, even where a form can't say it all: a
-tag with a comma in it stays one.
+Fields that weren't changed in the form stay as they are in the memory, even where a form can't
+express them: a tag with a comma stays one tag.
 """
 
 from __future__ import annotations
@@ -12,7 +12,10 @@ from dataclasses import dataclass, fields, replace
 from cortex.base.errors import InputError
 from cortex.base.types import Memory
 
-HEAD = "<!-- Change what you like, save, and close the editor. Saved without a change, everything stays as it is. -->"
+HEAD = (
+    "<!-- Change what you like, save, and close the editor. Saved without a change, "
+    "everything stays as it is. -->"
+)
 SECTIONS = ("Facts", "Files", "Text")
 
 _SECTION = re.compile(rf"##\s+({'|'.join(SECTIONS)})\s*", re.IGNORECASE)
@@ -21,7 +24,7 @@ _FIELD = re.compile(r"(Subtitle|Kind|Project|Tags)\s*:(.*)", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """What a form says."""
+    """Parsed fields of a form."""
 
     title: str
     subtitle: str
@@ -34,7 +37,7 @@ class Form:
 
 
 def form_of(memory: Memory) -> str:
-    """The form of a memory."""
+    """Render the form of a memory."""
     lines = [
         HEAD,
         "",
@@ -53,9 +56,9 @@ def form_of(memory: Memory) -> str:
 
 
 def filled(memory: Memory, text: str) -> Memory:
-    """The memory as a form says it.
+    """Apply a filled-in form to a memory.
 
-    Raises: InputError ARGUMENT_INVALID, where it is no form any more.
+    Raises: InputError ARGUMENT_INVALID for a text that is no form any more.
     """
     before, now = _parse(form_of(memory)), _parse(text)
     changed = {
@@ -73,28 +76,31 @@ def _parse(text: str) -> Form:
         raise InputError(
             "ARGUMENT_INVALID", "the form has no title: a line that begins with `# `, and only one"
         )
-    told = {
-        found[1].lower(): found[2].strip()
+    values = {
+        field[1].lower(): field[2].strip()
         for line in head
-        if (found := _FIELD.fullmatch(line.strip()))
+        if (field := _FIELD.fullmatch(line.strip()))
     }
-    odd = [
+    unknown_lines = [
         line
         for line in head
         if line.strip() and not line.startswith("# ") and not _FIELD.fullmatch(line.strip())
     ]
-    if odd:
+    if unknown_lines:
         raise InputError(
             "ARGUMENT_INVALID",
-            f"{odd[0].strip()[:100]!r} in the form belongs to nothing: put it below ## Text",
+            f"{unknown_lines[0].strip()[:100]!r} in the form belongs to nothing: put it below "
+            "## Text",
         )
     return Form(
         titles[0],
-        told.get("subtitle", ""),
-        told.get("kind", ""),
-        told.get("project", ""),
+        values.get("subtitle", ""),
+        values.get("kind", ""),
+        values.get("project", ""),
         tuple(
-            dict.fromkeys(tag for part in told.get("tags", "").split(",") if (tag := part.strip()))
+            dict.fromkeys(
+                tag for part in values.get("tags", "").split(",") if (tag := part.strip())
+            )
         ),
         _entries("Facts", sections),
         _entries("Files", sections),
@@ -103,32 +109,33 @@ def _parse(text: str) -> Form:
 
 
 def _sections(text: str) -> tuple[list[str], dict[str, list[str]]]:
-    """The lines before the first section, without comments, and those of each; below Text
-    everything is text.
+    """Split a form into the lines before the first section, without comments, and the sections.
+
+    Everything below Text belongs to it.
     """
     head: list[str] = []
     sections: dict[str, list[str]] = {}
-    into = head
+    target = head
     for line in text.split("\n"):
-        found = _SECTION.fullmatch(line) if "Text" not in sections else None
-        if found:
-            into = sections.setdefault(found[1].capitalize(), [])
+        section = _SECTION.fullmatch(line) if "Text" not in sections else None
+        if section:
+            target = sections.setdefault(section[1].capitalize(), [])
         else:
-            into.append(line)
+            target.append(line)
     return [line for line in head if not line.strip().startswith("<!--")], sections
 
 
 def _entries(name: str, sections: dict[str, list[str]]) -> tuple[str, ...]:
-    """The entries of a list; a line that is indented goes on with the one before."""
-    found: list[str] = []
+    """Entries of a list; an indented line continues the entry before it."""
+    entries: list[str] = []
     for line in sections.get(name, []):
         if line.startswith(("- ", "* ")):
-            found.append(line[2:].strip())
-        elif line.startswith("  ") and found:
-            found[-1] += "\n" + line[2:].rstrip()
+            entries.append(line[2:].strip())
+        elif line.startswith("  ") and entries:
+            entries[-1] += "\n" + line[2:].rstrip()
         elif line.strip() and line.strip() not in ("-", "*"):
-            found.append(line.strip())
-    return tuple(entry for entry in map(str.strip, found) if entry)
+            entries.append(line.strip())
+    return tuple(entry for entry in map(str.strip, entries) if entry)
 
 
 def _one_line(text: str) -> str:

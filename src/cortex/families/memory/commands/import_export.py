@@ -1,4 +1,4 @@
-"""`cortex memory import|export`: memories from files, and into one."""
+"""`cortex memory import|export`: read memories from files, and write them to one."""
 
 from __future__ import annotations
 
@@ -42,13 +42,14 @@ from cortex.families.memory.writer import Taken, add_all
 from cortex.toolkit.terminal.options import JsonFlag
 from cortex.toolkit.terminal.output import print_json, progress_bar, say
 
-NAMED = 20  # refused ones that are named; --json names all
+# Refused memories that are listed; --json lists all.
+NAMED = 20
 PARTIAL = 2
 PROGRESS_EVERY = 50
 
 
 class FormName(StrEnum):
-    """What a file is."""
+    """Format of an import file."""
 
     AUTO = "auto"
     EXPORT = "claude-mem-export"
@@ -56,7 +57,7 @@ class FormName(StrEnum):
 
 
 class TakenState(StrEnum):
-    """What imported memories count as."""
+    """State of imported memories."""
 
     STAGING = "staging"
     APPROVED = "approved"
@@ -96,7 +97,10 @@ def import_path(
     of notes.
     """
     if path.suffix.lower() in (".db", ".sqlite", ".sqlite3"):
-        hint = f"A claude-mem database needs no import: it is read where it is, with ACK_MEM_DB={path}."
+        hint = (
+            "A claude-mem database needs no import: it is read where it is, with "
+            f"ACK_MEM_DB={path}."
+        )
         raise InputError(
             "ARGUMENT_INVALID", f"{path} is a database, no export", suggestions=(hint,)
         )
@@ -107,42 +111,44 @@ def import_path(
     }
     brought = readers.get(form, file_import.read)(path, project=project, tell=skipped.append)
     with memories() as library, progress_bar(not as_json) as progress:
-        taken = _take(library, _told(brought, progress), state, scope, dry=dry_run)
-    refused = [*taken.refused, *((one.path, one.reason) for one in skipped)]
+        taken = _store(library, _with_progress(brought, progress), state, scope, dry=dry_run)
+    refused = [*taken.refused, *((file.path, file.reason) for file in skipped)]
     if as_json:
-        told = [{"title": title, "reason": reason} for title, reason in refused]
+        refused_rows = [{"title": title, "reason": reason} for title, reason in refused]
         print_json(
             {
                 "added": len(taken.added),
                 "duplicates": taken.duplicates,
-                "refused": told,
+                "refused": refused_rows,
                 "dry_run": dry_run,
                 "memories": [] if dry_run else list(taken.added),
             }
         )
     else:
-        _tell_import(taken, refused, state, dry=dry_run)
+        _print_import(taken, refused, state, dry=dry_run)
     return PARTIAL if refused else 0
 
 
-def _take(
+def _store(
     library: Library, brought: Iterable[Brought], state: TakenState, scope: str, *, dry: bool
 ) -> Taken:
     if state is TakenState.EXPORTED:
         return add_all(library, brought, scope=scope, dry=dry)
-    chosen = (replace(one, state=None, scope=scope or one.scope) for one in brought)
-    return add_all(library, chosen, state=MemoryState(state), scope=scope, dry=dry)
+    memories_in_state = (
+        replace(memory, state=None, scope=scope or memory.scope) for memory in brought
+    )
+    return add_all(library, memories_in_state, state=MemoryState(state), scope=scope, dry=dry)
 
 
-def _told(brought: Iterable[Brought], progress: ProgressCallback) -> Iterator[Brought]:
-    """The same, while a bar shows how many there were; how many there will be nobody knows."""
-    for number, one in enumerate(brought, 1):
-        if number % PROGRESS_EVERY == 0:
-            progress(Progress("reading", number, 0))
-        yield one
+def _with_progress(brought: Iterable[Brought], progress: ProgressCallback) -> Iterator[Brought]:
+    """Pass memories through and report their number; the total is unknown."""
+    for count, memory in enumerate(brought, 1):
+        if count % PROGRESS_EVERY == 0:
+            progress(Progress("reading", count, 0))
+        yield memory
 
 
-def _tell_import(
+def _print_import(
     taken: Taken, refused: list[tuple[str, str]], state: TakenState, *, dry: bool
 ) -> None:
     counts = (
@@ -155,7 +161,8 @@ def _tell_import(
         say(f"  {title or 'without a title'}: {reason}", error=True)
     if taken.added and not dry and state is TakenState.STAGING:
         say(
-            "  Look at those in staging with `cortex memory list --state staging`, then approve or reject them"
+            "  Look at those in staging with `cortex memory list --state staging`, then approve "
+            "or reject them"
         )
 
 
@@ -191,12 +198,12 @@ def export_some(
     )
     with memories(whole=True, quiet=as_json) as library:
         rows = choose(library, wanted)[0]
-        kept = [_kept(library, row) for row in reversed(rows)]
-    told = export_of(kept, at=int(time.time() * 1000), query=matching, project=project)
+        kept = [_exported(library, row) for row in reversed(rows)]
+    document = export_of(kept, at=int(time.time() * 1000), query=matching, project=project)
     if output is None:
-        print_json(told)
+        print_json(document)
         return 0
-    _write(output, json.dumps(told, ensure_ascii=False, indent=2) + "\n", force=force)
+    _write(output, json.dumps(document, ensure_ascii=False, indent=2) + "\n", force=force)
     if as_json:
         print_json({"file": str(output), "memories": len(kept)})
     else:
@@ -204,13 +211,13 @@ def export_some(
     return 0
 
 
-def _kept(library: Library, one: Remembered) -> ExportedMemory:
-    judgement = one.judgement
+def _exported(library: Library, record: Remembered) -> ExportedMemory:
+    judgement = record.judgement
     return ExportedMemory(
-        one.memory,
-        one.state,
-        one.scope,
-        library.store.remembered.citations(one.id),
+        record.memory,
+        record.state,
+        record.scope,
+        library.store.remembered.citations(record.id),
         judgement.actor if judgement else "",
         rfc3339(judgement.at) if judgement else "",
         judgement.successor if judgement else "",
@@ -218,7 +225,7 @@ def _kept(library: Library, one: Remembered) -> ExportedMemory:
 
 
 def _write(path: Path, text: str, *, force: bool) -> None:
-    """A file that only its owner may read; one that is there is replaced as a whole, or not at all."""
+    """Write a file that only its owner may read; an existing one is replaced atomically."""
     if not force and os.path.lexists(path):
         raise InputError(
             "ARGUMENT_INVALID", f"{path} is there already; add --force to overwrite it"

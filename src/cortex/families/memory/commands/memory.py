@@ -1,9 +1,8 @@
-"""`cortex memory`: what was learnt, kept by a person: written, listed, looked at, searched.
+"""`cortex memory`: add, list, show and search memories.
 
-Judging is in memory_curate.py, editing in memory_edit.py, files in memory_import.py.
-
-They are the person's, not a project's: no project's file counts here. Exit codes: 0 done, 1 an
-error, 2 wrong usage.
+Curation is in curate.py, editing in edit.py, files are in import_export.py. Memories belong to the
+user, not to a project: no project settings apply here. Exit codes: 0 done, 1 an error, 2 wrong
+usage.
 """
 
 from __future__ import annotations
@@ -69,7 +68,8 @@ from cortex.toolkit.terminal.output import print_json, say
 from cortex.toolkit.terminal.prompts import decide
 from cortex.toolkit.terminal.workspace import here
 
-HISTORY = 50  # decisions that are shown of one memory
+# Decisions that are shown for one memory.
+HISTORY = 50
 
 app = typer.Typer(
     name="memory",
@@ -79,7 +79,7 @@ app = typer.Typer(
 
 
 class StatusName(StrEnum):
-    """What may answer."""
+    """Curation status that may be searched."""
 
     APPROVED = "approved"
     STAGING = "staging"
@@ -87,7 +87,7 @@ class StatusName(StrEnum):
 
 
 class MemoryModeName(StrEnum):
-    """How a question is answered."""
+    """Search mode."""
 
     HYBRID = "hybrid"
     MEANING = "meaning"
@@ -149,44 +149,52 @@ def add_one(
 ) -> int:
     """Write down what was learnt; it is found at once."""
     folder = here()
-    place = project_at(folder)
-    told = read_text(text)
+    current_project = project_at(folder)
+    body = read_text(text)
     with memories() as library:
         cited = citations_of(library, folder, citation or ())
         files = dict.fromkeys(
-            (*(_file_told(place, folder, one) for one in file or ()), *(one.path for one in cited))
+            (
+                *(_project_path(current_project, folder, path) for path in file or ()),
+                *(target.path for target in cited),
+            )
         )
         memory = Memory(
             "",
             title,
             subtitle=subtitle.strip(),
-            facts=tuple(one.strip() for one in fact or () if one.strip()),
-            concepts=tuple(dict.fromkeys(one.strip() for one in tag or () if one.strip())),
+            facts=tuple(entry.strip() for entry in fact or () if entry.strip()),
+            concepts=tuple(dict.fromkeys(entry.strip() for entry in tag or () if entry.strip())),
             files=tuple(files),
-            text=told,
-            project=place.name if project is None else project.strip(),
+            text=body,
+            project=current_project.name if project is None else project.strip(),
             session=session,
             kind=kind.strip(),
             provenance="person",
         )
-        gone = named(library, supersedes or ())
-        if gone or MemoryState(state) is MemoryState.PROMOTED:
-            replaced = [f"in place of “{one.memory.title}”" for one in gone]
+        superseded = named(library, supersedes or ())
+        if superseded or MemoryState(state) is MemoryState.PROMOTED:
+            replaced = [f"in place of “{record.memory.title}”" for record in superseded]
             decide(
                 library.settings, "judge_memory", "\n".join([memory.title, *replaced, "Add it?"])
             )
         done = add(
-            library, memory, state=MemoryState(state), scope=scope, supersedes=gone, citations=cited
+            library,
+            memory,
+            state=MemoryState(state),
+            scope=scope,
+            supersedes=superseded,
+            citations=cited,
         )
         present = databases(library.settings)
-    _tell_added(done, memory, gone, present, as_json=as_json)
+    _print_added(done, memory, superseded, present, as_json=as_json)
     return 0
 
 
-def _tell_added(
+def _print_added(
     done: WriteResult,
     memory: Memory,
-    gone: Sequence[Remembered],
+    superseded: Sequence[Remembered],
     present: Sequence[MemoryDatabase],
     *,
     as_json: bool,
@@ -200,10 +208,10 @@ def _tell_added(
                 "state": done.state.value if done.state else "",
                 "duplicate_of": told_id(known, present) if known else None,
                 "similar_to": [
-                    {"id": told_id(one, present), "title": one.memory.title}
-                    for one in done.similar_to
+                    {"id": told_id(record, present), "title": record.memory.title}
+                    for record in done.similar_to
                 ],
-                "superseded": [told_id(one, present) for one in gone],
+                "superseded": [told_id(record, present) for record in superseded],
             }
         )
         return
@@ -214,18 +222,18 @@ def _tell_added(
     else:
         say(f"✓ Added {done.key}: {' '.join(memory.title.split())}")
         say(f"  {done.state.value if done.state else ''}, project {memory.project or 'none'}")
-    for one in gone:
-        say(f"  Takes the place of {told_id(one, present)}: {one.memory.title}")
-    for one in done.similar_to:
-        say(f"  Similar: {told_id(one, present)}: {one.memory.title}")
+    for record in superseded:
+        say(f"  Takes the place of {told_id(record, present)}: {record.memory.title}")
+    for record in done.similar_to:
+        say(f"  Similar: {told_id(record, present)}: {record.memory.title}")
 
 
-def _file_told(place: Project, folder: Path, told: str) -> str:
-    """A file as seen from the project's root where it lies in it, else as it was typed."""
+def _project_path(project: Project, folder: Path, path: str) -> str:
+    """Path relative to the project's root if it is inside, else as typed."""
     with suppress(CortexError, ValueError, OSError):
-        if os.path.lexists(folder / told):
-            return relative_of(place.path, Path(os.path.normpath(folder / told)))
-    return told
+        if os.path.lexists(folder / path):
+            return relative_of(project.path, Path(os.path.normpath(folder / path)))
+    return path
 
 
 @app.command("list")
@@ -264,7 +272,7 @@ def list_memories(
         say(
             "nothing found"
             if state or wanted != filter_of([StateName.ALL])
-            else _nothing_yet(library),
+            else _no_memories_text(library),
             error=True,
         )
     say_rows(rows, present)
@@ -274,29 +282,32 @@ def list_memories(
     return 0
 
 
-def _nothing_yet(library: Library) -> str:
+def _no_memories_text(library: Library) -> str:
     places = ", ".join(map(str, searched_places(library.settings)))
-    return f"There are no memories yet: write one with `cortex memory add TITLE`; a claude-mem database would be read from: {places}"
+    return (
+        "There are no memories yet: write one with `cortex memory add TITLE`; a claude-mem "
+        f"database would be read from: {places}"
+    )
 
 
 @app.command("show")
-def show(told: IdArgument, as_json: JsonFlag = False) -> int:
+def show(memory_id: IdArgument, as_json: JsonFlag = False) -> int:
     """Show all of a memory: what it says, where it comes from, what was decided about it, whether
     the code that it cites has changed.
     """
     with memories() as library:
-        one = find_told(library, told)
+        record = find_told(library, memory_id)
         present = databases(library.settings)
         whole = Whole(
-            one,
+            record,
             present,
             library.settings.memory.uncurated,
-            session_of(present, one.memory.session),
+            session_of(present, record.memory.session),
             tuple(
                 (cited, _changed(library, cited))
-                for cited in library.store.remembered.citations(one.id)
+                for cited in library.store.remembered.citations(record.id)
             ),
-            tuple(library.store.remembered.decisions(HISTORY, one.ref)),
+            tuple(library.store.remembered.decisions(HISTORY, record.ref)),
         )
     if as_json:
         print_json(whole_json(whole))
@@ -335,15 +346,15 @@ def search(
     with memories(tell=False) as library:
         if mode is not MemoryModeName.WORDS:
             library.embedding.try_out()
-        asked = MemoryQuery(
+        request = MemoryQuery(
             query, tuple(tag or ()), project, scope, status, limit, mode=Mode(mode), near=names
         )
-        found = find(library, asked)
-        present, uncurated = found.present, library.settings.memory.uncurated
+        results = find(library, request)
+        present, uncurated = results.present, library.settings.memory.uncurated
         changes_of = changes_in(library)
-        stale = [changes_of(hit.one) for hit in found.hits]
-        nothing = "nothing found" if has_memories(library.settings) else _nothing_yet(library)
-    for note in found.notes:
+        stale = [changes_of(hit.one) for hit in results.hits]
+        nothing = "nothing found" if has_memories(library.settings) else _no_memories_text(library)
+    for note in results.notes:
         say(f"note: {note}", error=True)
     if as_json:
         rows = [
@@ -352,13 +363,13 @@ def search(
                 "relevance": hit.relevance,
                 "maybe_stale": list(changes),
             }
-            for hit, changes in zip(found.hits, stale, strict=True)
+            for hit, changes in zip(results.hits, stale, strict=True)
         ]
-        print_json({"results": rows, "total": found.total, "mode": found.mode or Mode.WORDS})
+        print_json({"results": rows, "total": results.total, "mode": results.mode or Mode.WORDS})
         return 0
-    if not found.hits:
+    if not results.hits:
         say(nothing, error=True)
-    rows = [hit.one for hit in found.hits]
+    rows = [hit.one for hit in results.hits]
     say_rows(rows, present, stale=stale)
     say_marks(rows, uncurated)
     return 0
@@ -382,10 +393,11 @@ def scopes(as_json: JsonFlag = False) -> int:
     for row in rows:
         mark = "*" if str(row["name"]).casefold() == current.casefold() else " "
         say(
-            f"{mark} {row['name']!s:<{width}}  {row['memory_count']:>6}  {row['last_updated']}  {row['path']}"
+            f"{mark} {row['name']!s:<{width}}  {row['memory_count']:>6}  {row['last_updated']}  "
+            f"{row['path']}"
         )
     if not rows:
-        say(_nothing_yet(library), error=True)
+        say(_no_memories_text(library), error=True)
     say(f"current scope: {current}", error=True)
     return 0
 

@@ -1,6 +1,4 @@
-"""What the commands about memories have in common: their options, the memories that these mean, and
-the library opened for them.
-"""
+"""Shared options of the memory commands, the selection they describe, and the library."""
 
 from __future__ import annotations
 
@@ -27,13 +25,15 @@ from cortex.toolkit.terminal.library import open_library
 from cortex.toolkit.terminal.output import progress_bar, say
 from cortex.toolkit.terminal.workspace import from_root
 
-SYNC_SECONDS = 2.0  # for rows that are new in other products' databases
-STANDSTILL_SECONDS = 20.0  # after which nobody waits for them any longer
+# Time for copying new rows of other products' databases.
+SYNC_SECONDS = 2.0
+# Time without progress after which a command stops waiting for them.
+STANDSTILL_SECONDS = 20.0
 _YEAR, _WEEK = 365 * 86_400, 7 * 86_400
 
 
 class StateName(StrEnum):
-    """Which memories, by what was decided about them."""
+    """Filter by curation state."""
 
     ALL = "all"
     APPROVED = "approved"
@@ -46,7 +46,7 @@ class StateName(StrEnum):
 
 
 class NewState(StrEnum):
-    """What a memory counts as from the start."""
+    """Initial state of a new memory."""
 
     STAGING = "staging"
     APPROVED = "approved"
@@ -63,7 +63,8 @@ StateOption = Annotated[
     list[StateName] | None,
     typer.Option(
         "--state",
-        help="Only in this state; all: those that are found, any: rejected and superseded ones, too; may be repeated.",
+        help="Only in this state; all: those that are found, any: rejected and superseded ones, "
+        "too; may be repeated.",
     ),
 ]
 ProjectOption = Annotated[
@@ -102,16 +103,16 @@ ReasonOption = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why
 
 @contextmanager
 def memories(*, tell: bool = True, whole: bool = False, quiet: bool = False) -> Iterator[Library]:
-    """The library, with what hooks brought and other products wrote since; what could not be read
-    is told.
+    """Open the library after taking in hook notes and new rows of other products.
 
-    With `whole` all of it is waited for, with a bar unless it is to be quiet: for a decision about
-    every memory.
+    Read problems are printed unless `tell` is off. With `whole`, wait for all rows, for decisions
+    about every memory; a progress bar is shown unless `quiet`.
     """
     with open_library() as library:
         if library.holds():
             tend(library)
-        else:  # whoever holds it does that
+        else:
+            # The lease holder takes in hook notes.
             sync(library, seconds=SYNC_SECONDS)
         if whole:
             _await_whole(library, quiet=quiet)
@@ -121,7 +122,8 @@ def memories(*, tell: bool = True, whole: bool = False, quiet: bool = False) -> 
                 say(f"warning: {problem}", error=True)
             if state.left and state.rows:
                 say(
-                    f"note: up to {state.left:,} of {state.rows:,} rows of other products are not read yet",
+                    f"note: up to {state.left:,} of {state.rows:,} rows of other products are "
+                    "not read yet",
                     error=True,
                 )
             elif state.left or (not state.problems and is_due(library)):
@@ -130,9 +132,7 @@ def memories(*, tell: bool = True, whole: bool = False, quiet: bool = False) -> 
 
 
 def _await_whole(library: Library, *, quiet: bool) -> None:
-    """Read other products' databases to the end; not for ever where whoever does it gets no
-    further.
-    """
+    """Wait until other products' databases are read completely, or there is no progress."""
     left, since = -1, time.monotonic()
     with progress_bar(not quiet) as progress:
         while is_due(library) and time.monotonic() - since < STANDSTILL_SECONDS:
@@ -154,7 +154,7 @@ def filter_of(
     matching: str = "",
     older_than: str = "",
 ) -> Filter:
-    """What the options ask for."""
+    """Build the filter from the options."""
     before = max(1, int((time.time() - seconds_of(older_than)) * 1000)) if older_than else 0
     names = tuple(state.value for state in states)
     return Filter(names, project, scope, tuple(tag or ()), kind, origin, matching, before)
@@ -168,8 +168,9 @@ def chosen_by(
     *,
     everything: bool,
 ) -> list[Remembered]:
-    """The memories that ids or filters mean; `default` is what `wanted` is where no filter was
-    given.
+    """Select memories by ids or by filters.
+
+    `default` is the value of `wanted` without any filter option.
 
     Raises: InputError ARGUMENT_INVALID, MEMORY_UNKNOWN or MEMORY_AMBIGUOUS.
     """
@@ -182,13 +183,14 @@ def chosen_by(
     if not everything:
         raise InputError(
             "ARGUMENT_INVALID",
-            "which memories? Name them by their ids, or add --all for every one that the options leave",
+            "which memories? Name them by their ids, or add --all for every one that the "
+            "options leave",
         )
     return choose(library, wanted)[0]
 
 
 def seconds_of(age: str) -> float:
-    """The seconds of an age such as 30d, 8w or 1y. Raises: InputError ARGUMENT_INVALID."""
+    """Parse an age such as 30d, 8w or 1y to seconds. Raises: InputError ARGUMENT_INVALID."""
     text = age.strip().lower()
     for ending, seconds in (("w", _WEEK), ("y", _YEAR)):
         if text.endswith(ending) and text[:-1].isdecimal():
@@ -204,9 +206,9 @@ def seconds_of(age: str) -> float:
 
 
 def citations_of(library: Library, folder: Path, targets: Sequence[str]) -> tuple[Citation, ...]:
-    """What is cited, as it is now. Raises: FileError, InputError."""
-    place = project_at(folder)
+    """Build citations of the current state of the targets. Raises: FileError, InputError."""
+    project = project_at(folder)
     return tuple(
-        cite(place.path, from_root(place, folder, target), library.view_in(place.path))
+        cite(project.path, from_root(project, folder, target), library.view_in(project.path))
         for target in targets
     )

@@ -1,4 +1,4 @@
-"""How memories look on a terminal and as JSON; opens nothing."""
+"""Render memories for the terminal and as JSON; opens nothing."""
 
 from __future__ import annotations
 
@@ -25,33 +25,34 @@ MARKS = {
     MemoryState.SUPERSEDED.value: "→",
     UNCURATED: "·",
 }
-MAX_ID, MAX_KIND, MAX_PROJECT = 44, 12, 16  # columns of a line
+# Widths in columns.
+MAX_ID, MAX_KIND, MAX_PROJECT = 44, 12, 16
 MIN_TITLE = 20
 
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """All that is known of a memory."""
+    """Memory with everything that is known about it."""
 
     one: Remembered
     present: tuple[MemoryDatabase, ...]
     uncurated: str
     session: Session | None
-    citations: tuple[tuple[Citation, str], ...]  # each with what changed since
+    # Pairs of a citation and its change since then.
+    citations: tuple[tuple[Citation, str], ...]
     history: tuple[Decision, ...]
 
 
-# -- for programs
-# ------------------------------------------------------------------------------------------------------
+# -- JSON
 
 
 def row_json(
-    one: Remembered, present: Sequence[MemoryDatabase], uncurated: str
+    record: Remembered, present: Sequence[MemoryDatabase], uncurated: str
 ) -> dict[str, object]:
-    """A memory for programs."""
-    memory, judgement = one.memory, one.judgement
+    """Memory as JSON."""
+    memory, judgement = record.memory, record.judgement
     return {
-        "id": told_id(one, present),
+        "id": told_id(record, present),
         "title": memory.title,
         "subtitle": memory.subtitle,
         "facts": list(memory.facts),
@@ -60,14 +61,14 @@ def row_json(
         "text": memory.text,
         "kind": memory.kind,
         "project": memory.project,
-        "scope": one.scope,
+        "scope": record.scope,
         "session": memory.session,
         "date": memory.date,
         "created_at": moment(memory.created),
         "provenance": memory.provenance,
-        "origin": one.origin or "own",
-        "state": one.state.value if one.state else uncurated,
-        "curated": is_curated(one),
+        "origin": record.origin or "own",
+        "state": record.state.value if record.state else uncurated,
+        "curated": is_curated(record),
         "reviewed_by": judgement.actor if judgement else "",
         "reviewed_at": rfc3339(judgement.at) if judgement else "",
         "superseded_by": judgement.successor if judgement else "",
@@ -75,43 +76,42 @@ def row_json(
 
 
 def whole_json(whole: Whole) -> dict[str, object]:
-    """All of a memory for programs."""
+    """Memory as JSON, with citations, session and history."""
     session = whole.session
     return {
         **row_json(whole.one, whole.present, whole.uncurated),
         "citations": [
             {
-                "path": one.path,
-                "symbol": one.symbol,
-                "root": one.root,
-                "commit": one.commit,
+                "path": citation.path,
+                "symbol": citation.symbol,
+                "root": citation.root,
+                "commit": citation.commit,
                 "changed": changed,
             }
-            for one, changed in whole.citations
+            for citation, changed in whole.citations
         ],
         "maybe_stale": [changed for _, changed in whole.citations if changed],
         "session_context": {"title": session.title, "overview": session.overview}
         if session
         else None,
-        "history": [decision_json(one) for one in whole.history],
+        "history": [decision_json(decision) for decision in whole.history],
     }
 
 
-def decision_json(one: Decision) -> dict[str, object]:
-    """A line of the log for programs."""
+def decision_json(decision: Decision) -> dict[str, object]:
+    """Entry of the audit log as JSON."""
     return {
-        "at": rfc3339(one.at),
-        "action": one.action,
-        "before": one.before,
-        "after": one.after,
-        "actor": one.actor,
-        "reason": one.reason,
-        "undone": one.undone,
+        "at": rfc3339(decision.at),
+        "action": decision.action,
+        "before": decision.before,
+        "after": decision.after,
+        "actor": decision.actor,
+        "reason": decision.reason,
+        "undone": decision.undone,
     }
 
 
-# -- for people
-# --------------------------------------------------------------------------------------------------------
+# -- terminal
 
 
 def say_rows(
@@ -121,40 +121,39 @@ def say_rows(
     stale: Sequence[Sequence[str]] = (),
     error: bool = False,
 ) -> None:
-    """A line for each memory, as wide as the terminal, and below it what changed in the code that
-    it cites.
-    """
+    """Print one line for each memory, fitted to the terminal, with changes in cited code below."""
     ids = [cut_to(told_id(row, present), MAX_ID) for row in rows]
-    kinds = [cut_to(one.memory.kind, MAX_KIND) for one in rows]
-    projects = [cut_to(one.memory.project, MAX_PROJECT) for one in rows]
+    kinds = [cut_to(row.memory.kind, MAX_KIND) for row in rows]
+    projects = [cut_to(row.memory.project, MAX_PROJECT) for row in rows]
     widths = [max(map(width_of, column), default=0) for column in (ids, kinds, projects)]
     stream = sys.stderr if error else sys.stdout
     room = shutil.get_terminal_size().columns if stream.isatty() else 0
-    for number, (one, id_, kind, project) in enumerate(
+    for index, (row, memory_id, kind, project) in enumerate(
         zip(rows, ids, kinds, projects, strict=True)
     ):
         cells = [
-            padded(id_, widths[0]),
-            padded((moment(one.memory.created) or one.memory.date)[:10], 10),
-            MARKS[standing(one)],
+            padded(memory_id, widths[0]),
+            padded((moment(row.memory.created) or row.memory.date)[:10], 10),
+            MARKS[standing(row)],
         ]
         cells += [
             padded(cell, width)
             for cell, width in ((kind, widths[1]), (project, widths[2]))
             if width
         ]
-        begin = " ".join(cells)
-        title = " ".join(one.memory.title.split())
+        prefix = " ".join(cells)
+        title = " ".join(row.memory.title.split())
         say(
-            f"{begin} {cut_to(title, max(MIN_TITLE, room - width_of(begin) - 1)) if room else title}",
+            f"{prefix} "
+            f"{cut_to(title, max(MIN_TITLE, room - width_of(prefix) - 1)) if room else title}",
             error=error,
         )
-        for change in stale[number] if stale else ():
+        for change in stale[index] if stale else ():
             say(f"  maybe stale: {change}", error=error)
 
 
 def say_marks(rows: Sequence[Remembered], uncurated: str) -> None:
-    """What the marks in a list mean, on stderr."""
+    """Print the legend of the marks in a list to stderr."""
     used = {standing(row) for row in rows}
     parts = [
         f"{mark} {name}{f' (counts as {uncurated})' if name == UNCURATED else ''}"
@@ -166,13 +165,13 @@ def say_marks(rows: Sequence[Remembered], uncurated: str) -> None:
 
 
 def say_whole(whole: Whole) -> None:
-    """All of a memory."""
-    one, memory = whole.one, whole.one.memory
+    """Print a complete memory."""
+    record, memory = whole.one, whole.one.memory
     say(memory.title)
     if memory.subtitle:
         say(memory.subtitle)
     say("")
-    for label, value in _labelled(whole):
+    for label, value in _fields(whole):
         if value:
             say(f"{label + ':':<10}{value}")
     if memory.facts:
@@ -194,31 +193,34 @@ def say_whole(whole: Whole) -> None:
         say("History:")
         for decision in whole.history:
             say(f"  {decision_line(decision)}")
-    if one.origin != OWN:
+    if record.origin != OWN:
         say("")
         say(
-            "It is a row of another product's database, which is only read: what you decide here lies over it."
+            "It is a row of another product's database, which is only read: what you decide "
+            "here lies over it."
         )
 
 
-def _labelled(whole: Whole) -> list[tuple[str, str]]:
-    one, memory, judgement = whole.one, whole.one.memory, whole.one.judgement
+def _fields(whole: Whole) -> list[tuple[str, str]]:
+    record, memory, judgement = whole.one, whole.one.memory, whole.one.judgement
     state = (
-        one.state.value if one.state else f"nobody has judged it, it counts as {whole.uncurated}"
+        record.state.value
+        if record.state
+        else f"nobody has judged it, it counts as {whole.uncurated}"
     )
     reviewed = (
         f", by {judgement.actor} at {rfc3339(judgement.at)}"
-        if judgement and is_curated(one)
+        if judgement and is_curated(record)
         else ""
     )
     session = whole.session.title if whole.session else ""
     return [
-        ("ID", told_id(one, whole.present)),
+        ("ID", told_id(record, whole.present)),
         ("State", state + reviewed),
         ("Replaced", f"by {judgement.successor}" if judgement and judgement.successor else ""),
         ("Kind", memory.kind),
         ("Project", memory.project),
-        ("Scope", one.scope if one.scope != memory.project else ""),
+        ("Scope", record.scope if record.scope != memory.project else ""),
         ("Tags", ", ".join(memory.concepts)),
         ("Files", ", ".join(memory.files)),
         (
@@ -226,33 +228,41 @@ def _labelled(whole: Whole) -> list[tuple[str, str]]:
             f"{memory.session}{f': {session}' if session else ''}" if memory.session else "",
         ),
         ("Made", moment(memory.created)),
-        ("From", " · ".join(part for part in (memory.provenance, one.origin) if part)),
+        ("From", " · ".join(part for part in (memory.provenance, record.origin) if part)),
     ]
 
 
-def decision_line(one: Decision, about: str = "") -> str:
-    """A line of the log: what was done with what, who did it where that wasn't the person, and why."""
+def decision_line(decision: Decision, about: str = "") -> str:
+    """Line of the audit log: action, subject, states, actor unless a person, and reason."""
     states = (
-        "" if one.before == one.after else f"{one.before or 'unjudged'} → {one.after or 'unjudged'}"
+        ""
+        if decision.before == decision.after
+        else f"{decision.before or 'unjudged'} → {decision.after or 'unjudged'}"
     )
-    states = one.after if one.action == "add" else states
-    by = "" if one.actor == PERSON else f"by {one.actor}"
-    undone = "undone" if one.undone and one.action not in ("undo", "delete") else ""
-    aside = ", ".join(part for part in (by, one.reason, undone) if part)
-    parts = (rfc3339(one.at), padded(one.action, 9), about, states, f"({aside})" if aside else "")
+    states = decision.after if decision.action == "add" else states
+    by = "" if decision.actor == PERSON else f"by {decision.actor}"
+    undone = "undone" if decision.undone and decision.action not in ("undo", "delete") else ""
+    details = ", ".join(part for part in (by, decision.reason, undone) if part)
+    parts = (
+        rfc3339(decision.at),
+        padded(decision.action, 9),
+        about,
+        states,
+        f"({details})" if details else "",
+    )
     return " ".join(part for part in parts if part).rstrip()
 
 
-def is_curated(one: Remembered) -> bool:
-    """Whether somebody has decided about a memory."""
-    return one.state not in (None, MemoryState.STAGING)
+def is_curated(record: Remembered) -> bool:
+    """True if a decision was made about a memory."""
+    return record.state not in (None, MemoryState.STAGING)
 
 
-def standing(one: Remembered) -> str:
-    """The state of a memory, as MARKS names it."""
-    return one.state.value if one.state else UNCURATED
+def standing(record: Remembered) -> str:
+    """State of a memory as a key of MARKS."""
+    return record.state.value if record.state else UNCURATED
 
 
 def counted(count: int) -> str:
-    """How many memories."""
+    """Number of memories with its noun."""
     return f"{count:,} {'memory' if count == 1 else 'memories'}"

@@ -1,7 +1,4 @@
-"""The memory family: what was learnt before, here and elsewhere, as four tools.
-
-Nothing in it can write.
-"""
+"""The memory family: four read-only tools over earlier learnings."""
 
 from __future__ import annotations
 
@@ -24,9 +21,7 @@ __all__ = ["TOOLS", "Recall", "open_family"]
 
 
 def open_family(settings: Settings, engines: EnginePool, folder: Path, scope: str) -> Family:
-    """The family over the memories of the person whose settings these are, for somebody who works
-    in that folder.
-    """
+    """Open the family for a client that works in `folder`."""
     context = Recall(settings, engines, folder, scope)
     context.start()
     return Family(

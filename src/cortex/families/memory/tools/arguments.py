@@ -1,5 +1,6 @@
-"""The arguments of the memory tools, field by field as their contract has them; `budget` and
-`cursor` are ours and optional.
+"""Arguments of the memory tools, field by field as in their contract.
+
+`budget` and `cursor` are our own additions and optional.
 """
 
 from __future__ import annotations

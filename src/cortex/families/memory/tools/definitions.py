@@ -1,6 +1,6 @@
-"""The four memory tools: what each asks of the memories.
+"""The four memory tools, all read-only.
 
-Texts are in answers.py, arguments in arguments.py. None of them writes.
+Rendering is in render.py, arguments are in arguments.py.
 """
 
 from __future__ import annotations
@@ -32,20 +32,22 @@ from cortex.families.memory.tools.session import Recall
 from cortex.toolkit.pagination import check_budget, make_cursor, read_cursor
 from cortex.toolkit.tool import Answer, Call, Tool
 
-QUERY_BUDGET = 2_000  # tokens, where nobody says how many
+# Default budgets in tokens.
+QUERY_BUDGET = 2_000
 CONTEXT_BUDGET = 1_000
 MEMORY_BUDGET = 4_000
-COUNT_SECONDS = 2.0  # that a list of scopes waits for rows that were not counted yet
+# Time that a list of scopes waits for rows that were not counted yet.
+COUNT_SECONDS = 2.0
 
 
 def query_memories(context: Recall, arguments: QueryMemories, call: Call) -> Answer:
-    """Find memories."""
+    """Search memories."""
     budget = check_budget(arguments.budget, QUERY_BUDGET)
     key = repr(
         (arguments.query, arguments.tags, arguments.project, arguments.scope, arguments.status)
     )
     offset = read_cursor(key, arguments.cursor)
-    asked = MemoryQuery(
+    query = MemoryQuery(
         query=arguments.query or "",
         tags=arguments.tags or (),
         project=arguments.project or "",
@@ -58,34 +60,34 @@ def query_memories(context: Recall, arguments: QueryMemories, call: Call) -> Ans
     with context.open() as library:
         if _has_none(library):
             return _missing(library)
-        found = find(library, asked, call.cancel)
+        results = find(library, query, call.cancel)
         text = render.found_text(
-            found, budget, partial(make_cursor, key), offset, changes_in(library)
+            results, budget, partial(make_cursor, key), offset, changes_in(library)
         )
     meta = {
-        "cortex/total": found.total,
-        **({"cortex/mode": found.mode.value} if found.mode else {}),
+        "cortex/total": results.total,
+        **({"cortex/mode": results.mode.value} if results.mode else {}),
     }
-    return Answer(text, meta=meta, hits=found.total)
+    return Answer(text, meta=meta, hits=results.total)
 
 
 def get_memory(context: Recall, arguments: GetMemory, call: Call) -> Answer:
-    """All of a memory."""
+    """Return a complete memory."""
     budget = check_budget(arguments.budget, MEMORY_BUDGET)
     with context.open() as library:
         if _has_none(library):
             return _missing(library)
-        one = find_memory(library, arguments.id, arguments.scope or "")
+        record = find_memory(library, arguments.id, arguments.scope or "")
         present = databases(library.settings)
-        shown = name_of(one.state, library.settings.memory.uncurated) == SHOWN
-        session = session_of(present, one.memory.session)
+        shown = name_of(record.state, library.settings.memory.uncurated) == SHOWN
+        session = session_of(present, record.memory.session)
         return Answer(
-            render.memory_text(one, present, session, changes_in(library)(one), shown, budget)
+            render.memory_text(record, present, session, changes_in(library)(record), shown, budget)
         )
 
 
 def list_scopes(context: Recall, arguments: ListScopes, call: Call) -> Answer:
-    """The scopes."""
+    """List the scopes."""
     with context.open() as library:
         folders = scope_folders(library.settings)
         if _has_none(library) and not folders:
@@ -108,7 +110,7 @@ def list_scopes(context: Recall, arguments: ListScopes, call: Call) -> Answer:
 
 
 def get_context(context: Recall, arguments: GetContext, call: Call) -> Answer:
-    """What is worth knowing in a project."""
+    """Return the context of a project."""
     budget = check_budget(arguments.budget, CONTEXT_BUDGET)
     folder = (
         _folder(context.folder, arguments.project_path)
@@ -118,21 +120,24 @@ def get_context(context: Recall, arguments: GetContext, call: Call) -> Answer:
     with context.open() as library:
         if _has_none(library):
             return _missing(library)
-        found = context_of(
+        project_context = context_of(
             library, folder, most=arguments.max_memories, others=arguments.include_cross_project
         )
     if not os.path.isdir(folder):
-        note = f"project_path is not a folder here; these are memories of a project called {found.project.name}"
-        found = replace(found, notes=(note, *found.notes))
-    return Answer(render.context_text(found, budget))
+        note = (
+            "project_path is not a folder here; these are memories of a project called "
+            f"{project_context.project.name}"
+        )
+        project_context = replace(project_context, notes=(note, *project_context.notes))
+    return Answer(render.context_text(project_context, budget))
 
 
-def _folder(here: Path, told: str) -> Path:
-    """The folder that a client names. Raises: InputError ARGUMENT_INVALID."""
-    if "\0" in told:
+def _folder(here: Path, path: str) -> Path:
+    """Resolve the folder that a client names. Raises: InputError ARGUMENT_INVALID."""
+    if "\0" in path:
         raise InputError("ARGUMENT_INVALID", "project_path is no path of a folder")
-    # Which folder it is may not depend on its being there.
-    return Path(os.path.abspath(here / os.path.expanduser(told)))
+    # The result must not depend on whether the folder exists.
+    return Path(os.path.abspath(here / os.path.expanduser(path)))
 
 
 def _has_none(library: Library) -> bool:
@@ -140,7 +145,8 @@ def _has_none(library: Library) -> bool:
 
 
 def _missing(library: Library) -> Answer:
-    error = InputError("MEMORY_UNKNOWN", "there are no memories")  # for those who go by its code
+    # For clients that check the error code.
+    error = InputError("MEMORY_UNKNOWN", "there are no memories")
     return Answer(render.missing_text(searched_places(library.settings)), failed=True, error=error)
 
 
@@ -154,7 +160,8 @@ TOOLS = (
     _tool(
         "query_memories",
         "Query memories",
-        "Search memories from Tier-2 storage. Use when you encounter a problem or need guidance on a specific technology, pattern, or "
+        "Search memories from Tier-2 storage. Use when you encounter a problem or need guidance "
+        "on a specific technology, pattern, or "
         "gotcha. Without a query: the newest.",
         QueryMemories,
         query_memories,
@@ -176,7 +183,8 @@ TOOLS = (
     _tool(
         "get_context",
         "Get project context",
-        "Get context for current project including recent memories, decisions, and learnings. Use at session start.",
+        "Get context for current project including recent memories, decisions, and learnings. "
+        "Use at session start.",
         GetContext,
         get_context,
     ),

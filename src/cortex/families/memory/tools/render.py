@@ -1,7 +1,6 @@
-"""What the memory tools say: JSON as their contract has it, within a budget. Knows no store.
+"""Render the results of the memory tools as JSON within a token budget. Knows no store.
 
-The first results come whole; what doesn't fit the budget comes as a short row, to be opened by its
-id.
+The first results are complete; those that don't fit become short rows, to be opened by their ids.
 """
 
 from __future__ import annotations
@@ -28,69 +27,79 @@ SUGGESTIONS = (
     "Use list_scopes to check available scopes",
     "Recent sessions may not be indexed yet",
 )
-MAX_FACTS, MAX_FACT = 12, 400  # of a result; get_memory has all
-MAX_OVERVIEW = 1_500  # characters of a session
-MAX_TITLE, MAX_CONCEPT, CONCEPTS = 120, 40, 3  # characters, and concepts, in a short row
-MIN_TITLE, MAX_NOTE = 60, 600  # characters
-MAX_SCOPES, SCOPES_BUDGET = 100, 4_000  # scopes that are told; tokens of the notes beside them
-CONTEXT_KEYS = 200  # characters of the names of a context's parts, and of what was left off
-UNNAMED = "unnamed"  # a scope without a name
+# Facts of a result, and characters of each; get_memory returns all.
+MAX_FACTS, MAX_FACT = 12, 400
+# Characters of a session's overview.
+MAX_OVERVIEW = 1_500
+# Characters of a title and a concept, and concepts, in a short row.
+MAX_TITLE, MAX_CONCEPT, CONCEPTS = 120, 40, 3
+# Characters.
+MIN_TITLE, MAX_NOTE = 60, 600
+# Scopes in an answer, and tokens for the notes beside them.
+MAX_SCOPES, SCOPES_BUDGET = 100, 4_000
+# Characters for the keys of a context's parts and for the omission note.
+CONTEXT_KEYS = 200
+# Display name of a scope without a name.
+UNNAMED = "unnamed"
 
 Row = dict[str, object]
-Stale = Callable[[Remembered], Sequence[str]]  # what changed since in the code that a memory cites
+# Function that lists the changes in the code that a memory cites.
+Stale = Callable[[Remembered], Sequence[str]]
 
 
 def dumped(answer: Mapping[str, object]) -> str:
-    """The JSON of an answer, as short as it can be."""
+    """Compact JSON of an answer."""
     return dumped_part(answer)
 
 
 def dumped_part(part: object) -> str:
-    """The JSON of a part of an answer."""
+    """Compact JSON of a part of an answer."""
     return json.dumps(part, ensure_ascii=False, separators=(",", ":"))
 
 
 def error_text(error: CortexError) -> str:
-    """An error as this family tells it."""
-    told: Row = {
+    """Render an error in this family's format."""
+    answer: Row = {
         "error": error.code,
         "message": error.message,
         "suggestions": list(dict.fromkeys(error.suggestions)),
     }
-    return dumped({**told, **({"context": error.context} if error.context else {})})
+    return dumped({**answer, **({"context": error.context} if error.context else {})})
 
 
 def missing_text(places: Sequence[Path]) -> str:
-    """That there are no memories anywhere, and where they would be."""
+    """Answer for a missing memory database, with the paths that were searched."""
     return dumped(
         {
             "error": "Memory database not found",
             "message": "Run claude-mem to start capturing memories",
             "path": str(places[0]),
-            "searched": [str(place) for place in places],
+            "searched": [str(path) for path in places],
             "suggestions": ["A person can write one without it: `cortex memory add TITLE`"],
         }
     )
 
 
 def found_text(
-    found: MemoryResults, budget: int, cursor: Callable[[int], str], offset: int, stale: Stale
+    results: MemoryResults, budget: int, cursor: Callable[[int], str], offset: int, stale: Stale
 ) -> str:
-    """The answer to a question."""
-    notes = _notes(found.notes, budget)
-    if not found.hits:
+    """Render a page of search results."""
+    notes = _notes(results.notes, budget)
+    if not results.hits:
         return dumped({"results": [], "suggestions": list(SUGGESTIONS), **notes})
     room = budget * TOKEN_CHARACTERS - len(
-        dumped({"results": [], "total": found.total, "next_cursor": "x" * 40, **notes})
+        dumped({"results": [], "total": results.total, "next_cursor": "x" * 40, **notes})
     )
     rows: list[Row] = []
-    for number, hit in enumerate(found.hits):
-        left = len(found.hits) - number - 1
-        row = result_row(hit, found.present, stale(hit.one))
-        if len(dumped(row)) + 1 > room - left * 60:  # so that the others have room for a short row
-            row = short_row(hit.one, found.present, shown=hit.shown)
+    for index, hit in enumerate(results.hits):
+        left = len(results.hits) - index - 1
+        row = result_row(hit, results.present, stale(hit.one))
+        # Reserve room for a short row of each remaining hit.
+        if len(dumped(row)) + 1 > room - left * 60:
+            row = short_row(hit.one, results.present, shown=hit.shown)
             row["more"] = "get_memory"
-        if len(dumped(row)) + 1 > room and not rows:  # the first one is always told
+        # The first hit is always included.
+        if len(dumped(row)) + 1 > room and not rows:
             row = {
                 "id": row["id"],
                 "title": _cut(hit.one.memory.title, MIN_TITLE),
@@ -103,14 +112,14 @@ def found_text(
             raise too_small(budget * TOKEN_CHARACTERS - room + size)
         room -= size
         rows.append(row)
-    answer: Row = {"results": rows, "total": found.total, **notes}
-    if offset + len(rows) < found.total:
+    answer: Row = {"results": rows, "total": results.total, **notes}
+    if offset + len(rows) < results.total:
         answer["next_cursor"] = cursor(offset + len(rows))
     return dumped(answer)
 
 
 def result_row(hit: MemoryHit, present: Sequence[MemoryDatabase], changes: Sequence[str]) -> Row:
-    """A memory among the results."""
+    """Complete row of a search result."""
     memory = hit.one.memory
     row: Row = {
         "id": told_id(hit.one, present),
@@ -118,7 +127,7 @@ def result_row(hit: MemoryHit, present: Sequence[MemoryDatabase], changes: Seque
         "subtitle": memory.subtitle,
         "facts": [
             _cut(fact, MAX_FACT)
-            for fact in (memory.facts or _story(memory.text, memory.title))[:MAX_FACTS]
+            for fact in (memory.facts or _text_as_fact(memory.text, memory.title))[:MAX_FACTS]
         ],
         "concepts": list(memory.concepts),
         "project": memory.project,
@@ -128,13 +137,13 @@ def result_row(hit: MemoryHit, present: Sequence[MemoryDatabase], changes: Seque
     return {**row, "maybe_stale": list(changes)} if changes else row
 
 
-def short_row(one: Remembered, present: Sequence[MemoryDatabase], *, shown: bool = True) -> Row:
-    """A memory in a list: enough to decide whether to open it."""
-    memory = one.memory
-    standing = {key: value for key, value in _standing(one, shown).items() if key != "curated"}
+def short_row(record: Remembered, present: Sequence[MemoryDatabase], *, shown: bool = True) -> Row:
+    """Short row of a memory: enough to decide whether to open it."""
+    memory = record.memory
+    standing = {key: value for key, value in _standing(record, shown).items() if key != "curated"}
     concepts = [_cut(concept, MAX_CONCEPT) for concept in memory.concepts[:CONCEPTS]]
     return {
-        "id": told_id(one, present),
+        "id": told_id(record, present),
         "title": _cut(memory.title, MAX_TITLE),
         "concepts": concepts,
         **standing,
@@ -142,17 +151,17 @@ def short_row(one: Remembered, present: Sequence[MemoryDatabase], *, shown: bool
 
 
 def memory_text(
-    one: Remembered,
+    record: Remembered,
     present: Sequence[MemoryDatabase],
     session: Session | None,
     changes: Sequence[str],
     shown: bool,
     budget: int,
 ) -> str:
-    """All of a memory; what doesn't fit the budget is cut, the story first, and the answer says so."""
-    memory = one.memory
+    """Render a complete memory; a cut to fit the budget is marked in the answer."""
+    memory = record.memory
     row: Row = {
-        "id": told_id(one, present),
+        "id": told_id(record, present),
         "title": memory.title,
         "subtitle": memory.subtitle,
         "facts": list(memory.facts),
@@ -166,11 +175,11 @@ def memory_text(
     optional: Row = {
         "kind": memory.kind,
         "text": "" if memory.text.strip() == memory.title else memory.text,
-        **_standing(one, shown),
-        "superseded_by": one.judgement.successor if one.judgement else "",
-        "reviewed_by": one.judgement.actor if one.judgement else "",
-        "reviewed_at": rfc3339(one.judgement.at) if one.judgement else "",
-        "scope": one.scope if one.scope != memory.project else "",
+        **_standing(record, shown),
+        "superseded_by": record.judgement.successor if record.judgement else "",
+        "reviewed_by": record.judgement.actor if record.judgement else "",
+        "reviewed_at": rfc3339(record.judgement.at) if record.judgement else "",
+        "scope": record.scope if record.scope != memory.project else "",
         "maybe_stale": list(changes),
         "session_context": _session_context(session),
     }
@@ -179,8 +188,9 @@ def memory_text(
 
 
 def _fitted(row: Row, room: int) -> Row:
-    """A row cut to so many characters: its story, then lists from their ends, what is told of its
-    session, and names at last.
+    """Cut a row to `room` characters.
+
+    The text is cut first, then lists from their ends, the session context, and finally names.
     """
     if len(dumped(row)) <= room:
         return row
@@ -221,13 +231,15 @@ def scopes_text(
     current: str,
     notes: Sequence[str],
 ) -> str:
-    """The scopes with what is in them, and the current one; of very many those with the newest
-    memories.
+    """Render the scopes with their counts, and the current one.
+
+    If there are too many, only those with the newest memories are listed.
     """
     rows = scope_rows(counts, present, path_of)
     if len(rows) > MAX_SCOPES:
         notes = (
-            f"{len(rows) - MAX_SCOPES:,} more scopes have older memories: name one as `scope` to ask it",
+            f"{len(rows) - MAX_SCOPES:,} more scopes have older memories: name one as `scope` "
+            "to ask it",
             *notes,
         )
         rows = sorted(rows, key=lambda row: str(row["last_updated"]), reverse=True)[:MAX_SCOPES]
@@ -237,25 +249,32 @@ def scopes_text(
 def scope_rows(
     counts: Sequence[ScopeCount], present: Sequence[MemoryDatabase], path_of: Callable[[str], str]
 ) -> list[Row]:
-    """The scopes with what is in them, by name; one that several databases have is one scope, where
-    it has most.
+    """Rows of the scopes with their counts, by name.
 
-    A folder for a scope is one, though nothing is in it yet.
+    A scope in several databases is one row, with the path of the database that has most of it.
+    Empty scope folders are included.
     """
     scopes: dict[str, list[ScopeCount]] = {}
-    for one in (
+    for count in (
         *counts,
-        *(ScopeCount(one.scope, one.origin, 0, 0) for one in present if one.scope),
+        *(
+            ScopeCount(database.scope, database.origin, 0, 0)
+            for database in present
+            if database.scope
+        ),
     ):
-        scopes.setdefault((one.scope or UNNAMED).casefold(), []).append(one)
+        scopes.setdefault((count.scope or UNNAMED).casefold(), []).append(count)
     rows: list[Row] = []
     for _, parts in sorted(scopes.items()):
-        largest, newest = max(parts, key=lambda one: one.count), max(part.newest for part in parts)
+        largest, newest = (
+            max(parts, key=lambda part: part.count),
+            max(part.newest for part in parts),
+        )
         rows.append(
             {
                 "name": largest.scope or UNNAMED,
                 "path": path_of(largest.origin),
-                "memory_count": sum(one.count for one in parts),
+                "memory_count": sum(part.count for part in parts),
                 "last_updated": rfc3339(newest / 1000) if newest else "",
             }
         )
@@ -263,14 +282,14 @@ def scope_rows(
 
 
 def context_text(context: SessionContext, budget: int) -> str:
-    """What is worth knowing in a project."""
+    """Render the context of a project."""
     name, path = _cut(context.project.name, MAX_TITLE), _cut(str(context.project.path), budget)
     answer: Row = {"project": {"name": name, "path": path}}
     notes = _notes(context.notes, budget)
     room = budget * TOKEN_CHARACTERS - len(dumped({**answer, **notes})) - CONTEXT_KEYS
     left_off: dict[str, int] = {}
     parts: tuple[tuple[str, list[Row]], ...] = (
-        ("recent_memories", [_listed(memory, context) for memory in context.memories]),
+        ("recent_memories", [_context_row(memory, context) for memory in context.memories]),
         (
             "recent_sessions",
             [
@@ -278,7 +297,10 @@ def context_text(context: SessionContext, budget: int) -> str:
                 for session in context.sessions
             ],
         ),
-        ("cross_project_learnings", [_with_project(other, context) for other in context.others]),
+        (
+            "cross_project_learnings",
+            [_cross_project_row(other, context) for other in context.others],
+        ),
     )
     for name, rows in parts:
         kept: list[Row] = []
@@ -296,39 +318,39 @@ def context_text(context: SessionContext, budget: int) -> str:
 
 
 def _notes(notes: Sequence[str], budget: int) -> Row:
-    """As many of the notes as half of the budget has room for; one that is too long is cut."""
+    """Notes that fit into half of the budget; a long one is cut."""
     room, kept = budget * TOKEN_CHARACTERS // 2, list[str]()
     for note in notes:
-        told = _cut(note, MAX_NOTE if kept else min(MAX_NOTE, room // 2))
-        room -= len(dumped_part(told)) + 1
+        text = _cut(note, MAX_NOTE if kept else min(MAX_NOTE, room // 2))
+        room -= len(dumped_part(text)) + 1
         if room < 0:
             break
-        kept.append(told)
+        kept.append(text)
     return {"notes": kept} if kept else {}
 
 
-def _listed(one: Remembered, context: SessionContext) -> Row:
-    return {**short_row(one, context.present), **_stale(one, context)}
+def _context_row(record: Remembered, context: SessionContext) -> Row:
+    return {**short_row(record, context.present), **_stale(record, context)}
 
 
-def _with_project(one: Remembered, context: SessionContext) -> Row:
+def _cross_project_row(record: Remembered, context: SessionContext) -> Row:
     return {
-        **short_row(one, context.present),
-        "project": one.memory.project,
-        **_stale(one, context),
+        **short_row(record, context.present),
+        "project": record.memory.project,
+        **_stale(record, context),
     }
 
 
-def _stale(one: Remembered, context: SessionContext) -> Row:
-    changes = context.stale.get(one.ref)
+def _stale(record: Remembered, context: SessionContext) -> Row:
+    changes = context.stale.get(record.ref)
     return {"maybe_stale": list(changes)} if changes else {}
 
 
-def _standing(one: Remembered, shown: bool) -> Row:
-    """How far a memory was judged, where that isn't what one expects: approved by somebody."""
-    if one.state is None:
+def _standing(record: Remembered, shown: bool) -> Row:
+    """Curation state, where it isn't the default of an approved memory."""
+    if record.state is None:
         return {**({} if shown else {"status": MemoryState.STAGING.value}), "curated": False}
-    return {} if one.state is MemoryState.APPROVED else {"status": one.state.value}
+    return {} if record.state is MemoryState.APPROVED else {"status": record.state.value}
 
 
 def _session_context(session: Session | None) -> Row | None:
@@ -337,10 +359,10 @@ def _session_context(session: Session | None) -> Row | None:
     return {"title": session.title, "overview": _cut(session.overview, MAX_OVERVIEW)}
 
 
-def _story(text: str, title: str) -> tuple[str, ...]:
-    """What a memory without facts says, as one."""
-    story = " ".join(text.split())
-    return (story,) if story and story != title else ()
+def _text_as_fact(text: str, title: str) -> tuple[str, ...]:
+    """Text of a memory without facts, as a single fact."""
+    line = " ".join(text.split())
+    return (line,) if line and line != title else ()
 
 
 def _cut(text: str, size: int) -> str:
@@ -349,7 +371,7 @@ def _cut(text: str, size: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Paths:
-    """Where an origin lies, as a person would write it."""
+    """Display path of an origin, with ~ for the home folder."""
 
     store: Path
 

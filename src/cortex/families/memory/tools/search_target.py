@@ -1,4 +1,4 @@
-"""The memories as a place of a search over several stores."""
+"""Memories as a target of federated search."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FAMILY = "memory"
 
 
 def place_of(library: Library) -> SearchTarget:
-    """All memories that count as approved."""
+    """Search target over all memories that count as approved."""
     present = databases(library.settings)
     sources = sources_of(library, present, "approved")
 
@@ -40,8 +40,8 @@ def place_of(library: Library) -> SearchTarget:
                 notes or ("there are no memories yet: write one with `cortex memory add`",),
             )
         states = states_of(library, "approved")
-        wanted = MemoryFilter(sources=tuple(source.id for source in sources), states=states)
-        docs = library.store.remembered.docs(wanted) if states else None
+        filters = MemoryFilter(sources=tuple(source.id for source in sources), states=states)
+        docs = library.store.remembered.docs(filters) if states else None
         page = library.search(query, cancel=cancel, sources=sources, docs=docs)
         return Page(
             page.hits,
@@ -54,23 +54,23 @@ def place_of(library: Library) -> SearchTarget:
         )
 
     def cite(hit: Hit) -> dict[str, object]:
-        one = library.store.remembered.by_docs([hit.doc]).get(hit.doc)
+        record = library.store.remembered.by_docs([hit.doc]).get(hit.doc)
         return (
             {}
-            if one is None
+            if record is None
             else {
-                "id": told_id(one, present),
-                "title": one.memory.title,
-                "project": one.memory.project,
+                "id": told_id(record, present),
+                "title": record.memory.title,
+                "project": record.memory.project,
             }
         )
 
-    def read(told: str) -> tuple[str, str]:
-        one = find_memory(library, told, "")
-        return one.memory.title, text_of(one.memory)
+    def read(memory_id: str) -> tuple[str, str]:
+        record = find_memory(library, memory_id, "")
+        return record.memory.title, text_of(record.memory)
 
-    def written(told: str) -> float:
-        return find_memory(library, told, "").memory.created / 1000
+    def written(memory_id: str) -> float:
+        return find_memory(library, memory_id, "").memory.created / 1000
 
     return SearchTarget(
         FAMILY, "memories", ask, cite=cite, opener="get_memory id", read=read, written=written

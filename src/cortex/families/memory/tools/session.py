@@ -1,6 +1,4 @@
-"""The memories of one connection, as tools get them: the person's library for reading, and where
-the client works.
-"""
+"""Session of one connection with the memory tools: the library for reading, and the project."""
 
 from __future__ import annotations
 
@@ -14,14 +12,15 @@ from cortex.engine.sources.project import Project, project_at
 
 
 class Recall(LibrarySession):
-    """One person's memories, for agents."""
+    """Memories of one user, as a client's tools read them."""
 
     def __init__(self, settings: Settings, engines: EnginePool, folder: Path, scope: str) -> None:
         super().__init__(settings, engines)
         self.folder = folder
-        self.scope = scope  # that was named, or ""
+        # Configured scope, or "".
+        self.scope = scope
 
     @cached_property
     def project(self) -> Project:
-        """The project that the client works in."""
+        """Project that the client works in."""
         return project_at(self.folder)
