@@ -1,4 +1,4 @@
-"""`cortex hook EVENT`: run by a client when a session starts, stops or is about to be compacted.
+"""`cortex hook EVENT`, run by a client when a session starts, stops or is compacted.
 
 Standard library only. It always exits with 0 within a few seconds, so that a session never waits
 longer or fails because of it. At the start of a session it prints cortexd's brief about the

@@ -1,4 +1,4 @@
-"""cortexd: accept connections, give each its own families over shared engines, and end when idle.
+"""cortexd: serve each connection its own families over shared engines, and end when idle.
 
 A connection begins with one line, the hello: either a shim that introduces its client (command
 line, folder, variables), or a control request such as status or stop. A hello's variables are never

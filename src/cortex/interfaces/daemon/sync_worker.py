@@ -1,4 +1,4 @@
-"""Background sync of cortexd's home with the team's Core, soon after a write and periodically.
+"""Background sync of cortexd's home with the team's Core, after writes and periodically.
 
 Runs in its own thread, since the Core may be slow and the library's keeper must not wait for it.
 `Pace` decides when a sync is due, and `cortex.families.team.sync` does it; this module only runs it

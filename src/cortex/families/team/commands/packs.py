@@ -1,4 +1,4 @@
-"""`cortex pack build` and `pull`: the bootstrap pack as a file, for agents without MCP tools.
+"""`cortex pack build` and `pull`: the bootstrap pack as a file for agents without tools.
 
 The file contains the texts of pinned records, since its readers can't open an id, and dates instead
 of ages, since a file stays. Sensitive records are left out by default. Rendering and the budget are

@@ -1,4 +1,4 @@
-"""`cortex subcortex`: a team's topics, each with a charter, a glossary, naming rules and pins."""
+"""`cortex subcortex`: a team's topics with charter, glossary, naming rules and pins."""
 
 from __future__ import annotations
 

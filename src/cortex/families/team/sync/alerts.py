@@ -1,4 +1,4 @@
-"""Inbox alerts about sync: one for each write that the Core rejected, with reason and content.
+"""Inbox alerts about sync: one per write that the Core rejected, with reason and content.
 
 Alerts are notifications that stay on this machine. An alert is written before its outbox entry is
 marked as refused, and closed before a later attempt is settled, so no crash leaves a rejection

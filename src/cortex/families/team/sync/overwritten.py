@@ -1,4 +1,4 @@
-"""Save local versions that are newer than those of a restored Core before they are overwritten.
+"""Save newer local versions before those of a restored Core overwrite them.
 
 Each home sends its own writes to a restored Core again. But another machine may be gone, its
 journal may be too short, or a record may have been written at the Core itself; then this home has

@@ -1,4 +1,4 @@
-"""Writes that the Core refused: their changed fields, the reason, and the ways to resolve them.
+"""Writes that the Core refused: changed fields, reason, and ways to resolve them.
 
 A refusal loses no input: it stays in the outbox entry until the Core accepts it or the person gives
 it up, and then in a file.

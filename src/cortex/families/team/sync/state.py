@@ -1,4 +1,4 @@
-"""Connection state of a home: the facts in its store, and the status made from them. No network."""
+"""Connection state of a home: facts in its store and the status from them. No network."""
 
 from __future__ import annotations
 
