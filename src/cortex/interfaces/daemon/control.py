@@ -46,49 +46,49 @@ class Running:
     home: str
 
 
-def look(meeting: Rendezvous, seconds: float = ANSWER_SECONDS) -> State:
+def look(rendezvous: Rendezvous, seconds: float = ANSWER_SECONDS) -> State:
     """Read the state of cortexd, waiting for one that has just been started."""
     deadline = time.monotonic() + seconds
     while True:
-        status = meeting.ask({"control": "status"}, max(0.1, deadline - time.monotonic()))
-        note = meeting.read_note()
+        status = rendezvous.ask({"control": "status"}, max(0.1, deadline - time.monotonic()))
+        note = rendezvous.read_note()
         if status is not None:
             return State(True, True, _int_or_zero(status.get("pid")), note, status)
-        if not is_held(meeting.lock):
+        if not is_held(rendezvous.lock):
             return State(False, note=note)
         if time.monotonic() > deadline:
             return State(True, pid=_int_or_zero(note.get("pid")), note=note)
         time.sleep(WAIT_SECONDS)
 
 
-def start(meeting: Rendezvous, by: str, arguments: Sequence[str] = ()) -> tuple[State, bool]:
+def start(rendezvous: Rendezvous, by: str, arguments: Sequence[str] = ()) -> tuple[State, bool]:
     """Start cortexd; the flag is true if the running one is ours, and not a concurrent one."""
     started_by = f"{by}, process {os.getpid()}"
-    link = meeting.obtain(started_by, arguments=arguments)
+    link = rendezvous.obtain(started_by, arguments=arguments)
     if link is None:
-        return look(meeting, 0.0), False
+        return look(rendezvous, 0.0), False
     link.close()
-    state = look(meeting, START_SECONDS)
+    state = look(rendezvous, START_SECONDS)
     return state, state.answers and state.note.get("startedBy") == started_by
 
 
-def stop(meeting: Rendezvous, state: State | None = None) -> int:
+def stop(rendezvous: Rendezvous, state: State | None = None) -> int:
     """Stop cortexd after its running requests; return its process id, 0 if none ran.
 
     Raises: TimeoutError, if it doesn't end.
     """
-    state = state or look(meeting)
+    state = state or look(rendezvous)
     if not state.running:
         return 0
-    answers = state.answers and meeting.ask({"control": "stop"}) is not None
+    answers = state.answers and rendezvous.ask({"control": "stop"}) is not None
     if not answers:
         _signal(state.pid, signal.SIGTERM)
-    if _has_ended(meeting, state.pid, DRAIN_SECONDS if answers else KILL_SECONDS):
+    if _has_ended(rendezvous, state.pid, DRAIN_SECONDS if answers else KILL_SECONDS):
         return state.pid or -1
     _signal(state.pid, getattr(signal, "SIGKILL", signal.SIGTERM))
-    if not _has_ended(meeting, state.pid, KILL_SECONDS):
+    if not _has_ended(rendezvous, state.pid, KILL_SECONDS):
         raise TimeoutError(f"cortexd (process {state.pid or 'unknown'}) could not be ended")
-    remove_left(meeting.lock)
+    remove_left(rendezvous.lock)
     return state.pid or -1
 
 
@@ -111,8 +111,8 @@ def places(home: str) -> list[str]:
     """List existing sockets, locks, notes and logs of a home's cortexd and its profiles'."""
     paths = []
     for folder in _homes(home):
-        meeting = meet_at(folder)
-        paths += [meeting.socket, meeting.lock, meeting.note, os.path.join(folder, LOGS)]
+        rendezvous = meet_at(folder)
+        paths += [rendezvous.socket, rendezvous.lock, rendezvous.note, os.path.join(folder, LOGS)]
     return [path for path in paths if os.path.lexists(path)]
 
 
@@ -192,11 +192,11 @@ def _homes(home: str) -> list[str]:
     return [home, *(os.path.join(profiles, name) for name in sorted(_names(profiles)))]
 
 
-def _has_ended(meeting: Rendezvous, pid: int, seconds: float) -> bool:
+def _has_ended(rendezvous: Rendezvous, pid: int, seconds: float) -> bool:
     """Wait for its end: the lock is free, or held by a successor that a client has started."""
     deadline = time.monotonic() + seconds
-    while is_held(meeting.lock):
-        if pid and _int_or_zero(meeting.read_note().get("pid")) not in (0, pid):
+    while is_held(rendezvous.lock):
+        if pid and _int_or_zero(rendezvous.read_note().get("pid")) not in (0, pid):
             return True
         if time.monotonic() > deadline:
             return False

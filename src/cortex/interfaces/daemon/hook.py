@@ -68,33 +68,33 @@ def _run(arguments: Sequence[str]) -> None:
         return
 
 
-def _start(said: Mapping[str, object]) -> None:
+def _start(payload: Mapping[str, object]) -> None:
     """Print cortexd's brief about the project, starting a new cortexd if the current one ends."""
     deadline = time.monotonic() + START_SECONDS
-    meeting, variables = find()
-    hello = _hello(START, said, variables)
+    rendezvous, variables = find()
+    hello = _hello(START, payload, variables)
     while (left := deadline - time.monotonic()) > 0:
-        link = meeting.connect() if _is_cortexd_off() else meeting.obtain(BY, left)
+        link = rendezvous.connect() if _is_cortexd_off() else rendezvous.obtain(BY, left)
         if link is None:
             return
         # A running cortexd keeps to the time in the hello; one that is starting may need all of it.
         with link:
-            answer = meeting.exchange(link, hello, max(0.01, deadline - time.monotonic()))
+            answer = rendezvous.exchange(link, hello, max(0.01, deadline - time.monotonic()))
         if answer is not None and not answer.get("leaving"):
             text = answer.get("text")
             if isinstance(text, str) and text.strip() and len(text) <= MOST_CHARACTERS:
-                _print(render(text, said))
+                _print(render(text, payload))
             return
         time.sleep(0.02)
 
 
-def _stop(event: str, said: Mapping[str, object]) -> None:
+def _stop(event: str, payload: Mapping[str, object]) -> None:
     """Save marked lines to the inbox and notify cortexd; do nothing if there are none."""
     from cortex.interfaces.daemon.transcript_marks import find_candidates
 
-    seconds = TRANSCRIPT_SECONDS if event == STOPS[0] and client_of(said) == "copilot" else 0.0
+    seconds = TRANSCRIPT_SECONDS if event == STOPS[0] and client_of(payload) == "copilot" else 0.0
     candidates = [
-        candidate for candidate in find_candidates(said, seconds) if not _has_secret(candidate)
+        candidate for candidate in find_candidates(payload, seconds) if not _has_secret(candidate)
     ]
     if not candidates:
         return
@@ -102,15 +102,15 @@ def _stop(event: str, said: Mapping[str, object]) -> None:
         "format": 1,
         "at": time.time(),
         "event": event,
-        "client": client_of(said),
-        "session": _session(said),
+        "client": client_of(payload),
+        "session": _session(payload),
     }
     home = find_home(own_variables(os.environ), os.path.expanduser("~"))
-    keep(home, {**note, "cwd": _cwd(said), "candidates": candidates})
+    keep(home, {**note, "cwd": _cwd(payload), "candidates": candidates})
     # Only after saving, so that a failing rendezvous doesn't lose the candidates.
-    meeting, variables = find()
-    if not _notify(meeting, _hello(event, said, variables)) and not _is_cortexd_off():
-        meeting.start(BY)
+    rendezvous, variables = find()
+    if not _notify(rendezvous, _hello(event, payload, variables)) and not _is_cortexd_off():
+        rendezvous.start(BY)
 
 
 def _has_secret(candidate: Mapping[str, object]) -> bool:
@@ -146,20 +146,20 @@ def keep(home: str, note: Mapping[str, object]) -> str:
     return name
 
 
-def render(text: str, said: Mapping[str, object]) -> str:
+def render(text: str, payload: Mapping[str, object]) -> str:
     """Render the text in the client's format.
 
     Only one format is printed, because some clients take a second one for an error or more text.
     """
-    match client_of(said):
+    match client_of(payload):
         case "cursor":
             return json.dumps({"additional_context": text})
         case "copilot":
             return json.dumps({"additionalContext": text})
     # Run by a person, or by a client without an event on stdin.
-    if not said:
+    if not payload:
         return text
-    name = said.get("hook_event_name")
+    name = payload.get("hook_event_name")
     output = {
         "hookEventName": name if isinstance(name, str) and name else "SessionStart",
         "additionalContext": text,
@@ -167,15 +167,17 @@ def render(text: str, said: Mapping[str, object]) -> str:
     return json.dumps({"hookSpecificOutput": output})
 
 
-def client_of(said: Mapping[str, object]) -> str:
+def client_of(payload: Mapping[str, object]) -> str:
     """Identify the client from its event, "" if unknown."""
-    if "cursor_version" in said:
+    if "cursor_version" in payload:
         return "cursor"
-    if os.environ.get("COPILOT_CLI") or ("sessionId" in said and "hook_event_name" not in said):
+    if os.environ.get("COPILOT_CLI") or (
+        "sessionId" in payload and "hook_event_name" not in payload
+    ):
         return "copilot"
-    if said.get("hook_event_name") in ("AfterAgent", "PreCompress"):
+    if payload.get("hook_event_name") in ("AfterAgent", "PreCompress"):
         return "gemini"
-    path = str(said.get("transcript_path") or "").replace("\\", "/")
+    path = str(payload.get("transcript_path") or "").replace("\\", "/")
     known = {
         "/.claude/": "claude-code",
         "/.codex/": "codex",
@@ -192,14 +194,14 @@ def _read() -> dict[str, object]:
     reader = _Heard()
     threading.Thread(target=reader.listen, name="stdin", daemon=True).start()
     reader.done.wait(READ_SECONDS)
-    return reader.said
+    return reader.payload
 
 
 class _Heard:
     """Reader of stdin in its own thread, because not every client closes it."""
 
     def __init__(self) -> None:
-        self.said: dict[str, object] = {}
+        self.payload: dict[str, object] = {}
         self.done = threading.Event()
 
     def listen(self) -> None:
@@ -217,45 +219,45 @@ class _Heard:
                     parts.clear()
                     continue
                 parts.append(part)
-                if part.rstrip().endswith(b"}") and self._take(b"".join(parts)):
+                if part.rstrip().endswith(b"}") and self._parse(b"".join(parts)):
                     break
         # There is no stdin.
         except OSError:
             pass
-        if not self.said:
-            self._take(b"".join(parts))
+        if not self.payload:
+            self._parse(b"".join(parts))
         self.done.set()
 
-    def _take(self, raw: bytes) -> bool:
+    def _parse(self, raw: bytes) -> bool:
         try:
             event = json.loads(raw)
         except (ValueError, RecursionError):
             return False
-        self.said = event if isinstance(event, dict) else {}
+        self.payload = event if isinstance(event, dict) else {}
         return True
 
 
 def _hello(
-    event: str, said: Mapping[str, object], variables: Mapping[str, str]
+    event: str, payload: Mapping[str, object], variables: Mapping[str, str]
 ) -> dict[str, object]:
     """Build the request for cortexd, with the seconds in which it has to answer."""
     hello: dict[str, object] = {
         "control": "hook",
         "event": event,
-        "cwd": _cwd(said),
+        "cwd": _cwd(payload),
         "variables": dict(variables),
     }
     return {**hello, "seconds": ANSWER_SECONDS if event == START else 0.0}
 
 
-def _notify(meeting: Rendezvous, hello: dict[str, object]) -> bool:
+def _notify(rendezvous: Rendezvous, hello: dict[str, object]) -> bool:
     """Notify cortexd of a new file; false if none runs or it is about to end."""
-    link = meeting.connect()
+    link = rendezvous.connect()
     if link is None:
         return False
     with link:
         try:
-            answer = meeting.exchange(link, hello, ANSWER_SECONDS)
+            answer = rendezvous.exchange(link, hello, ANSWER_SECONDS)
         # It is busy, and will find the file.
         except TimeoutError:
             return True
@@ -269,18 +271,18 @@ def _is_cortexd_off() -> bool:
     return os.environ.get("CORTEX_NO_SIDECAR", "") not in ("", "0")
 
 
-def _session(said: Mapping[str, object]) -> str:
+def _session(payload: Mapping[str, object]) -> str:
     for name in ("session_id", "conversation_id", "sessionId"):
-        value = said.get(name)
+        value = payload.get(name)
         if isinstance(value, str) and value:
             return value[:200]
     return ""
 
 
-def _cwd(said: Mapping[str, object]) -> str:
+def _cwd(payload: Mapping[str, object]) -> str:
     """Folder of the session."""
-    roots = said.get("workspace_roots")
-    for value in (said.get("cwd"), roots[0] if isinstance(roots, list) and roots else None):
+    roots = payload.get("workspace_roots")
+    for value in (payload.get("cwd"), roots[0] if isinstance(roots, list) and roots else None):
         if isinstance(value, str) and value and "\0" not in value:
             # Such as "/c:/work".
             drive = sys.platform == "win32" and value[:1] == "/" and value[2:3] == ":"

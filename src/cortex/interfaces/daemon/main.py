@@ -44,8 +44,8 @@ def main(arguments: list[str], read_arguments: ReadArguments) -> int:
     `read_arguments` parses a client's `cortex mcp` command line; the command itself is in a layer
     above this one.
     """
-    meeting, _ = find()
-    lock = elect(meeting)
+    rendezvous, _ = find()
+    lock = elect(rendezvous)
     if lock is None:
         return ELECTED
     # All files are private to the person. Files for others get their mode where they are written.
@@ -58,18 +58,20 @@ def main(arguments: list[str], read_arguments: ReadArguments) -> int:
         token = secrets.token_urlsafe(32)
     # Before it serves, there is nothing to finish, so a signal ends it at once.
     for signal_number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(signal_number, lambda *_: (_clean_up(meeting, lock), os._exit(0)))
+        signal.signal(signal_number, lambda *_: (_clean_up(rendezvous, lock), os._exit(0)))
     _allow_many_files()
-    listener = _listen(meeting)
-    _write_note(meeting, listener, started_by, token)
-    _log_to(meeting.home, _option("--log-level", arguments) or "info")
+    listener = _listen(rendezvous)
+    _write_note(rendezvous, listener, started_by, token)
+    _log_to(rendezvous.home, _option("--log-level", arguments) or "info")
     try:
-        _serve(meeting, listener, lock, token, read_arguments, skip_sync="--skip-sync" in arguments)
+        _serve(
+            rendezvous, listener, lock, token, read_arguments, skip_sync="--skip-sync" in arguments
+        )
     except Exception:
         logging.getLogger(__name__).exception("cortexd failed")
         raise
     finally:
-        _clean_up(meeting, lock)
+        _clean_up(rendezvous, lock)
     return 0
 
 
@@ -88,7 +90,7 @@ def _allow_many_files() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-def elect(meeting: Rendezvous) -> int | None:
+def elect(rendezvous: Rendezvous) -> int | None:
     """Acquire cortexd's lock; None if another process holds it and listens.
 
     Children don't inherit the lock. A cortexd that is ending holds it without listening; waiting
@@ -96,32 +98,34 @@ def elect(meeting: Rendezvous) -> int | None:
     """
     deadline = time.monotonic() + ELECTION_SECONDS
     while time.monotonic() < deadline:
-        lock = os.open(meeting.lock, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
-        if lock_file(lock) and _is_at(lock, meeting.lock):
+        lock = os.open(rendezvous.lock, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
+        if lock_file(lock) and _is_at(lock, rendezvous.lock):
             return lock
         os.close(lock)
-        if (link := meeting.connect()) is not None:
+        if (link := rendezvous.connect()) is not None:
             link.close()
             return None
         time.sleep(0.02)
     return None
 
 
-def _listen(meeting: Rendezvous) -> socket.socket:
+def _listen(rendezvous: Rendezvous) -> socket.socket:
     if sys.platform == "win32":
         return socket.create_server(("127.0.0.1", 0), backlog=128)
     with suppress(FileNotFoundError):
         # A killed cortexd leaves its socket behind.
-        os.unlink(meeting.socket)
+        os.unlink(rendezvous.socket)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    listener.bind(meeting.socket)
-    os.chmod(meeting.socket, 0o600)
+    listener.bind(rendezvous.socket)
+    os.chmod(rendezvous.socket, 0o600)
     listener.listen(128)
     return listener
 
 
-def _write_note(meeting: Rendezvous, listener: socket.socket, started_by: str, token: str) -> None:
-    note: dict[str, object] = {"pid": os.getpid(), "version": VERSION, "home": meeting.home}
+def _write_note(
+    rendezvous: Rendezvous, listener: socket.socket, started_by: str, token: str
+) -> None:
+    note: dict[str, object] = {"pid": os.getpid(), "version": VERSION, "home": rendezvous.home}
     note |= {
         "python": sys.executable,
         "startedBy": started_by,
@@ -129,7 +133,7 @@ def _write_note(meeting: Rendezvous, listener: socket.socket, started_by: str, t
     }
     if sys.platform == "win32":
         note |= {"port": listener.getsockname()[1], "token": token}
-    temporary = f"{meeting.note}.{os.getpid()}"
+    temporary = f"{rendezvous.note}.{os.getpid()}"
     # Ignore a full disk: the note is for people. On Windows clients can't find us without it, and
     # start another cortexd.
     with suppress(OSError):
@@ -137,7 +141,7 @@ def _write_note(meeting: Rendezvous, listener: socket.socket, started_by: str, t
             os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8"
         ) as file:
             json.dump(note, file)
-        os.replace(temporary, meeting.note)
+        os.replace(temporary, rendezvous.note)
 
 
 def _log_to(home: str, level: str) -> None:
@@ -162,7 +166,7 @@ def _log_to(home: str, level: str) -> None:
 
 
 def _serve(
-    meeting: Rendezvous,
+    rendezvous: Rendezvous,
     listener: socket.socket,
     lock: int,
     token: str,
@@ -191,7 +195,7 @@ def _serve(
     )
     engines = engine_pool(keep=True, linger=LINGER_SECONDS, rest=REST_SECONDS)
     lenders = SharedResources(engines, ChunkIndexPool(linger=LINGER_SECONDS))
-    logging.getLogger(__name__).info("cortexd %s at %s", VERSION, meeting.home)
+    logging.getLogger(__name__).info("cortexd %s at %s", VERSION, rendezvous.home)
 
     # At the start, so that a short-lived cortexd makes the daily snapshot as well.
     back_up_soon(own.home)
@@ -211,7 +215,9 @@ def _serve(
             token=token,
             has_work=syncing.has_work,
         )
-        await daemon.run(lambda: _is_at(lock, meeting.lock) and os.path.exists(meeting.socket))
+        await daemon.run(
+            lambda: _is_at(lock, rendezvous.lock) and os.path.exists(rendezvous.socket)
+        )
 
     asyncio.run(run())
     syncing.close()
@@ -267,10 +273,10 @@ def _is_at(file: int, path: str) -> bool:
         return False
 
 
-def _clean_up(meeting: Rendezvous, lock: int) -> None:
+def _clean_up(rendezvous: Rendezvous, lock: int) -> None:
     # Otherwise these files belong to the next cortexd.
-    if _is_at(lock, meeting.lock):
-        for path in (meeting.socket, meeting.note):
+    if _is_at(lock, rendezvous.lock):
+        for path in (rendezvous.socket, rendezvous.note):
             with suppress(OSError):
                 os.unlink(path)
     os.close(lock)

@@ -74,7 +74,7 @@ def main(arguments: Sequence[str]) -> int:
     for signal_number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(signal_number, lambda *_: os._exit(0))
     try:
-        meeting, variables = find(profile_of(arguments))
+        rendezvous, variables = find(profile_of(arguments))
     except ValueError as error:
         say(f"error: {error.args[0]}")
         return 1
@@ -82,7 +82,7 @@ def main(arguments: Sequence[str]) -> int:
     except OSError as error:
         say(f"warning: {error}; serving without cortexd")
         return alone(arguments)
-    return Shim(meeting, list(arguments), variables).run()
+    return Shim(rendezvous, list(arguments), variables).run()
 
 
 def say(text: str) -> None:
@@ -116,9 +116,9 @@ class Shim:
     """Bridge between one client and the current cortexd."""
 
     def __init__(
-        self, meeting: Rendezvous, arguments: list[str], variables: dict[str, str]
+        self, rendezvous: Rendezvous, arguments: list[str], variables: dict[str, str]
     ) -> None:
-        self._meeting = meeting
+        self._rendezvous = rendezvous
         self._arguments = arguments
         self._variables = variables
         # Guards all the attributes below.
@@ -194,12 +194,12 @@ class Shim:
 
         A cortexd that is ending accepts none.
         """
-        raw = self._meeting.connect()
+        raw = self._rendezvous.connect()
         if raw is None:
             return False
         with raw:
             try:
-                self._meeting.exchange(raw, {"control": "ping"}, PING_SECONDS)
+                self._rendezvous.exchange(raw, {"control": "ping"}, PING_SECONDS)
             except TimeoutError:
                 return True
             except (OSError, ValueError):
@@ -267,14 +267,14 @@ class Shim:
     def _record(self, raw: bytes, message: object) -> Channel | None:
         """Record requests and session messages; return the link to send the line over."""
         members = _members(message)
-        asked = _Asked(
+        request = _Asked(
             raw,
             [_key(member["id"]) for member in members if _wants_answer(member)],
             self._link is not None,
         )
-        for key in asked.keys:
-            self._open.setdefault(key, []).append(asked)
-        if self._link is None and not asked.keys:
+        for key in request.keys:
+            self._open.setdefault(key, []).append(request)
+        if self._link is None and not request.keys:
             self._held.append(raw)
         for member in members:
             method, parameters = member.get("method"), member.get("params")
@@ -285,8 +285,8 @@ class Shim:
             elif method == "resources/unsubscribe":
                 self._session.pop(f"resources/subscribe {_key(parameters.get('uri'))}", None)
             elif method in SESSION_METHODS:
-                place = f" {_key(parameters.get('uri'))}" if method == "resources/subscribe" else ""
-                self._session[f"{method}{place}"] = (member, asked)
+                uri = f" {_key(parameters.get('uri'))}" if method == "resources/subscribe" else ""
+                self._session[f"{method}{uri}"] = (member, request)
         return self._link
 
     # -- cortexd
@@ -300,13 +300,13 @@ class Shim:
         }
         hello |= {"version": VERSION, "pid": os.getpid(), "log": True}
         for _ in range(ATTEMPTS):
-            raw = self._meeting.obtain(
+            raw = self._rendezvous.obtain(
                 "cortex mcp", patience=ROOM_SECONDS if self._server_left else 0.0
             )
             if raw is None:
                 return self._fall_back("cortexd could not be started")
             try:
-                welcome = self._meeting.exchange(raw, hello, WELCOME_SECONDS)
+                welcome = self._rendezvous.exchange(raw, hello, WELCOME_SECONDS)
             except TimeoutError:
                 return self._fall_back("cortexd does not answer")
             except (OSError, ValueError):
@@ -336,7 +336,7 @@ class Shim:
 
     def _wait_for_end(self) -> None:
         deadline = time.monotonic() + 6
-        while time.monotonic() < deadline and (link := self._meeting.connect()) is not None:
+        while time.monotonic() < deadline and (link := self._rendezvous.connect()) is not None:
             link.close()
             time.sleep(0.02)
 
@@ -358,8 +358,8 @@ class Shim:
         ]
         # After a clean shutdown, unanswered requests were never accepted.
         if self._server_left:
-            for asked in self._waiting():
-                asked.times = 0
+            for request in self._waiting():
+                request.times = 0
         while self._reads_client and not (self._client_ended or self._open or self._held):
             self._changed.wait()
         if self._client_ended and not self._open:
@@ -378,48 +378,50 @@ class Shim:
         return None
 
     def _waiting(self) -> list[_Asked]:
-        return list(dict.fromkeys(asked for waiting in self._open.values() for asked in waiting))
+        return list(
+            dict.fromkeys(request for waiting in self._open.values() for request in waiting)
+        )
 
     def _replay(self) -> None:
         """Restore the session, then repeat requests that are safe; the others fail."""
         sent: list[_Asked] = []
-        for index, (message, asked) in enumerate(self._session.values()):
+        for index, (message, request) in enumerate(self._session.values()):
             # Notifications have no id.
             if "id" not in message:
                 _send(self._link, json.dumps(message).encode() + b"\n")
-            elif not any(asked in self._open.get(key, ()) for key in asked.keys):
+            elif not any(request in self._open.get(key, ()) for key in request.keys):
                 _send(self._link, json.dumps({**message, "id": f"{AGAIN}{index}"}).encode() + b"\n")
             # The client still waits for it: send it with its own id, in its place in the session.
-            elif len(asked.keys) == 1:
-                _send(self._link, asked.raw)
-                sent.append(asked)
-        for asked in self._waiting():
-            if asked in sent:
+            elif len(request.keys) == 1:
+                _send(self._link, request.raw)
+                sent.append(request)
+        for request in self._waiting():
+            if request in sent:
                 continue
-            if asked.may_be_asked(self._repeatable):
-                asked.times += 1
-                _send(self._link, asked.raw)
+            if request.may_be_asked(self._repeatable):
+                request.times += 1
+                _send(self._link, request.raw)
             else:
-                self._fail(asked)
+                self._fail(request)
         held, self._held = self._held, []
         for raw in held:
             _send(self._link, raw)
 
-    def _fail(self, asked: _Asked) -> None:
-        message = _parse(asked.raw)
+    def _fail(self, request: _Asked) -> None:
+        message = _parse(request.raw)
         lost: list[object] = []
         for member in _members(message):
             key = _key(member.get("id"))
-            if _wants_answer(member) and asked in self._open.get(key, ()):
-                self._open[key].remove(asked)
+            if _wants_answer(member) and request in self._open.get(key, ()):
+                self._open[key].remove(request)
                 if not self._open[key]:
                     del self._open[key]
                 lost.append(_lost(json.loads(key), member.get("method") == "tools/call"))
         self._write(json.dumps(lost if isinstance(message, list) else lost[0]).encode())
 
     def _fail_all(self) -> None:
-        for asked in self._waiting():
-            self._fail(asked)
+        for request in self._waiting():
+            self._fail(request)
 
     def _fall_back(self, reason: str) -> int | None:
         say(f"warning: {reason}; serving in a process of its own")
@@ -523,13 +525,13 @@ def _lost(id: object, call: bool) -> dict[str, object]:
 
 def _keep_port(arguments: Sequence[str], port: str) -> list[str]:
     """Return the command line with this port in place of port 0."""
-    kept = list(arguments)
+    words = list(arguments)
     for index, word in enumerate(arguments):
         if word.endswith(":0") and (
             word.startswith("--http=") or arguments[index - 1 : index] == ["--http"]
         ):
-            kept[index] = f"{word[:-1]}{port}"
-    return kept
+            words[index] = f"{word[:-1]}{port}"
+    return words
 
 
 def _texts(value: object) -> list[str]:

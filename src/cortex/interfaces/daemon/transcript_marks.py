@@ -43,23 +43,23 @@ _MARKED = re.compile(
 _FENCE = re.compile(r"\s*(?:[-*+]\s+|\d{1,3}[.)]\s+|>\s?)*(`{3,}|~{3,})(.*)")
 
 
-def find_candidates(said: Mapping[str, object], seconds: float = 0.0) -> list[dict[str, object]]:
+def find_candidates(payload: Mapping[str, object], seconds: float = 0.0) -> list[dict[str, object]]:
     """Find at most MOST distinct candidates in a client's event, each of bounded size.
 
     `seconds` is as in `last_message`.
     """
-    listed = said.get("candidates")
+    listed = payload.get("candidates")
     candidates = (
         [_from_list(item) for item in listed[: 10 * MOST]] if isinstance(listed, list) else []
     )
     candidates += [
-        _from_mark(mark, text) for mark, text in marked_lines(last_message(said, seconds))
+        _from_mark(mark, text) for mark, text in marked_lines(last_message(payload, seconds))
     ]
-    kept: list[dict[str, object]] = []
+    distinct: list[dict[str, object]] = []
     for candidate in candidates:
-        if candidate and candidate not in kept and len(kept) < MOST:
-            kept.append(candidate)
-    return kept
+        if candidate and candidate not in distinct and len(distinct) < MOST:
+            distinct.append(candidate)
+    return distinct
 
 
 def marked_lines(message: str) -> Iterator[tuple[str, str]]:
@@ -88,18 +88,18 @@ def marked_lines(message: str) -> Iterator[tuple[str, str]]:
                 yield marked["mark"].lower(), text.strip()
 
 
-def last_message(said: Mapping[str, object], seconds: float = 0.0) -> str:
+def last_message(payload: Mapping[str, object], seconds: float = 0.0) -> str:
     """Return the agent's last message from the event, else from its transcript; "" for none.
 
     A transcript that doesn't end with a message of the agent is read again for at most `seconds`:
     Copilot CLI writes the last one while the hook runs.
     """
     for name in MESSAGES:
-        message = said.get(name)
+        message = payload.get(name)
         if isinstance(message, str) and message.strip():
             return message
     for name in TRANSCRIPTS:
-        path = said.get(name)
+        path = payload.get(name)
         if isinstance(path, str) and path:
             # The whole transcript is of the subagent that stopped.
             whole = name == "agent_transcript_path"

@@ -198,11 +198,11 @@ def _ask_choice(preview: Preview) -> str:
                 f"changes of {many(plan.changes, 'record')} wait here, "
                 "and there is no terminal to ask on"
             )
-            way = (
+            advice = (
                 "--upload mine sends them, --upload none keeps them in a file and takes over "
                 "what the Core has."
             )
-            raise InputError("ARGUMENT_INVALID", message, suggestions=(way,))
+            raise InputError("ARGUMENT_INVALID", message, suggestions=(advice,))
         return NONE
     counts = f"mine ({plan.sent(MINE):,}), all ({plan.sent(ALL):,}) or none"
     print(f"Send which? {counts} [mine]: ", end="", file=sys.stderr, flush=True)
@@ -214,8 +214,8 @@ def _print_unsent(preview: Preview | None, choice: str | None, file: Path | None
     plan = preview.plan if preview else None
     held = plan.sent(ALL) - plan.sent(choice or MINE) if plan else 0
     if held:
-        way = "`cortex connect --upload mine` or `--upload all` sends them"
-        say(f"note: not sent, only kept here: {many(held, 'record')}; {way}", error=True)
+        advice = "`cortex connect --upload mine` or `--upload all` sends them"
+        say(f"note: not sent, only kept here: {many(held, 'record')}; {advice}", error=True)
     if file:
         say(
             f"note: your changes of what the Core has are not sent; they are kept in {file}",

@@ -219,15 +219,15 @@ def _question(library: Library, action: str, draft_ids: Sequence[str], target: s
     lines = []
     for record in library.store.recorded.get(draft_ids).values():
         body = record.body
-        place = target or body.target or "nowhere yet"
+        destination = target or body.target or "nowhere yet"
         lines.append(f"{record.id}: {body.title}")
-        lines.append(f"  {body.type} by {record.author}, for {place}")
+        lines.append(f"  {body.type} by {record.author}, for {destination}")
         lines += [f"  look at: {flag.replace('_', ' ')}" for flag in body.risk_flags]
         lines += [f"  {name}: {value}" for name, value in body.patch]
         lines += beginning_of(body.body, 30 if len(draft_ids) == 1 else 5)
     verb = "Publish" if action == "approve_draft" else "Reject"
-    what = "it" if len(draft_ids) == 1 else f"these {len(draft_ids)}"
-    return "\n".join([*lines, f"{verb} {what}?"])
+    subject = "it" if len(draft_ids) == 1 else f"these {len(draft_ids)}"
+    return "\n".join([*lines, f"{verb} {subject}?"])
 
 
 def _decide_one(

@@ -175,8 +175,8 @@ def suggested(error: InputError) -> tuple[str, ...]:
     if error.code in UNKNOWN and own:
         return own
     if error.code in UNKNOWN:
-        asked = "subcortex" if error.code == "SCOPE_NOT_FOUND" else str(context.get("type", ""))
-        names = (asked, kind_of_id(str(context.get("id", ""))), str(context.get("field", "")))
+        kind = "subcortex" if error.code == "SCOPE_NOT_FOUND" else str(context.get("type", ""))
+        names = (kind, kind_of_id(str(context.get("id", ""))), str(context.get("field", "")))
         return (
             f"`{next((LISTS[name] for name in names if name in LISTS), ANYTHING)}` "
             "shows what there is.",
@@ -222,8 +222,8 @@ def code_cited(library: Library, links: Sequence[CodeLink]) -> tuple[CodeLink, .
     """Add the current hashes to code links; print a note for each missing file or symbol."""
     if not links:
         return ()
-    found = cited(library, project_at(here()).path, links)
-    for link in found:
+    cited_links = cited(library, project_at(here()).path, links)
+    for link in cited_links:
         if not link.file_hash:
             say(
                 f"note: there is no file {link.path} here: nobody is told when it changes",
@@ -234,7 +234,7 @@ def code_cited(library: Library, links: Sequence[CodeLink]) -> tuple[CodeLink, .
                 f"note: there is no {link.symbol} in {link.path}: the whole file is watched",
                 error=True,
             )
-    return found
+    return cited_links
 
 
 def evidence_told(library: Library, values: Sequence[str] | None) -> tuple[Evidence, ...]:
@@ -300,8 +300,8 @@ def changed(
     kept = {word(item).casefold(): item for item in known}
     for name in fewer:
         if kept.pop(name.strip().casefold(), None) is None:
-            there = ", ".join(word(item) for item in known) or "none"
-            raise InputError("ARGUMENT_INVALID", f"there is no {what} {name!r}; there: {there}")
+            names = ", ".join(word(item) for item in known) or "none"
+            raise InputError("ARGUMENT_INVALID", f"there is no {what} {name!r}; there: {names}")
     return tuple((kept | {word(item).casefold(): item for item in more}).values())
 
 

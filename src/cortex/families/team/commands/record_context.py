@@ -198,7 +198,7 @@ def list_records(
 
 
 def tell_list(
-    found: Listed,
+    listing: Listed,
     name: str,
     start: str,
     row: Callable[[Record[Any]], Sequence[str]],
@@ -212,15 +212,15 @@ def tell_list(
     if as_json:
         print_json(
             {
-                name: [marked_json(record, found.absent) for record in found.rows],
-                "more": found.more,
+                name: [marked_json(record, listing.absent) for record in listing.rows],
+                "more": listing.more,
             }
         )
-    elif not found.rows:
-        say(start if found.nothing_yet else "nothing found", error=True)
+    elif not listing.rows:
+        say(start if listing.nothing_yet else "nothing found", error=True)
     else:
-        say_rows([marked_row(record, row(record), found.absent) for record in found.rows])
-        say_more(found.more)
+        say_rows([marked_row(record, row(record), listing.absent) for record in listing.rows])
+        say_more(listing.more)
     return 0
 
 

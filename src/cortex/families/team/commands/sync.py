@@ -202,11 +202,11 @@ def join_configured(library: Library) -> None:
         joined = connection.connect(library, url, token, choice=NONE)
         say(f"connected to {joined.url} as {joined.name}", error=True)
         if library.store.outbox.candidates(library.store.truth.get(state.EPOCH)):
-            way = (
+            advice = (
                 "`cortex connect --dry-run` shows what it has, "
                 "`cortex connect --upload mine` sends it"
             )
-            say(f"note: nothing of this home was sent there; {way}", error=True)
+            say(f"note: nothing of this home was sent there; {advice}", error=True)
         if joined.kept_aside:
             say(
                 f"note: your changes of what the Core has are kept in {joined.kept_aside}",

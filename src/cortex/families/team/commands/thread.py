@@ -271,10 +271,10 @@ def comment(
         def keep(text: str) -> Record[Any]:
             if not text.strip():
                 raise InputError("ARGUMENT_INVALID", "there is no text: nothing was written")
-            made = Comment(
+            new_comment = Comment(
                 thread, text, answered, sensitivity=sensitivity(sensitive), citations=cited
             )
-            return create(library, made, actor=writer(), key=key, summary=summary)
+            return create(library, new_comment, actor=writer(), key=key, summary=summary)
 
         record = written(
             body,

@@ -43,10 +43,10 @@ class Pace:
                 self, due=now + wait, soonest=now + GAP_SECONDS, failures=0, waiting=outcome.waiting
             )
         # Retry-After may be a date, and either clock may be wrong: cap it.
-        asked = min(MOST_SECONDS, outcome.retry_after)
+        requested = min(MOST_SECONDS, outcome.retry_after)
         wait = min(MOST_SECONDS, FIRST_SECONDS * 2 ** min(self.failures, 16))
-        wait = max(wait * (1 - JITTER + 2 * JITTER * chance), asked)
-        soonest = now + max(min(wait, FIRST_SECONDS), asked)
+        wait = max(wait * (1 - JITTER + 2 * JITTER * chance), requested)
+        soonest = now + max(min(wait, FIRST_SECONDS), requested)
         return replace(
             self,
             due=now + wait,

@@ -210,8 +210,8 @@ class Remote:
             results = [self._result(result) for result in data["results"]]
         except (KeyError, TypeError, ValueError, AttributeError):
             raise self._unexpected() from None
-        asked = [action["idempotency_key"] for action in actions]
-        if [result.key for result in results] != asked[: len(results)]:
+        sent_keys = [action["idempotency_key"] for action in actions]
+        if [result.key for result in results] != sent_keys[: len(results)]:
             raise self._unexpected()
         return results
 
@@ -310,14 +310,18 @@ class Remote:
             )
         if not code:
             return self._unexpected(status)
-        what = (
+        sentence = (
             f"refuses the request: {code}, {message}" if message else f"refuses the request: {code}"
         )
         alone = (
             "Name the address alone, such as https://core.example.org, without /api/v2 behind it.",
         )
         return self._error(
-            "CORE_REFUSED", what, status=status, said=code, instead=alone if status == 404 else ()
+            "CORE_REFUSED",
+            sentence,
+            status=status,
+            said=code,
+            instead=alone if status == 404 else (),
         )
 
     def _result(self, data: Mapping[str, Any]) -> ActionResult:

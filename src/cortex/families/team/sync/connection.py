@@ -104,8 +104,8 @@ def connect(
     """
     address, greeting = _greet(library, url, token, plain)
     cancel = Cancel() if cancel is None else cancel
-    with turn(str(library.settings.home / LOCK), TURN_SECONDS, lambda: bool(cancel)) as mine:
-        if not mine:
+    with turn(str(library.settings.home / LOCK), TURN_SECONDS, lambda: bool(cancel)) as acquired:
+        if not acquired:
             raise (
                 Cancelled
                 if cancel
@@ -135,8 +135,8 @@ def disconnect(library: Library, *, force: bool = False) -> str:
 
     Raises: ConfigError CORE_CONNECTED if the outbox has waiting or refused entries, unless `force`.
     """
-    with turn(str(library.settings.home / LOCK), TURN_SECONDS, lambda: False) as mine:
-        if not mine:
+    with turn(str(library.settings.home / LOCK), TURN_SECONDS, lambda: False) as acquired:
+        if not acquired:
             raise LimitError("INDEX_BUSY", "another process is syncing this home; try again")
         url = library.store.truth.get(state.URL)
         waiting, refused = library.store.outbox.count()

@@ -68,12 +68,12 @@ class SyncOutcome:
 def sync(library: Library, remote: Remote, *, cancel: Cancel | None = None) -> SyncOutcome:
     """Push and pull as far as possible; failures are in the outcome. Raises: Cancelled."""
     cancel = Cancel() if cancel is None else cancel
-    with turn(str(library.settings.home / LOCK), TURN_SECONDS, lambda: bool(cancel)) as mine:
+    with turn(str(library.settings.home / LOCK), TURN_SECONDS, lambda: bool(cancel)) as acquired:
         if cancel:
             raise Cancelled
         # The connection only changes under this lock.
         session = SyncSession(library, remote, cancel)
-        if not mine:
+        if not acquired:
             return _outcome(
                 session,
                 LimitError("INDEX_BUSY", "another process is syncing this home", instead=(BUSY,)),

@@ -113,8 +113,8 @@ def _created_only_here(library: Library, entries: Sequence[OutboxEntry]) -> set[
 @contextmanager
 def _sync_lock(library: Library) -> Iterator[None]:
     """Hold the sync lock. Raises: LimitError INDEX_BUSY."""
-    with turn(str(library.settings.home / LOCK), TURN_SECONDS, lambda: False) as mine:
-        if not mine:
+    with turn(str(library.settings.home / LOCK), TURN_SECONDS, lambda: False) as acquired:
+        if not acquired:
             raise LimitError(
                 "INDEX_BUSY",
                 "another process is syncing this home; nothing was given up",

@@ -181,9 +181,11 @@ class Sending:
         if len(batch) > 1:
             self._batch_limit = len(batch) // 2
             return
-        there = self._fetch_current(batch[0])
-        self._refuse(batch[0], error.said or error.code, error.message, self._session.inward(there))
-        returned = {current.record.id for current in there}
+        current_records = self._fetch_current(batch[0])
+        self._refuse(
+            batch[0], error.said or error.code, error.message, self._session.inward(current_records)
+        )
+        returned = {current.record.id for current in current_records}
         # A page may have skipped the record while the entry waited, so compare everything.
         if any(
             change.before is not None and change.id not in returned for change in batch[0].changes
@@ -278,13 +280,13 @@ class Sending:
             return
         if not rejections.is_told_together(entry):
             alerts.tell_refused(self._library, entry, code, message)
-        there = {record.record.id for record in records}
+        returned = {record.record.id for record in records}
         orphans = (
             []
             if rejections.makes(entry) or entry.taken
             else [change for change in entry.changes if change.before is None]
         )
-        erased = [change.id for change in orphans if change.id not in there]
+        erased = [change.id for change in orphans if change.id not in returned]
         self._session.apply(records, erased, settle=entry.id, refuse=(code, message))
         self._register_for_retry(entry, code)
         self._tally.forgets |= any(

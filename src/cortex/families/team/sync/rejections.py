@@ -118,8 +118,8 @@ def typed(change: RecordChange) -> Told:
 def became(library: Library, entry: OutboxEntry) -> str:
     """Describe the local state of a refused record."""
     main = main_of(entry)
-    here = library.store.recorded.one(main.id)
-    if here is None:
+    record = library.store.recorded.one(main.id)
+    if record is None:
         return "It is not here any more"
     return STAYS if not library.store.outbox.known([main.id]) else REPLACED
 

@@ -49,10 +49,10 @@ def device_of(library: Library) -> dict[str, str]:
     """Make the facts of a new device: the store's location, and a fresh id for its keys."""
     home = library.settings.home
     inode = os.stat(home / STORE_NAME).st_ino
-    place = hash_bytes(
+    location = hash_bytes(
         platform.node().encode(), str(home.resolve()).encode(), str(inode).encode()
     ).hex()
-    return {PLACE: place[:32], DEVICE: new_ulid()}
+    return {PLACE: location[:32], DEVICE: new_ulid()}
 
 
 def keep_device(library: Library) -> None:

@@ -109,8 +109,8 @@ def _mark_origin(candidate: UploadCandidate) -> Record[Any]:
     record = candidate.record
     if not candidate.origin and record.author in (PERSON, AGENT):
         return record
-    place = urlsplit(candidate.origin).netloc.rpartition("@")[2].lower() or UNKNOWN_PLACE
-    return identity.renamed(record, identity.from_elsewhere(place))
+    origin = urlsplit(candidate.origin).netloc.rpartition("@")[2].lower() or UNKNOWN_PLACE
+    return identity.renamed(record, identity.from_elsewhere(origin))
 
 
 def _summarize(candidates: Sequence[UploadCandidate], private: set[str], tier: int) -> UploadPart:
