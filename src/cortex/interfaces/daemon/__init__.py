@@ -1,3 +1,1 @@
-"""cortexd, the one process that serves every agent of a person, and the thin front end that every
-agent window starts.
-"""
+"""cortexd, the process that serves every agent of a person, and the shim that clients start."""

@@ -1,4 +1,4 @@
-"""Ways to a server, and the lines that come over them; standard library only."""
+"""Channels from the shim to a server, and their line framing. Standard library only."""
 
 from __future__ import annotations
 
@@ -7,36 +7,38 @@ import os
 import select
 import sys
 
-TYPE_CHECKING = False  # as checkers know it: loading `typing` takes longer than all else here
+# Type checkers know the name. Importing `typing` takes longer than everything else here.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     import socket
     from collections.abc import Callable, Iterator, Sequence
 
-MAX_LINE_BYTES = 10 * 1024 * 1024  # longer ones are passed on without a look: cortexd refuses them
+# Longer lines are passed on without parsing: cortexd rejects them.
+MAX_LINE_BYTES = 10 * 1024 * 1024
 CHUNK_BYTES = 65_536
-CHILD_SECONDS = 10.0  # for a child that has closed its stdout to end
+CHILD_SECONDS = 10.0  # for a child to exit after it closed its stdout
 
 
 class Channel:
-    """A way to a server."""
+    """Byte stream to a server."""
 
     def read(self) -> bytes:
-        """What came over it, b"" at its end."""
+        """Read the next bytes, b"" at the end."""
         raise NotImplementedError
 
     def write(self, raw: bytes) -> None:
-        """Send all of it. Raises: OSError or ValueError, where the way is no more."""
+        """Send all of it. Raises: OSError or ValueError, if the channel is closed."""
         raise NotImplementedError
 
     def is_ready(self, seconds: float) -> bool:
-        """Wait so long for something to read; false where nothing came."""
+        """Wait for something to read; false on a timeout."""
         return True
 
     def end(self) -> None:
-        """Say that nothing more will be asked."""
+        """Signal that no more requests follow."""
 
     def close(self) -> int:
-        """Let go of it; gives the exit code, where it was a process."""
+        """Close the channel, and return the exit code if it was a process."""
         return 0
 
 
@@ -63,17 +65,15 @@ class SocketLink(Channel):
             self._raw.shutdown(1)
 
     def close(self) -> int:
-        # Not closed but shut: a thread that is just about to write must not meet the next socket
-        # under the same number. It is closed when nobody has it any more.
+        # Shut down rather than closed: a thread that is about to write must not hit another socket
+        # with the same descriptor. It is closed when it is garbage-collected.
         with contextlib.suppress(OSError):
             self._raw.shutdown(2)
         return 0
 
 
 class ChildLink(Channel):
-    """A server of our own in a child, which ends when we do: it reads from a pipe that only we
-    hold.
-    """
+    """Server in a child process, which ends with us: it reads from a pipe that only we hold."""
 
     def __init__(self, command: Sequence[str]) -> None:
         import subprocess
@@ -104,19 +104,18 @@ class ChildLink(Channel):
 
 
 def in_process(arguments: Sequence[str]) -> list[str]:
-    """The command line of a server that doesn't need cortexd; a folder `cortex` in the working
-    directory isn't taken for ours.
+    """Command line of a server without cortexd.
+
+    `-P` keeps a folder named `cortex` in the working directory from being imported.
     """
     return [sys.executable, "-P", "-m", "cortex", "mcp", "--no-sidecar", *arguments]
 
 
 def client_lines(read: Callable[[], bytes]) -> Iterator[tuple[bytes, bool]]:
-    """The lines that `read` gives until its end, and whether each is whole: one that is too long
-    comes in parts.
-    """
+    """Yield lines until `read` ends, each with true if it is whole; too long ones come in parts."""
     parts: list[bytes] = []
     size, cut = 0, False
-    while chunk := _attempt(read):
+    while chunk := _read_or_end(read):
         *lines, rest = chunk.split(b"\n")
         for line in lines:
             yield (
@@ -135,11 +134,9 @@ def client_lines(read: Callable[[], bytes]) -> Iterator[tuple[bytes, bool]]:
 
 
 def server_lines(read: Callable[[], bytes]) -> Iterator[bytes]:
-    """The lines that a server says, however long; what it could not say to its end before it died
-    is none.
-    """
+    """Yield a server's lines of any length; an unfinished last line is dropped."""
     parts: list[bytes] = []
-    while chunk := _attempt(read):
+    while chunk := _read_or_end(read):
         *lines, rest = chunk.split(b"\n")
         for line in lines:
             yield b"".join((*parts, line))
@@ -148,13 +145,13 @@ def server_lines(read: Callable[[], bytes]) -> Iterator[bytes]:
 
 
 def write_all(descriptor: int, rest: bytes) -> None:
-    """Write all of it. Raises: OSError, where nobody reads."""
+    """Write all of it. Raises: OSError, if the reader is gone."""
     view = memoryview(rest)
     while view:
         view = view[os.write(descriptor, view) :]
 
 
-def _attempt(read: Callable[[], bytes]) -> bytes:
+def _read_or_end(read: Callable[[], bytes]) -> bytes:
     try:
         return read()
     except OSError:

@@ -1,11 +1,10 @@
-"""`cortex hook EVENT`: what a client runs when a session starts, stops or is about to be compacted.
+"""`cortex hook EVENT`, run by a client when a session starts, stops or is compacted.
 
-Standard library only. Whatever happens, it ends with 0 in a few seconds: a session never waits for
-us longer, and never fails because of us. At the start of a session it prints what cortexd has to
-say about the project, in the form that the client reads. At the end of a turn it writes what was
-marked to a file of the inbox, so that it is safe, and then tells cortexd; one that isn't there is
-started and finds the file. What a file holds is read again in `families/memory/hook_inbox.py`. Not
-taken: handing candidates to cortexd over the socket, where they would be lost with it.
+Standard library only. It always exits with 0 within a few seconds, so that a session never waits
+longer or fails because of it. At the start of a session it prints cortexd's brief about the
+project, in the client's format. At the end of a turn it saves marked lines to a file in the inbox
+and then notifies cortexd, starting it if needed; `families/memory/hook_inbox.py` reads the files.
+Road not taken: sending candidates to cortexd over the socket, where a crash would lose them.
 """
 
 from __future__ import annotations
@@ -20,26 +19,28 @@ import time
 from cortex.base.runtime.home import INBOX, find_home, own_variables
 from cortex.base.runtime.rendezvous import Rendezvous, find, profile_of
 
-TYPE_CHECKING = False  # as checkers know it: loading `typing` takes longer than all else here
+# Type checkers know the name. Importing `typing` takes longer than everything else here.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 START, STOPS = "session-start", ("stop", "pre-compact")
-READ_SECONDS = 0.5  # for the client to say what it has to say
+READ_SECONDS = 0.5  # for the client to write its event to stdin
 READ_BYTES = 8 << 20
-# For a cortexd that isn't there to be started, and to answer, at the start of a session
+# For starting cortexd, if needed, and its answer at the start of a session.
 START_SECONDS = 1.8
-ANSWER_SECONDS = 0.2  # for one that is there: what takes longer is said in the next session
-HARD_SECONDS = 2.5  # for all of it
-# More, at the end of a turn, for a client that hasn't written the last message yet
+# For the answer of a running cortexd. A later one is used in the next session.
+ANSWER_SECONDS = 0.2
+HARD_SECONDS = 2.5  # for the whole hook
+# Extra time at the end of a turn for a client that hasn't written the last message yet.
 TRANSCRIPT_SECONDS = 3.0
-MOST_CHARACTERS = 10_000  # of context; clients take no more
+MOST_CHARACTERS = 10_000  # of context, the clients' limit
 BY = "cortex hook"
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Do what the event asks for, as far as time allows; the exit code is always 0."""
-    work = threading.Thread(target=_work, args=(arguments,), name="hook", daemon=True)
+    """Handle the event within the time limit; the exit code is always 0."""
+    work = threading.Thread(target=_run, args=(arguments,), name="hook", daemon=True)
     work.start()
     with contextlib.suppress(KeyboardInterrupt):
         work.join(
@@ -48,52 +49,52 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _work(arguments: Sequence[str]) -> None:
+def _run(arguments: Sequence[str]) -> None:
     try:
         event = arguments[0] if arguments else ""
         if profile := profile_of(arguments):
-            # For whom `cortex install --profile` wrote it down
+            # `cortex install --profile` wrote it into the client's hook command.
             os.environ["CORTEX_PROFILE"] = profile
         if event == START:
             _start(_read())
         elif event in STOPS:
             _stop(event, _read())
-        else:  # of a client that is newer than we are: it shall not write into a closed pipe
+        else:
+            # An unknown event of a newer client: read it, so that the client doesn't write to a
+            # closed pipe.
             _read()
-    # Nothing that goes wrong here is the session's business; `cortex doctor` finds causes
+    # A failure here must not disturb the session. `cortex doctor` finds the cause.
     except Exception:
         return
 
 
-def _start(said: Mapping[str, object]) -> None:
-    """Print what cortexd says about the project; one that is about to end is waited for, and
-    another one started.
-    """
+def _start(payload: Mapping[str, object]) -> None:
+    """Print cortexd's brief about the project, starting a new cortexd if the current one ends."""
     deadline = time.monotonic() + START_SECONDS
-    meeting, variables = find()
-    hello = _hello(START, said, variables)
+    rendezvous, variables = find()
+    hello = _hello(START, payload, variables)
     while (left := deadline - time.monotonic()) > 0:
-        link = meeting.connect() if _is_alone() else meeting.obtain(BY, left)
+        link = rendezvous.connect() if _is_cortexd_off() else rendezvous.obtain(BY, left)
         if link is None:
             return
-        # One that is just being started takes its time, any other keeps to what it is told
+        # A running cortexd keeps to the time in the hello; one that is starting may need all of it.
         with link:
-            answer = meeting.exchange(link, hello, max(0.01, deadline - time.monotonic()))
+            answer = rendezvous.exchange(link, hello, max(0.01, deadline - time.monotonic()))
         if answer is not None and not answer.get("leaving"):
             text = answer.get("text")
             if isinstance(text, str) and text.strip() and len(text) <= MOST_CHARACTERS:
-                _print(render(text, said))
+                _print(render(text, payload))
             return
         time.sleep(0.02)
 
 
-def _stop(event: str, said: Mapping[str, object]) -> None:
-    """Keep what was marked, and tell cortexd; nothing at all where nothing was marked."""
+def _stop(event: str, payload: Mapping[str, object]) -> None:
+    """Save marked lines to the inbox and notify cortexd; do nothing if there are none."""
     from cortex.interfaces.daemon.transcript_marks import find_candidates
 
-    seconds = TRANSCRIPT_SECONDS if event == STOPS[0] and client_of(said) == "copilot" else 0.0
+    seconds = TRANSCRIPT_SECONDS if event == STOPS[0] and client_of(payload) == "copilot" else 0.0
     candidates = [
-        candidate for candidate in find_candidates(said, seconds) if not _leaks(candidate)
+        candidate for candidate in find_candidates(payload, seconds) if not _has_secret(candidate)
     ]
     if not candidates:
         return
@@ -101,31 +102,28 @@ def _stop(event: str, said: Mapping[str, object]) -> None:
         "format": 1,
         "at": time.time(),
         "event": event,
-        "client": client_of(said),
-        "session": _session(said),
+        "client": client_of(payload),
+        "session": _session(payload),
     }
     home = find_home(own_variables(os.environ), os.path.expanduser("~"))
-    keep(home, {**note, "cwd": _cwd(said), "candidates": candidates})
-    # Only now: where there can't be a meeting place, what was marked is kept all the same
-    meeting, variables = find()
-    if not _nudge(meeting, _hello(event, said, variables)) and not _is_alone():
-        meeting.start(BY)
+    keep(home, {**note, "cwd": _cwd(payload), "candidates": candidates})
+    # Only after saving, so that a failing rendezvous doesn't lose the candidates.
+    rendezvous, variables = find()
+    if not _notify(rendezvous, _hello(event, payload, variables)) and not _is_cortexd_off():
+        rendezvous.start(BY)
 
 
-def _leaks(candidate: Mapping[str, object]) -> bool:
-    """Whether a candidate holds a secret: it would be refused, and until then it would lie in a
-    file.
-    """
-    from cortex.base.secret_scanner import (
-        find_leaks,  # only where there is a candidate: it takes as long as all else here
-    )
+def _has_secret(candidate: Mapping[str, object]) -> bool:
+    """True if a candidate contains a secret, which must not be written to a file."""
+    # Imported only for a candidate: the import takes as long as everything else here.
+    from cortex.base.secret_scanner import find_leaks
 
     texts = [part if isinstance(part, list) else [part] for part in candidate.values()]
     return bool(find_leaks("\n".join(str(text) for some in texts for text in some)))
 
 
 def keep(home: str, note: Mapping[str, object]) -> str:
-    """Write a file to the inbox of a home so that it outlives a power cut; gives its name.
+    """Write a file durably to the inbox of a home and return its name.
 
     Raises: OSError.
     """
@@ -135,7 +133,7 @@ def keep(home: str, note: Mapping[str, object]) -> str:
         os.mkdir(folder, 0o700)
         _sync(home)
     name = f"{time.time_ns():020d}-{os.getpid()}-{os.urandom(4).hex()}.json"
-    # One that stays like this is taken in, too, if it is whole
+    # The reader of the inbox also accepts a complete file that wasn't renamed.
     temporary = os.path.join(folder, f".{name}")
     try:
         _write(temporary, json.dumps(note).encode())
@@ -148,18 +146,20 @@ def keep(home: str, note: Mapping[str, object]) -> str:
     return name
 
 
-def render(text: str, said: Mapping[str, object]) -> str:
-    """The text as the client wants it: each reads one form, and some take a second one for an error
-    or for more text.
+def render(text: str, payload: Mapping[str, object]) -> str:
+    """Render the text in the client's format.
+
+    Only one format is printed, because some clients take a second one for an error or more text.
     """
-    match client_of(said):
+    match client_of(payload):
         case "cursor":
             return json.dumps({"additional_context": text})
         case "copilot":
             return json.dumps({"additionalContext": text})
-    if not said:  # a person, or a client that says nothing of itself
+    # Run by a person, or by a client without an event on stdin.
+    if not payload:
         return text
-    name = said.get("hook_event_name")
+    name = payload.get("hook_event_name")
     output = {
         "hookEventName": name if isinstance(name, str) and name else "SessionStart",
         "additionalContext": text,
@@ -167,15 +167,17 @@ def render(text: str, said: Mapping[str, object]) -> str:
     return json.dumps({"hookSpecificOutput": output})
 
 
-def client_of(said: Mapping[str, object]) -> str:
-    """Which client speaks, "" where that can't be told."""
-    if "cursor_version" in said:
+def client_of(payload: Mapping[str, object]) -> str:
+    """Identify the client from its event, "" if unknown."""
+    if "cursor_version" in payload:
         return "cursor"
-    if os.environ.get("COPILOT_CLI") or ("sessionId" in said and "hook_event_name" not in said):
+    if os.environ.get("COPILOT_CLI") or (
+        "sessionId" in payload and "hook_event_name" not in payload
+    ):
         return "copilot"
-    if said.get("hook_event_name") in ("AfterAgent", "PreCompress"):
+    if payload.get("hook_event_name") in ("AfterAgent", "PreCompress"):
         return "gemini"
-    path = str(said.get("transcript_path") or "").replace("\\", "/")
+    path = str(payload.get("transcript_path") or "").replace("\\", "/")
     known = {
         "/.claude/": "claude-code",
         "/.codex/": "codex",
@@ -186,26 +188,27 @@ def client_of(said: Mapping[str, object]) -> str:
 
 
 def _read() -> dict[str, object]:
-    """What the client says, as far as it is an object; nothing at a terminal."""
+    """Read the client's JSON event from stdin; empty at a terminal or for anything else."""
     if sys.stdin is None or os.isatty(0):
         return {}
-    heard = _Heard()
-    reader = threading.Thread(target=heard.listen, name="stdin", daemon=True)
-    reader.start()
-    heard.done.wait(READ_SECONDS)
-    return heard.said
+    reader = _Heard()
+    threading.Thread(target=reader.listen, name="stdin", daemon=True).start()
+    reader.done.wait(READ_SECONDS)
+    return reader.payload
 
 
 class _Heard:
-    """Reads stdin in a thread of its own, since not every client closes it."""
+    """Reader of stdin in its own thread, because not every client closes it."""
 
     def __init__(self) -> None:
-        self.said: dict[str, object] = {}
+        self.payload: dict[str, object] = {}
         self.done = threading.Event()
 
     def listen(self) -> None:
-        """Read to the end of the object, or to the end; also what is too much, so that nobody
-        writes into a closed pipe.
+        """Read to the end of the JSON object or of stdin.
+
+        Input beyond the limit is read and dropped, so that the client doesn't write to a closed
+        pipe.
         """
         parts: list[bytes] = []
         size = 0
@@ -216,74 +219,78 @@ class _Heard:
                     parts.clear()
                     continue
                 parts.append(part)
-                if part.rstrip().endswith(b"}") and self._take(b"".join(parts)):
+                if part.rstrip().endswith(b"}") and self._parse(b"".join(parts)):
                     break
-        except OSError:  # there is no stdin
+        # There is no stdin.
+        except OSError:
             pass
-        if not self.said:
-            self._take(b"".join(parts))
+        if not self.payload:
+            self._parse(b"".join(parts))
         self.done.set()
 
-    def _take(self, raw: bytes) -> bool:
+    def _parse(self, raw: bytes) -> bool:
         try:
-            found = json.loads(raw)
+            event = json.loads(raw)
         except (ValueError, RecursionError):
             return False
-        self.said = found if isinstance(found, dict) else {}
+        self.payload = event if isinstance(event, dict) else {}
         return True
 
 
 def _hello(
-    event: str, said: Mapping[str, object], variables: Mapping[str, str]
+    event: str, payload: Mapping[str, object], variables: Mapping[str, str]
 ) -> dict[str, object]:
-    """What cortexd is told; it answers in so many seconds, and goes on with its work."""
-    told: dict[str, object] = {
+    """Build the request for cortexd, with the seconds in which it has to answer."""
+    hello: dict[str, object] = {
         "control": "hook",
         "event": event,
-        "cwd": _cwd(said),
+        "cwd": _cwd(payload),
         "variables": dict(variables),
     }
-    return {**told, "seconds": ANSWER_SECONDS if event == START else 0.0}
+    return {**hello, "seconds": ANSWER_SECONDS if event == START else 0.0}
 
 
-def _nudge(meeting: Rendezvous, hello: dict[str, object]) -> bool:
-    """Tell cortexd that there is something; false where none is there, or it is about to end."""
-    link = meeting.connect()
+def _notify(rendezvous: Rendezvous, hello: dict[str, object]) -> bool:
+    """Notify cortexd of a new file; false if none runs or it is about to end."""
+    link = rendezvous.connect()
     if link is None:
         return False
     with link:
         try:
-            answer = meeting.exchange(link, hello, ANSWER_SECONDS)
-        except TimeoutError:  # it is at it, or will be
+            answer = rendezvous.exchange(link, hello, ANSWER_SECONDS)
+        # It is busy, and will find the file.
+        except TimeoutError:
             return True
         except (OSError, ValueError):
             return False
     return answer is not None and not answer.get("leaving")
 
 
-def _is_alone() -> bool:
-    """Whether the person wants no cortexd."""
+def _is_cortexd_off() -> bool:
+    """True if the person has turned cortexd off."""
     return os.environ.get("CORTEX_NO_SIDECAR", "") not in ("", "0")
 
 
-def _session(said: Mapping[str, object]) -> str:
+def _session(payload: Mapping[str, object]) -> str:
     for name in ("session_id", "conversation_id", "sessionId"):
-        value = said.get(name)
+        value = payload.get(name)
         if isinstance(value, str) and value:
             return value[:200]
     return ""
 
 
-def _cwd(said: Mapping[str, object]) -> str:
-    """The folder of the session."""
-    roots = said.get("workspace_roots")
-    for value in (said.get("cwd"), roots[0] if isinstance(roots, list) and roots else None):
+def _cwd(payload: Mapping[str, object]) -> str:
+    """Folder of the session."""
+    roots = payload.get("workspace_roots")
+    for value in (payload.get("cwd"), roots[0] if isinstance(roots, list) and roots else None):
         if isinstance(value, str) and value and "\0" not in value:
-            drive = sys.platform == "win32" and value[:1] == "/" and value[2:3] == ":"  # "/c:/work"
+            # Such as "/c:/work".
+            drive = sys.platform == "win32" and value[:1] == "/" and value[2:3] == ":"
             return value[1:] if drive else value
     try:
         return os.getcwd()
-    except OSError:  # it was removed
+    # The folder was removed.
+    except OSError:
         return os.path.abspath(os.sep)
 
 
@@ -298,7 +305,8 @@ def _write(path: str, raw: bytes) -> None:
 
 
 def _sync(folder: str) -> None:
-    if sys.platform == "win32":  # which has no such thing
+    # Windows can't fsync a folder.
+    if sys.platform == "win32":
         return
     file = os.open(folder, os.O_RDONLY)
     try:

@@ -1,7 +1,7 @@
-"""cortexd as a process: wins the election, listens at once, then loads what it needs and serves.
+"""Process of cortexd: win the election, listen at once, then load everything and serve.
 
-Front ends that come while it loads wait in the queue of the socket. Started by them, by `cortex
-start` or by a person; however it was started, it ends by itself.
+Shims that connect while it loads wait in the socket's backlog. Shims, `cortex start` and people
+start it; it always ends by itself.
 """
 
 from __future__ import annotations
@@ -33,8 +33,9 @@ ReadArguments = Callable[[Sequence[str]], Mapping[str, Any]]
 LOG_BYTES, LOGS = 2_000_000, 3
 MANY_FILES = 8192
 LINGER_SECONDS = 600.0  # for which a project stays open after its last window
-REST_SECONDS = 3.0  # unused, after which a project with windows is closed where memory is short
-ELECTION_SECONDS = 8.0  # more than another one takes to end
+# Idle time after which a project with windows is closed when memory is short.
+REST_SECONDS = 3.0
+ELECTION_SECONDS = 8.0  # longer than another cortexd takes to end
 
 
 def main(arguments: list[str], read_arguments: ReadArguments) -> int:
@@ -43,40 +44,43 @@ def main(arguments: list[str], read_arguments: ReadArguments) -> int:
     `read_arguments` parses a client's `cortex mcp` command line; the command itself is in a layer
     above this one.
     """
-    meeting, _ = find()
-    lock = elect(meeting)
+    rendezvous, _ = find()
+    lock = elect(rendezvous)
     if lock is None:
         return ELECTED
-    # What it writes is one person's; files for others get their mode where they are written
+    # All files are private to the person. Files for others get their mode where they are written.
     os.umask(0o077)
-    started_by = _after("--started-by", arguments) or "a person"
+    started_by = _option("--started-by", arguments) or "a person"
     token = ""
     if sys.platform == "win32":
         import secrets
 
         token = secrets.token_urlsafe(32)
-    for number in (signal.SIGTERM, signal.SIGINT):  # until it serves, there is nothing to finish
-        signal.signal(number, lambda *_: (_leave(meeting, lock), os._exit(0)))
+    # Before it serves, there is nothing to finish, so a signal ends it at once.
+    for signal_number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(signal_number, lambda *_: (_clean_up(rendezvous, lock), os._exit(0)))
     _allow_many_files()
-    listener = _listen(meeting)
-    _note(meeting, listener, started_by, token)
-    _log_to(meeting.home, _after("--log-level", arguments) or "info")
+    listener = _listen(rendezvous)
+    _write_note(rendezvous, listener, started_by, token)
+    _log_to(rendezvous.home, _option("--log-level", arguments) or "info")
     try:
-        _serve(meeting, listener, lock, token, read_arguments, skip_sync="--skip-sync" in arguments)
+        _serve(
+            rendezvous, listener, lock, token, read_arguments, skip_sync="--skip-sync" in arguments
+        )
     except Exception:
         logging.getLogger(__name__).exception("cortexd failed")
         raise
     finally:
-        _leave(meeting, lock)
+        _clean_up(rendezvous, lock)
     return 0
 
 
-def _after(option: str, arguments: list[str]) -> str:
+def _option(option: str, arguments: list[str]) -> str:
     return arguments[arguments.index(option) + 1] if option in arguments[:-1] else ""
 
 
 def _allow_many_files() -> None:
-    """Every client and every project has files open, and some systems allow 256."""
+    """Raise the limit of open files: each client and project has some; some systems allow 256."""
     with suppress(ImportError, ValueError, OSError):
         import resource
 
@@ -86,39 +90,42 @@ def _allow_many_files() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-def elect(meeting: Rendezvous) -> int | None:
-    """Become cortexd: the lock, None where somebody has it and listens. Children don't inherit it.
+def elect(rendezvous: Rendezvous) -> int | None:
+    """Acquire cortexd's lock; None if another process holds it and listens.
 
-    One that is ending has the lock, too, but no longer listens: waiting for it here is cheaper than
-    to be started many times.
+    Children don't inherit the lock. A cortexd that is ending holds it without listening; waiting
+    for it here is cheaper than being started many times.
     """
     deadline = time.monotonic() + ELECTION_SECONDS
     while time.monotonic() < deadline:
-        lock = os.open(meeting.lock, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
-        if lock_file(lock) and _is_at(lock, meeting.lock):
+        lock = os.open(rendezvous.lock, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
+        if lock_file(lock) and _is_at(lock, rendezvous.lock):
             return lock
         os.close(lock)
-        if (link := meeting.connect()) is not None:
+        if (link := rendezvous.connect()) is not None:
             link.close()
             return None
         time.sleep(0.02)
     return None
 
 
-def _listen(meeting: Rendezvous) -> socket.socket:
+def _listen(rendezvous: Rendezvous) -> socket.socket:
     if sys.platform == "win32":
         return socket.create_server(("127.0.0.1", 0), backlog=128)
     with suppress(FileNotFoundError):
-        os.unlink(meeting.socket)  # of one that was killed
+        # A killed cortexd leaves its socket behind.
+        os.unlink(rendezvous.socket)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    listener.bind(meeting.socket)
-    os.chmod(meeting.socket, 0o600)
+    listener.bind(rendezvous.socket)
+    os.chmod(rendezvous.socket, 0o600)
     listener.listen(128)
     return listener
 
 
-def _note(meeting: Rendezvous, listener: socket.socket, started_by: str, token: str) -> None:
-    note: dict[str, object] = {"pid": os.getpid(), "version": VERSION, "home": meeting.home}
+def _write_note(
+    rendezvous: Rendezvous, listener: socket.socket, started_by: str, token: str
+) -> None:
+    note: dict[str, object] = {"pid": os.getpid(), "version": VERSION, "home": rendezvous.home}
     note |= {
         "python": sys.executable,
         "startedBy": started_by,
@@ -126,23 +133,25 @@ def _note(meeting: Rendezvous, listener: socket.socket, started_by: str, token: 
     }
     if sys.platform == "win32":
         note |= {"port": listener.getsockname()[1], "token": token}
-    temporary = f"{meeting.note}.{os.getpid()}"
-    # A full disk: it is for people; on Windows nobody finds us and the next one tries
+    temporary = f"{rendezvous.note}.{os.getpid()}"
+    # Ignore a full disk: the note is for people. On Windows clients can't find us without it, and
+    # start another cortexd.
     with suppress(OSError):
         with open(
             os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8"
         ) as file:
             json.dump(note, file)
-        os.replace(temporary, meeting.note)
+        os.replace(temporary, rendezvous.note)
 
 
 def _log_to(home: str, level: str) -> None:
-    """Logs go to a file of limited size; where the home can't be written, nowhere."""
+    """Log to a rotating file; nowhere if the home isn't writable."""
     handler: logging.Handler = logging.NullHandler()
     with suppress(OSError):
         folder = os.path.join(home, "logs")
         make_private(Path(folder))
-        keep_private(Path(folder))  # an older version wrote it as the umask said
+        # An older version created it with the default umask.
+        keep_private(Path(folder))
         handler = RotatingFileHandler(
             os.path.join(folder, "cortexd.log"),
             maxBytes=LOG_BYTES,
@@ -152,11 +161,12 @@ def _log_to(home: str, level: str) -> None:
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     known = logging.getLevelNamesMapping().get(level.upper(), logging.INFO)
     logging.basicConfig(handlers=[handler], level=max(known, logging.INFO))
-    logging.getLogger("cortex").setLevel(known)  # libraries would log what clients say
+    # Only our own loggers: libraries would log the clients' messages.
+    logging.getLogger("cortex").setLevel(known)
 
 
 def _serve(
-    meeting: Rendezvous,
+    rendezvous: Rendezvous,
     listener: socket.socket,
     lock: int,
     token: str,
@@ -185,10 +195,12 @@ def _serve(
     )
     engines = engine_pool(keep=True, linger=LINGER_SECONDS, rest=REST_SECONDS)
     lenders = SharedResources(engines, ChunkIndexPool(linger=LINGER_SECONDS))
-    logging.getLogger(__name__).info("cortexd %s at %s", VERSION, meeting.home)
+    logging.getLogger(__name__).info("cortexd %s at %s", VERSION, rendezvous.home)
 
-    back_up_soon(own.home)  # one that ends soon makes a day's snapshot, too
-    take_in_soon(engines, own)  # what hooks brought while there was no cortexd
+    # At the start, so that a short-lived cortexd makes the daily snapshot as well.
+    back_up_soon(own.home)
+    # Files that hooks wrote while no cortexd ran.
+    take_in_soon(engines, own)
     syncing = Syncing(engines, own.home, skip_first=skip_sync)
     syncing.start()
 
@@ -203,7 +215,9 @@ def _serve(
             token=token,
             has_work=syncing.has_work,
         )
-        await daemon.run(lambda: _is_at(lock, meeting.lock) and os.path.exists(meeting.socket))
+        await daemon.run(
+            lambda: _is_at(lock, rendezvous.lock) and os.path.exists(rendezvous.socket)
+        )
 
     asyncio.run(run())
     syncing.close()
@@ -215,8 +229,9 @@ def _serve(
 def opener(
     lenders: SharedResources, read_arguments: ReadArguments
 ) -> Callable[[Hello], ClientSession]:
-    """What cortexd gives to a client: what its command line says, with the settings of its folder
-    and variables.
+    """Make the function that opens a client's session.
+
+    It follows the client's command line and the settings of its folder and variables.
     """
     from cortex.interfaces.assembly import families, mcp_server
     from cortex.interfaces.daemon.server import ClientMessages, ClientRefused, ClientSession
@@ -225,11 +240,12 @@ def opener(
         try:
             given = read_arguments(hello.arguments)
         except Exception as error:
-            if not hasattr(error, "format_message"):  # typer has had click's errors and its own
+            # Typer raises click's errors or its own, depending on the version.
+            if not hasattr(error, "format_message"):
                 raise
-            said = io.StringIO()
-            error.show(said)  # type: ignore[attr-defined]
-            raise ClientRefused(said.getvalue().strip(), 2) from None
+            message = io.StringIO()
+            error.show(message)  # type: ignore[attr-defined]
+            raise ClientRefused(message.getvalue().strip(), 2) from None
         named = given["families"] or (), given["workspaces"] or ()
         asked = families.ask(*named, hello.variables, Path(hello.cwd), shared=True)
         address = mcp_server.http_site(given["http"], asked)
@@ -237,29 +253,30 @@ def opener(
             asked, lenders, read_only=bool(given["read_only"])
         )
         warnings = tuple(f"warning: {warning}" for warning in (*asked.warnings, *left_out))
-        told = ClientMessages()
+        log_sink = ClientMessages()
         return ClientSession(
             opened,
-            mcp_server.identity_of(asked, given["tool_names"], told),
+            mcp_server.identity_of(asked, given["tool_names"], log_sink),
             warnings,
             address,
-            told,
+            log_sink,
         )
 
     return open_served
 
 
 def _is_at(file: int, path: str) -> bool:
-    """Whether the open file is still the one at this path."""
+    """True if the open file is still the one at this path."""
     try:
         return os.path.samestat(os.fstat(file), os.stat(path))
     except OSError:
         return False
 
 
-def _leave(meeting: Rendezvous, lock: int) -> None:
-    if _is_at(lock, meeting.lock):  # else these belong to the next one
-        for path in (meeting.socket, meeting.note):
+def _clean_up(rendezvous: Rendezvous, lock: int) -> None:
+    # Otherwise these files belong to the next cortexd.
+    if _is_at(lock, rendezvous.lock):
+        for path in (rendezvous.socket, rendezvous.note):
             with suppress(OSError):
                 os.unlink(path)
     os.close(lock)

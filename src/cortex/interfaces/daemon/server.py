@@ -1,11 +1,9 @@
-"""cortexd: accepts connections, gives each its own families over shared engines, and ends when
-nobody needs it.
+"""cortexd: serve each connection its own families over shared engines, and end when idle.
 
-A connection begins with one line, the hello: either a front end that introduces its client (command
-line, folder, variables), or somebody who asks for the status or for the end. What a command line
-means is not known here; `Opener` is given. Nothing of a hello's variables is ever logged: keys are
-among them. What a moment of a session asks for isn't known here either; `SessionEventHandler` is
-given.
+A connection begins with one line, the hello: either a shim that introduces its client (command
+line, folder, variables), or a control request such as status or stop. A hello's variables are never
+logged, because they contain keys. The command line of a client and the events of a session are
+interpreted elsewhere: `Opener` and `SessionEventHandler` are passed in.
 """
 
 from __future__ import annotations
@@ -42,13 +40,13 @@ from cortex.toolkit.tool import Family, spell
 log = logging.getLogger(__name__)
 
 THREADS = 32
-THREADS_EACH = 8  # of one connection
-OPENINGS = 64  # at once, closings too
+THREADS_EACH = 8  # per connection
+OPENINGS = 64  # sessions that are opened or closed at the same time
 HELLO_SECONDS = 10.0
-DRAIN_SECONDS = 4.0  # for what is under way when the end comes
-END_SECONDS = 4.8  # from a signal to the end, whatever hangs
-LOOK_SECONDS = 1.0  # between two looks at who is there
-# For an answer at a session's start while all is still to be opened, and after our own start
+DRAIN_SECONDS = 4.0  # for running requests at shutdown
+END_SECONDS = 4.8  # from a signal to the exit, even if a thread hangs
+LOOK_SECONDS = 1.0  # between two checks for idleness
+# Longest wait for a session event's answer, also granted in the first seconds after our own start.
 FIRST_SECONDS = 1.5
 CHUNK_BYTES = 65_536
 MAX_CLIENTS = 512
@@ -56,7 +54,7 @@ MAX_CLIENTS = 512
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """How a front end introduces its client."""
+    """Introduction of a client by its shim."""
 
     arguments: tuple[str, ...]
     cwd: str
@@ -64,11 +62,11 @@ class Hello:
     version: str
     pid: int
     protocol: int
-    takes_log: bool = False  # the front end shows lines for people on its stderr
+    takes_log: bool = False  # the shim prints log lines on its stderr
 
 
 class ClientMessages:
-    """Passes lines on to the stderr of a client, once it is connected; any thread may call it."""
+    """Log sink that forwards lines to a client's stderr once connected. Thread-safe."""
 
     def __init__(self) -> None:
         self.pass_on: Callable[[str], None] | None = None
@@ -93,29 +91,27 @@ class ClientMessages:
 
 @dataclass(frozen=True, slots=True)
 class ClientSession:
-    """What a client gets."""
+    """Families and identity that a client is served with."""
 
     families: Sequence[Family]
     identity: Identity
-    messages: tuple[str, ...] = ()  # for people, on the front end's stderr
-    http: Site | None = None  # where it is served over HTTP instead of its own lines
+    messages: tuple[str, ...] = ()  # for people, on the shim's stderr
+    http: Site | None = None  # address, if it is served over HTTP instead of stdio
     told: ClientMessages | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class SessionEvent:
-    """A moment of a client's session: its start, the end of a turn, the time before it is
-    compacted.
-    """
+    """Event of a client's session: its start, the end of a turn, or a compaction."""
 
-    event: str  # as `cortex hook` calls it
+    event: str  # name as in `cortex hook EVENT`
     cwd: str
     variables: Mapping[str, str] = field(repr=False)
-    seconds: float = 0.0  # for which the client waits for an answer
+    seconds: float = 0.0  # time that the client waits for an answer
 
 
 class ClientRefused(Exception):
-    """Why a client gets nothing: what to say on its stderr, and with what to exit."""
+    """The client can't be served: message for its stderr, and its exit code."""
 
     def __init__(self, message: str, exit_code: int) -> None:
         super().__init__(message)
@@ -125,7 +121,7 @@ class ClientRefused(Exception):
 
 @dataclass(slots=True, eq=False)
 class _Client:
-    """A connection."""
+    """Connected client."""
 
     pid: int
     cwd: str
@@ -136,13 +132,13 @@ class _Client:
     task: asyncio.Task[Any] | None
 
     def take_no_more(self) -> None:
-        """Let it be as if nothing more came: what is under way is answered."""
+        """Stop reading from the client; running requests are still answered."""
         self.writer.transport.pause_reading()  # type: ignore[attr-defined]
         self.reader.feed_eof()
 
 
 Opener = Callable[[Hello], ClientSession]
-# What there is to say at a moment, "" for nothing
+# Returns the text for the client, "" for none.
 SessionEventHandler = Callable[[SessionEvent], str]
 
 
@@ -161,12 +157,10 @@ class Daemon:
         token: str = "",
         has_work: Callable[[], bool] = lambda: False,
     ) -> None:
-        """It ends after `idle` seconds without clients, unless there is work that nobody else would
-        do.
-        """
+        """Serve on `listener`; end after `idle` seconds without clients, unless `has_work`."""
         self._listener = listener
         self._opener = opener
-        self._hooked = hooked
+        self._event_handler = hooked
         self._engines = engines
         self._idle = idle
         self._memory = memory
@@ -175,21 +169,18 @@ class Daemon:
         self._threads = ThreadPool(THREADS)
         self._clients: set[_Client] = set()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._alone_since = time.monotonic()
+        self._idle_since = time.monotonic()
         self._leaving = asyncio.Event()
         self.started = time.time()
 
     async def run(self, still_elected: Callable[[], bool]) -> None:
-        """Serve until it is told to end, nobody has come for long, or the place was taken by
-        another.
-        """
+        """Serve until stopped, idle for too long, or replaced by another cortexd."""
         loop = asyncio.get_running_loop()
-        # Openings that wait for a drive which doesn't answer must not be all that there are threads
-        # for.
+        # Many threads, so that sessions waiting for an unresponsive drive don't block all others.
         loop.set_default_executor(ThreadPoolExecutor(OPENINGS, "opening"))
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for signal_number in (signal.SIGTERM, signal.SIGINT):
             with suppress(NotImplementedError):  # Windows
-                loop.add_signal_handler(number, self.leave)
+                loop.add_signal_handler(signal_number, self.leave)
         server = await asyncio.start_server(
             self._accept, sock=self._listener, limit=MAX_HELLO_BYTES
         )
@@ -198,54 +189,57 @@ class Daemon:
                 await asyncio.wait_for(self._leaving.wait(), LOOK_SECONDS)
                 break
             await loop.run_in_executor(None, self._engines.close_idle, self._memory)
-            alone = not self._clients and time.monotonic() - self._alone_since
+            alone = not self._clients and time.monotonic() - self._idle_since
             is_over = self._idle and alone and alone > self._idle and not self._has_work()
             if not still_elected() or is_over:
                 self.leave()
         server.close()
         for client in self._clients:
             client.take_no_more()
-        under_way = [client.task for client in self._clients if client.task]
-        if under_way:
-            await asyncio.wait(under_way, timeout=DRAIN_SECONDS)
+        running = [client.task for client in self._clients if client.task]
+        if running:
+            await asyncio.wait(running, timeout=DRAIN_SECONDS)
 
     def leave(self) -> None:
-        """Take no more clients, finish what is under way, and end."""
+        """Accept no more clients, finish running requests, and end."""
         if not self._leaving.is_set():
             self._leaving.set()
             end_soon()
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.get_running_loop().create_task(self._meet(reader, writer))
+        task = asyncio.get_running_loop().create_task(self._handle_connection(reader, writer))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _meet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _handle_connection(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         try:
-            # The folder keeps others out; where the system says who connects, that is looked at,
-            # too.
+            # The folder's mode keeps other users out. The peer's user id is checked as well where
+            # the system provides it.
             if sys.platform != "win32" and not is_own(writer.get_extra_info("socket")):
                 raise PermissionError("the connection is another user's")
             line = await asyncio.wait_for(reader.readline(), HELLO_SECONDS)
             hello = json.loads(line)
-            if not isinstance(hello, dict) or not self._knows(hello):
+            if not isinstance(hello, dict) or not self._is_valid(hello):
                 return
             if hello.get("control") == "hook":
-                await _say(writer, await self._answer(_read_moment(hello)))
+                await _send(writer, await self._answer_event(_read_event(hello)))
             elif "control" in hello:
-                await _say(writer, await self._control(str(hello["control"])))
+                await _send(writer, await self._control(str(hello["control"])))
             else:
-                await self._welcome(_read_hello(hello), reader, writer)
+                await self._serve_client(_read_hello(hello), reader, writer)
         except (OSError, ValueError, TimeoutError, KeyError, TypeError) as error:
             log.info("a connection ended at its hello: %s", type(error).__name__)
-        except Exception as error:  # not its text: it may hold what the hello held
-            log.error("a connection failed: %s", _place_of(error))
+        # Without the error's text, which may contain variables of the hello.
+        except Exception as error:
+            log.error("a connection failed: %s", _traceback_of(error))
         finally:
             writer.close()
             with suppress(OSError):
                 await writer.wait_closed()
 
-    def _knows(self, hello: Mapping[str, object]) -> bool:
+    def _is_valid(self, hello: Mapping[str, object]) -> bool:
         return isinstance(hello.get("protocol"), int) and (
             not self._token or hello.get("token") == self._token
         )
@@ -256,34 +250,33 @@ class Daemon:
             return {"pid": os.getpid(), "leaving": True}
         if wanted == "ping":
             return {"pid": os.getpid()}
-        return await asyncio.get_running_loop().run_in_executor(None, self.status)  # it asks disks
+        # The status reads from disk, so it doesn't run on the event loop.
+        return await asyncio.get_running_loop().run_in_executor(None, self.status)
 
-    async def _answer(self, moment: SessionEvent) -> dict[str, object]:
-        """What there is to say at a moment of a session; it never waits long, and what fails says
-        nothing.
-        """
+    async def _answer_event(self, event: SessionEvent) -> dict[str, object]:
+        """Answer a session event within its time limit; with no text on failure or timeout."""
         if self._leaving.is_set():
             return {"text": "", "leaving": True}
-        self._alone_since = time.monotonic()
-        work = asyncio.get_running_loop().run_in_executor(None, self._hooked, moment)
-        try:  # the work goes on where nobody waits for it any more
+        self._idle_since = time.monotonic()
+        work = asyncio.get_running_loop().run_in_executor(None, self._event_handler, event)
+        # After a timeout the work continues without a waiting client.
+        try:
             young = time.time() - self.started < FIRST_SECONDS
-            patience = (
-                FIRST_SECONDS
-                if young and moment.seconds > 0
-                else min(moment.seconds, FIRST_SECONDS)
+            timeout = (
+                FIRST_SECONDS if young and event.seconds > 0 else min(event.seconds, FIRST_SECONDS)
             )
-            return {"text": await asyncio.wait_for(asyncio.shield(work), patience)}
+            return {"text": await asyncio.wait_for(asyncio.shield(work), timeout)}
         except TimeoutError:
-            work.add_done_callback(_forget)
+            work.add_done_callback(_log_late_failure)
             return {"text": ""}
-        except Exception as error:  # not its text: it may hold what the hello held
-            log.warning("nothing to say at %s: %s", moment.event, _place_of(error))
+        # Without the error's text, which may contain variables of the hello.
+        except Exception as error:
+            log.warning("nothing to say at %s: %s", event.event, _traceback_of(error))
             return {"text": ""}
 
     def status(self) -> dict[str, object]:
-        """What there is to know of this process."""
-        alone = time.monotonic() - self._alone_since
+        """Status of this process, its clients and its projects."""
+        alone = time.monotonic() - self._idle_since
         return {
             "pid": os.getpid(),
             "version": VERSION,
@@ -295,12 +288,12 @@ class Daemon:
             "idle": self._idle,
             "clients": [
                 {
-                    "pid": one.pid,
-                    "cwd": one.cwd,
-                    "arguments": list(one.arguments),
-                    "seconds": round(time.time() - one.since),
+                    "pid": client.pid,
+                    "cwd": client.cwd,
+                    "arguments": list(client.arguments),
+                    "seconds": round(time.time() - client.since),
                 }
-                for one in sorted(self._clients, key=lambda one: one.since)
+                for client in sorted(self._clients, key=lambda client: client.since)
             ],
             "projects": [
                 {
@@ -315,17 +308,17 @@ class Daemon:
             ],
         }
 
-    async def _welcome(
+    async def _serve_client(
         self, hello: Hello, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         if version_parts(hello.version) > version_parts(VERSION) or hello.protocol > PROTOCOL:
             log.info("a newer version, %.40r, takes over", hello.version)
             self.leave()
         if self._leaving.is_set():
-            await _say(writer, {"leaving": True})
+            await _send(writer, {"leaving": True})
             return
         if len(self._clients) >= MAX_CLIENTS or hello.protocol < PROTOCOL:
-            await _say(writer, {"refused": "cortexd can't serve this client"})
+            await _send(writer, {"refused": "cortexd can't serve this client"})
             return
         client = _Client(
             hello.pid,
@@ -339,72 +332,74 @@ class Daemon:
         self._clients.add(client)
         families: Sequence[Family] = ()
         try:
-            served = await asyncio.get_running_loop().run_in_executor(None, self._opener, hello)
-            families = served.families
-            if served.told is not None and hello.takes_log and served.http is None:
-                served.told.reach(asyncio.get_running_loop(), writer)
-            await self._serve(served, reader, writer)
+            session = await asyncio.get_running_loop().run_in_executor(None, self._opener, hello)
+            families = session.families
+            if session.told is not None and hello.takes_log and session.http is None:
+                session.told.reach(asyncio.get_running_loop(), writer)
+            await self._serve_session(session, reader, writer)
         except ClientRefused as refused:
-            await _say(writer, {"messages": [refused.message], "exit": refused.exit_code})
+            await _send(writer, {"messages": [refused.message], "exit": refused.exit_code})
         except CortexError as error:
             lines = [
                 f"error: {error.message} [{error.code}]",
-                *(f"  - {fromkey}" for fromkey in dict.fromkeys(error.suggestions)),
+                *(f"  - {suggestion}" for suggestion in dict.fromkeys(error.suggestions)),
             ]
-            await _say(writer, {"messages": lines, "exit": error.exit_code})
+            await _send(writer, {"messages": lines, "exit": error.exit_code})
         finally:
             self._clients.discard(client)
-            self._alone_since = time.monotonic()
-            await asyncio.get_running_loop().run_in_executor(None, _close, families)
+            self._idle_since = time.monotonic()
+            await asyncio.get_running_loop().run_in_executor(None, _close_families, families)
 
-    async def _taken(self, reader: asyncio.StreamReader) -> AsyncIterator[bytes | None]:
-        """The lines of a front end until it ends or we do; the rest is for the next cortexd."""
+    async def _lines_until_leaving(
+        self, reader: asyncio.StreamReader
+    ) -> AsyncIterator[bytes | None]:
+        """Yield a shim's lines until either side ends; the rest goes to the next cortexd."""
         async for line in split_lines(_chunks(reader)):
             if self._leaving.is_set():
                 return
             yield line
 
-    async def _serve(
-        self, served: ClientSession, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    async def _serve_session(
+        self, session: ClientSession, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         reads = [
             tool.name
-            for family in served.families
+            for family in session.families
             for tool in family.tools
             if not tool.writes or tool.keyed
         ]
-        again = sorted({*reads, *(spell(name) for name in reads)})
+        repeatable = sorted({*reads, *(spell(name) for name in reads)})
         welcome: dict[str, object] = {
             "version": VERSION,
-            "again": again,
-            "messages": list(served.messages),
+            "again": repeatable,
+            "messages": list(session.messages),
         }
         threads = BoundedShare(self._threads, THREADS_EACH)
-        if served.http is None:
-            server = make_server(served.families, threads, served.identity)
-            await _say(writer, welcome)
-            await serve_lines(server, self._taken(reader), _sink(writer))
-            await _say(writer, LEAVING if self._leaving.is_set() else BYE)
+        if session.http is None:
+            server = make_server(session.families, threads, session.identity)
+            await _send(writer, welcome)
+            await serve_lines(server, self._lines_until_leaving(reader), _sink(writer))
+            await _send(writer, LEAVING if self._leaving.is_set() else BYE)
             return
-        # Not on the loop: a name may have to be looked up.
+        # Not on the event loop, because the host name may need a DNS lookup.
         with await asyncio.get_running_loop().run_in_executor(
-            None, listen, served.http
+            None, listen, session.http
         ) as listener:
             port = listener.getsockname()[1]
-            said = [*served.messages, serving(served.http, port)]
-            await _say(writer, {**welcome, "messages": said, "reads": False, "port": port})
+            messages = [*session.messages, serving(session.http, port)]
+            await _send(writer, {**welcome, "messages": messages, "reads": False, "port": port})
             stop = asyncio.Event()
-            watch = asyncio.get_running_loop().create_task(_until_gone(reader, stop))
+            watch = asyncio.get_running_loop().create_task(_stop_at_end(reader, stop))
             await serve_http_within(
-                served.families, threads, listener, served.http, stop, served.identity
+                session.families, threads, listener, session.http, stop, session.identity
             )
             watch.cancel()
-        await _say(writer, LEAVING if self._leaving.is_set() else BYE)
+        await _send(writer, LEAVING if self._leaving.is_set() else BYE)
 
 
 def _read_hello(hello: Mapping[str, Any]) -> Hello:
     variables = {str(name): str(value) for name, value in dict(hello["variables"]).items()}
-    arguments = tuple(str(one) for one in hello["arguments"])
+    arguments = tuple(str(argument) for argument in hello["arguments"])
     return Hello(
         arguments,
         str(hello["cwd"]),
@@ -416,29 +411,29 @@ def _read_hello(hello: Mapping[str, Any]) -> Hello:
     )
 
 
-def _read_moment(hello: Mapping[str, Any]) -> SessionEvent:
+def _read_event(hello: Mapping[str, Any]) -> SessionEvent:
     variables = {str(name): str(value) for name, value in dict(hello["variables"]).items()}
     return SessionEvent(str(hello["event"]), str(hello["cwd"]), variables, float(hello["seconds"]))
 
 
-def _forget(work: asyncio.Future[str]) -> None:
-    """Take note of how a late answer ended, so that nobody complains that nobody did."""
-    if not work.cancelled() and (error := work.exception()) is not None:
-        log.warning("a moment that nobody waited for failed: %s", _place_of(error))
+def _log_late_failure(future: asyncio.Future[str]) -> None:
+    """Retrieve a late result, so that asyncio doesn't warn about an unhandled exception."""
+    if not future.cancelled() and (error := future.exception()) is not None:
+        log.warning("a moment that nobody waited for failed: %s", _traceback_of(error))
 
 
-def _place_of(error: BaseException) -> str:
+def _traceback_of(error: BaseException) -> str:
     return f"{type(error).__name__}\n{''.join(traceback.format_tb(error.__traceback__))}"
 
 
-async def _say(writer: asyncio.StreamWriter, body: bytes | dict[str, object]) -> None:
+async def _send(writer: asyncio.StreamWriter, body: bytes | dict[str, object]) -> None:
     writer.write((body if isinstance(body, bytes) else json.dumps(body).encode()) + b"\n")
     with suppress(OSError):
         await writer.drain()
 
 
 async def _chunks(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
-    """What the front end sends, until it says that nothing more comes."""
+    """Yield the shim's bytes until it closes its side."""
     with suppress(OSError):
         while chunk := await reader.read(CHUNK_BYTES):
             yield chunk
@@ -454,13 +449,13 @@ def _sink(writer: asyncio.StreamWriter) -> Callable[[bytes], Any]:
     return write
 
 
-async def _until_gone(reader: asyncio.StreamReader, stop: asyncio.Event) -> None:
+async def _stop_at_end(reader: asyncio.StreamReader, stop: asyncio.Event) -> None:
     async for _ in _chunks(reader):
         pass
     stop.set()
 
 
-def _close(families: Sequence[Family]) -> None:
+def _close_families(families: Sequence[Family]) -> None:
     for family in families:
         try:
             family.close()
@@ -469,7 +464,7 @@ def _close(families: Sequence[Family]) -> None:
 
 
 def end_soon() -> None:
-    """See to it that the process ends within END_SECONDS, whatever hangs."""
+    """Exit the process after END_SECONDS, even if a thread hangs."""
     import threading
 
     timer = threading.Timer(END_SECONDS, os._exit, (0,))

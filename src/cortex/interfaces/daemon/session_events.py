@@ -1,8 +1,8 @@
-"""What cortexd does at the moments of a session: tells what is known of the project, sees that what
-hooks brought is taken in.
+"""Handlers of session events: brief a starting session, and have the hook inbox processed.
 
-The library is opened for it where it isn't, and stays open for a while. Its keeper takes the inbox
-in, since two who did that at once would remember twice; here is only seen that there is a keeper.
+The library is opened for an event if needed, and stays open for a while. Only its keeper processes
+the inbox, since two processes would store each memory twice; this module only makes sure that there
+is a keeper.
 """
 
 from __future__ import annotations
@@ -28,10 +28,11 @@ from cortex.families.memory.session_context import context_of
 from cortex.interfaces.daemon.hook import MOST_CHARACTERS, START
 from cortex.interfaces.daemon.server import SessionEvent, SessionEventHandler
 
-MOST = 12  # memories of the project, and of others, at a session's start
-# For what was just written elsewhere: a session doesn't wait while a database is copied
+# Memories of the project, and of other projects, in the brief of a session.
+MOST = 12
+# For memories just written elsewhere: a session doesn't wait while a database is copied.
 FRESH_SECONDS = 0.05
-TAKE_SECONDS = 30.0  # that the library is held open for its keeper to take the inbox in
+TAKE_SECONDS = 30.0  # for the keeper to process the inbox
 POLL_SECONDS = 0.05
 _holding = threading.Lock()
 
@@ -39,12 +40,12 @@ log = logging.getLogger(__name__)
 
 
 def moments(engines: EnginePool) -> SessionEventHandler:
-    """What is said at a moment, with the settings of the client's variables."""
+    """Make the event handler, which uses the settings of the client's variables."""
 
-    def say(moment: SessionEvent) -> str:
-        settings = library_settings(moment.variables, shared=True)
-        if moment.event == START:
-            return _start(engines, settings, moment.cwd)
+    def say(event: SessionEvent) -> str:
+        settings = library_settings(event.variables, shared=True)
+        if event.event == START:
+            return _brief(engines, settings, event.cwd)
         take_in_soon(engines, settings)
         return ""
 
@@ -52,33 +53,32 @@ def moments(engines: EnginePool) -> SessionEventHandler:
 
 
 def take_in_soon(engines: EnginePool, settings: Settings) -> None:
-    """Have the inbox taken in, if there is something in it; in a thread that nobody waits for when
-    all is ending.
-    """
+    """Process the inbox in a daemon thread if it has files."""
     if is_waiting(settings.home):
         threading.Thread(
             target=_hold_open, args=(engines, settings), name="inbox", daemon=True
         ).start()
 
 
-def _start(engines: EnginePool, settings: Settings, cwd: str) -> str:
-    """What is known of the project; a library is not made for it."""
+def _brief(engines: EnginePool, settings: Settings, cwd: str) -> str:
+    """Render the brief about the project; no library is created for it."""
     if not ((settings.home / STORE_NAME).is_file() or databases(settings)) or not os.path.isabs(
         cwd
     ):
         return ""
-    with _open(engines, settings) as library:
+    with _borrow_library(engines, settings) as library:
         context = context_of(library.reader, Path(cwd), most=MOST, fresh=FRESH_SECONDS, looking=0.0)
         return tell(context, MOST_CHARACTERS)
 
 
 def _hold_open(engines: EnginePool, settings: Settings) -> None:
-    """Keep the library open until its keeper, or whoever has the lease, has emptied the inbox."""
-    if not _holding.acquire(blocking=False):  # the one who does sees what came now, too
+    """Keep the library open until its keeper or the holder of the lease has emptied the inbox."""
+    # Another thread does this already and will see the new files.
+    if not _holding.acquire(blocking=False):
         return
     deadline = time.monotonic() + TAKE_SECONDS
     try:
-        with _open(engines, settings):
+        with _borrow_library(engines, settings):
             while is_waiting(settings.home) and time.monotonic() < deadline:
                 time.sleep(POLL_SECONDS)
     except CortexError as error:
@@ -88,7 +88,7 @@ def _hold_open(engines: EnginePool, settings: Settings) -> None:
 
 
 @contextmanager
-def _open(engines: EnginePool, settings: Settings) -> Iterator[Library]:
+def _borrow_library(engines: EnginePool, settings: Settings) -> Iterator[Library]:
     lent = engines.borrow(settings.home, settings)
     try:
         with engines.use(lent, wait=False) as engine:

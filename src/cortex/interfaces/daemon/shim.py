@@ -2,13 +2,13 @@
 
 It carries JSON-RPC lines between the client and cortexd.
 
-Standard library only. It knows of the protocol just what it needs to survive the death of cortexd:
-which requests are not answered yet, the messages that made the session (`initialize`,
-subscriptions), and which calls may be asked a second time. One answer per id, always: what is said
-again for the session's sake has ids of our own, and the answers to those are dropped. A cortexd
-that goes in peace says that it has answered all that it took, so that everything else can be asked
-anew. When cortexd dies three times in a minute, doesn't answer or can't be started, a server of our
-own takes its place.
+Standard library only. To survive the death of cortexd it keeps the unanswered requests, the
+messages that set up the session (`initialize`, subscriptions), and the names of tools that are safe
+to call twice. The client gets exactly one answer per id: requests that only restore the session use
+ids of our own, and their answers are dropped. A cortexd that shuts down cleanly announces that it
+has answered every request it accepted, so all others can be sent to the next one. When cortexd dies
+three times in a minute, doesn't answer or can't be started, the shim serves with a server process
+of its own.
 """
 
 from __future__ import annotations
@@ -34,57 +34,64 @@ from cortex.interfaces.daemon.channels import (
     write_all,
 )
 
-TYPE_CHECKING = False  # as checkers know it: loading `typing` takes longer than all else here
+# Type checkers know the name. Importing `typing` takes longer than everything else here.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     import socket
     from collections.abc import Sequence
 
-ATTEMPTS = 3  # to be welcomed, where an older cortexd makes room or one was just about to end
+# Attempts to connect: an older cortexd may give way, or one may be about to end.
+ATTEMPTS = 3
 WELCOME_SECONDS = 15.0
-# So many deaths, or ends of any kind, within that time are too many
+# Deaths, and ends of any kind, within DEATH_SECONDS after which cortexd is no longer used.
 DEATHS, ENDS, DEATH_SECONDS = 3, 10, 60.0
-# Without a word while an answer is due; then for a sign of life
+# Silence while an answer is due before cortexd is pinged, and the time limit of the ping.
 QUIET_SECONDS, PING_SECONDS = 20.0, 10.0
-ROOM_SECONDS = 0.5  # for whoever a cortexd made room for to be the first
+# Delay that lets a newer version, for which cortexd gave way, start its own first.
+ROOM_SECONDS = 0.5
 SESSION_METHODS = (
     "initialize",
     "notifications/initialized",
     "logging/setLevel",
     "resources/subscribe",
 )
-ENDLESS_METHODS = (*SESSION_METHODS, "subscriptions/listen")  # asked as often as it takes
-BYE = b'{"cortexd":"bye"}'  # cortexd has answered all that it was asked
-# It has answered all that it took, and the rest is for the next one
+# Methods that may be sent any number of times.
+ENDLESS_METHODS = (*SESSION_METHODS, "subscriptions/listen")
+# cortexd has answered every request.
+BYE = b'{"cortexd":"bye"}'
+# cortexd has answered every request that it accepted; the rest is for the next one.
 LEAVING = b'{"cortexd":"leaving"}'
-LOG_LINE = "cortexd:log"  # the one member of a line that is for people, on stderr
+# Only key of a line that is a log message for stderr.
+LOG_LINE = "cortexd:log"
 LOG_START = b'{"cortexd:log": "'
-# How the ids begin with which the session is made once more
+# Prefix of the ids of requests that restore the session.
 AGAIN = f"cortex mcp {os.urandom(8).hex()} "
 LOST = "cortexd ended while it worked on this, and it isn't known whether it was done"
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Serve the client at stdin and stdout until it ends; gives the exit code."""
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: os._exit(0))
+    """Serve the client at stdin and stdout until it ends, and return the exit code."""
+    for signal_number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(signal_number, lambda *_: os._exit(0))
     try:
-        meeting, variables = find(profile_of(arguments))
+        rendezvous, variables = find(profile_of(arguments))
     except ValueError as error:
         say(f"error: {error.args[0]}")
         return 1
-    except OSError as error:  # also a folder that somebody else has made to catch us
+    # Also for a folder that another user made to intercept connections.
+    except OSError as error:
         say(f"warning: {error}; serving without cortexd")
         return alone(arguments)
-    return Shim(meeting, list(arguments), variables).run()
+    return Shim(rendezvous, list(arguments), variables).run()
 
 
 def say(text: str) -> None:
-    """A line for people, without what a terminal would obey; a client that closed stderr doesn't
-    matter.
-    """
+    """Print a line to stderr, with control characters escaped; ignore a closed stderr."""
     try:
         sys.stderr.write(
-            "".join(one if one.isprintable() or one == "\n" else ascii(one)[1:-1] for one in text)
+            "".join(
+                char if char.isprintable() or char == "\n" else ascii(char)[1:-1] for char in text
+            )
             + "\n"
         )
         sys.stderr.flush()
@@ -93,8 +100,9 @@ def say(text: str) -> None:
 
 
 def alone(arguments: Sequence[str]) -> int:
-    """Become a server that doesn't need cortexd; only on Windows, which can't do that, there is an
-    exit code to give.
+    """Replace this process by a server that doesn't need cortexd.
+
+    Windows has no exec: there the server is a child, and its exit code is returned.
     """
     command = in_process(arguments)
     if sys.platform != "win32":
@@ -105,32 +113,40 @@ def alone(arguments: Sequence[str]) -> int:
 
 
 class Shim:
-    """One client's connection."""
+    """Bridge between one client and the current cortexd."""
 
     def __init__(
-        self, meeting: Rendezvous, arguments: list[str], variables: dict[str, str]
+        self, rendezvous: Rendezvous, arguments: list[str], variables: dict[str, str]
     ) -> None:
-        self._meeting = meeting
+        self._rendezvous = rendezvous
         self._arguments = arguments
         self._variables = variables
-        self._changed = threading.Condition()  # guards all that follows
+        # Guards all the attributes below.
+        self._changed = threading.Condition()
         self._link: Channel | None = None
-        # By id, as JSON: 1 and "1" are two; a client may use one again
+        # Unanswered requests by id. The id is JSON, because 1 and "1" differ; a client may reuse
+        # an id.
         self._open: dict[str, list[_Asked]] = {}
-        # What makes the session, to be said again
+        # Messages that set up the session and are sent again to the next cortexd.
         self._session: dict[str, tuple[dict[str, object], _Asked]] = {}
-        self._held: list[bytes] = []  # what came while there was no link and isn't a request
-        self._again: frozenset[str] = frozenset()  # tools that may be asked twice
-        self._ended = False  # the client has closed its side
-        self._left = False  # cortexd has said that it goes
-        # Of cortexds lately, and whether each was a death
+        # Lines without a request that came while there was no connection.
+        self._held: list[bytes] = []
+        # Names of tools that may be called twice.
+        self._repeatable: frozenset[str] = frozenset()
+        # The client has closed its side.
+        self._client_ended = False
+        # cortexd has announced a clean shutdown.
+        self._server_left = False
+        # Recent ends of cortexd as (time, whether it died).
         self._ends: list[tuple[float, bool]] = []
-        self._reading = False  # something may have been taken from the client
-        self._reads_client = True  # false where others than the client are served
+        # Lines may have been read from the client, so this process can't be replaced any more.
+        self._reading = False
+        # False if the session is served over HTTP, so that the client's lines aren't needed.
+        self._reads_client = True
 
     def run(self) -> int:
-        """Carry lines until the client is gone or all is answered."""
-        threading.Thread(target=self._watch_for_nobody, name="stdout", daemon=True).start()
+        """Carry lines until the client is gone or every request is answered."""
+        threading.Thread(target=self._exit_when_unread, name="stdout", daemon=True).start()
         outcome = self._connect()
         if outcome is not None:
             return outcome
@@ -139,34 +155,34 @@ class Shim:
             threading.Thread(target=self._read_client, name="stdin", daemon=True).start()
         while True:
             assert self._link is not None
-            if self._carry(self._link):
+            if self._forward(self._link):
                 return 0
             with self._changed:
-                outcome = self._go_on(self._link)
+                outcome = self._reconnect(self._link)
             if outcome is not None:
                 return outcome
 
     # -- to the client
-    # -------------------------------------------------------------------------------------------------
 
-    def _carry(self, link: Channel) -> bool:
-        """Pass on what the server says until it ends; true where that was all, or nobody listens
-        any more.
+    def _forward(self, link: Channel) -> bool:
+        """Forward the server's lines until it ends; true if the shim is done.
+
+        That is after a BYE to a client that has ended, or once the client no longer reads.
         """
-        for line in server_lines(lambda: self._hear(link)):
+        for line in server_lines(lambda: self._read_link(link)):
             if line == BYE:
                 break
             if line == LEAVING:
-                self._left = True
+                self._server_left = True
             elif line.startswith(LOG_START):
                 say(str(json.loads(line)[LOG_LINE]))
             elif not self._deliver(line):
                 return True
         else:
             return False
-        return self._ended
+        return self._client_ended
 
-    def _hear(self, link: Channel) -> bytes:
+    def _read_link(self, link: Channel) -> bytes:
         while not link.is_ready(QUIET_SECONDS):
             if self._open and self._is_stuck():
                 say("warning: cortexd no longer answers")
@@ -174,35 +190,39 @@ class Shim:
         return link.read()
 
     def _is_stuck(self) -> bool:
-        """Whether somebody listens who says nothing: stopped, or hanging.
+        """True if a cortexd accepts connections but doesn't answer: it is stopped or hangs.
 
-        One that is ending takes no more calls at all.
+        A cortexd that is ending accepts none.
         """
-        raw = self._meeting.connect()
+        raw = self._rendezvous.connect()
         if raw is None:
             return False
         with raw:
             try:
-                self._meeting.exchange(raw, {"control": "ping"}, PING_SECONDS)
+                self._rendezvous.exchange(raw, {"control": "ping"}, PING_SECONDS)
             except TimeoutError:
                 return True
             except (OSError, ValueError):
-                pass  # it ends
+                # It is ending.
+                pass
         return False
 
     def _deliver(self, line: bytes) -> bool:
-        """Pass a line of the server's on, unless only we have asked; false once the client is gone."""
+        """Forward a line to the client; false once the client is gone.
+
+        Answers to our own requests are dropped.
+        """
         with self._changed:
             for member in _members(_parse(line)):
                 if "id" not in member or "method" in member:
                     continue
                 if str(member["id"]).startswith(AGAIN):
                     return True
-                self._close(_key(member["id"]))
+                self._mark_answered(_key(member["id"]))
         return self._write(line)
 
-    def _close(self, key: str) -> None:
-        """Note that a request has its answer."""
+    def _mark_answered(self, key: str) -> None:
+        """Mark a request as answered."""
         waiting = self._open.get(key)
         if waiting:
             waiting.pop(0)
@@ -216,10 +236,8 @@ class Shim:
             return False
         return True
 
-    def _watch_for_nobody(self) -> None:
-        """End when the client no longer listens, whatever is under way: it can't be told anything
-        any more.
-        """
+    def _exit_when_unread(self) -> None:
+        """Exit as soon as the client closes its end of stdout, even during requests."""
         if not hasattr(select, "poll"):
             return
         watch = select.poll()
@@ -229,52 +247,52 @@ class Shim:
             os._exit(0)
 
     # -- from the client
-    # -----------------------------------------------------------------------------------------------
 
     def _read_client(self) -> None:
         for line, whole in client_lines(lambda: os.read(0, CHUNK_BYTES)):
             message = _parse(line) if whole else None
             raw = line + b"\n" if whole else line
             with self._changed:
-                link = self._note(raw, message)
+                link = self._record(raw, message)
                 self._changed.notify()
-            # Not under the lock: who waits for cortexd to read must not keep its answers from being
-            # read. And to the link of that moment: where it is gone, what is open is said again
-            # over the next one.
+            # Not under the lock: waiting for cortexd to read must not block reading its answers.
+            # If this link is gone by now, unanswered requests are sent again over the next one.
             _send(link, raw)
         with self._changed:
-            self._ended = True
+            self._client_ended = True
             if self._link is not None:
                 self._link.end()
             self._changed.notify()
 
-    def _note(self, raw: bytes, message: object) -> Channel | None:
-        """Remember what is asked, and what makes the session; gives the link to send it over."""
+    def _record(self, raw: bytes, message: object) -> Channel | None:
+        """Record requests and session messages; return the link to send the line over."""
         members = _members(message)
-        asked = _Asked(
-            raw, [_key(one["id"]) for one in members if _wants_answer(one)], self._link is not None
+        request = _Asked(
+            raw,
+            [_key(member["id"]) for member in members if _wants_answer(member)],
+            self._link is not None,
         )
-        for key in asked.keys:
-            self._open.setdefault(key, []).append(asked)
-        if self._link is None and not asked.keys:
+        for key in request.keys:
+            self._open.setdefault(key, []).append(request)
+        if self._link is None and not request.keys:
             self._held.append(raw)
         for member in members:
             method, parameters = member.get("method"), member.get("params")
             parameters = parameters if isinstance(parameters, dict) else {}
             if method == "notifications/cancelled":
-                self._close(_key(parameters.get("requestId")))  # nobody will answer that any more
+                # A cancelled request gets no answer.
+                self._mark_answered(_key(parameters.get("requestId")))
             elif method == "resources/unsubscribe":
                 self._session.pop(f"resources/subscribe {_key(parameters.get('uri'))}", None)
             elif method in SESSION_METHODS:
-                place = f" {_key(parameters.get('uri'))}" if method == "resources/subscribe" else ""
-                self._session[f"{method}{place}"] = (member, asked)
+                uri = f" {_key(parameters.get('uri'))}" if method == "resources/subscribe" else ""
+                self._session[f"{method}{uri}"] = (member, request)
         return self._link
 
     # -- cortexd
-    # -------------------------------------------------------------------------------------------------------
 
     def _connect(self) -> int | None:
-        """Find or start cortexd and introduce ourselves; gives an exit code where that is refused."""
+        """Connect to cortexd, starting it if needed; return an exit code if it refuses us."""
         hello: dict[str, object] = {
             "arguments": self._arguments,
             "cwd": _cwd(),
@@ -282,122 +300,128 @@ class Shim:
         }
         hello |= {"version": VERSION, "pid": os.getpid(), "log": True}
         for _ in range(ATTEMPTS):
-            raw = self._meeting.obtain("cortex mcp", patience=ROOM_SECONDS if self._left else 0.0)
+            raw = self._rendezvous.obtain(
+                "cortex mcp", patience=ROOM_SECONDS if self._server_left else 0.0
+            )
             if raw is None:
                 return self._fall_back("cortexd could not be started")
             try:
-                welcome = self._meeting.exchange(raw, hello, WELCOME_SECONDS)
+                welcome = self._rendezvous.exchange(raw, hello, WELCOME_SECONDS)
             except TimeoutError:
                 return self._fall_back("cortexd does not answer")
             except (OSError, ValueError):
-                welcome = None  # it was about to end, or died
+                # It was about to end, or died.
+                welcome = None
             if welcome is not None and "refused" in welcome:
                 return self._fall_back(str(welcome["refused"]))
             if welcome is not None and not welcome.get("leaving"):
-                return self._welcomed(raw, welcome)
+                return self._accept_welcome(raw, welcome)
             raw.close()
             if welcome is not None:
-                self._await_end()
+                self._wait_for_end()
         return self._fall_back("cortexd did not answer")
 
-    def _welcomed(self, raw: socket.socket, welcome: dict[str, object]) -> int | None:
+    def _accept_welcome(self, raw: socket.socket, welcome: dict[str, object]) -> int | None:
         for text in _texts(welcome.get("messages")):
             say(text)
         if "exit" in welcome:
             return int(str(welcome["exit"]))
-        self._again = frozenset(_texts(welcome.get("again")))
+        self._repeatable = frozenset(_texts(welcome.get("again")))
         self._reads_client = welcome.get("reads") is not False
-        # Any port was asked for: those who use it find the next server there, too
+        # The system chose this port. Keep it, so that its users find the next server.
         if "port" in welcome:
             self._arguments = _keep_port(self._arguments, str(welcome["port"]))
         self._link = SocketLink(raw)
         return None
 
-    def _await_end(self) -> None:
+    def _wait_for_end(self) -> None:
         deadline = time.monotonic() + 6
-        while time.monotonic() < deadline and (link := self._meeting.connect()) is not None:
+        while time.monotonic() < deadline and (link := self._rendezvous.connect()) is not None:
             link.close()
             time.sleep(0.02)
 
-    def _go_on(self, link: Channel) -> int | None:
-        """After the end of a server: find the next one once there is something to ask; gives the
-        exit code where all is done.
+    def _reconnect(self, link: Channel) -> int | None:
+        """After the end of a server, connect to the next one once there is something to send.
+
+        Returns the exit code if the shim is done.
         """
         code = link.close()
         self._link = None
         if isinstance(link, ChildLink):
-            if not self._ended:
+            if not self._client_ended:
                 say("error: the server ended unexpectedly")
-            self._give_all_up()
-            return code if self._ended else 1
+            self._fail_all()
+            return code if self._client_ended else 1
         now = time.monotonic()
         self._ends = [end for end in self._ends if now - end[0] < DEATH_SECONDS] + [
-            (now, not self._left)
+            (now, not self._server_left)
         ]
-        if self._left:  # in peace: what isn't answered was never taken
-            for asked in self._waiting():
-                asked.times = 0
-        while self._reads_client and not (self._ended or self._open or self._held):
+        # After a clean shutdown, unanswered requests were never accepted.
+        if self._server_left:
+            for request in self._waiting():
+                request.times = 0
+        while self._reads_client and not (self._client_ended or self._open or self._held):
             self._changed.wait()
-        if self._ended and not self._open:
+        if self._client_ended and not self._open:
             return 0
         if sum(died for _, died in self._ends) >= DEATHS or len(self._ends) >= ENDS:
             outcome = self._fall_back(f"cortexd ended {len(self._ends)} times within a minute")
         else:
             outcome = self._connect()
         if outcome is not None:
-            self._give_all_up()
+            self._fail_all()
             return outcome
-        self._left = False
-        self._say_again()
-        if self._ended and self._link is not None:
+        self._server_left = False
+        self._replay()
+        if self._client_ended and self._link is not None:
             self._link.end()
         return None
 
     def _waiting(self) -> list[_Asked]:
-        return list(dict.fromkeys(one for waiting in self._open.values() for one in waiting))
+        return list(
+            dict.fromkeys(request for waiting in self._open.values() for request in waiting)
+        )
 
-    def _say_again(self) -> None:
-        """Make the session once more, then ask what may be asked; the rest is lost."""
-        said: list[_Asked] = []
-        for number, (message, asked) in enumerate(self._session.values()):
-            if "id" not in message:  # a notification
+    def _replay(self) -> None:
+        """Restore the session, then repeat requests that are safe; the others fail."""
+        sent: list[_Asked] = []
+        for index, (message, request) in enumerate(self._session.values()):
+            # Notifications have no id.
+            if "id" not in message:
                 _send(self._link, json.dumps(message).encode() + b"\n")
-            elif not any(asked in self._open.get(key, ()) for key in asked.keys):
-                _send(
-                    self._link, json.dumps({**message, "id": f"{AGAIN}{number}"}).encode() + b"\n"
-                )
-            # The client waits for it: in its place among what makes the session
-            elif len(asked.keys) == 1:
-                _send(self._link, asked.raw)
-                said.append(asked)
-        for asked in self._waiting():
-            if asked in said:
+            elif not any(request in self._open.get(key, ()) for key in request.keys):
+                _send(self._link, json.dumps({**message, "id": f"{AGAIN}{index}"}).encode() + b"\n")
+            # The client still waits for it: send it with its own id, in its place in the session.
+            elif len(request.keys) == 1:
+                _send(self._link, request.raw)
+                sent.append(request)
+        for request in self._waiting():
+            if request in sent:
                 continue
-            if asked.may_be_asked(self._again):
-                asked.times += 1
-                _send(self._link, asked.raw)
+            if request.may_be_asked(self._repeatable):
+                request.times += 1
+                _send(self._link, request.raw)
             else:
-                self._give_up(asked)
+                self._fail(request)
         held, self._held = self._held, []
         for raw in held:
             _send(self._link, raw)
 
-    def _give_up(self, asked: _Asked) -> None:
-        message = _parse(asked.raw)
+    def _fail(self, request: _Asked) -> None:
+        message = _parse(request.raw)
         lost: list[object] = []
         for member in _members(message):
             key = _key(member.get("id"))
-            if _wants_answer(member) and asked in self._open.get(key, ()):
-                self._open[key].remove(asked)
+            if _wants_answer(member) and request in self._open.get(key, ()):
+                self._open[key].remove(request)
                 if not self._open[key]:
                     del self._open[key]
                 lost.append(_lost(json.loads(key), member.get("method") == "tools/call"))
         self._write(json.dumps(lost if isinstance(message, list) else lost[0]).encode())
 
-    def _give_all_up(self) -> None:
-        for asked in self._waiting():
-            self._give_up(asked)
+    def _fail_all(self) -> None:
+        for request in self._waiting():
+            self._fail(request)
 
     def _fall_back(self, reason: str) -> int | None:
         say(f"warning: {reason}; serving in a process of its own")
@@ -408,29 +432,31 @@ class Shim:
 
 
 class _Asked:
-    """A line of the client's with its requests."""
+    """Line from the client with the ids of its requests."""
 
     def __init__(self, raw: bytes, keys: list[str], sent: bool) -> None:
         self.raw = raw
         self.keys = keys
-        self.times = int(sent)  # that it was asked
+        self.times = int(sent)  # number of times it was sent
 
     def may_be_asked(self, tools: frozenset[str]) -> bool:
-        """Whether it may be asked (again): never a third time, and a second time what reads only or
-        has a key that makes it one.
+        """True if it may be sent (again): at most twice, and twice only if that is safe.
+
+        Safe requests only read, or carry an idempotency key.
         """
         if not self.times:
             return True
         members = [member for member in _members(_parse(self.raw)) if _wants_answer(member)]
-        if all(one.get("method") in ENDLESS_METHODS for one in members):
+        if all(member.get("method") in ENDLESS_METHODS for member in members):
             return True
-        return self.times == 1 and all(_is_safe(one, tools) for one in members)
+        return self.times == 1 and all(_is_safe(member, tools) for member in members)
 
 
 def _is_safe(member: dict[str, object], tools: frozenset[str]) -> bool:
     parameters = member.get("params")
     if member.get("method") != "tools/call" or not isinstance(parameters, dict):
-        return True  # it reads only, or can only be refused
+        # It only reads, or is malformed and will be rejected.
+        return True
     arguments = parameters.get("arguments")
     keyed = isinstance(arguments, dict) and bool(arguments.get("idempotency_key"))
     return keyed or parameters.get("name") in tools
@@ -438,9 +464,9 @@ def _is_safe(member: dict[str, object], tools: frozenset[str]) -> bool:
 
 def _members(message: object) -> list[dict[str, object]]:
     return [
-        one
-        for one in (message if isinstance(message, list) else [message])
-        if isinstance(one, dict)
+        member
+        for member in (message if isinstance(message, list) else [message])
+        if isinstance(member, dict)
     ]
 
 
@@ -452,7 +478,7 @@ def _parse(line: bytes) -> object:
 
 
 def _wants_answer(message: dict[str, object]) -> bool:
-    """Whether cortexd will answer this with its id, be it with a refusal."""
+    """True if cortexd will answer this message with its id, if only with an error."""
     id = message.get("id")
     known = isinstance(id, int | str) and not isinstance(id, bool)
     is_answer = message.get("jsonrpc") == "2.0" and message.get("method") is None
@@ -464,18 +490,17 @@ def _send(link: Channel | None, raw: bytes) -> None:
         if link is not None:
             link.write(raw)
     except (OSError, ValueError):
-        pass  # gone: the other thread notices it, too, and sees to what is open
+        # The link is gone. The other thread notices that as well and handles open requests.
+        pass
 
 
 def _key(id: object) -> str:
-    """An id as JSON, as cortexd gives it back: half of a surrogate pair can't be."""
+    """Return an id as JSON, as cortexd returns it, with lone surrogates replaced."""
     return json.dumps(id.encode("utf-8", "replace").decode() if isinstance(id, str) else id)
 
 
 def _lost(id: object, call: bool) -> dict[str, object]:
-    """The answer to what is lost: a tool's error, in the form that errors of tools have, or one of
-    the protocol.
-    """
+    """Build the answer to a lost request: a tool error for a call, else a JSON-RPC error."""
     body: dict[str, object] = {
         "code": "SERVER_LOST",
         "message": LOST,
@@ -499,22 +524,23 @@ def _lost(id: object, call: bool) -> dict[str, object]:
 
 
 def _keep_port(arguments: Sequence[str], port: str) -> list[str]:
-    """A command line that asks for this port where it asked for any."""
-    kept = list(arguments)
-    for number, word in enumerate(arguments):
+    """Return the command line with this port in place of port 0."""
+    words = list(arguments)
+    for index, word in enumerate(arguments):
         if word.endswith(":0") and (
-            word.startswith("--http=") or arguments[number - 1 : number] == ["--http"]
+            word.startswith("--http=") or arguments[index - 1 : index] == ["--http"]
         ):
-            kept[number] = f"{word[:-1]}{port}"
-    return kept
+            words[index] = f"{word[:-1]}{port}"
+    return words
 
 
-def _texts(found: object) -> list[str]:
-    return [str(one) for one in found] if isinstance(found, list) else []
+def _texts(value: object) -> list[str]:
+    return [str(item) for item in value] if isinstance(value, list) else []
 
 
 def _cwd() -> str:
     try:
         return os.getcwd()
-    except OSError:  # it was removed
+    # The folder was removed.
+    except OSError:
         return os.path.abspath(os.sep)

@@ -1,10 +1,9 @@
-"""cortexd brings its home and the team's Core together in the background: soon after a write, and
-every now and then.
+"""Background sync of cortexd's home with the team's Core, after writes and periodically.
 
-A thread of its own, since the Core may be slow and the keeper of the library may not wait for it.
-When a sync is due is `Pace`'s to say, and what one does is known in `cortex.families.team.sync`;
-here is only seen that it happens, and that it ends with cortexd. A home without a Core costs a look
-at one file a second. Whether something new waits is asked of the store when its file has changed.
+Runs in its own thread, since the Core may be slow and the library's keeper must not wait for it.
+`Pace` decides when a sync is due, and `cortex.families.team.sync` does it; this module only runs it
+and stops it with cortexd. A home without a Core costs two checks of one file per second. The
+outbox is read only when the store's files have changed.
 """
 
 from __future__ import annotations
@@ -29,14 +28,15 @@ from cortex.families.team.sync.backoff import Pace
 from cortex.families.team.sync.client import Remote
 from cortex.families.team.sync.cycle import FAILED, SyncOutcome
 
-LOOK_SECONDS = 0.5  # between two looks whether something is to be done
-CLOSE_SECONDS = 0.5  # for a sync under way when the end comes; one that is cut off costs nothing
+LOOK_SECONDS = 0.5  # between two checks for a due sync
+# For a running sync at shutdown. Cutting it off loses nothing.
+CLOSE_SECONDS = 0.5
 
 log = logging.getLogger(__name__)
 
 
 class Syncing:
-    """Syncs one home until it is closed."""
+    """Worker that syncs one home until it is closed."""
 
     def __init__(self, engines: EnginePool, home: Path, *, skip_first: bool = False) -> None:
         self._engines = engines
@@ -44,22 +44,20 @@ class Syncing:
         self._skip_first = skip_first
         self._cancel = Cancel()
         self._closing = threading.Event()
-        self._remote: Remote | None = None  # of the sync under way
-        self._pace: Pace | None = None  # None where the home has no Core
-        self._seen: tuple[int, ...] = ()  # how the store's files were when it was last asked
+        self._remote: Remote | None = None  # of the running sync
+        self._pace: Pace | None = None  # None if the home has no Core
+        self._seen: tuple[int, ...] = ()  # state of the store's files at the last read
         self._seen_at = 0.0
         self._waiting = 0
         self._last: SyncOutcome | None = None
-        self._thread = threading.Thread(target=self._go_on, name="sync", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="sync", daemon=True)
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._thread.start()
 
     def close(self) -> None:
-        """End, in the middle of a sync, too; one that still waits for the Core's answer isn't
-        waited for.
-        """
+        """Stop, also during a sync; don't wait long for a response of the Core."""
         self._cancel.cancel()
         self._closing.set()
         remote = self._remote
@@ -69,8 +67,9 @@ class Syncing:
             self._thread.join(CLOSE_SECONDS)
 
     def has_work(self) -> bool:
-        """Whether writes wait that will be sent: cortexd stays for them, though not where only a
-        person can help.
+        """True if cortexd should stay alive to send waiting writes.
+
+        Not after a failure that only a person can resolve.
         """
         pace, last = self._pace, self._last
         return (
@@ -81,25 +80,25 @@ class Syncing:
         )
 
     # -- the thread
-    # ----------------------------------------------------------------------------------------------------
 
-    def _go_on(self) -> None:
+    def _run(self) -> None:
         while not self._closing.wait(LOOK_SECONDS):
             try:
                 self._look()
             except Cancelled:
                 return
             except CortexError as error:
-                self._failed(error.message)
-            # A background thread's last line of defence: the next look starts afresh
+                self._record_failure(error.message)
+            # Keep the background thread alive: the next check starts afresh.
             except Exception:
-                if self._closing.is_set():  # what it worked with was closed meanwhile
+                # Closing has closed its resources.
+                if self._closing.is_set():
                     return
                 log.exception("syncing %s failed", self._home)
-                self._failed("it failed unexpectedly; the log has more")
+                self._record_failure("it failed unexpectedly; the log has more")
 
     def _look(self) -> None:
-        """Sync, if that is due."""
+        """Sync if that is due."""
         if not connection.has_token(self._home):
             self._pace, self._waiting, self._seen = None, 0, ()
             return
@@ -108,7 +107,7 @@ class Syncing:
             self._sync()
 
     def _ask_store(self) -> None:
-        """Learn whether there is a Core, and what waits, where the store has changed."""
+        """Read the connection and the outbox if the store's files have changed."""
         files, now = state_of(self._home / STORE_NAME), time.time()
         if not files or (files == self._seen and not may_lack(files, self._seen_at, now)):
             return
@@ -125,8 +124,9 @@ class Syncing:
             self._skip_first = False
 
     def _sync(self) -> None:
-        """One sync. Raises: CortexError, Cancelled."""
-        settings = self._settings()  # as they are now
+        """Run one sync. Raises: CortexError, Cancelled."""
+        # Loaded anew, because they may have changed.
+        settings = self._settings()
         lent = self._engines.borrow(settings.home, settings)
         try:
             with self._engines.use(lent, wait=False) as engine:
@@ -136,10 +136,10 @@ class Syncing:
         finally:
             self._remote = None
             self._engines.give_back(lent)
-        self._note(outcome, settings.team.sync_seconds)
+        self._record(outcome, settings.team.sync_seconds)
 
-    def _note(self, outcome: SyncOutcome, every: float) -> None:
-        """Remember how it went, and when the next one is due."""
+    def _record(self, outcome: SyncOutcome, every: float) -> None:
+        """Log the outcome and schedule the next sync."""
         changed = self._last is None or (self._last.status, self._last.error) != (
             outcome.status,
             outcome.error,
@@ -161,20 +161,19 @@ class Syncing:
         pace = self._pace or Pace(every)
         self._pace = replace(pace, every=every).after(outcome, time.monotonic(), random.random())
 
-    def _failed(self, message: str) -> None:
-        """Nothing could be tried at all: no token, no disk, no store."""
+    def _record_failure(self, message: str) -> None:
+        """Record a sync that couldn't start: no token, no disk, no store."""
         if self._pace is not None:
-            self._note(SyncOutcome(FAILED, waiting=self._waiting, error=message), self._pace.every)
+            self._record(
+                SyncOutcome(FAILED, waiting=self._waiting, error=message), self._pace.every
+            )
 
     def _settings(self) -> Settings:
         return load(None, environment={"CORTEX_HOME": str(self._home)})
 
 
 def _remote_of(library: Library) -> Remote:
-    """The Core of a home; why nothing can be sent to it is told by status, too.
-
-    Raises: CortexError.
-    """
+    """Open the Core of a home, and store an error for the status. Raises: CortexError."""
     try:
         return connection.remote_of(library)
     except CortexError as error:

@@ -1,10 +1,9 @@
-"""What a client's message at the end of a turn holds that is worth keeping: the lines that were
-marked, and nothing else.
+"""Memory candidates from the end of a turn: the marked lines of the agent's last message.
 
-Standard library only, and no judgement: a line counts that begins with `remember:`, `decision:` or
-`gotcha:`, also in a list or in bold, in the last message of the agent; or what somebody lists as
-`candidates`. The message is in what the client says, or else at the end of its transcript, in the
-shapes in which clients write those. Not taken: asking a model what was important.
+Standard library only, and no judgement: a line counts if it begins with `remember:`, `decision:` or
+`gotcha:`, also in a list or in bold. A client may also list `candidates` itself. The message is in
+the client's event, or at the end of its transcript, in the formats of several clients. Road not
+taken: asking a model for the important parts.
 """
 
 from __future__ import annotations
@@ -15,19 +14,20 @@ import re
 import stat
 import time
 
-TYPE_CHECKING = False  # as checkers know it: loading `typing` takes longer than all else here
+# Type checkers know the name. Importing `typing` takes longer than everything else here.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-MOST = 20  # candidates of one event
-MOST_CHARACTERS = 4_000  # of one candidate
-MOST_STRINGS = 50  # in a list of one
+MOST = 20  # candidates per event
+MOST_CHARACTERS = 4_000  # per candidate
+MOST_STRINGS = 50  # per list of a candidate
 TITLE_CHARACTERS = 160
 TAIL_BYTES = 2 << 20  # of a transcript
 READ_AGAIN_SECONDS = 0.05
-# Under which name clients hand over the last message
+# Keys of an event that contain the last message.
 MESSAGES = ("last_assistant_message", "prompt_response")
-# Of the one who stopped, then of the session
+# Keys with a transcript's path: first of the subagent that stopped, then of the session.
 TRANSCRIPTS = (
     "agent_transcript_path",
     "transcript_path",
@@ -36,43 +36,49 @@ TRANSCRIPTS = (
 KINDS = {"remember": "note", "decision": "decision", "gotcha": "gotcha"}
 _MARKED = re.compile(
     r"(?:\s*(?:[-*+•]|\d{1,3}[.)])\s+(?:\[[ xX]\]\s+)?|\s{0,3}#{1,6}\s+|\s{0,3})"
-    r"(?P<bold>\*{0,3}|_{0,3})(?P<mark>remember|decision|gotcha)(?P<ended>\*{0,3}|_{0,3})[ \t]*:(?P<said>.*)",
+    r"(?P<bold>\*{0,3}|_{0,3})(?P<mark>remember|decision|gotcha)(?P<ended>\*{0,3}|_{0,3})"
+    r"[ \t]*:(?P<said>.*)",
     re.IGNORECASE,
 )
 _FENCE = re.compile(r"\s*(?:[-*+]\s+|\d{1,3}[.)]\s+|>\s?)*(`{3,}|~{3,})(.*)")
 
 
-def find_candidates(said: Mapping[str, object], seconds: float = 0.0) -> list[dict[str, object]]:
-    """The candidates in what a client says, at most so many, each bounded and once; `seconds` as in
-    `last_message`.
+def find_candidates(payload: Mapping[str, object], seconds: float = 0.0) -> list[dict[str, object]]:
+    """Find at most MOST distinct candidates in a client's event, each of bounded size.
+
+    `seconds` is as in `last_message`.
     """
-    listed = said.get("candidates")
-    found = [_listed(one) for one in listed[: 10 * MOST]] if isinstance(listed, list) else []
-    found += [_of_line(mark, text) for mark, text in marked_lines(last_message(said, seconds))]
-    kept: list[dict[str, object]] = []
-    for one in found:
-        if one and one not in kept and len(kept) < MOST:
-            kept.append(one)
-    return kept
+    listed = payload.get("candidates")
+    candidates = (
+        [_from_list(item) for item in listed[: 10 * MOST]] if isinstance(listed, list) else []
+    )
+    candidates += [
+        _from_mark(mark, text) for mark, text in marked_lines(last_message(payload, seconds))
+    ]
+    distinct: list[dict[str, object]] = []
+    for candidate in candidates:
+        if candidate and candidate not in distinct and len(distinct) < MOST:
+            distinct.append(candidate)
+    return distinct
 
 
 def marked_lines(message: str) -> Iterator[tuple[str, str]]:
-    """The mark and the text of every line that begins with one, outside of fenced code."""
+    """Yield the mark and the text of every marked line outside of fenced code."""
     fence = ""
     for line in message.splitlines():
-        found = _FENCE.match(line)
-        if found and not fence:
-            fence = found[1] if "`" not in found[2] else ""
+        fence_mark = _FENCE.match(line)
+        if fence_mark and not fence:
+            fence = fence_mark[1] if "`" not in fence_mark[2] else ""
         elif (
-            found
-            and found[1][0] == fence[0]
-            and len(found[1]) >= len(fence)
-            and not found[2].strip()
+            fence_mark
+            and fence_mark[1][0] == fence[0]
+            and len(fence_mark[1]) >= len(fence)
+            and not fence_mark[2].strip()
         ):
             fence = ""
         elif not fence and (marked := _MARKED.match(line)):
             text = marked["said"].strip()
-            # The colon, or all of the line, is in bold, too
+            # The colon, or the whole line, is in bold.
             if marked["bold"] and not marked["ended"]:
                 text = (
                     text.removeprefix(marked["bold"]) if text.startswith(marked["bold"]) else text
@@ -82,21 +88,21 @@ def marked_lines(message: str) -> Iterator[tuple[str, str]]:
                 yield marked["mark"].lower(), text.strip()
 
 
-def last_message(said: Mapping[str, object], seconds: float = 0.0) -> str:
-    """The last message of the agent: as the client hands it over, else from its transcript; "" for
-    none.
+def last_message(payload: Mapping[str, object], seconds: float = 0.0) -> str:
+    """Return the agent's last message from the event, else from its transcript; "" for none.
 
-    A transcript that doesn't end with a message of the agent is read again, for so many seconds at
-    most: Copilot CLI writes the last one while the hook is under way.
+    A transcript that doesn't end with a message of the agent is read again for at most `seconds`:
+    Copilot CLI writes the last one while the hook runs.
     """
     for name in MESSAGES:
-        message = said.get(name)
+        message = payload.get(name)
         if isinstance(message, str) and message.strip():
             return message
     for name in TRANSCRIPTS:
-        path = said.get(name)
+        path = payload.get(name)
         if isinstance(path, str) and path:
-            whole = name == "agent_transcript_path"  # all of it is the agent's that stopped
+            # The whole transcript is of the subagent that stopped.
+            whole = name == "agent_transcript_path"
             deadline = time.monotonic() + seconds
             lines = _tail(os.path.expanduser(path))
             while not _ends_with_message(lines) and time.monotonic() < deadline:
@@ -106,33 +112,29 @@ def last_message(said: Mapping[str, object], seconds: float = 0.0) -> str:
     return ""
 
 
-def _of_line(mark: str, text: str) -> dict[str, object]:
+def _from_mark(mark: str, text: str) -> dict[str, object]:
     return _bounded({"title": text, "text": "", "kind": KINDS[mark]})
 
 
-def _listed(one: object) -> dict[str, object]:
-    """A candidate that somebody listed: a text, or an object with parts that are known; empty for
-    anything else.
-    """
-    if isinstance(one, str):
-        one = {"title": one}
-    if not isinstance(one, dict):
+def _from_list(item: object) -> dict[str, object]:
+    """Parse a listed candidate: a text, or an object with known keys; empty for others."""
+    if isinstance(item, str):
+        item = {"title": item}
+    if not isinstance(item, dict):
         return {}
     parts: dict[str, object] = {}
     for name in ("title", "text", "kind"):
-        value = one.get(name)
+        value = item.get(name)
         parts[name] = value.strip() if isinstance(value, str) else ""
     for name in ("facts", "concepts", "files"):
-        value = one.get(name)
+        value = item.get(name)
         strings = value[:MOST_STRINGS] if isinstance(value, list) else []
         parts[name] = [text.strip() for text in strings if isinstance(text, str) and text.strip()]
     return _bounded(parts) if parts["title"] or parts["text"] or parts["facts"] else {}
 
 
 def _bounded(parts: Mapping[str, object]) -> dict[str, object]:
-    """The parts within the room of one candidate, with a title that is a line; a longer one becomes
-    the text.
-    """
+    """Cut the parts to the size of one candidate; a title that is too long becomes the text."""
     facts = parts.get("facts")
     first = str(parts["title"] or parts["text"] or (facts[0] if isinstance(facts, list) else ""))
     title = " ".join(first.split())
@@ -147,31 +149,29 @@ def _bounded(parts: Mapping[str, object]) -> dict[str, object]:
     for name in ("facts", "concepts", "files"):
         strings: list[str] = []
         value = parts.get(name)
-        for one in value if isinstance(value, list) else ():
+        for item in value if isinstance(value, list) else ():
             if room > 0:
-                strings.append(_cut(one, room))
-                room -= len(one)
+                strings.append(_cut(item, room))
+                room -= len(item)
         kept[name] = strings
     return kept
 
 
 def _cut(text: str, most: int) -> str:
-    """The text, or its beginning up to the end of a word, with a sign that it was cut."""
+    """Return the text, or its beginning up to a word's end with an ellipsis."""
     if len(text) <= most:
         return text
     part = text[: max(most - 1, 0)]
-    end = part.rfind(" ", max(0, len(part) - 40))  # of a word, if there is one soon
+    # End of the last word, if it is within 40 characters.
+    end = part.rfind(" ", max(0, len(part) - 40))
     return (part[:end] if end > 0 else part) + "…"
 
 
 # -- transcripts
-# -------------------------------------------------------------------------------------------------------
 
 
 def _tail(path: str) -> list[bytes]:
-    """The last lines of a transcript, as many as are read; none where it is no regular file or
-    can't be read.
-    """
+    """Read the last lines of a transcript; none if it isn't a readable regular file."""
     try:
         file = os.open(
             path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
@@ -194,25 +194,24 @@ def _tail(path: str) -> list[bytes]:
     finally:
         os.close(file)
     lines = b"".join(parts).split(b"\n")
-    return lines[1:] if start else lines  # half a line says nothing
+    # The first line may be cut off.
+    return lines[1:] if start else lines
 
 
 def _ends_with_message(lines: Sequence[bytes]) -> bool:
-    """Whether the last turn in a transcript of Copilot CLI is over: its last event is an answer
-    without calls of tools.
-    """
+    """True if a Copilot CLI transcript ends with an answer that calls no tools."""
     for line in reversed(lines):
         try:
             record = json.loads(line)
         except (ValueError, RecursionError):
-            # What is being written is half a line.
+            # An incomplete line is still being written.
             if line.strip():
                 return False
             continue
         kind = record.get("type") if isinstance(record, dict) else None
         if kind == "assistant.message":
-            told = _within(record, "data")
-            return bool(_text_of(told.get("content")).strip()) and not told.get("toolRequests")
+            data = _object_at(record, "data")
+            return bool(_text_of(data.get("content")).strip()) and not data.get("toolRequests")
         if isinstance(kind, str) and kind.startswith(
             ("user.message", "tool.", "assistant.turn_start")
         ):
@@ -221,9 +220,7 @@ def _ends_with_message(lines: Sequence[bytes]) -> bool:
 
 
 def _last_of(lines: Sequence[bytes], *, aside: bool) -> str:
-    """The last message with text among the lines; some clients write each of its blocks as a line,
-    with its id.
-    """
+    """Return the last message with text; some clients write each block as a line with its id."""
     texts: list[str] = []
     last = ""
     for line in reversed(lines):
@@ -244,19 +241,19 @@ def _last_of(lines: Sequence[bytes], *, aside: bool) -> str:
 
 
 def _message_of(record: object, aside: bool) -> tuple[str, str]:
-    """The id and the text of an agent's message, in the shapes of several clients; no text for any
-    other record.
-    """
+    """Return the id and text of an agent's message in several clients' formats, else no text."""
     if not isinstance(record, dict) or (record.get("isSidechain") is True and not aside):
         return "", ""
     kind, body = record.get("type"), record
     if kind in ("response_item", "event_msg"):
         body = record.get("payload")
     elif kind == "assistant.message":
-        body = {"role": "assistant", "content": _within(record, "data").get("content")}
+        body = {"role": "assistant", "content": _object_at(record, "data").get("content")}
     elif kind == "assistant" or record.get("role") == "assistant":
         body = (
-            {"role": "assistant", **_within(record, "message")} if "message" in record else record
+            {"role": "assistant", **_object_at(record, "message")}
+            if "message" in record
+            else record
         )
     if not isinstance(body, dict):
         return "", ""
@@ -268,13 +265,13 @@ def _message_of(record: object, aside: bool) -> tuple[str, str]:
     return id if isinstance(id, str) else "", _text_of(body.get("content"))
 
 
-def _within(record: Mapping[str, object], name: str) -> dict[str, object]:
+def _object_at(record: Mapping[str, object], name: str) -> dict[str, object]:
     inner = record.get(name)
     return inner if isinstance(inner, dict) else {}
 
 
 def _text_of(content: object) -> str:
-    """The text of a message: a string, or the blocks of it that are text."""
+    """Text of a message: a string, or its text blocks."""
     if isinstance(content, str):
         return content
     blocks = content if isinstance(content, list) else []

@@ -1,6 +1,4 @@
-"""`cortex artifact`: knowledge that somebody stands for: written, changed with its history,
-accepted, replaced by a person.
-"""
+"""`cortex artifact`: commands to create, edit, accept and supersede artifacts, with history."""
 
 from __future__ import annotations
 
@@ -86,7 +84,7 @@ from cortex.toolkit.terminal.prompts import writer
 KIND = "artifact"
 START = "There is no artifact yet: `cortex artifact create TITLE --body-file FILE` makes one"
 TYPES_HELP = ", ".join(ARTIFACT_TYPES)
-HISTORY = 100  # changes that are shown
+HISTORY = 100  # changes shown
 INSTEAD = "give the text with --body or --body-file, or say what else to change"
 
 ReviewByOption = Annotated[
@@ -125,9 +123,9 @@ def list_artifacts(
     as_json: JsonFlag = False,
 ) -> int:
     """List artifacts that count, the last changed first."""
-    told = one_of(type, ARTIFACT_TYPES, "--type")
+    wanted_type = one_of(type, ARTIFACT_TYPES, "--type")
     with team() as library:
-        found = list_records(
+        listing = list_records(
             library,
             KIND,
             limit,
@@ -136,21 +134,27 @@ def list_artifacts(
             everything=everything,
             subcortex=subcortex,
             tags=tag,
-            refs=[("type", told)] if told else (),
+            refs=[("type", wanted_type)] if wanted_type else (),
             due=rfc3339(time.time())[:10] if overdue else "",
         )
     return tell_list(
-        found,
+        listing,
         "artifacts",
         START,
-        lambda one: (one.id, day(one.updated), one.body.state, one.body.type, one.body.title),
+        lambda artifact: (
+            artifact.id,
+            day(artifact.updated),
+            artifact.body.state,
+            artifact.body.type,
+            artifact.body.title,
+        ),
         as_json=as_json,
     )
 
 
 @app.command("show")
 def show(
-    told: IdArgument,
+    ref: IdArgument,
     version: Annotated[
         int | None, typer.Option("--version", min=1, metavar="N", help="As it was in this version.")
     ] = None,
@@ -159,26 +163,34 @@ def show(
     ] = False,
     as_json: JsonFlag = False,
 ) -> int:
-    """Show an artifact: what it says, what it rests on, what contradicts it; as it is or as it was."""
+    """Show an artifact: what it says, what it rests on, what contradicts it; as it is or as it
+    was.
+    """
     with team() as library:
         lookup = library.store.recorded
-        record = resolve_ref(lookup, told, KIND)
-        deeds = lookup.deeds(record.id, HISTORY)
+        record = resolve_ref(lookup, ref, KIND)
+        entries = lookup.deeds(record.id, HISTORY)
         if version is not None:
             record = _version(library, record, version)
         around = look_around(library, record)
     if as_json:
-        print_json({**whole_json(record, around), "history": [_deed_json(deed) for deed in deeds]})
+        print_json(
+            {**whole_json(record, around), "history": [_audit_json(entry) for entry in entries]}
+        )
     elif history:
         say(record.body.title)
         say_rows(
             [
-                (f"{one.version:>3} {moment(one.at)}", one.actor, one.action.replace("_", " "))
-                for one in deeds
+                (
+                    f"{entry.version:>3} {moment(entry.at)}",
+                    entry.actor,
+                    entry.action.replace("_", " "),
+                )
+                for entry in entries
             ]
         )
     else:
-        _say(record, around)
+        _show(record, around)
     return 0
 
 
@@ -192,11 +204,16 @@ def _version(library: Library, record: Record[Any], version: int) -> Record[Any]
     return known[version]
 
 
-def _deed_json(one: AuditEntry) -> dict[str, object]:
-    return {"version": one.version, "at": moment(one.at), "actor": one.actor, "action": one.action}
+def _audit_json(entry: AuditEntry) -> dict[str, object]:
+    return {
+        "version": entry.version,
+        "at": moment(entry.at),
+        "actor": entry.actor,
+        "action": entry.action,
+    }
 
 
-def _say(record: Record[Artifact], around: Around) -> None:
+def _show(record: Record[Artifact], around: Around) -> None:
     body, known = record.body, around.known
     labels = (
         ("Owner", body.owner),
@@ -210,8 +227,8 @@ def _say(record: Record[Artifact], around: Around) -> None:
     say_text(body.summary, "In short")
     say_text(body.body)
     evidence = [
-        f"{told_title(one.ref, known)}{f' ({one.note})' if one.note else ''}"
-        for one in body.evidence
+        f"{told_title(source.ref, known)}{f' ({source.note})' if source.note else ''}"
+        for source in body.evidence
     ]
     say_list("Rests on", evidence)
     say_around(record, around)
@@ -254,10 +271,10 @@ def create_one(
     with team() as library:
         rests_on, old = evidence_told(library, evidence), number_of(library, supersedes, KIND)
 
-        def keep(told: str) -> Record[Any]:
-            made = Artifact(
+        def keep(text: str) -> Record[Any]:
+            artifact = Artifact(
                 title,
-                told,
+                text,
                 summary or "",
                 type.strip().lower(),
                 state.strip().lower(),
@@ -270,11 +287,11 @@ def create_one(
                 tags=tags_told(tag),
                 code_links=links,
             )
-            kept = replace(made, code_links=code_cited(library, links))
+            stored = replace(artifact, code_links=code_cited(library, links))
             actor = writer()
-            if made.state == "accepted":
-                actor = _decide(library, "accept_artifact", made, "Write it as accepted?")
-            return create(library, kept, actor=actor, key=key, payload=repr(made))
+            if artifact.state == "accepted":
+                actor = _ask(library, "accept_artifact", artifact, "Write it as accepted?")
+            return create(library, stored, actor=actor, key=key, payload=repr(artifact))
 
         again = f"cortex artifact create {shlex.quote(title)} --body-file"
         record = written(body, body_file, keep, edit=edit, name=KIND, again=again, instead=INSTEAD)
@@ -288,7 +305,7 @@ def create_one(
 
 @app.command("edit")
 def edit_one(
-    told: IdArgument,
+    ref: IdArgument,
     title: TitleOption = None,
     body: BodyOption = None,
     body_file: BodyFileOption = None,
@@ -344,9 +361,9 @@ def edit_one(
     )
     lists = (evidence, remove_evidence, tag, untag, code)
     with team() as library:
-        before = resolve_ref(library.store.recorded, told, KIND)
+        before = resolve_ref(library.store.recorded, ref, KIND)
         if not (
-            plain or owner is not None or reviewed or any(list_ is not None for list_ in lists)
+            plain or owner is not None or reviewed or any(option is not None for option in lists)
         ):
             again = f"cortex artifact edit {before.id} --body-file"
             after = edited(
@@ -368,13 +385,18 @@ def edit_one(
             if code is not None:
                 plain["code_links"] = code_cited(library, links)
             more = evidence_told(library, evidence)
-            fewer = [_ref_told(library, before.body, one) for one in remove_evidence or ()]
+            fewer = [
+                _evidence_ref(library, before.body, given_ref)
+                for given_ref in remove_evidence or ()
+            ]
 
             def change(body: Artifact) -> Artifact:
                 return replace(
                     body,
                     **plain,
-                    evidence=changed(body.evidence, more, fewer, "evidence", lambda one: one.ref),
+                    evidence=changed(
+                        body.evidence, more, fewer, "evidence", lambda source: source.ref
+                    ),
                     tags=changed(body.tags, tags_told(tag), untag or (), "tag", str),
                 )
 
@@ -389,33 +411,31 @@ def edit_one(
 
 
 def _editor(library: Library, before: Record[Artifact], after: Artifact) -> Actor:
-    """Who makes a change: of what is accepted, and of what is put out of use, a person who was
-    asked.
-    """
+    """Return the actor of an edit; changing an accepted artifact or deprecating asks a person."""
     if after.state == "deprecated" != before.body.state:
-        return _decide(library, "deprecate_artifact", after, f"Deprecate {before.id}?")
+        return _ask(library, "deprecate_artifact", after, f"Deprecate {before.id}?")
     if before.body.state == "accepted" and after != before.body:
-        return _decide(
-            library, "edit_accepted", after, f"It is accepted. Have {before.id} say this?"
-        )
+        return _ask(library, "edit_accepted", after, f"It is accepted. Have {before.id} say this?")
     return writer()
 
 
-def _decide(library: Library, action: str, artifact: Artifact, question: str) -> Actor:
-    """Ask the person, with what the artifact says."""
-    rests_on = [f"  rests on {one.ref}" for one in artifact.evidence]
+def _ask(library: Library, action: str, artifact: Artifact, question: str) -> Actor:
+    """Show the artifact to the person and ask for a decision."""
+    rests_on = [f"  rests on {source.ref}" for source in artifact.evidence]
     lines = [artifact.title, *beginning_of(artifact.body), *rests_on, question]
     return decide(library, action, "\n".join(lines))
 
 
-def _ref_told(library: Library, body: Artifact, told: str) -> str:
-    """Evidence that it has, by its address, its id or the beginning of that."""
-    known = {one.ref for one in body.evidence}
-    return told if told in known or "://" in told else number_of(library, told, "")
+def _evidence_ref(library: Library, body: Artifact, given_ref: str) -> str:
+    """Resolve evidence of the artifact by its URL, its id or a prefix of that."""
+    known = {source.ref for source in body.evidence}
+    return (
+        given_ref if given_ref in known or "://" in given_ref else number_of(library, given_ref, "")
+    )
 
 
 def _edited_state(state: str | None) -> str | None:
-    """A state that an edit may set. Raises: InputError ARGUMENT_INVALID."""
+    """Check a state that an edit may set. Raises: InputError ARGUMENT_INVALID."""
     if state is None:
         return None
     word = one_of(state, STATES[Artifact], "--state")
@@ -427,23 +447,25 @@ def _edited_state(state: str | None) -> str | None:
 
 @app.command("accept")
 def accept(
-    told: IdArgument,
+    ref: IdArgument,
     evidence: EvidenceOption = None,
     key: KeyOption = "",
     as_json: JsonFlag = False,
 ) -> int:
     """Accept an artifact, which needs evidence; who made it hears of it."""
     with team() as library:
-        number = number_of(library, told, KIND)
+        artifact_id = number_of(library, ref, KIND)
         more = evidence_told(library, evidence)
-        now: Artifact = resolve_ref(library.store.recorded, number, KIND).body
-        shown = replace(now, evidence=(*now.evidence, *more))
-        actor = _decide(library, "accept_artifact", shown, f"Accept {number}?")
+        current: Artifact = resolve_ref(library.store.recorded, artifact_id, KIND).body
+        shown = replace(current, evidence=(*current.evidence, *more))
+        actor = _ask(library, "accept_artifact", shown, f"Accept {artifact_id}?")
         try:
-            record = actions.accept_artifact(library, number, actor=actor, key=key, evidence=more)
+            record = actions.accept_artifact(
+                library, artifact_id, actor=actor, key=key, evidence=more
+            )
         except InputError as error:
             if error.context.get("field") == "evidence":
-                error.context["accept"] = number
+                error.context["accept"] = artifact_id
             raise
         say_cautions(library, record)
     return tell_record(record, f"✓ Accepted {record.id}: {record.body.title}", as_json=as_json)
@@ -463,7 +485,7 @@ def supersede(
 ) -> int:
     """Have one artifact take the place of another; both say so."""
     with team() as library:
-        ends = [number_of(library, one, KIND) for one in (old, new)]
+        ends = [number_of(library, ref, KIND) for ref in (old, new)]
         titles = library.store.recorded.get(ends)
         question = (
             f"Have {told_title(ends[1], titles)} take the place of {told_title(ends[0], titles)}?"
@@ -477,7 +499,7 @@ def supersede(
 
 @app.command("deprecate")
 def deprecate(
-    told: IdArgument,
+    ref: IdArgument,
     note: Annotated[
         str, typer.Option("--note", metavar="TEXT", help="Why; it stands above its text then.")
     ] = "",
@@ -486,8 +508,8 @@ def deprecate(
 ) -> int:
     """Say that an artifact doesn't hold any more, where nothing takes its place."""
     with team() as library:
-        number = number_of(library, told, KIND)
-        now: Artifact = resolve_ref(library.store.recorded, number, KIND).body
-        actor = _decide(library, "deprecate_artifact", now, f"Deprecate {number}?")
-        record = actions.deprecate_artifact(library, number, actor=actor, key=key, note=note)
+        artifact_id = number_of(library, ref, KIND)
+        current: Artifact = resolve_ref(library.store.recorded, artifact_id, KIND).body
+        actor = _ask(library, "deprecate_artifact", current, f"Deprecate {artifact_id}?")
+        record = actions.deprecate_artifact(library, artifact_id, actor=actor, key=key, note=note)
     return tell_record(record, f"✓ Deprecated {record.id}: {record.body.title}", as_json=as_json)

@@ -1,6 +1,4 @@
-"""`cortex audit`: who changed what of a team's records, and when: the log that nobody can change,
-the newest line first.
-"""
+"""`cortex audit`: the append-only audit log of the team's records, newest first."""
 
 from __future__ import annotations
 
@@ -31,32 +29,34 @@ def audit(
     key, the newest first.
     """
     with team() as library:
-        deeds = library.store.recorded.deeds(number_of(library, about, ""), limit + 1)
-    more, deeds = len(deeds) > limit, deeds[:limit]
+        entries = library.store.recorded.deeds(number_of(library, about, ""), limit + 1)
+    more, entries = len(entries) > limit, entries[:limit]
     if as_json:
-        print_json({"audit": [_json(deed) for deed in deeds], "more": more})
-    elif not deeds:
+        print_json({"audit": [_json(entry) for entry in entries], "more": more})
+    elif not entries:
         say(NOTHING, error=True)
     else:
-        say_rows([_row(one) for one in deeds])
+        say_rows([_row(entry) for entry in entries])
         say_more(more)
     return 0
 
 
-def _row(one: AuditEntry) -> tuple[str, ...]:
-    what = f"{one.action.replace('_', ' ')}: {one.record} version {one.version}, key {one.key}"
-    return moment(one.at), f"{one.actor} ({one.tier})", one.via or "-", what
+def _row(entry: AuditEntry) -> tuple[str, ...]:
+    what = (
+        f"{entry.action.replace('_', ' ')}: {entry.record} version {entry.version}, key {entry.key}"
+    )
+    return moment(entry.at), f"{entry.actor} ({entry.tier})", entry.via or "-", what
 
 
-def _json(one: AuditEntry) -> dict[str, object]:
+def _json(entry: AuditEntry) -> dict[str, object]:
     return {
-        "id": one.id,
-        "at": moment(one.at),
-        "actor": one.actor,
-        "tier": one.tier,
-        "via": one.via,
-        "action": one.action,
-        "record": one.record,
-        "version": one.version,
-        "key": one.key,
+        "id": entry.id,
+        "at": moment(entry.at),
+        "actor": entry.actor,
+        "tier": entry.tier,
+        "via": entry.via,
+        "action": entry.action,
+        "record": entry.record,
+        "version": entry.version,
+        "key": entry.key,
     }

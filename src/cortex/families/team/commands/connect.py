@@ -1,7 +1,6 @@
-"""`cortex connect` and `cortex disconnect`: join a team's Core with what the person chooses to
-send, and leave it with all that is here.
+"""`cortex connect` and `cortex disconnect`: join a team's Core and leave it.
 
-A token is never an argument: command lines are seen by everybody on a machine, and kept by shells.
+The token is never an argument: all users of a machine can see command lines, and shells keep them.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ from cortex.toolkit.terminal.library import open_library
 from cortex.toolkit.terminal.options import JsonFlag, ProfileOption
 from cortex.toolkit.terminal.output import many, print_json, say
 
-MOST_NAMES = 5  # people and Cores that are named
+MOST_NAMES = 5  # people or Cores named in a summary
 _YOURS = {PERSON: "you", AGENT: "your agents"}
 
 
@@ -57,7 +56,8 @@ def connect(
         typer.Option(
             "--token-file",
             metavar="FILE",
-            help=f"A file that has the token; -: stdin. Default: ${TOKEN_VARIABLE}, or else it is asked for.",
+            help=f"A file that has the token; -: stdin. Default: ${TOKEN_VARIABLE}, "
+            "or else it is asked for.",
         ),
     ] = "",
     plain_http: Annotated[
@@ -78,7 +78,8 @@ def connect(
         typer.Option(
             "--upload",
             metavar="all|mine|none",
-            help="Which records of this home are sent: mine are those that you wrote here and no other Core ever had. "
+            help="Which records of this home are sent: mine are those that you wrote here "
+            "and no other Core ever had. "
             "Default: you are asked; none, where there is no terminal.",
         ),
     ] = None,
@@ -101,23 +102,23 @@ def connect(
             )
         before = library.store.truth.get(state.URL)
         is_joined = bool(before) and address.rstrip("/") == before and not token_file
-        token = connection.token_of(library.settings.home) if is_joined else _token(token_file)
-        found = None
+        token = connection.token_of(library.settings.home) if is_joined else _read_token(token_file)
+        preview = None
         if dry_run or not before or choice:
-            found = connection.preview(library, address, token, plain=plain_http, moved=moved)
+            preview = connection.preview(library, address, token, plain=plain_http, moved=moved)
             if not as_json:
-                _show_plan(found)
+                _show_plan(preview)
             if dry_run:
                 if as_json:
                     print_json(
                         {
-                            "server": found.url,
+                            "server": preview.url,
                             "dryRun": True,
-                            "upload": _plan_rows(found.plan, choice),
+                            "upload": _plan_json(preview.plan, choice),
                         }
                     )
                 return 0
-            choice = choice or _asked(found)
+            choice = choice or _ask_choice(preview)
         joined = connection.connect(
             library, address, token, plain=plain_http, moved=moved, choice=choice
         )
@@ -131,7 +132,7 @@ def connect(
                 else "Connected"
             )
             say(f"✓ {begin} to {joined.url} as {joined.name} (tier {joined.tier})")
-        _say_held(found, choice, joined.kept_aside)
+        _print_unsent(preview, choice, joined.kept_aside)
         done = run_sync(library)
     if as_json:
         about = {
@@ -141,7 +142,7 @@ def connect(
             "again": joined.again,
         }
         moved_from = before if elsewhere else None
-        sent = _plan_rows(found.plan, choice) if found else None
+        sent = _plan_json(preview.plan, choice) if preview else None
         print_json(
             {
                 **about,
@@ -156,55 +157,65 @@ def connect(
     return exit_code(done)
 
 
-def _show_plan(found: Preview) -> None:
-    """Say what this home has that the Core doesn't."""
-    mine, others = found.plan.mine, found.plan.others
-    total = mine.records + others.records + found.plan.kept
+def _show_plan(preview: Preview) -> None:
+    """Print the records of this home that the Core doesn't have."""
+    mine, others = preview.plan.mine, preview.plan.others
+    total = mine.records + others.records + preview.plan.kept
     if total:
-        say(f"{found.url} doesn't have {many(total, 'record')} of this home:")
+        say(f"{preview.url} doesn't have {many(total, 'record')} of this home:")
     if mine.records:
         say(
-            f"  mine: {_described(mine)}, written here, never sent elsewhere{_foretold(mine, found.tier)}"
+            f"  mine: {_describe(mine)}, written here, "
+            f"never sent elsewhere{_expected_refusals(mine, preview.tier)}"
         )
     if others.records:
         authors = {_YOURS.get(name, name): count for name, count in others.authors.items()}
         origins = f", once at {_names(others.origins)}" if others.origins else ""
         say(
-            f"  all adds: {_described(others)}, by {_names(authors)}{origins}{_foretold(others, found.tier)}"
+            f"  all adds: {_describe(others)}, by {_names(authors)}{origins}"
+            f"{_expected_refusals(others, preview.tier)}"
         )
-    if found.plan.kept:
+    if preview.plan.kept:
         say(
-            f"  {many(found.plan.kept, 'record')} stay here: a Core takes what others wrote from tier {KEEPS_AUTHORS} on"
+            f"  {many(preview.plan.kept, 'record')} stay here: "
+            f"a Core takes what others wrote from tier {KEEPS_AUTHORS} on"
         )
-    if found.plan.changes:
+    if preview.plan.changes:
         say(
-            f"  and changes of {many(found.plan.changes, 'record')} that it has, made here since you left it"
+            f"  and changes of {many(preview.plan.changes, 'record')} that it has, "
+            "made here since you left it"
         )
 
 
-def _asked(found: Preview) -> str:
-    """The person's choice; nothing is sent where nobody can be asked."""
-    plan = found.plan
+def _ask_choice(preview: Preview) -> str:
+    """Ask the person for the choice; send nothing if there is no terminal."""
+    plan = preview.plan
     if not plan.sent(ALL) and not plan.changes:
         return MINE
     if not sys.stdin.isatty():
         if plan.changes:
-            message = f"changes of {many(plan.changes, 'record')} wait here, and there is no terminal to ask on"
-            way = "--upload mine sends them, --upload none keeps them in a file and takes over what the Core has."
-            raise InputError("ARGUMENT_INVALID", message, suggestions=(way,))
+            message = (
+                f"changes of {many(plan.changes, 'record')} wait here, "
+                "and there is no terminal to ask on"
+            )
+            advice = (
+                "--upload mine sends them, --upload none keeps them in a file and takes over "
+                "what the Core has."
+            )
+            raise InputError("ARGUMENT_INVALID", message, suggestions=(advice,))
         return NONE
     counts = f"mine ({plan.sent(MINE):,}), all ({plan.sent(ALL):,}) or none"
     print(f"Send which? {counts} [mine]: ", end="", file=sys.stderr, flush=True)
     return one_of(sys.stdin.readline().strip() or MINE, CHOICES, "the answer")
 
 
-def _say_held(found: Preview | None, choice: str | None, file: Path | None) -> None:
-    """Say what stays here, and how it can be sent after all."""
-    plan = found.plan if found else None
+def _print_unsent(preview: Preview | None, choice: str | None, file: Path | None) -> None:
+    """Print the records that stay here, and the command that sends them."""
+    plan = preview.plan if preview else None
     held = plan.sent(ALL) - plan.sent(choice or MINE) if plan else 0
     if held:
-        way = "`cortex connect --upload mine` or `--upload all` sends them"
-        say(f"note: not sent, only kept here: {many(held, 'record')}; {way}", error=True)
+        advice = "`cortex connect --upload mine` or `--upload all` sends them"
+        say(f"note: not sent, only kept here: {many(held, 'record')}; {advice}", error=True)
     if file:
         say(
             f"note: your changes of what the Core has are not sent; they are kept in {file}",
@@ -212,14 +223,14 @@ def _say_held(found: Preview | None, choice: str | None, file: Path | None) -> N
         )
 
 
-def _described(part: UploadPart) -> str:
+def _describe(part: UploadPart) -> str:
     kinds = ", ".join(many(count, kind) for kind, count in part.kinds.items())
     private = f", {part.private:,} of them private" if part.private else ""
     return f"{many(part.records, 'record')} ({kinds}{private})"
 
 
-def _foretold(part: UploadPart, tier: int) -> str:
-    """How many of the records the Core would refuse at this tier, and why."""
+def _expected_refusals(part: UploadPart, tier: int) -> str:
+    """Describe the records that the Core would refuse at this tier."""
     reasons = _names({said(right): count for right, count in part.refused.items()})
     return (
         f"; {sum(part.refused.values()):,} would be refused at tier {tier}: {reasons}"
@@ -229,13 +240,13 @@ def _foretold(part: UploadPart, tier: int) -> str:
 
 
 def _names(counts: Mapping[str, int]) -> str:
-    told = [f"{name} ({count:,})" for name, count in list(counts.items())[:MOST_NAMES]]
-    more = len(counts) - len(told)
-    return ", ".join(told) + (f" and {more:,} more" if more > 0 else "")
+    shown = [f"{name} ({count:,})" for name, count in list(counts.items())[:MOST_NAMES]]
+    more = len(counts) - len(shown)
+    return ", ".join(shown) + (f" and {more:,} more" if more > 0 else "")
 
 
-def _plan_rows(plan: Plan, choice: str | None) -> dict[str, object]:
-    """For programs."""
+def _plan_json(plan: Plan, choice: str | None) -> dict[str, object]:
+    """Encode the upload plan as JSON."""
     parts = {"mine": asdict(plan.mine), "others": asdict(plan.others)}
     return {"choice": choice, **parts, "kept": plan.kept, "changes": plan.changes}
 
@@ -265,21 +276,24 @@ def disconnect(
     return 0
 
 
-def _token(told: str) -> str:
-    """The token, from wherever nobody else reads along. Raises: InputError, FileError."""
-    if told == "-":
+def _read_token(source: str) -> str:
+    """Read the token from a file, stdin, the environment or a prompt.
+
+    Raises: InputError, FileError.
+    """
+    if source == "-":
         return sys.stdin.readline(MAX_TOKEN + 1)
-    if told:
+    if source:
         try:
-            with open(Path(told), encoding="utf-8", errors="replace") as file:
+            with open(Path(source), encoding="utf-8", errors="replace") as file:
                 return file.readline(MAX_TOKEN + 1)
         except FileNotFoundError:
-            message = f"there is no file {told} to read the token from"
+            message = f"there is no file {source} to read the token from"
             raise FileError(
                 "FILE_NOT_FOUND", message, instead=("Check the name after --token-file.",)
             ) from None
         except OSError as error:
-            raise explained(error, f"reading {told}") from error
+            raise explained(error, f"reading {source}") from error
     if token := environment().get(TOKEN_VARIABLE):
         return token
     if not sys.stdin.isatty():

@@ -1,6 +1,4 @@
-"""`cortex context`: where the contributions that come from a project belong, in the project's
-`.cortex/config.json`.
-"""
+"""`cortex context`: placement of a project's contributions, in its `.cortex/config.json`."""
 
 from __future__ import annotations
 
@@ -66,23 +64,24 @@ def set_context(
         raise InputError("ARGUMENT_INVALID", "say what to set: --subcortex, --thread or --task")
     root = _root(path)
     with team() as library:
-        found = {
-            kind: _open_one(library, told, kind)
-            for kind, told in (("subcortex", subcortex), ("thread", thread), ("task", task))
-            if told is not None
+        records = {
+            kind: _resolve_open(library, ref, kind)
+            for kind, ref in (("subcortex", subcortex), ("thread", thread), ("task", task))
+            if ref is not None
         }
         named = {
-            kind: one.body.slug if kind == "subcortex" else one.id for kind, one in found.items()
+            kind: record.body.slug if kind == "subcortex" else record.id
+            for kind, record in records.items()
         }
         write_context(root, **named)
-        return _tell(library, root, as_json=as_json)
+        return _print_context(library, root, as_json=as_json)
 
 
 @app.command("show")
 def show(path: PathOption = None, as_json: JsonFlag = False) -> int:
     """Show where contributions from this project go, and why."""
     with team() as library:
-        return _tell(library, _root(path), as_json=as_json)
+        return _print_context(library, _root(path), as_json=as_json)
 
 
 @app.command("clear")
@@ -100,85 +99,85 @@ def clear(
     whole = not (subcortex or thread or task)
     clear_context(root, thread=thread or whole, task=task or whole, subcortex=subcortex or whole)
     with team() as library:
-        return _tell(library, root, as_json=as_json)
+        return _print_context(library, root, as_json=as_json)
 
 
 def _root(path: Path | None) -> Path:
-    return _found(path)[0].root
+    return _find_workspace(path)[0].root
 
 
-def _found(path: Path | None) -> tuple[Workspace, list[str]]:
-    """The project, and what is wrong with its settings, which is said once: with what they lead to."""
-    found, warnings = workspace.find_for([path] if path else [], environment(), Path.cwd())
-    return found[0], warnings
+def _find_workspace(path: Path | None) -> tuple[Workspace, list[str]]:
+    """Find the project and the warnings about its settings, which are printed once."""
+    workspaces, warnings = workspace.find_for([path] if path else [], environment(), Path.cwd())
+    return workspaces[0], warnings
 
 
-def _open_one(library: Library, told: str, kind: str) -> Record[Any]:
-    """The record that was named, where it counts as a project's.
+def _resolve_open(library: Library, ref: str, kind: str) -> Record[Any]:
+    """Resolve a record that contributions can be added to.
 
     Raises: InputError RECORD_UNKNOWN, TARGET_NOT_FOUND.
     """
     lookup = library.store.recorded
-    record = resolve_ref(lookup, told, kind)
-    where = route(lookup, {NAMES[kind]: record.id})
-    if getattr(where, kind) != record.id:
-        why = f"nothing can be added there: {'; '.join(where.missing)}"
+    record = resolve_ref(lookup, ref, kind)
+    placement = route(lookup, {NAMES[kind]: record.id})
+    if getattr(placement, kind) != record.id:
+        why = f"nothing can be added there: {'; '.join(placement.missing)}"
         raise InputError("TARGET_NOT_FOUND", why, context={"field": kind, "id": record.id})
     return record
 
 
-def _tell(library: Library, root: Path, *, as_json: bool) -> int:
-    """What the project says, and where that leads."""
+def _print_context(library: Library, root: Path, *, as_json: bool) -> int:
+    """Print the project's context and the placement that follows from it."""
     lookup = library.store.recorded
-    told = read_context(root)
-    here, warnings = _found(root)
+    context = read_context(root)
+    here, warnings = _find_workspace(root)
     for warning in warnings:
-        # Those of the person were said when the library was opened
+        # Warnings about the person's settings were printed when the library was opened.
         if warning not in library.settings.warnings:
             say(f"warning: {warning}", error=True)
-    where = route(lookup, here.settings.families)
-    known = lookup.get((where.thread, where.task, where.subcortex))
+    placement = route(lookup, here.settings.families)
+    known = lookup.get((placement.thread, placement.task, placement.subcortex))
     if as_json:
-        print_json(_json(root, told, where))
+        print_json(_json(root, context, placement))
     else:
-        _say(root, told, where, known)
+        _print_text(root, context, placement, known)
     return 0
 
 
-def _json(root: Path, told: ProjectContext, where: Placement) -> dict[str, object]:
+def _json(root: Path, context: ProjectContext, placement: Placement) -> dict[str, object]:
     return {
         "root": str(root),
         "file": str(context_file(root)),
-        "context": {"subcortex": told.subcortex, "thread": told.thread, "task": told.task},
+        "context": {"subcortex": context.subcortex, "thread": context.thread, "task": context.task},
         "route": {
-            "thread": where.thread,
-            "task": where.task,
-            "subcortex": where.subcortex,
-            "why": where.why,
+            "thread": placement.thread,
+            "task": placement.task,
+            "subcortex": placement.subcortex,
+            "why": placement.why,
         },
-        "missing": list(where.missing),
+        "missing": list(placement.missing),
     }
 
 
-def _say(root: Path, told: ProjectContext, where: Placement, known: Titles) -> None:
-    for problem in where.missing:
+def _print_text(root: Path, context: ProjectContext, placement: Placement, known: Titles) -> None:
+    for problem in placement.missing:
         say(f"warning: {problem}", error=True)
-    if told == ProjectContext() and not known:
+    if context == ProjectContext() and not known:
         say(NOTHING, error=True)
         say(START, error=True)
         return
     say_labels(
         [
             ("Project", str(root)),
-            ("Subcortex", _subcortex(where.subcortex, known)),
-            ("Thread", told_title(where.thread, known) if where.thread else ""),
-            ("Task", told_title(where.task, known) if where.task else ""),
-            ("Because", where.why),
+            ("Subcortex", _subcortex(placement.subcortex, known)),
+            ("Thread", told_title(placement.thread, known) if placement.thread else ""),
+            ("Task", told_title(placement.task, known) if placement.task else ""),
+            ("Because", placement.why),
         ]
     )
 
 
-def _subcortex(number: str, known: Titles) -> str:
-    """A subcortex by the slug that people type, its id and its name."""
-    found = known.get(number)
-    return f"{found.body.slug} ({told_title(number, known)})" if found else number
+def _subcortex(subcortex_id: str, known: Titles) -> str:
+    """Render a subcortex with its slug, id and name."""
+    record = known.get(subcortex_id)
+    return f"{record.body.slug} ({told_title(subcortex_id, known)})" if record else subcortex_id

@@ -1,6 +1,4 @@
-"""`cortex drafts`: contributions of agents that wait for a person, who looks at them and has them
-published or not.
-"""
+"""`cortex drafts`: review of agents' contributions, which a person approves or rejects."""
 
 from __future__ import annotations
 
@@ -47,7 +45,7 @@ from cortex.toolkit.terminal.options import JsonFlag
 from cortex.toolkit.terminal.output import moment, print_json, say
 
 KIND = "draft"
-PART = 2  # what a command ends with that did some of what it was told
+PART = 2  # exit code of a command that succeeded for some drafts only
 
 app = typer.Typer(
     name="drafts", help="What agents wrote and a person decides about.", no_args_is_help=True
@@ -56,11 +54,11 @@ app = typer.Typer(
 
 @dataclass(frozen=True, slots=True)
 class _Decided:
-    """What became of one of several drafts."""
+    """Result of the decision about one draft."""
 
     id: str
     draft: Record[Draft] | None = None
-    record: Record[Any] | None = None  # what it was published as
+    record: Record[Any] | None = None  # the published record
     error: CortexError | None = None
 
 
@@ -77,8 +75,8 @@ def list_drafts(
     as_json: JsonFlag = False,
 ) -> int:
     """List drafts that wait for you, newest first."""
-    told = tuple(one_of(one, STATES[Draft], "--state") for one in state or ())
-    states = told or (() if everything else (drafts.PENDING,))
+    chosen = tuple(one_of(word, STATES[Draft], "--state") for word in state or ())
+    states = chosen or (() if everything else (drafts.PENDING,))
     with team() as library:
         rows = drafts.listed(library, states, limit + 1)
         absent = library.store.outbox.absent()
@@ -88,41 +86,41 @@ def list_drafts(
         print_json(
             {
                 "drafts": [
-                    {**marked_json(one, absent), "state": drafts.state_of(one.body, now)}
-                    for one in shown
+                    {**marked_json(draft, absent), "state": drafts.state_of(draft.body, now)}
+                    for draft in shown
                 ],
                 "more": len(rows) > limit,
             }
         )
     elif not shown:
-        say("nothing found" if told else "No draft waits for you.", error=True)
+        say("nothing found" if chosen else "No draft waits for you.", error=True)
     else:
-        say_rows([marked_row(one, _row(one, now), absent) for one in shown])
+        say_rows([marked_row(draft, _row(draft, now), absent) for draft in shown])
         say_more(len(rows) > limit)
     return 0
 
 
-def _row(one: Record[Draft], now: int) -> tuple[str, ...]:
-    state = drafts.state_of(one.body, now)
-    return one.id, day(one.created), state, one.body.type, one.author, one.body.title
+def _row(draft: Record[Draft], now: int) -> tuple[str, ...]:
+    state = drafts.state_of(draft.body, now)
+    return draft.id, day(draft.created), state, draft.body.type, draft.author, draft.body.title
 
 
 @app.command("show")
-def show(told: IdArgument, as_json: JsonFlag = False) -> int:
+def show(ref: IdArgument, as_json: JsonFlag = False) -> int:
     """Show a draft, where it would be posted, and what to look at twice."""
     with team() as library:
         lookup = library.store.recorded
-        record = resolve_ref(lookup, told, KIND)
+        record = resolve_ref(lookup, ref, KIND)
         now = _now()
         after = drafts.next_step(lookup, record, now)
     if as_json:
         print_json({**_draft_json(record, now), "next_step": after})
     else:
-        _say(record, now, after)
+        _print_draft(record, now, after)
     return 0
 
 
-def _say(record: Record[Draft], now: int, after: str) -> None:
+def _print_draft(record: Record[Draft], now: int, after: str) -> None:
     body = record.body
     reviewed = f"{body.reviewed_by} at {moment(body.reviewed_at)}" if body.reviewed_by else ""
     labels = (
@@ -140,7 +138,8 @@ def _say(record: Record[Draft], now: int, after: str) -> None:
     say_text(body.body)
     say_list("Changes", [f"{name}: {value}" for name, value in body.patch])
     say_list(
-        "Rests on", [f"{one.ref}{f' ({one.note})' if one.note else ''}" for one in body.evidence]
+        "Rests on",
+        [f"{source.ref}{f' ({source.note})' if source.note else ''}" for source in body.evidence],
     )
     say_list("Cites", body.citations)
     say_list("Code", [told_code(link) for link in body.code_links])
@@ -165,11 +164,13 @@ def approve(
     key: KeyOption = "",
     as_json: JsonFlag = False,
 ) -> int:
-    """Approve drafts: they are published at once, in the name of who wrote them, who hears of it."""
+    """Approve drafts: they are published at once, in the name of who wrote them, who hears of
+    it.
+    """
 
-    def act(library: Library, number: str, actor: Actor) -> _Decided:
-        done = drafts.approve(library, number, actor=actor, key=key, target=target, notes=notes)
-        return _Decided(number, done.draft, done.record)
+    def act(library: Library, draft_id: str, actor: Actor) -> _Decided:
+        done = drafts.approve(library, draft_id, actor=actor, key=key, target=target, notes=notes)
+        return _Decided(draft_id, done.draft, done.record)
 
     return _decide("approve_draft", ids, key, act, target=target, as_json=as_json)
 
@@ -180,8 +181,10 @@ def reject(
 ) -> int:
     """Reject drafts: they stay as they are, and who wrote them hears why."""
 
-    def act(library: Library, number: str, actor: Actor) -> _Decided:
-        return _Decided(number, drafts.reject(library, number, actor=actor, key=key, notes=notes))
+    def act(library: Library, draft_id: str, actor: Actor) -> _Decided:
+        return _Decided(
+            draft_id, drafts.reject(library, draft_id, actor=actor, key=key, notes=notes)
+        )
 
     return _decide("reject_draft", ids, key, act, as_json=as_json)
 
@@ -189,80 +192,84 @@ def reject(
 def _decide(
     action: str, ids: Sequence[str], key: str, act: Act, *, target: str = "", as_json: bool
 ) -> int:
-    """Decide about each of these; where one can't be, the others are, and the exit code says so."""
+    """Decide about each draft; a failure doesn't stop the others, but sets the exit code."""
     if key and len(ids) > 1:
         raise InputError("ARGUMENT_INVALID", "a key is for one write: name one draft with --key")
     with team() as library:
-        numbers = list(dict.fromkeys(number_of(library, id_, KIND) for id_ in ids))
-        actor = decide(library, action, _question(library, action, numbers, target))
-        done = [_try(library, number, actor, act, alone=len(numbers) == 1) for number in numbers]
-    failed = [one for one in done if one.error]
+        draft_ids = list(dict.fromkeys(number_of(library, ref, KIND) for ref in ids))
+        actor = decide(library, action, _question(library, action, draft_ids, target))
+        alone = len(draft_ids) == 1
+        done = [_decide_one(library, draft_id, actor, act, alone=alone) for draft_id in draft_ids]
+    failed = [decision for decision in done if decision.error]
     if as_json:
         print_json(
             {
-                "drafts": [_decided_json(one) for one in done if one.draft],
-                "failed": [_failed_json(one) for one in failed],
+                "drafts": [_decided_json(decision) for decision in done if decision.draft],
+                "failed": [_failed_json(decision) for decision in failed],
             }
         )
     else:
-        for one in done:
-            _tell(one)
+        for decision in done:
+            _print_decision(decision)
     return 0 if not failed else 1 if len(failed) == len(done) else PART
 
 
-def _question(library: Library, action: str, numbers: Sequence[str], target: str) -> str:
-    """What a person decides about: every draft with where it goes, what to look at and how it
-    begins.
-    """
+def _question(library: Library, action: str, draft_ids: Sequence[str], target: str) -> str:
+    """Build the question: each draft with its target, risk flags and first lines."""
     lines = []
-    for record in library.store.recorded.get(numbers).values():
+    for record in library.store.recorded.get(draft_ids).values():
         body = record.body
-        place = target or body.target or "nowhere yet"
+        destination = target or body.target or "nowhere yet"
         lines.append(f"{record.id}: {body.title}")
-        lines.append(f"  {body.type} by {record.author}, for {place}")
+        lines.append(f"  {body.type} by {record.author}, for {destination}")
         lines += [f"  look at: {flag.replace('_', ' ')}" for flag in body.risk_flags]
         lines += [f"  {name}: {value}" for name, value in body.patch]
-        lines += beginning_of(body.body, 30 if len(numbers) == 1 else 5)
+        lines += beginning_of(body.body, 30 if len(draft_ids) == 1 else 5)
     verb = "Publish" if action == "approve_draft" else "Reject"
-    what = "it" if len(numbers) == 1 else f"these {len(numbers)}"
-    return "\n".join([*lines, f"{verb} {what}?"])
+    subject = "it" if len(draft_ids) == 1 else f"these {len(draft_ids)}"
+    return "\n".join([*lines, f"{verb} {subject}?"])
 
 
-def _try(library: Library, number: str, actor: Actor, act: Act, *, alone: bool) -> _Decided:
+def _decide_one(
+    library: Library, draft_id: str, actor: Actor, act: Act, *, alone: bool
+) -> _Decided:
     try:
-        return act(library, number, actor)
+        return act(library, draft_id, actor)
     except CortexError as error:
         if alone:
             raise
         if isinstance(error, InputError):
             error.suggestions = suggested(error)
-        return _Decided(number, error=error)
+        return _Decided(draft_id, error=error)
 
 
-def _tell(one: _Decided) -> None:
-    if one.error:
-        say(f"error: {one.id}: {one.error.message} [{one.error.code}]", error=True)
-        for suggestion in one.error.suggestions:
+def _print_decision(decision: _Decided) -> None:
+    if decision.error:
+        say(f"error: {decision.id}: {decision.error.message} [{decision.error.code}]", error=True)
+        for suggestion in decision.error.suggestions:
             say(f"  - {suggestion}", error=True)
-    elif one.record:
-        done = "Changed" if one.record.kind == "task" else "Published"
-        say(f"✓ {done} {one.record.id}: {one.record.body.title}")
-    elif one.draft:
-        say(f"✓ Rejected {one.id}: {one.draft.body.title}")
+    elif decision.record:
+        done = "Changed" if decision.record.kind == "task" else "Published"
+        say(f"✓ {done} {decision.record.id}: {decision.record.body.title}")
+    elif decision.draft:
+        say(f"✓ Rejected {decision.id}: {decision.draft.body.title}")
 
 
 def _draft_json(record: Record[Draft], now: int) -> dict[str, object]:
     return {**record_json(record), "state": drafts.state_of(record.body, now)}
 
 
-def _decided_json(one: _Decided) -> dict[str, object]:
-    assert one.draft is not None
-    return {**record_json(one.draft), "record": brief_json(one.record) if one.record else None}
+def _decided_json(decision: _Decided) -> dict[str, object]:
+    assert decision.draft is not None
+    return {
+        **record_json(decision.draft),
+        "record": brief_json(decision.record) if decision.record else None,
+    }
 
 
-def _failed_json(one: _Decided) -> dict[str, object]:
-    assert one.error is not None
-    return {"id": one.id, "code": one.error.code, "message": one.error.message}
+def _failed_json(decision: _Decided) -> dict[str, object]:
+    assert decision.error is not None
+    return {"id": decision.id, "code": decision.error.code, "message": decision.error.message}
 
 
 def _now() -> int:

@@ -1,6 +1,4 @@
-"""`cortex inbox`: what waits for the person: what happened, what to do, what to judge; and being
-done with it.
-"""
+"""`cortex inbox` and `cortex done`: the person's notifications, tasks and pending decisions."""
 
 from __future__ import annotations
 
@@ -19,7 +17,7 @@ from cortex.toolkit.terminal.options import JsonFlag
 from cortex.toolkit.terminal.output import many, moment, print_json, say
 from cortex.toolkit.terminal.prompts import writer
 
-MOST = 1000  # notifications that are done with at once
+MOST = 1000  # notifications closed at once
 SHOWN_BY = {
     "thread": "cortex thread show {}",
     "task": "cortex task show {}",
@@ -57,19 +55,19 @@ def inbox(
     """
     wanted = tuple(one_of(kind, EVERYTHING, "--include") for kind in kinds or EVERYTHING)
     with team() as library:
-        found = inbox_of(library, None if everything else PERSON, wanted, limit)
+        page = inbox_of(library, None if everything else PERSON, wanted, limit)
     if as_json:
-        print_json({"entries": [_entry_json(one) for one in found.entries], "more": found.more})
+        print_json({"entries": [_entry_json(entry) for entry in page.entries], "more": page.more})
         return 0
-    if not found.entries:
+    if not page.entries:
         say("Nothing waits for you.", error=True)
         return 0
-    for entry in found.entries:
+    for entry in page.entries:
         say_rows([(entry.id, day(entry.at), entry.type, entry.title)])
         say(f"  {entry.why}")
         if command := next_command(entry):
             say(f"  {command}")
-    say_more(found.more)
+    say_more(page.more)
     return 0
 
 
@@ -89,15 +87,19 @@ def done(
         raise InputError(
             "ARGUMENT_INVALID", "name notifications by their ids, or take --all, one of both"
         )
-    for told in ids or ():
-        _check_notification(told)
+    for ref in ids or ():
+        _check_notification(ref)
     with team() as library:
         if everything:
             entries = inbox_of(library, PERSON, (NOTIFICATIONS,), MOST).entries
-            numbers = [entry.id for entry in entries]
+            notification_ids = [entry.id for entry in entries]
         else:
-            numbers = [number_of(library, id_, "notification") for id_ in ids or ()]
-        gone = acknowledge(library, numbers, actor=writer(), key=key) if numbers else ()
+            notification_ids = [number_of(library, ref, "notification") for ref in ids or ()]
+        gone = (
+            acknowledge(library, notification_ids, actor=writer(), key=key)
+            if notification_ids
+            else ()
+        )
     if as_json:
         print_json({"done": list(gone)})
     else:
@@ -105,29 +107,29 @@ def done(
     return 0
 
 
-def _check_notification(told: str) -> None:
-    """Say how to be done with what is no notification. Raises: InputError ARGUMENT_INVALID."""
-    kind = kind_of_id(told.strip())
+def _check_notification(ref: str) -> None:
+    """Reject other records, with the command for them. Raises: InputError ARGUMENT_INVALID."""
+    kind = kind_of_id(ref.strip())
     if kind in DONE_BY:
         raise InputError(
-            "ARGUMENT_INVALID", f"{told} is no notification but a {kind}: {DONE_BY[kind]} does that"
+            "ARGUMENT_INVALID", f"{ref} is no notification but a {kind}: {DONE_BY[kind]} does that"
         )
 
 
-def next_command(one: InboxEntry) -> str:
-    """The command that shows what an entry is about, "" where there is none."""
-    return SHOWN_BY.get(kind_of_id(one.next), "").format(one.next)
+def next_command(entry: InboxEntry) -> str:
+    """Command that shows the subject of an entry, "" if there is none."""
+    return SHOWN_BY.get(kind_of_id(entry.next), "").format(entry.next)
 
 
-def _entry_json(one: InboxEntry) -> dict[str, object]:
+def _entry_json(entry: InboxEntry) -> dict[str, object]:
     return {
-        "id": one.id,
-        "kind": one.kind,
-        "type": one.type,
-        "about": one.about,
-        "title": one.title,
-        "why": one.why,
-        "at": moment(one.at),
-        "next": next_command(one),
-        "sensitive": one.sensitive,
+        "id": entry.id,
+        "kind": entry.kind,
+        "type": entry.type,
+        "about": entry.about,
+        "title": entry.title,
+        "why": entry.why,
+        "at": moment(entry.at),
+        "next": next_command(entry),
+        "sensitive": entry.sensitive,
     }

@@ -1,6 +1,4 @@
-"""`cortex link`: how one record stands to another, and judging what only looks like a
-contradiction.
-"""
+"""`cortex link`: relations between records, and the review of suspected contradictions."""
 
 from __future__ import annotations
 
@@ -63,20 +61,22 @@ def add(
     """Say how one record stands to another."""
     word = one_of(relation, RELATIONS, "RELATION")
     with team() as library:
-        ends = [number_of(library, one, "") for one in (source, target)]
-        made = Link(ends[0], word, ends[1], note)
+        ends = [number_of(library, ref, "") for ref in (source, target)]
+        link = Link(ends[0], word, ends[1], note)
         known = library.store.recorded.get(ends)
-        replaces = word == "supersedes" and all(one.kind == "artifact" for one in known.values())
+        replaces = word == "supersedes" and all(
+            record.kind == "artifact" for record in known.values()
+        )
         question = (
             f"Have {told_title(ends[0], known)} take the place of {told_title(ends[1], known)}?"
         )
         actor = decide(library, "supersede_artifact", question) if replaces else writer()
-        record = create(library, made, actor=actor, key=key)
+        record = create(library, link, actor=actor, key=key)
         known = _ends(library, [record])
     if as_json:
-        print_json(_row(record, known))
+        print_json(_link_json(record, known))
     else:
-        say(f"✓ Linked {record.id}: {_told(record, known)}")
+        say(f"✓ Linked {record.id}: {_render_link(record, known)}")
     return 0
 
 
@@ -99,8 +99,8 @@ def list_links(
     """
     word = one_of(relation, RELATIONS, "--relation")
     with team() as library:
-        number = number_of(library, about, "")
-        found = list_records(
+        record_id = number_of(library, about, "")
+        listing = list_records(
             library,
             KIND,
             limit,
@@ -108,26 +108,23 @@ def list_links(
             states=state,
             everything=everything,
             refs=[("relation", word)] if word else (),
-            keep=(lambda body: number in (body.source, body.target)) if number else None,
+            keep=(lambda body: record_id in (body.source, body.target)) if record_id else None,
         )
-        known = _ends(library, found.rows)
+        known = _ends(library, listing.rows)
     if as_json:
         rows = [
-            {**_row(row, known), "warnings": list(absence_of(row.id, found.absent))}
-            for row in found.rows
+            {**_link_json(row, known), "warnings": list(absence_of(row.id, listing.absent))}
+            for row in listing.rows
         ]
-        print_json({"links": rows, "more": found.more})
-    elif not found.rows:
-        say(START if found.nothing_yet else "nothing found", error=True)
+        print_json({"links": rows, "more": listing.more})
+    elif not listing.rows:
+        say(START if listing.nothing_yet else "nothing found", error=True)
     else:
-        for one in found.rows:
-            say(
-                " ".join(
-                    (one.id, day(one.updated), one.body.state, *absence_of(one.id, found.absent))
-                )
-            )
-            say(f"  {_told(one, known)}")
-        say_more(found.more)
+        for link in listing.rows:
+            warnings = absence_of(link.id, listing.absent)
+            say(" ".join((link.id, day(link.updated), link.body.state, *warnings)))
+            say(f"  {_render_link(link, known)}")
+        say_more(listing.more)
     return 0
 
 
@@ -147,21 +144,21 @@ def _judge(ids: Sequence[str], key: str, *, confirmed: bool, as_json: bool) -> i
     if key and len(ids) > 1:
         raise InputError("ARGUMENT_INVALID", "a key is for one write: name one link with --key")
     with team() as library:
-        numbers = [number_of(library, id_, KIND) for id_ in ids]
-        links = library.store.recorded.get(numbers).values()
-        shown = [f"{link.id}: {_told(link, _ends(library, [link]))}" for link in links]
+        link_ids = [number_of(library, ref, KIND) for ref in ids]
+        links = library.store.recorded.get(link_ids).values()
+        shown = [f"{link.id}: {_render_link(link, _ends(library, [link]))}" for link in links]
         question = "Is that so?" if confirmed else "Dismiss that?"
         actor = decide(library, "judge_link", "\n".join([*shown, question]))
         done = [
-            actions.judge_link(library, number, confirmed, actor=actor, key=key)
-            for number in numbers
+            actions.judge_link(library, link_id, confirmed, actor=actor, key=key)
+            for link_id in link_ids
         ]
         known = _ends(library, done)
     if as_json:
-        print_json({"links": [_row(one, known) for one in done]})
+        print_json({"links": [_link_json(link, known) for link in done]})
         return 0
-    for one in done:
-        say(f"✓ {one.body.state.capitalize()} {one.id}: {_told(one, known)}")
+    for link in done:
+        say(f"✓ {link.body.state.capitalize()} {link.id}: {_render_link(link, known)}")
     return 0
 
 
@@ -171,15 +168,18 @@ def _ends(library: Library, links: Sequence[Record[Any]]) -> Titles:
     )
 
 
-def _row(link: Record[Any], known: Titles) -> dict[str, object]:
+def _link_json(link: Record[Any], known: Titles) -> dict[str, object]:
     ends = {name: known.get(getattr(link.body, name)) for name in ("source", "target")}
     return {
         **record_json(link),
-        "ends": {name: brief_json(one) if one else None for name, one in ends.items()},
+        "ends": {name: brief_json(end) if end else None for name, end in ends.items()},
     }
 
 
-def _told(link: Record[Any], known: Titles) -> str:
+def _render_link(link: Record[Any], known: Titles) -> str:
     body = link.body
     note = f" ({body.note})" if body.note else ""
-    return f"{told_title(body.source, known)} {body.relation.replace('_', ' ')} {told_title(body.target, known)}{note}"
+    return (
+        f"{told_title(body.source, known)} {body.relation.replace('_', ' ')} "
+        f"{told_title(body.target, known)}{note}"
+    )

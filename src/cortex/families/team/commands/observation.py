@@ -1,5 +1,6 @@
-"""`cortex observation`: what was seen and kept, by agents and plugins above all; nobody has to
-approve it, so that people look here.
+"""`cortex observation`: observations, mostly by agents and plugins.
+
+They need no approval, so this is where people review them.
 """
 
 from __future__ import annotations
@@ -52,9 +53,9 @@ def list_observations(
     as_json: JsonFlag = False,
 ) -> int:
     """List observations, the newest first."""
-    told = one_of(type, OBSERVATION_TYPES, "--type")
+    wanted_type = one_of(type, OBSERVATION_TYPES, "--type")
     with team() as library:
-        found = list_records(
+        listing = list_records(
             library,
             KIND,
             limit,
@@ -62,22 +63,28 @@ def list_observations(
             subcortex=subcortex,
             tags=tag,
             refs=[("thread", number_of(library, thread, "thread"))] if thread else (),
-            keep=(lambda body: body.type == told) if told else None,
+            keep=(lambda body: body.type == wanted_type) if wanted_type else None,
         )
     return tell_list(
-        found,
+        listing,
         "observations",
         START,
-        lambda one: (one.id, day(one.created), one.body.type, one.author, one.body.title),
+        lambda observation: (
+            observation.id,
+            day(observation.created),
+            observation.body.type,
+            observation.author,
+            observation.body.title,
+        ),
         as_json=as_json,
     )
 
 
 @app.command("show")
-def show(told: IdArgument, as_json: JsonFlag = False) -> int:
+def show(ref: IdArgument, as_json: JsonFlag = False) -> int:
     """Show an observation: what was seen, where it belongs, and what contradicts it."""
     with team() as library:
-        record = resolve_ref(library.store.recorded, told, KIND)
+        record = resolve_ref(library.store.recorded, ref, KIND)
         around = look_around(library, record)
     if as_json:
         print_json(whole_json(record, around))

@@ -1,8 +1,7 @@
-"""What the commands about a team's records have in common: their options, the records that these
-mean, and the library opened for them.
+"""Shared options of the team commands, their parsing, and the library they work on.
 
-Records are the person's, not a project's: only the files that `--code` names are looked for in the
-project here.
+Records belong to the person, not to a project: only the files that `--code` names are resolved in
+the project around the working directory.
 """
 
 from __future__ import annotations
@@ -48,7 +47,10 @@ LISTS = {
     "notification": "cortex inbox --all",
 }
 ANYTHING = 'cortex search "..." --in team'
-OTHER_WAYS = "Ask somebody who may, or propose it: `cortex artifact create --state proposed`, a comment, a draft."
+OTHER_WAYS = (
+    "Ask somebody who may, or propose it: `cortex artifact create --state proposed`, a comment, "
+    "a draft."
+)
 UNKNOWN = ("RECORD_UNKNOWN", "TARGET_NOT_FOUND", "SCOPE_NOT_FOUND")
 
 T = TypeVar("T")
@@ -147,7 +149,7 @@ NotesOption = Annotated[
 
 @contextmanager
 def team() -> Iterator[Library]:
-    """The library with the records; what goes wrong is told with the command that helps."""
+    """Open the library with the records; errors suggest the command that helps."""
     with open_library() as library:
         before = library.store.outbox.count()[0]
         try:
@@ -161,8 +163,8 @@ def team() -> Iterator[Library]:
 
 
 def suggested(error: InputError) -> tuple[str, ...]:
-    """What a person can do about an error: commands in place of the tools that an agent has."""
-    told, own = (
+    """Suggestions for a person: commands in place of an agent's tools."""
+    context, own = (
         error.context,
         tuple(
             suggestion
@@ -173,18 +175,20 @@ def suggested(error: InputError) -> tuple[str, ...]:
     if error.code in UNKNOWN and own:
         return own
     if error.code in UNKNOWN:
-        asked = "subcortex" if error.code == "SCOPE_NOT_FOUND" else str(told.get("type", ""))
-        names = (asked, kind_of_id(str(told.get("id", ""))), str(told.get("field", "")))
+        kind = "subcortex" if error.code == "SCOPE_NOT_FOUND" else str(context.get("type", ""))
+        names = (kind, kind_of_id(str(context.get("id", ""))), str(context.get("field", "")))
         return (
-            f"`{next((LISTS[name] for name in names if name in LISTS), ANYTHING)}` shows what there is.",
+            f"`{next((LISTS[name] for name in names if name in LISTS), ANYTHING)}` "
+            "shows what there is.",
         )
     if error.code == "RIGHTS_MISSING":
         return (
-            f"This home may do what tier {told.get('tier')} allows at the team's Core. {OTHER_WAYS}",
+            f"This home may do what tier {context.get('tier')} allows at the team's Core. "
+            f"{OTHER_WAYS}",
         )
-    if new := told.get("accept"):
+    if new := context.get("accept"):
         return (f"`cortex artifact accept {new} --evidence KIND:REF` accepts it.",)
-    if told.get("field") == "evidence" and "accepted" in error.message:
+    if context.get("field") == "evidence" and "accepted" in error.message:
         return (
             "--evidence KIND:REF says what it rests on; without it, it is a draft or proposed.",
         )
@@ -192,65 +196,65 @@ def suggested(error: InputError) -> tuple[str, ...]:
 
 
 def number_of(library: Library, ref: str, kind: str) -> str:
-    """The id of the record that was meant, "" where none was. Raises: InputError RECORD_UNKNOWN."""
+    """Resolve a reference to a record id, "" for none. Raises: InputError RECORD_UNKNOWN."""
     return resolve_ref(library.store.recorded, ref, kind).id if ref else ""
 
 
 def code_told(targets: Sequence[str] | None) -> tuple[CodeLink, ...]:
-    """What --code names, as seen from the project's root."""
+    """Parse --code into links relative to the project's root."""
     folder = here()
-    place = project_at(folder)
-    found = []
+    project = project_at(folder)
+    links = []
     for target in targets or ():
-        path, _, symbol = from_root(place, folder, target).partition("#")
+        path, _, symbol = from_root(project, folder, target).partition("#")
         if not path.strip():
             raise InputError(
                 "ARGUMENT_INVALID",
                 f"--code {target!r} names no file; write it as PATH or PATH#SYMBOL",
             )
-        found.append(
-            CodeLink(path.strip().replace("\\", "/"), repo=place.name, symbol=symbol.strip())
+        links.append(
+            CodeLink(path.strip().replace("\\", "/"), repo=project.name, symbol=symbol.strip())
         )
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(links))
 
 
 def code_cited(library: Library, links: Sequence[CodeLink]) -> tuple[CodeLink, ...]:
-    """What --code names, as it is now; what isn't there is kept as it was told, and said."""
+    """Add the current hashes to code links; print a note for each missing file or symbol."""
     if not links:
         return ()
-    found = cited(library, project_at(here()).path, links)
-    for one in found:
-        if not one.file_hash:
+    cited_links = cited(library, project_at(here()).path, links)
+    for link in cited_links:
+        if not link.file_hash:
             say(
-                f"note: there is no file {one.path} here: nobody is told when it changes",
+                f"note: there is no file {link.path} here: nobody is told when it changes",
                 error=True,
             )
-        elif one.symbol and not one.body_hash:
+        elif link.symbol and not link.body_hash:
             say(
-                f"note: there is no {one.symbol} in {one.path}: the whole file is watched",
+                f"note: there is no {link.symbol} in {link.path}: the whole file is watched",
                 error=True,
             )
-    return found
+    return cited_links
 
 
-def evidence_told(library: Library, told: Sequence[str] | None) -> tuple[Evidence, ...]:
-    """What --evidence names. Raises: InputError ARGUMENT_INVALID, RECORD_UNKNOWN."""
-    return tuple(dict.fromkeys(_evidence(library, one) for one in told or ()))
+def evidence_told(library: Library, values: Sequence[str] | None) -> tuple[Evidence, ...]:
+    """Parse --evidence. Raises: InputError ARGUMENT_INVALID, RECORD_UNKNOWN."""
+    return tuple(dict.fromkeys(_parse_evidence(library, value) for value in values or ()))
 
 
-def _evidence(library: Library, told: str) -> Evidence:
-    kind, _, rest = told.partition(":")
+def _parse_evidence(library: Library, value: str) -> Evidence:
+    kind, _, rest = value.partition(":")
     kind = kind.strip().lower()
     if kind in ("http", "https"):
-        kind, rest = "url", told
-    elif (named := kind_of_id(told.partition("=")[0].strip())) in EVIDENCE:
-        kind, rest = named, told
+        kind, rest = "url", value
+    elif (named := kind_of_id(value.partition("=")[0].strip())) in EVIDENCE:
+        kind, rest = named, value
     if kind not in EVIDENCE or not rest.strip():
-        known = ", ".join(f"{one}:ID" for one in EVIDENCE[:-1])
+        known = ", ".join(f"{name}:ID" for name in EVIDENCE[:-1])
         raise InputError(
-            "ARGUMENT_INVALID", f"--evidence {told!r} is none; known: {known} and url:ADDRESS"
+            "ARGUMENT_INVALID", f"--evidence {value!r} is none; known: {known} and url:ADDRESS"
         )
-    # An address may hold a "=" itself: there a note is what comes after a blank.
+    # A URL may contain "=", so its note starts after a space.
     ref, _, note = rest.partition(" =" if kind == "url" else "=")
     ref = ref.strip()
     return Evidence(
@@ -258,56 +262,57 @@ def _evidence(library: Library, told: str) -> Evidence:
     )
 
 
-def terms_told(told: Sequence[str] | None) -> tuple[Term, ...]:
-    """What --term names. Raises: InputError ARGUMENT_INVALID."""
-    found = []
-    for one in told or ():
-        word, _, meaning = one.partition(":")
+def terms_told(values: Sequence[str] | None) -> tuple[Term, ...]:
+    """Parse --term. Raises: InputError ARGUMENT_INVALID."""
+    terms = []
+    for value in values or ():
+        word, _, meaning = value.partition(":")
         if not word.strip() or not meaning.strip():
             raise InputError(
-                "ARGUMENT_INVALID", f'--term {one!r} is none; write it as "WORD: what it means"'
+                "ARGUMENT_INVALID", f'--term {value!r} is none; write it as "WORD: what it means"'
             )
-        found.append(Term(word.strip(), meaning.strip()))
-    return tuple(found)
+        terms.append(Term(word.strip(), meaning.strip()))
+    return tuple(terms)
 
 
-def people_told(library: Library, told: Sequence[str] | None) -> tuple[str, ...]:
-    """Names of people and agents, the person's own in whichever of their names."""
+def people_told(library: Library, names: Sequence[str] | None) -> tuple[str, ...]:
+    """Canonical names of people and agents; any name of the person maps to their own."""
     return tuple(
-        dict.fromkeys(who(one.strip(), library.settings) for one in told or () if one.strip())
+        dict.fromkeys(who(name.strip(), library.settings) for name in names or () if name.strip())
     )
 
 
-def tags_told(told: Sequence[str] | None) -> tuple[str, ...]:
-    """What --tag names, each once."""
+def tags_told(tags: Sequence[str] | None) -> tuple[str, ...]:
+    """Parse --tag, without duplicates."""
     return tuple(
-        {one.strip().casefold(): one.strip() for one in told or () if one.strip()}.values()
+        {tag.strip().casefold(): tag.strip() for tag in tags or () if tag.strip()}.values()
     )
 
 
 def changed(
     known: Sequence[T], more: Sequence[T], fewer: Sequence[str], what: str, word: Callable[[T], str]
 ) -> tuple[T, ...]:
-    """A list with some more and some fewer; one that has the same word takes the place of the
-    other.
+    """Return `known` without `fewer` and with `more`; an added item replaces its namesake.
 
-    Raises: InputError ARGUMENT_INVALID for one to leave out that isn't there.
+    `word` gives the name of an item. Raises: InputError ARGUMENT_INVALID, if an item of `fewer`
+    isn't in `known`.
     """
-    kept = {word(one).casefold(): one for one in known}
-    for told in fewer:
-        if kept.pop(told.strip().casefold(), None) is None:
-            there = ", ".join(word(one) for one in known) or "none"
-            raise InputError("ARGUMENT_INVALID", f"there is no {what} {told!r}; there: {there}")
-    return tuple((kept | {word(one).casefold(): one for one in more}).values())
+    kept = {word(item).casefold(): item for item in known}
+    for name in fewer:
+        if kept.pop(name.strip().casefold(), None) is None:
+            names = ", ".join(word(item) for item in known) or "none"
+            raise InputError("ARGUMENT_INVALID", f"there is no {what} {name!r}; there: {names}")
+    return tuple((kept | {word(item).casefold(): item for item in more}).values())
 
 
 def sensitivity(sensitive: bool) -> str:
-    """What --sensitive says."""
+    """Sensitivity that --sensitive selects."""
     return SENSITIVE if sensitive else NORMAL
 
 
 def text_told(text: str | None, file: Path | None) -> str | None:
-    """A text that was given on the command line, on stdin or in a file; None where none was.
+    """Read a text from the command line, stdin or a file; None if not given.
+
     Raises: InputError, FileError.
     """
     if text is not None and file is not None:
@@ -327,17 +332,17 @@ def written(
     again: str,
     instead: str,
 ) -> T:
-    """Keep a text that was given, or with `edit` one that is written in an editor."""
-    told = text_told(text, file)
-    if told is not None or not edit:
-        return keep(told or "")
+    """Pass the given text to `keep`, or with `edit` one written in an editor."""
+    given_text = text_told(text, file)
+    if given_text is not None or not edit:
+        return keep(given_text or "")
     return in_editor(
-        name, "", lambda now: keep(_not_empty(now.strip("\n"))), again=again, instead=instead
+        name, "", lambda now: keep(_check_not_empty(now.strip("\n"))), again=again, instead=instead
     )
 
 
-def _not_empty(text: str) -> str:
-    """What somebody wrote in an editor; who leaves it empty has thought better of it."""
+def _check_not_empty(text: str) -> str:
+    """Reject an empty text from the editor, which cancels the command."""
     if not text.strip():
         raise InputError("ARGUMENT_INVALID", "there is no text: nothing was written")
     return text
@@ -354,15 +359,14 @@ def edited(
     instead: str,
     actor: Callable[[Any], Actor] = lambda after: writer(),
 ) -> Record[Any]:
-    """A text of a record in an editor; where somebody has changed it meanwhile, nothing is
-    overwritten.
+    """Edit a text field of a record in an editor; a concurrent change isn't overwritten.
 
-    `actor` gives who writes the body that it becomes.
+    `actor` returns the author of the edited body.
     """
     text: str = getattr(before.body, field)
 
-    def keep(told: str) -> Record[Any]:
-        now = told.strip("\n")
+    def keep(edited_text: str) -> Record[Any]:
+        now = edited_text.strip("\n")
         if now == text.strip("\n"):
             return before
         return revise(
@@ -379,26 +383,26 @@ def edited(
     return in_editor(before.id, text, keep, again=again, instead=instead)
 
 
-def one_of(told: str, known: Sequence[str], option: str) -> str:
-    """A word that is known. Raises: InputError ARGUMENT_INVALID."""
-    word = told.strip().lower().replace("-", "_")
+def one_of(value: str, known: Sequence[str], option: str) -> str:
+    """Normalize an option's value and check it. Raises: InputError ARGUMENT_INVALID."""
+    word = value.strip().lower().replace("-", "_")
     if word and word not in known:
         raise InputError(
-            "ARGUMENT_INVALID", f"unknown: {option} {told!r}; known: {', '.join(known)}"
+            "ARGUMENT_INVALID", f"unknown: {option} {value!r}; known: {', '.join(known)}"
         )
     return word
 
 
-def given(**told: Any) -> Mapping[str, Any]:
-    """Those of these options that were given."""
-    return {name: value for name, value in told.items() if value is not None}
+def given(**options: Any) -> Mapping[str, Any]:
+    """Filter the options that were given."""
+    return {name: value for name, value in options.items() if value is not None}
 
 
 def decide(library: Library, action: str, question: str) -> Actor:
-    """Ask the person for a decision that their tier allows and return who made it.
+    """Ask the person for a decision that their tier allows and return the actor.
 
-    Raises: InputError RIGHTS_MISSING where the team server would reject it, APPROVAL_NEEDED where
-    no person can be asked here; typer.Exit where the answer is no.
+    Raises: InputError RIGHTS_MISSING if the team server would reject it, APPROVAL_NEEDED if no
+    person can be asked here; typer.Exit if the answer is no.
     """
     if action in TIERS:
         need(acting(library, person()), action)

@@ -1,9 +1,8 @@
-"""`cortex pack build` and `pull`: what somebody new should know, as a file for people and for
-agents that have no MCP tools.
+"""`cortex pack build` and `pull`: the bootstrap pack as a file for agents without tools.
 
-The content is the bootstrap pack, with the texts of what is pinned, since nobody can open an id
-there, and with days instead of ages, since a file stays. Sensitive records aren't in it unless told
-so. How it is worded and made to fit is not known here.
+The file contains the texts of pinned records, since its readers can't open an id, and dates instead
+of ages, since a file stays. Sensitive records are left out by default. Rendering and the budget are
+in `pack_render`.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ app = typer.Typer(
 
 
 class PackFormat(StrEnum):
-    """How a pack is written."""
+    """File format of a pack."""
 
     MARKDOWN = "markdown"
     JSON = "json"
@@ -69,7 +68,8 @@ ScopeOption = Annotated[
     typer.Option(
         "--scope",
         metavar="SCOPE",
-        help="global, workspace or subcortex:SLUG; default: the workspace here, or global where there is none.",
+        help="global, workspace or subcortex:SLUG; default: the workspace here, "
+        "or global where there is none.",
     ),
 ]
 BudgetOption = Annotated[
@@ -84,12 +84,12 @@ ForceFlag = Annotated[bool, typer.Option("--force", help="Overwrite a file that 
 
 @dataclass(frozen=True, slots=True)
 class PackLocation:
-    """Where a pack goes, and how it is written."""
+    """Destination and format of a pack."""
 
     output: str
     path: Path
     format: PackFormat
-    as_json: bool  # what was done is told as JSON
+    as_json: bool  # report the result as JSON
 
 
 @app.command("build")
@@ -105,10 +105,10 @@ def build(
     """Write what somebody new should know into a file: rules, subcortexes with charters, what is
     pinned, words, priorities, incidents.
     """
-    place = _place(output, format, force=force, as_json=as_json)
+    location = _location(output, format, force=force, as_json=as_json)
     with team() as library:
-        found = _found(library, scope.strip(), sensitive=sensitive)
-    _put(place, fit(found, budget))
+        content = _collect(library, scope.strip(), sensitive=sensitive)
+    _write_pack(location, fit(content, budget))
     return 0
 
 
@@ -138,26 +138,32 @@ def pull(
     )
     from cortex.families.team.sync.client import Offline
 
-    place = _place(output, format, force=force, as_json=as_json)
+    location = _location(output, format, force=force, as_json=as_json)
     with team() as library:
         try:
             join_configured(library)
             outcome = run_sync(library).outcome
         except Offline as error:
             outcome = SyncOutcome(OFFLINE, error=error.message)
-        found = _found(library, scope.strip(), sensitive=sensitive)
+        content = _collect(library, scope.strip(), sensitive=sensitive)
     if outcome.error:
         say(f"warning: {outcome.error}; the pack is made of what is here", error=True)
     if not pinned:
-        found = replace(found, topics=tuple(replace(topic, pinned=()) for topic in found.topics))
-    _put(
-        place, fit(found, budget), synced={"status": outcome.status, "error": outcome.error or None}
+        content = replace(
+            content, topics=tuple(replace(topic, pinned=()) for topic in content.topics)
+        )
+    _write_pack(
+        location,
+        fit(content, budget),
+        synced={"status": outcome.status, "error": outcome.error or None},
     )
     return EXITS[outcome.status]
 
 
-def _place(output: str, format: PackFormat | None, *, force: bool, as_json: bool) -> PackLocation:
-    """Where a pack is to go, before any of it is made. Raises: InputError, FileError."""
+def _location(
+    output: str, format: PackFormat | None, *, force: bool, as_json: bool
+) -> PackLocation:
+    """Choose and check the destination before building. Raises: InputError, FileError."""
     if output == "-" and as_json:
         raise InputError(
             "ARGUMENT_INVALID",
@@ -172,103 +178,105 @@ def _place(output: str, format: PackFormat | None, *, force: bool, as_json: bool
     return PackLocation(output, path, chosen, as_json)
 
 
-def _put(place: PackLocation, made: Pack, **more: object) -> None:
-    """Write a pack, and say so, to programs with what else there is to know. Raises: FileError."""
-    text = made.json if place.format is PackFormat.JSON else made.markdown
-    if place.output == "-":
+def _write_pack(location: PackLocation, pack: Pack, **more: object) -> None:
+    """Write a pack and report it; `more` is added to the JSON report. Raises: FileError."""
+    text = pack.json if location.format is PackFormat.JSON else pack.markdown
+    if location.output == "-":
         sys.stdout.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[union-attr]
         print(printable(text, lines=True), end="")
         return
-    _write(place.path, text)
-    if place.as_json:
-        print_json({**_told(place.path, place.format, made, text), **more})
+    _write(location.path, text)
+    if location.as_json:
+        print_json({**_report_json(location.path, location.format, pack, text), **more})
     else:
-        _say(place.path, made, text)
+        _report(location.path, pack, text)
 
 
-def _told(path: Path, chosen: PackFormat, made: Pack, text: str) -> dict[str, object]:
-    counts = {name: len(value) for name, value in made.body.items() if isinstance(value, list)}
+def _report_json(path: Path, chosen: PackFormat, pack: Pack, text: str) -> dict[str, object]:
+    counts = {name: len(value) for name, value in pack.body.items() if isinstance(value, list)}
     return {
         "output": str(path.absolute()),
         "format": chosen.value,
-        "scope": made.body["scope"],
+        "scope": pack.body["scope"],
         "tokens": estimate_tokens(text),
-        "truncated": made.body["truncated"],
+        "truncated": pack.body["truncated"],
         "counts": counts,
     }
 
 
-def _say(path: Path, made: Pack, text: str) -> None:
-    say(f"✓ Wrote {path}: {made.body['scope']}, {estimate_tokens(text):,} tokens")
-    for note in texts(made.body.get("notes")):
+def _report(path: Path, pack: Pack, text: str) -> None:
+    say(f"✓ Wrote {path}: {pack.body['scope']}, {estimate_tokens(text):,} tokens")
+    for note in texts(pack.body.get("notes")):
         say(f"note: {note}", error=True)
-    if made.body["truncated"]:
+    if pack.body["truncated"]:
         say("note: not all of it found room; more with --budget", error=True)
 
 
-# -- what is in it
-# -----------------------------------------------------------------------------------------------------
+# -- content
 
 
-def _found(library: Library, scope: str, *, sensitive: bool) -> Bootstrap:
-    """What to tell. Raises: InputError ARGUMENT_INVALID, SCOPE_NOT_FOUND; ConfigError."""
+def _collect(library: Library, scope: str, *, sensitive: bool) -> Bootstrap:
+    """Collect the content. Raises: InputError ARGUMENT_INVALID, SCOPE_NOT_FOUND; ConfigError."""
     if scope and scope not in (GLOBAL, WORKSPACE) and not scope.startswith(SUBCORTEX):
         raise InputError(
             "ARGUMENT_INVALID", f"unknown scope {scope!r}; known: global, workspace, subcortex:SLUG"
         )
-    way = Placement()
+    placement = Placement()
     if scope in ("", WORKSPACE):
         try:
-            way = route(library.store.recorded, workspace.find([])[0].settings.families)
+            placement = route(library.store.recorded, workspace.find([])[0].settings.families)
             scope = WORKSPACE
         except ConfigError as error:
             if scope or error.code != "WORKSPACE_MISSING":
                 raise
             scope = GLOBAL
-    found = bootstrap(library, scope, workspace_route=way)
-    return found if sensitive else _without_sensitive(found)
+    content = bootstrap(library, scope, workspace_route=placement)
+    return content if sensitive else _without_sensitive(content)
 
 
-def _without_sensitive(found: Bootstrap) -> Bootstrap:
-    """What may be passed on, and how many records may not."""
-    pins = [pin for topic in found.topics for pin in topic.pinned]
-    entries = [*found.here, *found.incidents, *found.priorities, *pins, *found.lately]
+def _without_sensitive(content: Bootstrap) -> Bootstrap:
+    """Drop sensitive records, and add a note with their number."""
+    pins = [pin for topic in content.topics for pin in topic.pinned]
+    entries = [*content.here, *content.incidents, *content.priorities, *pins, *content.lately]
     gone = {entry.id for entry in entries if _is_sensitive(entry)}
     topics = [
-        replace(one, pinned=_open(one.pinned)) for one in found.topics if not _is_sensitive(one)
+        replace(topic, pinned=_not_sensitive(topic.pinned))
+        for topic in content.topics
+        if not _is_sensitive(topic)
     ]
-    gone |= {one.record.id for one in found.topics if _is_sensitive(one)}
+    gone |= {topic.record.id for topic in content.topics if _is_sensitive(topic)}
     note = f"{many(len(gone), 'sensitive record')} left out; take them in with --sensitive"
-    slugs = {one.record.body.slug for one in topics}
+    slugs = {topic.record.body.slug for topic in topics}
     return replace(
-        found,
+        content,
         topics=tuple(topics),
-        here=_open(found.here),
-        incidents=_open(found.incidents),
-        priorities=_open(found.priorities),
-        lately=_open(found.lately),
-        glossary=tuple(word for word in found.glossary if word.subcortex in slugs),
+        here=_not_sensitive(content.here),
+        incidents=_not_sensitive(content.incidents),
+        priorities=_not_sensitive(content.priorities),
+        lately=_not_sensitive(content.lately),
+        glossary=tuple(word for word in content.glossary if word.subcortex in slugs),
         naming=tuple(
-            dict.fromkeys(rule for one in topics if one.ours for rule in one.record.body.naming)
+            dict.fromkeys(
+                rule for topic in topics if topic.ours for rule in topic.record.body.naming
+            )
         ),
-        notes=(*found.notes, *((note,) if gone else ())),
+        notes=(*content.notes, *((note,) if gone else ())),
     )
 
 
-def _open(entries: Sequence[PackEntry]) -> tuple[PackEntry, ...]:
+def _not_sensitive(entries: Sequence[PackEntry]) -> tuple[PackEntry, ...]:
     return tuple(entry for entry in entries if not _is_sensitive(entry))
 
 
-def _is_sensitive(one: PackEntry | Topic) -> bool:
-    return one.record.body.sensitivity == SENSITIVE
+def _is_sensitive(item: PackEntry | Topic) -> bool:
+    return item.record.body.sensitivity == SENSITIVE
 
 
-# -- the file
-# ----------------------------------------------------------------------------------------------------------
+# -- file
 
 
 def _check_free(path: Path, *, force: bool) -> None:
-    """Refuse to overwrite what is no pack. Raises: InputError, FileError."""
+    """Refuse to overwrite a file that isn't a pack. Raises: InputError, FileError."""
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             begin = file.read(len(MARK) + len(JSON_MARK))
@@ -285,7 +293,7 @@ def _check_free(path: Path, *, force: bool) -> None:
 
 
 def _write(path: Path, text: str) -> None:
-    """Write the pack, with the rights of the one that it replaces. Raises: FileError."""
+    """Write the pack with the file mode of the one that it replaces. Raises: FileError."""
     target = Path(os.path.realpath(path))
     with written_aside(target) as temporary:
         temporary.write_text(text, encoding="utf-8", newline="\n")

@@ -1,4 +1,4 @@
-"""`cortex show`: whichever record a permalink or an id names, as the command of its kind shows it."""
+"""`cortex show`: the record of a permalink or an id, shown by the command of its kind."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cortex.families.team.references import resolve_ref
 from cortex.toolkit.terminal.options import JsonFlag
 from cortex.toolkit.terminal.output import print_json
 
-# The module whose `show` opens a record of each kind; others are shown here.
+# Module with the `show` command of each kind; other kinds are shown here.
 MODULES: Mapping[str, str] = {
     **{kind: kind for kind in ("subcortex", "thread", "observation", "artifact", "task")},
     "draft": "drafts",
@@ -39,8 +39,8 @@ def show(
     if as_json:
         print_json(record_json(record))
         return 0
-    above = getattr(record.body, "thread", "") or getattr(record.body, "about", "")
-    say_head(record, [("Belongs to", permalink(above) if above else "")])
+    parent = getattr(record.body, "thread", "") or getattr(record.body, "about", "")
+    say_head(record, [("Belongs to", permalink(parent) if parent else "")])
     say_text(
         getattr(record.body, "body", "")
         or getattr(record.body, "reason", "")
@@ -50,7 +50,7 @@ def show(
 
 
 def _defaults(kind: str) -> dict[str, object]:
-    """What the command of a kind takes besides: its own defaults are for a command line."""
+    """Further arguments of a kind's command: its declared defaults are for the command line."""
     return {"thread": {"comments": 50}, "artifact": {"version": None, "history": False}}.get(
         kind, {}
     )

@@ -1,4 +1,4 @@
-"""What is told around a record when a person looks at it: warnings, and how it stands to others."""
+"""Context of a record for display: warnings, links and related titles; also record lists."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from cortex.families.team.validation import STATES
 from cortex.toolkit.terminal.output import print_json, say
 
 MAX_LINKS = 50
-SAME = 50  # records whose words are those of a title that are looked at
+SAME = 50  # search hits that are compared with a title
 OVER = ("superseded", "deprecated", "archived")
 PAGE = 500
-_NAMED = ("subcortex", "thread", "task", "parent", "supersedes", "evidence", "citation")
-_BACK = {
+_SHOWN_ROLES = ("subcortex", "thread", "task", "parent", "supersedes", "evidence", "citation")
+_INVERSE = {
     "supersedes": "is superseded by",
     "contradicts": "is contradicted by",
     "supports": "is supported by",
@@ -43,21 +43,21 @@ _BACK = {
 
 @dataclass(frozen=True, slots=True)
 class Around:
-    """What is known around a record."""
+    """Warnings, links and related records of a record."""
 
     warnings: tuple[str, ...]
-    links: tuple[Record[Any], ...]  # from it and to it, but those that a person dismissed
-    known: Titles  # what it points to, and what the links lead to
+    links: tuple[Record[Any], ...]  # from it and to it, without dismissed ones
+    known: Titles  # targets of its references and links
 
 
 def look_around(library: Library, record: Record[Any], more: Sequence[str] = ()) -> Around:
-    """Look at what is around a record; `more` are ids of others that will be told."""
+    """Collect the context of a record; `more` are further ids that will be shown."""
     lookup = library.store.recorded
-    links = tuple(one for one in lookup.links([record.id]) if one.body.state != "dismissed")[
+    links = tuple(link for link in lookup.links([record.id]) if link.body.state != "dismissed")[
         :MAX_LINKS
     ]
     ends = [end for link in links for end in (link.body.source, link.body.target)]
-    named = [target for role, target in refs_of(record.body) if role in _NAMED]
+    named = [target for role, target in refs_of(record.body) if role in _SHOWN_ROLES]
     return Around(
         warnings_of(library, record, int(time.time() * 1000)),
         links,
@@ -66,66 +66,68 @@ def look_around(library: Library, record: Record[Any], more: Sequence[str] = ())
 
 
 def say_cautions(library: Library, record: Record[Any]) -> None:
-    """On stderr, what speaks against a record that was just written."""
+    """Print warnings about a record that was just written to stderr."""
     for warning in warnings_of(library, record, int(time.time() * 1000)):
         say(f"note: {warning}", error=True)
 
 
 def say_strangers(library: Library, record: Record[Any]) -> None:
-    """On stderr, whom a record that was just written names and nobody here knows."""
+    """Print unknown names in a record that was just written to stderr."""
     for sentence in strangers_in(library, record.body):
         say(f"note: {sentence}", error=True)
 
 
 def say_same_title(library: Library, record: Record[Any]) -> None:
-    """On stderr, the first record that has the title of one that was just made, in the same
-    subcortex.
-    """
+    """Print the first record with the same title and subcortex as a new one to stderr."""
     lookup = library.store.recorded
-    asked = Query(record.body.title, mode=Mode.WORDS, limit=SAME, snippets=(0,))
-    found = library.search(asked, sources=lookup.sources((record.kind,))).hits
+    query = Query(record.body.title, mode=Mode.WORDS, limit=SAME, snippets=(0,))
+    hits = library.search(query, sources=lookup.sources((record.kind,))).hits
     same = [
-        doc
-        for doc in lookup.by_docs(list({hit.doc for hit in found})).values()
-        if _has_title_of(doc, record)
+        other
+        for other in lookup.by_docs(list({hit.doc for hit in hits})).values()
+        if _is_duplicate(other, record)
     ]
     if same:
-        first = min(same, key=lambda one: one.id)
+        first = min(same, key=lambda duplicate: duplicate.id)
         say(f"note: {first.id} has the same title ({first.body.state})", error=True)
 
 
-def _has_title_of(one: Record[Any], record: Record[Any]) -> bool:
-    """Whether one was there before with the same title, and still counts."""
-    named = (one.body.title.casefold(), one.body.subcortex) == (
+def _is_duplicate(other: Record[Any], record: Record[Any]) -> bool:
+    """True if `other` is older, has the same title and subcortex, and is still valid."""
+    named = (other.body.title.casefold(), other.body.subcortex) == (
         record.body.title.casefold(),
         record.body.subcortex,
     )
-    replaced = one.id == getattr(record.body, "supersedes", "")
-    return named and one.id < record.id and one.body.state not in OVER and not replaced
+    replaced = other.id == getattr(record.body, "supersedes", "")
+    return named and other.id < record.id and other.body.state not in OVER and not replaced
 
 
 def whole_json(record: Record[Any], around: Around) -> dict[str, object]:
-    """A record and what is around it, for programs."""
+    """Encode a record and its context as JSON."""
     return {
         **record_json(record),
         "warnings": list(around.warnings),
         "links": [record_json(link) for link in around.links],
-        "named": [brief_json(one) for number, one in around.known.items() if number != record.id],
+        "named": [
+            brief_json(related)
+            for related_id, related in around.known.items()
+            if related_id != record.id
+        ],
     }
 
 
 def say_around(record: Record[Any], around: Around) -> None:
-    """The code that a record speaks of, and how it stands to others."""
-    say_list("Code", [told_code(one) for one in getattr(record.body, "code_links", ())])
+    """Print the code links and the links of a record."""
+    say_list("Code", [told_code(link) for link in getattr(record.body, "code_links", ())])
     say_list("Links", [told_link(link, record.id, around.known) for link in around.links])
 
 
 def told_link(link: Record[Any], seen_from: str, known: Titles) -> str:
-    """A link in words, as seen from one of its ends."""
+    """Describe a link as seen from one of its ends."""
     body = link.body
-    there = body.source == seen_from
-    relation = body.relation.replace("_", " ") if there else _BACK[body.relation]
-    other = told_title(body.target if there else body.source, known)
+    is_source = body.source == seen_from
+    relation = body.relation.replace("_", " ") if is_source else _INVERSE[body.relation]
+    other = told_title(body.target if is_source else body.source, known)
     judged = (
         f" (candidate {link.id}: judge it with `cortex link confirm` or `dismiss`)"
         if body.state == "candidate"
@@ -135,28 +137,28 @@ def told_link(link: Record[Any], seen_from: str, known: Titles) -> str:
 
 
 def labels_of(record: Record[Any], around: Around) -> list[tuple[str, str]]:
-    """What records of several kinds are known by."""
+    """Labels that records of several kinds share."""
     body, known = record.body, around.known
-    found = [("State", body.state), ("Type", getattr(body, "type", ""))]
+    labels = [("State", body.state), ("Type", getattr(body, "type", ""))]
     if body.subcortex:
-        found.append(("Subcortex", told_subcortex(body.subcortex, known)))
-    found += [
+        labels.append(("Subcortex", told_subcortex(body.subcortex, known)))
+    labels += [
         (name.capitalize(), told_title(getattr(body, name), known))
         for name in ("thread", "task")
         if getattr(body, name, "")
     ]
-    found.append(("Tags", ", ".join(getattr(body, "tags", ()))))
-    return found
+    labels.append(("Tags", ", ".join(getattr(body, "tags", ()))))
+    return labels
 
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """What a list shows."""
+    """Page of a list of records."""
 
     rows: tuple[Record[Any], ...]
     more: bool
-    nothing_yet: bool  # there is none of this kind at all
-    absent: Mapping[str, str]  # records that the team's Core doesn't have, with the reason
+    nothing_yet: bool  # true if there is no record of this kind at all
+    absent: Mapping[str, str]  # ids of records that the Core doesn't have, with the reason
 
 
 def list_records(
@@ -173,18 +175,18 @@ def list_records(
     keep: Callable[[Any], bool] | None = None,
     due: str = "",
 ) -> Listed:
-    """The records that the options of a list ask for, the last changed first; `usual` are the
-    states where no option says which.
+    """Select the records that match a list command's options, last changed first.
 
-    `keep` is a condition that the store doesn't know. Raises: InputError ARGUMENT_INVALID,
-    RECORD_UNKNOWN.
+    `usual` are the states if no option names any; `keep` is a condition that the store can't check.
+
+    Raises: InputError ARGUMENT_INVALID, RECORD_UNKNOWN.
     """
     known = STATES[KINDS[kind]]
-    told = tuple(one_of(state, known, "--state") for state in states or ())
+    named_states = tuple(one_of(state, known, "--state") for state in states or ())
     conditions = [*refs, *(("tag", tag.strip().casefold()) for tag in tags or ())]
     if subcortex:
         conditions.append(("subcortex", number_of(library, subcortex, "subcortex")))
-    chosen = told or (() if everything else tuple(usual))
+    chosen = named_states or (() if everything else tuple(usual))
     wanted = RecordFilter(
         kinds=(kind,), states=chosen, refs=tuple(conditions), due=due, by_change=True
     )
@@ -196,36 +198,40 @@ def list_records(
 
 
 def tell_list(
-    found: Listed,
+    listing: Listed,
     name: str,
     start: str,
     row: Callable[[Record[Any]], Sequence[str]],
     *,
     as_json: bool,
 ) -> int:
-    """Show a list, a line each; `name` is what programs find it under, `start` what to do where
-    there is nothing yet.
+    """Print a list, one line per record.
+
+    `name` is its JSON key; `start` is printed if there is no record of the kind yet.
     """
     if as_json:
         print_json(
-            {name: [marked_json(one, found.absent) for one in found.rows], "more": found.more}
+            {
+                name: [marked_json(record, listing.absent) for record in listing.rows],
+                "more": listing.more,
+            }
         )
-    elif not found.rows:
-        say(start if found.nothing_yet else "nothing found", error=True)
+    elif not listing.rows:
+        say(start if listing.nothing_yet else "nothing found", error=True)
     else:
-        say_rows([marked_row(one, row(one), found.absent) for one in found.rows])
-        say_more(found.more)
+        say_rows([marked_row(record, row(record), listing.absent) for record in listing.rows])
+        say_more(listing.more)
     return 0
 
 
 def marked_row(record: Record[Any], row: Sequence[str], absent: Mapping[str, str]) -> Sequence[str]:
-    """The line of a record in a list; what the team's Core doesn't have says so before its title."""
+    """Mark a list row before its title if the team's Core doesn't have the record."""
     marks = absence_of(record.id, absent)
     return (*row[:-1], f"[{marks[0]}] {row[-1]}") if marks else row
 
 
 def marked_json(record: Record[Any], absent: Mapping[str, str]) -> dict[str, object]:
-    """A record of a list for programs, as `marked_row`."""
+    """Encode a list entry as JSON, marked like `marked_row`."""
     marks = absence_of(record.id, absent)
     return {**record_json(record), "warnings": list(marks)} if marks else record_json(record)
 
@@ -235,10 +241,10 @@ def _select(
 ) -> list[Record[Any]]:
     if keep is None:
         return library.store.recorded.select(wanted, limit)
-    found: list[Record[Any]] = []
+    records: list[Record[Any]] = []
     for offset in count(0, PAGE):
         page = library.store.recorded.select(wanted, PAGE, offset)
-        found += [one for one in page if keep(one.body)]
-        if len(page) < PAGE or len(found) >= limit:
+        records += [record for record in page if keep(record.body)]
+        if len(page) < PAGE or len(records) >= limit:
             break
-    return found[:limit]
+    return records[:limit]

@@ -1,4 +1,4 @@
-"""How a team's records look on a terminal and as JSON; opens nothing."""
+"""Rendering of a team's records for the terminal and as JSON. Opens nothing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from typing import Any
 from cortex.base.record_model import CodeLink, Record
 from cortex.toolkit.terminal.output import cut_to, moment, padded, print_json, say, width_of
 
-MOMENTS = ("last_reviewed", "reviewed_at", "expires")  # fields that are milliseconds
+# Fields with a time in milliseconds.
+MOMENTS = ("last_reviewed", "reviewed_at", "expires")
 MIN_TITLE, MAX_CELL, MAX_WIDTH = 20, 14, 100
 LABEL = 12
 _LIST = re.compile(r"\s*(?:[-*+]|\d+[.)])\s+|\s+")
@@ -21,12 +22,11 @@ _LIST = re.compile(r"\s*(?:[-*+]|\d+[.)])\s+|\s+")
 Titles = Mapping[str, Record[Any]]  # records that others point to
 
 
-# -- for programs
-# ------------------------------------------------------------------------------------------------------
+# -- JSON
 
 
 def record_json(record: Record[Any]) -> dict[str, object]:
-    """A record for programs: its header, and all that its body says."""
+    """Encode the header and all fields of a record as JSON."""
     body = asdict(record.body)
     for name in MOMENTS:
         if name in body:
@@ -45,7 +45,7 @@ def record_json(record: Record[Any]) -> dict[str, object]:
 
 
 def brief_json(record: Record[Any]) -> dict[str, object]:
-    """A record that another one is told with."""
+    """Encode a related record as JSON, without its body."""
     return {
         "id": record.id,
         "kind": record.kind,
@@ -55,7 +55,7 @@ def brief_json(record: Record[Any]) -> dict[str, object]:
 
 
 def tell_record(record: Record[Any], text: str, *, as_json: bool) -> int:
-    """Say what was done with a record: to programs the record itself."""
+    """Print the result of a write: `text`, or the record as JSON."""
     if as_json:
         print_json(record_json(record))
     else:
@@ -63,29 +63,29 @@ def tell_record(record: Record[Any], text: str, *, as_json: bool) -> int:
     return 0
 
 
-# -- for people
-# --------------------------------------------------------------------------------------------------------
+# -- terminal
 
 
 def say_rows(rows: Sequence[Sequence[str]]) -> None:
-    """A line for each row, its cells in columns; the first, an id, is never cut, and the last has
-    what is left of the line.
-    """
-    cells = [[row[0], *(cut_to(_line(cell), MAX_CELL) for cell in row[1:-1])] for row in rows]
+    """Print rows in columns; the first cell, an id, is never cut, the last gets the rest."""
+    cells = [[row[0], *(cut_to(_one_line(cell), MAX_CELL) for cell in row[1:-1])] for row in rows]
     widths = [max(map(width_of, column)) for column in zip(*cells, strict=True)]
     room = columns()
-    for row, told in zip(rows, cells, strict=True):
+    for row, shown in zip(rows, cells, strict=True):
         begin = " ".join(
-            padded(cell, width) for cell, width in zip(told, widths, strict=True) if width
+            padded(cell, width) for cell, width in zip(shown, widths, strict=True) if width
         )
-        title = _line(row[-1])
+        title = _one_line(row[-1])
         say(
-            f"{begin} {cut_to(title, max(MIN_TITLE, room - width_of(begin) - 1)) if room else title}".rstrip()
+            (
+                f"{begin} "
+                f"{cut_to(title, max(MIN_TITLE, room - width_of(begin) - 1)) if room else title}"
+            ).rstrip()
         )
 
 
 def say_more(more: bool) -> None:
-    """That there are more than are shown, on stderr."""
+    """Print a note to stderr if the list has more entries."""
     if more:
         say("there are more: show them with --limit", error=True)
 
@@ -93,23 +93,23 @@ def say_more(more: bool) -> None:
 def say_head(
     record: Record[Any], labels: Sequence[tuple[str, str]], warnings: Sequence[str] = ()
 ) -> None:
-    """The title of a record, what is known of it, and what to be careful about."""
+    """Print the title, labels and warnings of a record."""
     say(record.body.title)
     say("")
-    say_labels([("ID", record.id), *labels, ("Made", _made(record))])
+    say_labels([("ID", record.id), *labels, ("Made", _history_line(record))])
     for warning in warnings:
         say(f"warning: {warning}")
 
 
 def say_labels(labels: Sequence[tuple[str, str]]) -> None:
-    """Names and values, those that say something."""
+    """Print labels with their values, without empty ones."""
     for label, value in labels:
         if value:
             say(f"{label + ':':<{LABEL - 1}} {value}")
 
 
 def say_text(text: str, heading: str = "", *, gap: bool = True) -> None:
-    """A text of several lines, with an empty line before it; on a terminal wrapped between words."""
+    """Print a text after an empty line, wrapped between words on a terminal."""
     if not text.strip():
         return
     if gap:
@@ -120,7 +120,7 @@ def say_text(text: str, heading: str = "", *, gap: bool = True) -> None:
 
 
 def beginning_of(text: str, lines: int = 30) -> list[str]:
-    """The first lines of a text, indented, and how many more there are."""
+    """Quote the first lines of a text, with the number of remaining ones."""
     given = text.strip("\n").splitlines() if text.strip() else []
     more = len(given) - lines
     return [f"  | {line}" for line in given[:lines]] + (
@@ -129,45 +129,43 @@ def beginning_of(text: str, lines: int = 30) -> list[str]:
 
 
 def say_list(heading: str, entries: Sequence[str]) -> None:
-    """A list with a heading, where it has anything."""
+    """Print a list with a heading, unless it is empty."""
     if entries:
         say("")
         say(f"{heading}:")
         for entry in entries:
-            say(wrapped(f"  {_line(entry)}", min(columns(), MAX_WIDTH)), lines=True)
+            say(wrapped(f"  {_one_line(entry)}", min(columns(), MAX_WIDTH)), lines=True)
 
 
-def told_title(number: str, known: Titles) -> str:
-    """An id with the title of its record, where that is there."""
-    record = known.get(number)
-    return f"{number}: {record.body.title}" if record else number
+def told_title(record_id: str, known: Titles) -> str:
+    """Return an id with the title of its record, if that is known."""
+    record = known.get(record_id)
+    return f"{record_id}: {record.body.title}" if record else record_id
 
 
-def told_subcortex(number: str, known: Titles) -> str:
-    """The slug of a subcortex, its id where it isn't there."""
-    record = known.get(number)
-    return record.body.slug if record else number
+def told_subcortex(subcortex_id: str, known: Titles) -> str:
+    """Return the slug of a subcortex, or its id if the record isn't known."""
+    record = known.get(subcortex_id)
+    return record.body.slug if record else subcortex_id
 
 
 def told_code(link: CodeLink) -> str:
-    """Code that a record speaks of."""
+    """Render a code link as PATH or PATH#SYMBOL."""
     return f"{link.path}{f'#{link.symbol}' if link.symbol else ''}"
 
 
 def day(milliseconds: int) -> str:
-    """The day of a moment, for a list."""
+    """Format a time as a date, for a list."""
     return moment(milliseconds)[:10]
 
 
 def columns() -> int:
-    """How wide the terminal is; 0 where there is none."""
+    """Width of the terminal; 0 if there is none."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
 
 
 def wrapped(text: str, width: int) -> str:
-    """A text with its long lines broken between words, as wide as `width` (0: as it is); code stays
-    as it is.
-    """
+    """Wrap long lines between words at `width` (0: not at all), except in fenced code."""
     if not width:
         return text
     lines: list[str] = []
@@ -178,7 +176,7 @@ def wrapped(text: str, width: int) -> str:
         if fenced or width_of(line) <= width:
             lines.append(line)
             continue
-        indent = " " * len(found[0]) if (found := _LIST.match(line)) else ""
+        indent = " " * len(marker[0]) if (marker := _LIST.match(line)) else ""
         lines += textwrap.wrap(
             line,
             width,
@@ -190,7 +188,7 @@ def wrapped(text: str, width: int) -> str:
     return "\n".join(lines)
 
 
-def _made(record: Record[Any]) -> str:
+def _history_line(record: Record[Any]) -> str:
     later = (
         f", changed {moment(record.updated)} (version {record.version})"
         if record.version > 1
@@ -199,5 +197,5 @@ def _made(record: Record[Any]) -> str:
     return f"{moment(record.created)} by {record.author}{later}"
 
 
-def _line(text: str) -> str:
+def _one_line(text: str) -> str:
     return " ".join(text.split())

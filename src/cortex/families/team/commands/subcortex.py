@@ -1,6 +1,4 @@
-"""`cortex subcortex`: the topics that a team keeps knowledge about: charter, words, naming rules,
-and what is pinned there.
-"""
+"""`cortex subcortex`: a team's topics with charter, glossary, naming rules and pins."""
 
 from __future__ import annotations
 
@@ -55,7 +53,7 @@ from cortex.toolkit.terminal.prompts import writer
 
 KIND = "subcortex"
 START = "There is no subcortex yet: `cortex subcortex create SLUG --name NAME` makes one"
-RECENT = 10  # threads that are shown of one
+RECENT = 10  # threads shown per subcortex
 INSTEAD = "give the charter with --charter or --charter-file"
 
 CharterOption = Annotated[
@@ -96,31 +94,36 @@ def list_subcortexes(
 ) -> int:
     """List the subcortexes, the last changed first; archived ones with --all."""
     with team() as library:
-        found = list_records(
+        listing = list_records(
             library, KIND, limit, usual=("proposed", "active"), states=state, everything=everything
         )
     return tell_list(
-        found,
+        listing,
         "subcortexes",
         START,
-        lambda one: (one.body.slug, one.body.state, _pins(one.body), one.body.name),
+        lambda record: (
+            record.body.slug,
+            record.body.state,
+            _pin_count(record.body),
+            record.body.name,
+        ),
         as_json=as_json,
     )
 
 
-def _pins(body: Subcortex) -> str:
+def _pin_count(body: Subcortex) -> str:
     count = len(body.pinned_threads) + len(body.pinned_artifacts) + len(body.pinned_tasks)
     return f"{count} pinned" if count else ""
 
 
 @app.command("show")
-def show(told: SlugArgument, as_json: JsonFlag = False) -> int:
+def show(ref: SlugArgument, as_json: JsonFlag = False) -> int:
     """Show a subcortex: its charter, its words and rules, what is pinned there, and what is going
     on.
     """
     with team() as library:
         lookup = library.store.recorded
-        record = resolve_ref(lookup, told, KIND)
+        record = resolve_ref(lookup, ref, KIND)
         body = record.body
         pins = lookup.get((*body.pinned_artifacts, *body.pinned_threads, *body.pinned_tasks))
         within = ((KIND, record.id),)
@@ -134,16 +137,16 @@ def show(told: SlugArgument, as_json: JsonFlag = False) -> int:
         }
     if as_json:
         shown = {
-            "pinned": [brief_json(one) for one in pins.values()],
+            "pinned": [brief_json(pin) for pin in pins.values()],
             "threads": [brief_json(thread) for thread in threads],
         }
         print_json({**record_json(record), **shown, "open_tasks": tasks, "counts": counts})
     else:
-        _say(record, pins, threads, tasks)
+        _print_subcortex(record, pins, threads, tasks)
     return 0
 
 
-def _say(
+def _print_subcortex(
     record: Record[Subcortex],
     pins: dict[str, Record[Any]],
     threads: Sequence[Record[Any]],
@@ -160,9 +163,9 @@ def _say(
     say_head(record, labels)
     say_text(body.description)
     say_text(body.charter, "Charter")
-    say_list("Words", [f"{one.term}: {one.meaning}" for one in body.glossary])
+    say_list("Words", [f"{word.term}: {word.meaning}" for word in body.glossary])
     say_list("Naming", body.naming)
-    say_list("Pinned", [told_title(number, pins) for number in pins])
+    say_list("Pinned", [told_title(record_id, pins) for record_id in pins])
     say_list("Open threads", [f"{thread.id}: {thread.body.title}" for thread in threads])
 
 
@@ -193,12 +196,12 @@ def create_one(
     words = terms_told(term)
     with team() as library:
 
-        def keep(told: str) -> Record[Any]:
+        def keep(text: str) -> Record[Any]:
             body = Subcortex(
                 slug.strip(),
                 name,
                 description,
-                told,
+                text,
                 visibility=visibility,
                 sensitivity=sensitivity(sensitive),
                 stewards=people_told(library, steward),
@@ -216,7 +219,7 @@ def create_one(
 
 @app.command("edit")
 def edit_one(
-    told: SlugArgument,
+    ref: SlugArgument,
     name: Annotated[
         str | None, typer.Option("--name", metavar="NAME", help="Another name.")
     ] = None,
@@ -261,14 +264,14 @@ def edit_one(
     )
     lists = (term, remove_term, naming, remove_naming, steward, remove_steward)
     with team() as library:
-        before = resolve_ref(library.store.recorded, told, KIND)
+        before = resolve_ref(library.store.recorded, ref, KIND)
 
         def change(body: Subcortex) -> Subcortex:
             return replace(
                 body,
                 **plain,
                 glossary=changed(
-                    body.glossary, words, remove_term or (), "word", lambda one: one.term
+                    body.glossary, words, remove_term or (), "word", lambda word: word.term
                 ),
                 naming=changed(body.naming, naming or (), remove_naming or (), "rule", str),
                 stewards=changed(
@@ -280,7 +283,7 @@ def edit_one(
                 ),
             )
 
-        if plain or any(list_ is not None for list_ in lists):
+        if plain or any(option is not None for option in lists):
             payload = repr((before.id, sorted(plain.items()), lists))
             after = revise(
                 library,
@@ -310,45 +313,47 @@ def edit_one(
 
 @app.command("pin")
 def pin(
-    told: SlugArgument, ids: IdsArgument, key: KeyOption = "", as_json: JsonFlag = False
+    slug: SlugArgument, ids: IdsArgument, key: KeyOption = "", as_json: JsonFlag = False
 ) -> int:
     """Pin threads, artifacts or tasks: packs begin with them."""
-    return _each(told, ids, actions.pin, "✓ Pinned", key, as_json=as_json)
+    return _act_on_each(slug, ids, actions.pin, "✓ Pinned", key, as_json=as_json)
 
 
 @app.command("unpin")
 def unpin(
-    told: SlugArgument, ids: IdsArgument, key: KeyOption = "", as_json: JsonFlag = False
+    slug: SlugArgument, ids: IdsArgument, key: KeyOption = "", as_json: JsonFlag = False
 ) -> int:
     """Take pins away."""
-    return _each(told, ids, actions.unpin, "✓ Unpinned", key, as_json=as_json)
+    return _act_on_each(slug, ids, actions.unpin, "✓ Unpinned", key, as_json=as_json)
 
 
-def _each(told: str, ids: Sequence[str], act: Any, done: str, key: str, *, as_json: bool) -> int:
+def _act_on_each(
+    slug: str, ids: Sequence[str], act: Any, done: str, key: str, *, as_json: bool
+) -> int:
     if key and len(ids) > 1:
         raise InputError("ARGUMENT_INVALID", "a key is for one write: name one record with --key")
     with team() as library:
-        subcortex = number_of(library, told, KIND)
-        named = [resolve_ref(library.store.recorded, id_, "") for id_ in ids]
+        subcortex = number_of(library, slug, KIND)
+        targets = [resolve_ref(library.store.recorded, ref, "") for ref in ids]
         record = None
-        for one in named:
-            record = act(library, subcortex, one.id, actor=writer(), key=key)
+        for target in targets:
+            record = act(library, subcortex, target.id, actor=writer(), key=key)
     assert record is not None
     if as_json:
         print_json(record_json(record))
         return 0
-    for one in named:
-        say(f"{done} {one.id}: {one.body.title}")
+    for target in targets:
+        say(f"{done} {target.id}: {target.body.title}")
     return 0
 
 
 @app.command("archive")
-def archive(told: SlugArgument, key: KeyOption = "", as_json: JsonFlag = False) -> int:
+def archive(ref: SlugArgument, key: KeyOption = "", as_json: JsonFlag = False) -> int:
     """Archive a subcortex: it is in no pack and no search any more; `edit --state active` brings it
     back.
     """
     with team() as library:
         record = actions.archive(
-            library, number_of(library, told, KIND), actor=writer(), key=key, kind=KIND
+            library, number_of(library, ref, KIND), actor=writer(), key=key, kind=KIND
         )
     return tell_record(record, f"✓ Archived {record.body.slug}", as_json=as_json)

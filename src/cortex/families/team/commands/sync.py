@@ -1,9 +1,7 @@
-"""`cortex sync`: send what waits to the team's Core, then take over what changed there, and say
-what came of it.
+"""`cortex sync`: push waiting writes to the team's Core, pull its changes, and report.
 
-Exit codes: 0 all is the same on both sides, 1 something is refused or is taken later, 2 it failed,
-3 the Core can't be reached. cortexd does the same by itself; whoever comes second waits for the
-first.
+Exit codes: 0 both sides are equal, 1 some writes were refused or deferred, 2 the sync failed, 3 the
+Core can't be reached. cortexd syncs in the background as well; a second sync waits for the first.
 """
 
 from __future__ import annotations
@@ -29,19 +27,19 @@ from cortex.toolkit.terminal.options import JsonFlag, ProfileOption
 from cortex.toolkit.terminal.output import many, moment, print_error, print_json, say
 
 EXITS = {OK: 0, PARTIAL: 1, FAILED: 2, OFFLINE: 3}
-MOST_TOLD = 10  # refused writes
+MOST_TOLD = 10  # refused writes listed
 KEEPS = ("mine", "theirs")
 
 
 @dataclass(frozen=True, slots=True)
 class SyncSummary:
-    """What came of a sync, and what the Core has refused, then or before."""
+    """Outcome of a sync, and all writes that the Core has refused so far."""
 
     outcome: SyncOutcome
     server: str
     refused: tuple[OutboxEntry, ...]
-    given_up: int = 0  # of what was refused before
-    file: Path | None = None  # that keeps it
+    given_up: int = 0  # refused writes that were given up
+    file: Path | None = None  # file that keeps them
 
 
 def sync(
@@ -66,7 +64,8 @@ def sync(
         typer.Option(
             "--keep",
             metavar="mine|theirs",
-            help="Where somebody else changed the same field first: send yours on top of theirs, or give yours up.",
+            help="Where somebody else changed the same field first: send yours on top of theirs, "
+            "or give yours up.",
         ),
     ] = None,
     record: Annotated[
@@ -87,7 +86,8 @@ def sync(
     if retry + give_up + refused + (keep is not None) > 1:
         raise InputError(
             "ARGUMENT_INVALID",
-            "--retry sends what was refused, --give-up doesn't, --refused shows it, --keep chooses: take one",
+            "--retry sends what was refused, --give-up doesn't, --refused shows it, "
+            "--keep chooses: take one",
         )
     side = None if keep is None else one_of(keep, KEEPS, "--keep")
     if record and side is None:
@@ -108,9 +108,11 @@ def sync(
                     if give_up
                     else discard.keep_theirs(library, record or ())
                 )
-            tell_given_up(count, file)  # also where the sync fails
+            # Printed now, because the sync may fail.
+            tell_given_up(count, file)
             done = replace(run_sync(library, retry=retry), given_up=count, file=file)
-    except CortexError as error:  # 1 would say that a part of it is done
+    # Not exit code 1, which would mean a partial sync.
+    except CortexError as error:
         print_error(error, as_json=as_json)
         return EXITS[OFFLINE if isinstance(error, Offline) else FAILED]
     if as_json:
@@ -121,7 +123,7 @@ def sync(
 
 
 def exit_code(done: SyncSummary) -> int:
-    """1 as long as something is refused, whichever process sent it."""
+    """Exit code: 1 as long as any write is refused, also by another process's sync."""
     return EXITS[_status(done)]
 
 
@@ -130,20 +132,21 @@ def _status(done: SyncSummary) -> str:
 
 
 def show_refused(library: Library, as_json: bool) -> int:
-    """Tell all that was refused, with every word of it; asks nobody."""
+    """Print all refused writes completely, without a request to the Core."""
     entries = library.store.outbox.refused()
     if as_json:
         print_json(
             {
                 "refused": [
-                    {**rejections.told(library, one), "at": moment(one.at)} for one in entries
+                    {**rejections.told(library, entry), "at": moment(entry.at)} for entry in entries
                 ]
             }
         )
         return 0
     for entry in entries:
         say(
-            f"{rejections.title_of(entry)} ({rejections.main_of(entry).id}), {entry.action} of {moment(entry.at)}"
+            f"{rejections.title_of(entry)} ({rejections.main_of(entry).id}), "
+            f"{entry.action} of {moment(entry.at)}"
         )
         say(f"  refused: {entry.code}: {entry.reason}")
         for change in entry.changes:
@@ -153,15 +156,16 @@ def show_refused(library: Library, as_json: bool) -> int:
                 text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
                 say(f"  {change.id} {name}: {'taken away' if value is None else text}")
         say(
-            f"  {rejections.became(library, entry)}; {_again(entry)}, --give-up writes it to a file and forgets it"
+            f"  {rejections.became(library, entry)}; {_retry_advice(entry)}, "
+            "--give-up writes it to a file and forgets it"
         )
     if not entries:
         say("the Core refused nothing")
     return 0
 
 
-def _again(entry: OutboxEntry) -> str:
-    """What comes of trying it again."""
+def _retry_advice(entry: OutboxEntry) -> str:
+    """Describe the way to try a refused write again."""
     if rejections.is_outdone(entry, entry.code, entry.reason):
         return "somebody else decided first, and that stands"
     if entry.code != rejections.CONFLICT:
@@ -172,7 +176,7 @@ def _again(entry: OutboxEntry) -> str:
 
 
 def tell_given_up(count: int, file: Path | None) -> None:
-    """For people, where something was."""
+    """Print the number of given-up writes and their file, if any."""
     if file:
         say(
             f"given up: {many(count, 'refused write')}; all that you wrote is in {file}", error=True
@@ -180,12 +184,12 @@ def tell_given_up(count: int, file: Path | None) -> None:
 
 
 def given_up_row(count: int, file: Path | None) -> dict[str, object] | None:
-    """For programs, None where nothing was."""
+    """Encode given-up writes as JSON, None if there are none."""
     return {"writes": count, "file": str(file)} if file else None
 
 
 def join_configured(library: Library) -> None:
-    """Join the Core that the settings name, where none is joined and there is a token.
+    """Connect to the Core in the settings if there is a token and no connection yet.
 
     Raises: CortexError.
     """
@@ -198,8 +202,11 @@ def join_configured(library: Library) -> None:
         joined = connection.connect(library, url, token, choice=NONE)
         say(f"connected to {joined.url} as {joined.name}", error=True)
         if library.store.outbox.candidates(library.store.truth.get(state.EPOCH)):
-            way = "`cortex connect --dry-run` shows what it has, `cortex connect --upload mine` sends it"
-            say(f"note: nothing of this home was sent there; {way}", error=True)
+            advice = (
+                "`cortex connect --dry-run` shows what it has, "
+                "`cortex connect --upload mine` sends it"
+            )
+            say(f"note: nothing of this home was sent there; {advice}", error=True)
         if joined.kept_aside:
             say(
                 f"note: your changes of what the Core has are kept in {joined.kept_aside}",
@@ -208,7 +215,7 @@ def join_configured(library: Library) -> None:
 
 
 def run_sync(library: Library, *, retry: bool = False) -> SyncSummary:
-    """One sync, now. Raises: CortexError, where there is no Core to sync with."""
+    """Run one sync now. Raises: CortexError, if there is no Core to sync with."""
     remote = _remote(library)
     if retry:
         library.store.outbox.retry()
@@ -220,9 +227,9 @@ def run_sync(library: Library, *, retry: bool = False) -> SyncSummary:
 
 
 def _remote(library: Library) -> Remote:
-    """The Core of a home.
+    """Open the Core of a home.
 
-    Raises: ConfigError CORE_MISSING, with the profile that it is about; NetworkError.
+    Raises: ConfigError CORE_MISSING, with the name of the profile; NetworkError.
     """
     try:
         return connection.remote_of(library)
@@ -236,16 +243,16 @@ def _remote(library: Library) -> Remote:
 
 
 def as_rows(done: SyncSummary) -> dict[str, object]:
-    """For programs."""
-    one = done.outcome
+    """Encode the summary as JSON."""
+    outcome = done.outcome
     return {
         "status": _status(done),
         "server": done.server,
-        "flushed": one.flushed,
-        "pulled": one.pulled,
-        "erased": one.erased,
-        "waiting": one.waiting,
-        "error": one.error or None,
+        "flushed": outcome.flushed,
+        "pulled": outcome.pulled,
+        "erased": outcome.erased,
+        "waiting": outcome.waiting,
+        "error": outcome.error or None,
         "refused": [
             {
                 "action": entry.action,
@@ -261,23 +268,23 @@ def as_rows(done: SyncSummary) -> dict[str, object]:
 
 
 def tell(done: SyncSummary) -> None:
-    """For people."""
-    one, status = done.outcome, _status(done)
-    gone = f", {one.erased:,} left that you may no longer see" if one.erased else ""
+    """Print the summary."""
+    outcome, status = done.outcome, _status(done)
+    gone = f", {outcome.erased:,} left that you may no longer see" if outcome.erased else ""
     refused = f", {len(done.refused):,} refused" if done.refused else ""
     counts = (
-        f": {one.flushed:,} sent{refused}, {many(one.pulled, 'record')} came{gone}"
+        f": {outcome.flushed:,} sent{refused}, {many(outcome.pulled, 'record')} came{gone}"
         if status in (OK, PARTIAL)
         else ""
     )
     say(f"{_MARKS[status]} {done.server}{counts}")
-    if one.error:
-        say(f"  {one.error}", error=True)
-        for advice in one.advice if one.status == FAILED else ():
+    if outcome.error:
+        say(f"  {outcome.error}", error=True)
+        for advice in outcome.advice if outcome.status == FAILED else ():
             say(f"  - {advice}", error=True)
-    if one.waiting:
-        until = "until that is mended" if one.status == FAILED else "for the next sync"
-        say(f"  waiting here {until}: {many(one.waiting, 'write')}", error=True)
+    if outcome.waiting:
+        until = "until that is mended" if outcome.status == FAILED else "for the next sync"
+        say(f"  waiting here {until}: {many(outcome.waiting, 'write')}", error=True)
     for entry in done.refused[:MOST_TOLD]:
         say(f"  refused: {rejections.title_of(entry)} ({entry.code}): {entry.reason}", error=True)
     if done.refused:
@@ -295,7 +302,8 @@ def tell(done: SyncSummary) -> None:
             for entry in done.refused
         ):
             say(
-                "  what somebody else changed first: --keep mine puts yours on top, --keep theirs gives it up",
+                "  what somebody else changed first: --keep mine puts yours on top, "
+                "--keep theirs gives it up",
                 error=True,
             )
 

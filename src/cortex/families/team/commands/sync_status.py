@@ -1,7 +1,4 @@
-"""How a home stands to its Core, for `cortex status`, `cortex doctor` and after a sync.
-
-Only reads.
-"""
+"""Sync status of a home for `cortex status`, `cortex doctor` and after writes. Read-only."""
 
 from __future__ import annotations
 
@@ -30,12 +27,12 @@ NOTHING: Mapping[str, object] = {
     "replica": {"records": 0, "bytes": 0},
 }
 BY_COMMAND = "they are sent by `cortex sync`"
-# What a sync ends with where the token doesn't count, or is gone
+# Error codes of a sync with an invalid or missing token.
 WITHOUT_TOKEN = ("CORE_DENIED", "CORE_MISSING")
 
 
 def described(profile: str | None = None) -> dict[str, object]:
-    """What there is to know about syncing."""
+    """Sync status of a profile's home as JSON."""
     from cortex.engine.library import Library
     from cortex.families.team.sync import state
 
@@ -45,27 +42,27 @@ def described(profile: str | None = None) -> dict[str, object]:
         return body
     try:
         with Library(settings, read_only=True) as library:
-            # A store of an older version has no outbox to look at
+            # Also for a store of an older version, which has no outbox.
             if not library.store.truth.get(state.URL):
                 return body
-            found = state.of(library)
+            status = state.of(library)
     except CortexError as error:
         return {**body, "syncError": error.message, "syncErrorCode": error.code}
     return {
         **body,
-        "server": found.server or None,
-        "name": found.name or None,
-        "lastSync": moment(found.last_sync) or None,
-        "syncError": found.error or None,
-        "syncErrorCode": found.code or None,
-        "queue": found.waiting,
-        "refused": found.refused,
-        "replica": {"records": found.records, "bytes": found.bytes},
+        "server": status.server or None,
+        "name": status.name or None,
+        "lastSync": moment(status.last_sync) or None,
+        "syncError": status.error or None,
+        "syncErrorCode": status.code or None,
+        "queue": status.waiting,
+        "refused": status.refused,
+        "replica": {"records": status.records, "bytes": status.bytes},
     }
 
 
 def server_of(home: Path) -> str | None:
-    """The address of the Core of a home, None where it has none."""
+    """Address of a home's Core, None if it has none."""
     from cortex.families.team.sync.state import URL
 
     if not (home / STORE_NAME).is_file():
@@ -73,12 +70,13 @@ def server_of(home: Path) -> str | None:
     try:
         with closing(Store(home, read_only=True)) as store:
             return store.truth.get(URL) or None
-    except CortexError:  # what is wrong with it is told where it is used
+    # The error is reported by the commands that use the store.
+    except CortexError:
         return None
 
 
 def print_state(body: Mapping[str, object]) -> None:
-    """For people; `body` has what `described` gives, and whether cortexd runs."""
+    """Print the status from `described`, to which the caller adds `running` for cortexd."""
     if not body["server"]:
         say("server       none; `cortex connect URL` joins a team's Core")
         if body["syncError"]:
@@ -92,7 +90,8 @@ def print_state(body: Mapping[str, object]) -> None:
     say(f"queue        {body['queue']} waiting{waiting}")
     if body["refused"]:
         say(
-            f"refused      {body['refused']}, `cortex sync --refused` shows them, --retry sends them again"
+            f"refused      {body['refused']}, `cortex sync --refused` shows them, "
+            "--retry sends them again"
         )
     replica = body["replica"]
     assert isinstance(replica, Mapping)
@@ -104,24 +103,21 @@ def _size(count: int) -> str:
 
 
 def waits_for(library: Library) -> str:
-    """What it takes until what was just written is sent.
-
-    Nobody waits for the Core to learn whether it answers.
-    """
+    """Describe the next step to get waiting writes sent, without a request to the Core."""
     from cortex.base.runtime.file_lock import is_held
     from cortex.base.runtime.rendezvous import meet_at
     from cortex.families.team.sync import state
 
-    told = library.store.truth.get
+    fact = library.store.truth.get
     body = {
-        "server": told(state.URL),
-        "syncErrorCode": told(state.CODE),
+        "server": fact(state.URL),
+        "syncErrorCode": fact(state.CODE),
         "syncSeconds": library.settings.team.sync_seconds,
     }
     runs = is_held(meet_at(str(library.settings.home)).lock)
     if why := why_waiting({**body, "running": runs}):
         return why
-    error = told(state.ERROR)
+    error = fact(state.ERROR)
     return (
         f"the last sync failed: {error}; cortexd tries again, or `cortex sync`"
         if error
@@ -130,14 +126,12 @@ def waits_for(library: Library) -> str:
 
 
 def is_denied(body: Mapping[str, object]) -> bool:
-    """Whether the last sync had no token that counts: sending again is no use before there is
-    another.
-    """
+    """True if the last sync had no valid token: sending needs a new one first."""
     return body["syncErrorCode"] in WITHOUT_TOKEN
 
 
 def why_waiting(body: Mapping[str, object]) -> str:
-    """Why nobody sends what waits by itself, "" where somebody does."""
+    """Reason why waiting writes aren't sent automatically, "" if they are."""
     if is_denied(body):
         return f"with a new token `cortex connect {body['server']}` sends them"
     if not body.get("syncSeconds"):

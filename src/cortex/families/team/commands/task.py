@@ -1,4 +1,4 @@
-"""`cortex task`: what is to be done: written down, assigned, moved on by a person."""
+"""`cortex task`: commands to create, assign and update tasks."""
 
 from __future__ import annotations
 
@@ -92,10 +92,10 @@ def list_tasks(
     as_json: JsonFlag = False,
 ) -> int:
     """List tasks that are open, the last changed first."""
-    told = one_of(priority, PRIORITIES, "--priority")
+    wanted_priority = one_of(priority, PRIORITIES, "--priority")
     with team() as library:
         names = (*((PERSON,) if mine else ()), *people_told(library, [assignee]))
-        found = list_records(
+        listing = list_records(
             library,
             KIND,
             limit,
@@ -105,16 +105,16 @@ def list_tasks(
             subcortex=subcortex,
             tags=tag,
             refs=[("assignee", name) for name in names],
-            keep=(lambda body: body.priority == told) if told else None,
+            keep=(lambda body: body.priority == wanted_priority) if wanted_priority else None,
         )
-    return tell_list(found, "tasks", START, _row, as_json=as_json)
+    return tell_list(listing, "tasks", START, _row, as_json=as_json)
 
 
-def _row(one: Record[Task]) -> tuple[str, ...]:
-    body = one.body
+def _row(task: Record[Task]) -> tuple[str, ...]:
+    body = task.body
     return (
-        one.id,
-        day(one.updated),
+        task.id,
+        day(task.updated),
         body.state,
         body.priority,
         ", ".join(body.assignees),
@@ -123,10 +123,10 @@ def _row(one: Record[Task]) -> tuple[str, ...]:
 
 
 @app.command("show")
-def show(told: IdArgument, as_json: JsonFlag = False) -> int:
+def show(ref: IdArgument, as_json: JsonFlag = False) -> int:
     """Show a task: what is to be done, by whom, and what stands in the way."""
     with team() as library:
-        record = resolve_ref(library.store.recorded, told, KIND)
+        record = resolve_ref(library.store.recorded, ref, KIND)
         around = look_around(library, record)
     if as_json:
         print_json(whole_json(record, around))
@@ -174,10 +174,10 @@ def create_one(
     with team() as library:
         about = number_of(library, thread, "thread")
 
-        def keep(told: str) -> Record[Any]:
-            made = Task(
+        def keep(text: str) -> Record[Any]:
+            task = Task(
                 title,
-                told,
+                text,
                 priority=priority.strip().lower(),
                 assignees=people_told(library, assign),
                 watchers=people_told(library, watch),
@@ -187,8 +187,8 @@ def create_one(
                 tags=tags_told(tag),
                 code_links=links,
             )
-            kept = replace(made, code_links=code_cited(library, links))
-            return create(library, kept, actor=writer(), key=key, payload=repr(made))
+            stored = replace(task, code_links=code_cited(library, links))
+            return create(library, stored, actor=writer(), key=key, payload=repr(task))
 
         again = f"cortex task create {shlex.quote(title)} --body-file"
         instead = "give the text with --body"
@@ -199,7 +199,7 @@ def create_one(
 
 @app.command("update")
 def update(
-    told: IdArgument,
+    ref: IdArgument,
     state: Annotated[
         str | None, typer.Option("--state", metavar="STATE", help=f"One of {STATES_HELP}.")
     ] = None,
@@ -224,15 +224,15 @@ def update(
 ) -> int:
     """Move a task on; who follows it hears of it."""
     with team() as library:
-        before = resolve_ref(library.store.recorded, told, KIND)
+        before = resolve_ref(library.store.recorded, ref, KIND)
         more, fewer = people_told(library, assign), people_told(library, unassign)
-        told_patch = (state, priority, assign, unassign, blocked, note)
-        if all(one is None for one in told_patch):
+        options = (state, priority, assign, unassign, blocked, note)
+        if all(option is None for option in options):
             raise InputError("ARGUMENT_INVALID", "say what to change, with --state for example")
         plain = _patch(state, priority, blocked)
 
         def patch(body: Task) -> dict[str, str]:
-            """What the options make of a task as it is then."""
+            """Build the patch for the task's current body."""
             added = {"notes": f"{body.notes}\n\n{note.strip()}".strip()} if note is not None else {}
             if assign is not None or unassign is not None:
                 added["assignees"] = ", ".join(
@@ -248,7 +248,7 @@ def update(
                 )
             return plain | added
 
-        payload = repr((before.id, told_patch))
+        payload = repr((before.id, options))
         record = actions.update_task(
             library, before.id, patch, actor=writer(), key=key, payload=payload
         )
@@ -264,7 +264,10 @@ def update(
 
 
 def _patch(state: str | None, priority: str | None, blocked: str | None) -> dict[str, str]:
-    """What the options change, whatever the task is like. Raises: InputError ARGUMENT_INVALID."""
+    """Build the part of the patch that doesn't depend on the task.
+
+    Raises: InputError ARGUMENT_INVALID.
+    """
     patch: dict[str, str] = {}
     if state is not None:
         patch["status"] = one_of(state, STATES[Task], "--state")

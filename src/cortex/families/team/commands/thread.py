@@ -1,6 +1,4 @@
-"""`cortex thread`: discussions: opened, followed, commented, changed, resolved and opened again by
-a person.
-"""
+"""`cortex thread`: commands to open, comment, edit, resolve and reopen discussions."""
 
 from __future__ import annotations
 
@@ -93,9 +91,9 @@ def list_threads(
     as_json: JsonFlag = False,
 ) -> int:
     """List open threads, the last changed first."""
-    told = one_of(type, THREAD_TYPES, "--type")
+    wanted_type = one_of(type, THREAD_TYPES, "--type")
     with team() as library:
-        found = list_records(
+        listing = list_records(
             library,
             KIND,
             limit,
@@ -104,20 +102,26 @@ def list_threads(
             everything=everything,
             subcortex=subcortex,
             tags=tag,
-            refs=[("type", told)] if told else (),
+            refs=[("type", wanted_type)] if wanted_type else (),
         )
     return tell_list(
-        found,
+        listing,
         "threads",
         START,
-        lambda one: (one.id, day(one.updated), one.body.state, one.body.type, one.body.title),
+        lambda thread: (
+            thread.id,
+            day(thread.updated),
+            thread.body.state,
+            thread.body.type,
+            thread.body.title,
+        ),
         as_json=as_json,
     )
 
 
 @app.command("show")
 def show(
-    told: IdArgument,
+    ref: IdArgument,
     comments: Annotated[
         int,
         typer.Option(
@@ -128,23 +132,26 @@ def show(
 ) -> int:
     """Show a thread: what it is about, its summary, its comments, and what contradicts it."""
     with team() as library:
-        record = resolve_ref(library.store.recorded, told, KIND)
+        record = resolve_ref(library.store.recorded, ref, KIND)
         wanted = RecordFilter(kinds=("comment",), refs=((KIND, record.id),))
-        said = library.store.recorded.select(wanted, comments)[::-1] if comments else []
+        shown_comments = library.store.recorded.select(wanted, comments)[::-1] if comments else []
         total = library.store.recorded.count(wanted)
         around = look_around(library, record)
         absent = library.store.outbox.absent()
     if as_json:
-        shown = {"comments": [marked_json(one, absent) for one in said], "comments_total": total}
+        shown = {
+            "comments": [marked_json(comment, absent) for comment in shown_comments],
+            "comments_total": total,
+        }
         print_json({**whole_json(record, around), **shown})
     else:
-        _say(record, said, total, around, absent)
+        _print_thread(record, shown_comments, total, around, absent)
     return 0
 
 
-def _say(
+def _print_thread(
     record: Record[Thread],
-    said: Sequence[Record[Comment]],
+    comments: Sequence[Record[Comment]],
     total: int,
     around: Around,
     absent: Mapping[str, str],
@@ -156,17 +163,19 @@ def _say(
     say_text(body.summary, f"Summary{by}")
     say_text(body.resolution, "Resolution")
     say_around(record, around)
-    if said:
+    if comments:
         say("")
-        say(f"Comments{f' (the last {len(said)} of {total})' if total > len(said) else ''}:")
-    for one in said:
-        answer = f", to {one.body.parent}" if one.body.parent else ""
+        say(
+            f"Comments{f' (the last {len(comments)} of {total})' if total > len(comments) else ''}:"
+        )
+    for comment in comments:
+        answer = f", to {comment.body.parent}" if comment.body.parent else ""
         say("")
-        say(f"{one.id}, {one.author}, {day(one.created)}{answer}")
-        for warning in absence_of(one.id, absent):
+        say(f"{comment.id}, {comment.author}, {day(comment.created)}{answer}")
+        for warning in absence_of(comment.id, absent):
             say(f"warning: {warning}")
-        say_text(one.body.body, gap=False)
-        say_list("Cites", one.body.citations)
+        say_text(comment.body.body, gap=False)
+        say_list("Cites", comment.body.citations)
 
 
 @app.command("create")
@@ -193,10 +202,10 @@ def create_one(
     with team() as library:
         about = number_of(library, task, "task")
 
-        def keep(told: str) -> Record[Any]:
-            made = Thread(
+        def keep(text: str) -> Record[Any]:
+            thread = Thread(
                 title,
-                told,
+                text,
                 type.strip().lower(),
                 subcortex=subcortex.strip(),
                 sensitivity=sensitivity(sensitive),
@@ -204,8 +213,8 @@ def create_one(
                 task=about,
                 code_links=links,
             )
-            kept = replace(made, code_links=code_cited(library, links))
-            return create(library, kept, actor=writer(), key=key, payload=repr(made))
+            stored = replace(thread, code_links=code_cited(library, links))
+            return create(library, stored, actor=writer(), key=key, payload=repr(thread))
 
         again = f"cortex thread create {shlex.quote(title)} --body-file"
         record = written(
@@ -224,7 +233,7 @@ def create_one(
 
 @app.command("comment")
 def comment(
-    told: IdArgument,
+    ref: IdArgument,
     body: Annotated[
         str | None,
         typer.Argument(
@@ -254,18 +263,18 @@ def comment(
 ) -> int:
     """Say something in a thread: who takes part hears of it, and its summary follows."""
     with team() as library:
-        about = resolve_ref(library.store.recorded, told, KIND)
+        about = resolve_ref(library.store.recorded, ref, KIND)
         thread = about.id
         answered = number_of(library, parent, "comment")
-        cited = tuple(number_of(library, one, "") for one in cite or ())
+        cited = tuple(number_of(library, citation, "") for citation in cite or ())
 
         def keep(text: str) -> Record[Any]:
             if not text.strip():
                 raise InputError("ARGUMENT_INVALID", "there is no text: nothing was written")
-            made = Comment(
+            new_comment = Comment(
                 thread, text, answered, sensitivity=sensitivity(sensitive), citations=cited
             )
-            return create(library, made, actor=writer(), key=key, summary=summary)
+            return create(library, new_comment, actor=writer(), key=key, summary=summary)
 
         record = written(
             body,
@@ -287,7 +296,7 @@ def comment(
 
 @app.command("resolve")
 def resolve(
-    told: IdArgument,
+    ref: IdArgument,
     resolution: Annotated[
         str, typer.Option("--resolution", metavar="TEXT", help="What came out of it.")
     ] = "",
@@ -296,40 +305,40 @@ def resolve(
 ) -> int:
     """Resolve a thread: nothing is open there any more."""
     with team() as library:
-        number = number_of(library, told, KIND)
-        title = resolve_ref(library.store.recorded, number, KIND).body.title
+        thread_id = number_of(library, ref, KIND)
+        title = resolve_ref(library.store.recorded, thread_id, KIND).body.title
         outcome = [f"  | {resolution}"] if resolution else []
-        question = "\n".join([f"{number}: {title}", *outcome, "Resolve it?"])
+        question = "\n".join([f"{thread_id}: {title}", *outcome, "Resolve it?"])
         actor = decide(library, "resolve_thread", question)
-        record = actions.resolve_thread(library, number, resolution, actor=actor, key=key)
+        record = actions.resolve_thread(library, thread_id, resolution, actor=actor, key=key)
     return tell_record(record, f"✓ Resolved {record.id}: {record.body.title}", as_json=as_json)
 
 
 @app.command("reopen")
-def reopen(told: IdArgument, key: KeyOption = "", as_json: JsonFlag = False) -> int:
+def reopen(ref: IdArgument, key: KeyOption = "", as_json: JsonFlag = False) -> int:
     """Open a thread again that was resolved or archived."""
     with team() as library:
         record = actions.reopen_thread(
-            library, number_of(library, told, KIND), actor=writer(), key=key
+            library, number_of(library, ref, KIND), actor=writer(), key=key
         )
     return tell_record(record, f"✓ Opened again {record.id}: {record.body.title}", as_json=as_json)
 
 
 @app.command("archive")
-def archive(told: IdArgument, key: KeyOption = "", as_json: JsonFlag = False) -> int:
+def archive(ref: IdArgument, key: KeyOption = "", as_json: JsonFlag = False) -> int:
     """Archive a thread: nobody comments there any more, and it is found after the others; `reopen`
     brings it back.
     """
     with team() as library:
         record = actions.archive(
-            library, number_of(library, told, KIND), actor=writer(), key=key, kind=KIND
+            library, number_of(library, ref, KIND), actor=writer(), key=key, kind=KIND
         )
     return tell_record(record, f"✓ Archived {record.id}: {record.body.title}", as_json=as_json)
 
 
 @app.command("edit")
 def edit_one(
-    told: IdArgument,
+    ref: IdArgument,
     title: TitleOption = None,
     body: BodyOption = None,
     body_file: BodyFileOption = None,
@@ -354,8 +363,8 @@ def edit_one(
     plain = dict(given(title=title, body=text, type=word, subcortex=subcortex, sensitivity=private))
     lists = (tag, untag, code)
     with team() as library:
-        before = resolve_ref(library.store.recorded, told, KIND)
-        if not plain and all(list_ is None for list_ in lists):
+        before = resolve_ref(library.store.recorded, ref, KIND)
+        if not plain and all(option is None for option in lists):
             again = f"cortex thread edit {before.id} --body-file"
             after = edited(
                 library, before, "body", action="edit", key=key, again=again, instead=INSTEAD

@@ -1,1 +1,1 @@
-"""A home and its team's Core: what is sent, what comes back, and who is called how on either side."""
+"""Sync between a home and its team's Core: push, pull, and identities on either side."""

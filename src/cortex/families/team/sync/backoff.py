@@ -1,5 +1,6 @@
-"""When the next sync is due: often while all goes well, at once after a write, ever more seldom
-while the Core doesn't answer. Pure.
+"""Schedule of the background sync, with exponential backoff while the Core is unreachable.
+
+Syncs at a fixed interval, soon after a local write, and less and less often after failures. Pure.
 """
 
 from __future__ import annotations
@@ -8,41 +9,44 @@ from dataclasses import dataclass, replace
 
 from cortex.families.team.sync.cycle import SyncOutcome
 
-FIRST_SECONDS = 30.0  # after the first failure; twice as long after each further one
+# Wait after the first failure; it doubles with each further one.
+FIRST_SECONDS = 30.0
 MOST_SECONDS = 600.0
-JITTER = 0.2  # of a wait, either way: a team's machines don't come back all at once
-# Between two syncs, whatever is written; while the Core doesn't answer FIRST_SECONDS
+# Share of a wait, either way, so that a team's machines don't return all at once.
+JITTER = 0.2
+# Shortest gap between two syncs, however much is written. FIRST_SECONDS while the Core is down.
 GAP_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """When to sync; times are of any clock that only goes forward."""
+    """Time of the next sync, on any monotonic clock."""
 
-    every: float  # seconds between syncs while all goes well; 0 is never by itself
+    every: float  # seconds between successful syncs; 0 turns automatic sync off
     due: float = 0.0
-    soonest: float = 0.0  # not before that, even for a write
+    soonest: float = 0.0  # earliest time, even after a write
     failures: int = 0
-    waiting: int = 0  # entries after the last sync
+    waiting: int = 0  # outbox entries after the last sync
 
     def is_due(self, now: float, waiting: int) -> bool:
-        """Whether to sync now; `waiting` is how many entries wait."""
+        """True if a sync is due; `waiting` is the current number of outbox entries."""
         if self.every <= 0:
             return False
         return now >= self.due or (waiting > self.waiting and now >= self.soonest)
 
     def after(self, outcome: SyncOutcome, now: float, chance: float) -> Pace:
-        """The pace after a sync that ended now; `chance` is from 0 to 1."""
+        """Return the schedule after a sync that ended now; `chance` is random, from 0 to 1."""
         if not outcome.error:
-            wait = GAP_SECONDS if outcome.waiting else self.every  # written meanwhile
+            # Entries that wait now were written during the sync.
+            wait = GAP_SECONDS if outcome.waiting else self.every
             return replace(
                 self, due=now + wait, soonest=now + GAP_SECONDS, failures=0, waiting=outcome.waiting
             )
-        # It may be a date, and one of the clocks wrong
-        asked = min(MOST_SECONDS, outcome.retry_after)
+        # Retry-After may be a date, and either clock may be wrong: cap it.
+        requested = min(MOST_SECONDS, outcome.retry_after)
         wait = min(MOST_SECONDS, FIRST_SECONDS * 2 ** min(self.failures, 16))
-        wait = max(wait * (1 - JITTER + 2 * JITTER * chance), asked)
-        soonest = now + max(min(wait, FIRST_SECONDS), asked)
+        wait = max(wait * (1 - JITTER + 2 * JITTER * chance), requested)
+        soonest = now + max(min(wait, FIRST_SECONDS), requested)
         return replace(
             self,
             due=now + wait,

@@ -1,10 +1,9 @@
-"""A team's Core over HTTP: what it says in answer to each question of a sync, checked before any of
-it is used.
+"""HTTP client of the Core's sync API, which validates every response before it is used.
 
-Knows the addresses and envelopes of `/api/v2/sync`, nothing of what is done with the answers. Four
-ways to fail are told apart, because each asks for something else: wait (`Offline`), get another
-token (`Denied`), start from the beginning (`Resync`), or look at the address and the versions
-(`ServerRejected`). The token stands in one header and in no error.
+Knows the paths and envelopes of `/api/v2/sync`, but not what is done with the data. There are four
+kinds of failure, because each needs another reaction: wait (`Offline`), get another token
+(`Denied`), compare everything again (`Resync`), or check the address and the versions
+(`ServerRejected`). The token is sent in one header and never appears in an error.
 """
 
 from __future__ import annotations
@@ -34,19 +33,20 @@ from cortex.families.team.wire.codec import record_from
 
 BASE = "/api/v2/sync"
 ANSWER_SECONDS = 60.0
-# A page of 500 artifacts of 100,000 letters has 51 MB; one that has more is asked for in parts.
+# A page of 500 artifacts of 100,000 characters has 51 MB; a larger one is requested in parts.
 MAX_ANSWER_BYTES = 64_000_000
-# A page of 500 drafts with all that a draft can hold has 535,500. However they are chosen, so many
-# take 150 MB besides their text.
+# JSON values of one response. A page of 500 drafts with every field filled has 535,500; parsing
+# this many takes at most 150 MB besides their text.
 MAX_VALUES = 600_000
-MAX_MESSAGE = 1_000  # characters of why an entry was refused
-MOST_IDS = 1_000  # of one question what is visible
-LATER = frozenset((408, 425, 429))  # and every 5xx
+MAX_MESSAGE = 1_000  # characters of a rejection's reason
+MOST_IDS = 1_000  # ids of one visibility request
+# Statuses that ask the client to retry later, like every 5xx.
+LATER = frozenset((408, 425, 429))
 APPLIED, REPLAYED, REFUSED, RETRY = "applied", "replayed", "refused", "retry"
 
 
 class Offline(NetworkError):
-    """The Core can't be reached, or can't answer now; `retry_after` seconds where it says so."""
+    """The Core is unreachable or overloaded; `retry_after` is in seconds, 0 if not given."""
 
     def __init__(
         self, message: str, retry_after: float = 0.0, *, context: Mapping[str, object] | None = None
@@ -56,13 +56,14 @@ class Offline(NetworkError):
 
 
 class Denied(NetworkError):
-    """The token doesn't count, or no longer."""
+    """The Core doesn't accept the token."""
 
 
 class PutOut(Denied):
-    """The Core knows the token, and says that its owner may not come in any more; `epoch` is the
-    ledger that says so, `name` the owner, and `trusted` is false where something between could have
-    said it.
+    """The Core revoked the token of a known principal.
+
+    `epoch` identifies the ledger, `name` the principal. `trusted` is false if a third party on the
+    network could have forged the response.
     """
 
     def __init__(self, message: str, epoch: str, name: str, *, trusted: bool) -> None:
@@ -71,7 +72,7 @@ class PutOut(Denied):
 
 
 class ServerRejected(NetworkError):
-    """The Core, or what stands at its address, can't be talked to like this."""
+    """The server at this address rejected the request, or isn't a compatible Core."""
 
     def __init__(
         self,
@@ -86,17 +87,15 @@ class ServerRejected(NetworkError):
     ) -> None:
         super().__init__(code, message, context=context, suggestions=suggestions, instead=instead)
         self.status = status
-        self.said = said  # the code of the Core's error
+        self.said = said  # error code from the response
 
 
 class Oversized(ServerRejected):
-    """The answer is larger than what is read: less should be asked for."""
+    """The response exceeds the size limit; request less."""
 
 
 class Resync(ServerRejected):
-    """What is here can't be gone on from: the ledger is another one ("epoch"), or what may be seen
-    changed ("view").
-    """
+    """The cursor is no longer valid: another ledger ("epoch") or other access rights ("view")."""
 
     def __init__(self, reason: str) -> None:
         super().__init__("CORE_REFUSED", f"the Core wants everything to be compared: {reason}")
@@ -105,7 +104,7 @@ class Resync(ServerRejected):
 
 @dataclass(frozen=True, slots=True)
 class CoreGreeting:
-    """Who one is at a Core, and which ledger it has."""
+    """Identity of the token's principal at a Core, and of its ledger."""
 
     name: str
     tier: int
@@ -116,7 +115,7 @@ class CoreGreeting:
 
 @dataclass(frozen=True, slots=True)
 class ChangePage:
-    """A page of what changed."""
+    """Page of the change feed."""
 
     records: tuple[VersionedRecord, ...]
     invalidations: tuple[str, ...]
@@ -128,25 +127,25 @@ class ChangePage:
 
 @dataclass(frozen=True, slots=True)
 class ActionResult:
-    """What became of an entry of the outbox."""
+    """Result of one outbox entry."""
 
     key: str
     status: str
     code: str
     message: str
-    field: str  # that the refusal is about, "" where none is named
-    clashes: tuple[tuple[str, str], ...]  # records and fields that somebody else changed meanwhile
-    records: tuple[VersionedRecord, ...]  # as the Core has them now
+    field: str  # rejected field, "" if none is named
+    clashes: tuple[tuple[str, str], ...]  # (record id, field) pairs with a concurrent change
+    records: tuple[VersionedRecord, ...]  # current state at the Core
 
 
 class Remote:
-    """A Core, as the holder of one token talks to it."""
+    """Client of one Core with one token."""
 
     def __init__(self, url: str, token: str, *, plain: bool = False) -> None:
-        """`plain` is the person's word that http:// may be used beyond this machine.
+        """Check the address; `plain` permits http:// beyond this machine.
 
-        Raises: InputError ARGUMENT_INVALID for what is no address, NetworkError ADDRESS_REFUSED for
-        one that sends the token readable.
+        Raises: InputError ARGUMENT_INVALID for an invalid address; NetworkError ADDRESS_REFUSED for
+        one that would send the token unencrypted.
         """
         try:
             if not parse_url(url):
@@ -156,9 +155,11 @@ class Remote:
         if not url.lower().startswith("https://") and not plain and not stays_here(url):
             raise NetworkError(
                 "ADDRESS_REFUSED",
-                f"{shown(url)} would get the token and all records over http://, readable by everybody in between",
+                f"{shown(url)} would get the token and all records over http://, "
+                "readable by everybody in between",
                 instead=(
-                    "Use the https:// address of the Core, or `cortex connect URL --plain-http` where that may be.",
+                    "Use the https:// address of the Core, or `cortex connect URL --plain-http` "
+                    "where that may be.",
                 ),
             )
         self.url = url.rstrip("/")
@@ -167,85 +168,83 @@ class Remote:
         )
 
     def bootstrap(self) -> CoreGreeting:
-        """Who the token's holder is, and which ledger this is. Raises: Offline, Denied, Refused."""
-        told = self._ask("GET", "/bootstrap")
+        """Fetch the principal and the ledger. Raises: Offline, Denied, ServerRejected."""
+        data = self._request("GET", "/bootstrap")
         try:
-            who = told["principal"]
+            principal = data["principal"]
             return CoreGreeting(
-                _text(who, "name"),
-                int(who["tier"]),
-                bool(who["sensitive"]),
-                _text(told, "epoch"),
-                _text(told, "view"),
+                _text(principal, "name"),
+                int(principal["tier"]),
+                bool(principal["sensitive"]),
+                _text(data, "epoch"),
+                _text(data, "view"),
             )
         except (KeyError, TypeError, ValueError, AttributeError):
-            raise self._strange() from None
+            raise self._unexpected() from None
 
     def deltas(self, since: str, view: str, limit: int) -> ChangePage:
-        """What changed since a cursor, "" from the beginning.
+        """Fetch a page of changes since a cursor, "" for the beginning.
 
-        Raises: Resync, Offline, Denied, Refused.
+        Raises: Resync, Offline, Denied, ServerRejected.
         """
-        told = self._page(since, view, limit)
+        data = self._page(since, view, limit)
         try:
             return ChangePage(
-                tuple(self._record(one) for one in told["updates"]),
-                tuple(_texts(told["invalidations"])),
-                _text(told, "next_cursor"),
-                bool(told["has_more"]),
-                _text(told, "epoch"),
-                _text(told, "view"),
+                tuple(self._record(update) for update in data["updates"]),
+                tuple(_texts(data["invalidations"])),
+                _text(data, "next_cursor"),
+                bool(data["has_more"]),
+                _text(data, "epoch"),
+                _text(data, "view"),
             )
         except (KeyError, TypeError, ValueError, AttributeError):
-            raise self._strange() from None
+            raise self._unexpected() from None
 
     def flush(self, actions: Sequence[Mapping[str, object]]) -> list[ActionResult]:
-        """What became of each of these actions, in order; fewer where the Core says nothing of the
-        last ones.
+        """Send actions and return their results in order; the last ones may be missing.
 
-        Raises: Offline, Denied, Refused.
+        Raises: Offline, Denied, ServerRejected.
         """
-        told = self._ask("POST", "/flush", {"actions": list(actions)})
+        data = self._request("POST", "/flush", {"actions": list(actions)})
         try:
-            results = [self._result(one) for one in told["results"]]
+            results = [self._result(result) for result in data["results"]]
         except (KeyError, TypeError, ValueError, AttributeError):
-            raise self._strange() from None
-        asked = [action["idempotency_key"] for action in actions]
-        if [result.key for result in results] != asked[: len(results)]:
-            raise self._strange()
+            raise self._unexpected() from None
+        sent_keys = [action["idempotency_key"] for action in actions]
+        if [result.key for result in results] != sent_keys[: len(results)]:
+            raise self._unexpected()
         return results
 
     def visible(self, ids: Sequence[str]) -> tuple[frozenset[str], frozenset[str]]:
-        """Which of at most 1,000 records may be seen, and which the Core doesn't know at all.
+        """Return which of at most 1,000 records are visible, and which the Core doesn't know.
 
-        Raises: Offline, Denied, Refused.
+        Raises: Offline, Denied, ServerRejected.
         """
-        told = self._ask("POST", "/visible", {"ids": list(ids)})
+        data = self._request("POST", "/visible", {"ids": list(ids)})
         try:
-            return frozenset(_texts(told["visible"])), frozenset(_texts(told["unknown"]))
+            return frozenset(_texts(data["visible"])), frozenset(_texts(data["unknown"]))
         except (KeyError, TypeError, ValueError, AttributeError):
-            raise self._strange() from None
+            raise self._unexpected() from None
 
     def close(self) -> None:
-        """End all connections, and what is asked over them."""
+        """Close all connections and abort their requests."""
         self._connections.close()
 
-    # -- one question
-    # --------------------------------------------------------------------------------------------------
+    # -- requests
 
     def _page(self, since: str, view: str, limit: int) -> Any:
-        """A page, a smaller one where it is larger than what is read."""
+        """Fetch a page, halving the limit while the response is too large."""
         while True:
             query = urlencode({"since": since, "limit": limit, "view": view})
             try:
-                return self._ask("GET", f"/deltas?{query}")
+                return self._request("GET", f"/deltas?{query}")
             except Oversized:
                 if limit == 1:
                     raise
                 limit //= 2
 
-    def _ask(self, method: str, path: str, body: Mapping[str, object] | None = None) -> Any:
-        """The `data` of an answer. Raises: Offline, Denied, Refused, Resync."""
+    def _request(self, method: str, path: str, body: Mapping[str, object] | None = None) -> Any:
+        """Return the `data` of a response. Raises: Offline, Denied, ServerRejected, Resync."""
         content = (
             None
             if body is None
@@ -256,7 +255,10 @@ class Remote:
         except Unsendable as error:
             raise self._error("CORE_REFUSED", str(error)) from None
         except Untrusted as error:
-            hint = "For a certificate of your own, set SSL_CERT_FILE to the file of the authority that signed it."
+            hint = (
+                "For a certificate of your own, set SSL_CERT_FILE to the file of the authority "
+                "that signed it."
+            )
             raise self._error("CORE_REFUSED", str(error), suggestions=(hint,)) from None
         except TooLarge as error:
             raise self._oversized(str(error)) from None
@@ -265,15 +267,19 @@ class Remote:
         too_much = holds_more(answer.body, MAX_VALUES)
         if too_much and answer.status == 200:
             raise self._oversized(f"answers with more than {MAX_VALUES:,} values")
-        told = None if too_much else _parsed(answer.body)
-        if answer.status == 200 and isinstance(told, dict) and isinstance(told.get("data"), dict):
-            return told["data"]
-        raise self._failure(answer, told)
+        envelope = None if too_much else _parse(answer.body)
+        if (
+            answer.status == 200
+            and isinstance(envelope, dict)
+            and isinstance(envelope.get("data"), dict)
+        ):
+            return envelope["data"]
+        raise self._error_of(answer, envelope)
 
-    def _failure(self, answer: HttpResponse, told: object) -> Exception:
-        """Why an answer isn't one, in the class that says what to do."""
+    def _error_of(self, answer: HttpResponse, envelope: object) -> Exception:
+        """Build the error of an unsuccessful response; its class says what to do."""
         status = answer.status
-        error = told.get("error") if isinstance(told, dict) else None
+        error = envelope.get("error") if isinstance(envelope, dict) else None
         error = error if isinstance(error, dict) else {}
         code, message = (short(str(error.get(name) or "")) for name in ("code", "message"))
         if status in LATER or status >= 500:
@@ -284,8 +290,8 @@ class Remote:
                 context=about,
             )
         if status == 410 and code == "RESYNC_NEEDED":
-            return Resync(str(_first(error.get("details")).get("reason", "")))
-        about = _first(error.get("details"))
+            return Resync(str(_first_detail(error.get("details")).get("reason", "")))
+        about = _first_detail(error.get("details"))
         if status == 401 and code == "AUTH_EXPIRED" and about.get("reason") == "revoked":
             said = self._sentence(
                 "says that you were put out: it doesn't accept the token any more"
@@ -293,7 +299,8 @@ class Remote:
             epoch, name = (short(str(about.get(key) or "")) for key in ("epoch", "name"))
             trusted = self.url.lower().startswith("https://") or stays_here(self.url)
             return PutOut(said, epoch, name, trusted=trusted)
-        if status in (401, 403):  # what it says may hold a part of the token
+        # The message may contain a part of the token, so it is left out.
+        if status in (401, 403):
             return Denied(
                 "CORE_DENIED", self._sentence(f"doesn't accept the token: status {status}")
             )
@@ -302,41 +309,46 @@ class Remote:
                 "CORE_REFUSED", "answers with a redirect, which is not followed", status=status
             )
         if not code:
-            return self._strange(status)
-        what = (
+            return self._unexpected(status)
+        sentence = (
             f"refuses the request: {code}, {message}" if message else f"refuses the request: {code}"
         )
         alone = (
             "Name the address alone, such as https://core.example.org, without /api/v2 behind it.",
         )
         return self._error(
-            "CORE_REFUSED", what, status=status, said=code, instead=alone if status == 404 else ()
+            "CORE_REFUSED",
+            sentence,
+            status=status,
+            said=code,
+            instead=alone if status == 404 else (),
         )
 
-    def _result(self, told: Mapping[str, Any]) -> ActionResult:
-        error = told.get("error") or {}
-        if told["status"] not in (APPLIED, REPLAYED, REFUSED, RETRY):
-            raise ValueError(told["status"])
+    def _result(self, data: Mapping[str, Any]) -> ActionResult:
+        error = data.get("error") or {}
+        if data["status"] not in (APPLIED, REPLAYED, REFUSED, RETRY):
+            raise ValueError(data["status"])
         return ActionResult(
-            _text(told, "idempotency_key"),
-            _text(told, "status"),
+            _text(data, "idempotency_key"),
+            _text(data, "status"),
             short(str(error.get("code") or "")),
             str(error.get("message") or "")[:MAX_MESSAGE],
-            short(str(_first(error.get("details")).get("field") or "")),
+            short(str(_first_detail(error.get("details")).get("field") or "")),
             _clashes(error.get("details")),
-            tuple(self._record(one) for one in told.get("records") or ()),
+            tuple(self._record(record) for record in data.get("records") or ()),
         )
 
-    def _record(self, told: object) -> VersionedRecord:
+    def _record(self, data: object) -> VersionedRecord:
         try:
-            return record_from(told)
-        except InputError as error:  # left out it would be missing for good
+            return record_from(data)
+        # Skipping the record would lose it for good, so the whole response fails.
+        except InputError as error:
             newer = "Upgrade Cortex, if the Core is of a newer version."
             raise self._error(
                 "CORE_ANSWER", f"tells what can't be read: {error.message}", suggestions=(newer,)
             ) from None
 
-    def _strange(self, status: int = 200) -> ServerRejected:
+    def _unexpected(self, status: int = 200) -> ServerRejected:
         return self._error(
             "CORE_ANSWER",
             f"answers with something that no Core says (status {status})",
@@ -360,41 +372,42 @@ class Remote:
         return f"the Core at {shown(self.url)} {self._connections.redacted(what)}"
 
 
-def _parsed(body: bytes) -> object:
+def _parse(body: bytes) -> object:
     try:
-        return json.loads(body.decode())  # in nothing but UTF-8, as it was counted
+        # Strictly UTF-8, because the values were counted as UTF-8.
+        return json.loads(body.decode())
     except (ValueError, RecursionError):
         return None
 
 
-def _first(details: object) -> Mapping[str, Any]:
+def _first_detail(details: object) -> Mapping[str, Any]:
     return (
         details[0] if isinstance(details, list) and details and isinstance(details[0], dict) else {}
     )
 
 
 def _clashes(details: object) -> tuple[tuple[str, str], ...]:
-    """Records and fields that details of a conflict name."""
-    told = (
+    """Return the (record id, field) pairs of a conflict."""
+    conflicts = (
         [detail for detail in details if isinstance(detail, dict)]
         if isinstance(details, list)
         else []
     )
     return tuple(
-        (str(one["id"]), str(one["field"]))
-        for one in told
-        if "theirs" in one and {"id", "field"} <= one.keys()
+        (str(detail["id"]), str(detail["field"]))
+        for detail in conflicts
+        if "theirs" in detail and {"id", "field"} <= detail.keys()
     )
 
 
-def _text(told: Mapping[str, Any], name: str) -> str:
-    value = told[name]
+def _text(data: Mapping[str, Any], name: str) -> str:
+    value = data[name]
     if not isinstance(value, str):
         raise ValueError(name)
     return value
 
 
 def _texts(values: Sequence[object]) -> list[str]:
-    if not isinstance(values, list) or not all(isinstance(one, str) for one in values):
+    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
         raise ValueError("texts")
     return [str(value) for value in values]

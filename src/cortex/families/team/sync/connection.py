@@ -1,9 +1,9 @@
-"""Joining a team's Core and leaving it: who one is there is asked first, then what the person chose
-of what is here is queued, once.
+"""Connect a home to a team's Core, and disconnect it.
 
-The store says whether a home is connected, because each write has to know in its own transaction;
-the token is in a file that only the person can read, or in CORTEX_CORE_TOKEN. When something is
-sent isn't known here. Road not taken: several Cores for one home; whose record would it be? A
+Connecting asks the Core for the principal first and then queues the chosen local records, once.
+The connection is kept in the store, because each write needs it in its own transaction; the token
+is in a file that only the person can read, or in CORTEX_CORE_TOKEN. The sync schedule is not known
+here. Road not taken: several Cores for one home, because a record would have no clear owner. A
 profile is a home of its own.
 """
 
@@ -48,19 +48,19 @@ MAX_TOKEN = 1_000  # characters
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """A Core that a home is connected to now."""
+    """Result of connecting a home to a Core."""
 
     url: str
     name: str  # of the principal
     tier: int
-    queued: int  # records that were here before, and are sent now
-    kept_aside: Path | None  # a file with changes of the Core's records that aren't sent
-    again: bool  # it was connected to this Core already
+    queued: int  # local records that were queued for upload
+    kept_aside: Path | None  # file with local changes of the Core's records that aren't sent
+    again: bool  # the home was already connected to this Core
 
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """A Core that a home could join, and what would be sent there."""
+    """Principal at a Core, and the upload that connecting would queue."""
 
     url: str
     name: str
@@ -71,16 +71,16 @@ class Preview:
 def preview(
     library: Library, url: str, token: str, *, plain: bool = False, moved: bool = False
 ) -> Preview:
-    """Tell what joining a Core would send there; nothing of it is sent, and nothing is changed.
+    """Plan the upload of connecting to a Core, without sending or changing anything.
 
     Raises: as `connect`.
     """
-    address, greeting = _greeted(library, url, token, plain)
-    _check_alone(library, address, greeting, moved)
+    address, greeting = _greet(library, url, token, plain)
+    _check_single_core(library, address, greeting, moved)
     outbox = library.store.outbox
     changes = len(outbox.changed_since(greeting.epoch))
-    found = plan(outbox.candidates(greeting.epoch), greeting.tier, changes)
-    return Preview(address, greeting.name, greeting.tier, found)
+    upload = plan(outbox.candidates(greeting.epoch), greeting.tier, changes)
+    return Preview(address, greeting.name, greeting.tier, upload)
 
 
 def connect(
@@ -93,34 +93,35 @@ def connect(
     choice: str | None = None,
     cancel: Cancel | None = None,
 ) -> Joined:
-    """Join a Core, and queue what the `choice` says of what is here: "mine" unless another is
-    given.
+    """Connect to a Core and queue the local records that `choice` selects, "mine" by default.
 
-    `plain` allows http:// beyond this machine; `moved` says that another address with another
-    history is the same team's. A home that is connected already queues only by a choice. Raises:
-    ConfigError CORE_CONNECTED for another Core or name than before; InputError, NetworkError;
-    FileError.
+    `plain` permits http:// beyond this machine. `moved` confirms that another address with another
+    history belongs to the same team. A home that is connected already queues records only if a
+    choice is given.
+
+    Raises: ConfigError CORE_CONNECTED for another Core or principal than before; InputError,
+    NetworkError; FileError.
     """
-    address, greeting = _greeted(library, url, token, plain)
+    address, greeting = _greet(library, url, token, plain)
     cancel = Cancel() if cancel is None else cancel
-    with turn(str(library.settings.home / LOCK), TURN_SECONDS, lambda: bool(cancel)) as mine:
-        if not mine:
+    with turn(str(library.settings.home / LOCK), TURN_SECONDS, lambda: bool(cancel)) as acquired:
+        if not acquired:
             raise (
                 Cancelled
                 if cancel
                 else LimitError("INDEX_BUSY", "another process is syncing this home; try again")
             )
-        return _join(library, address, token, plain, moved, greeting, choice)
+        return _store_connection(library, address, token, plain, moved, greeting, choice)
 
 
-def _greeted(library: Library, url: str, token: str, plain: bool) -> tuple[str, CoreGreeting]:
-    """The Core's address, and who one is there. Raises: InputError, NetworkError."""
+def _greet(library: Library, url: str, token: str, plain: bool) -> tuple[str, CoreGreeting]:
+    """Return the Core's address and greeting. Raises: InputError, NetworkError."""
     if library.settings.server.local_only and not stays_here(url):
         raise NetworkError(
             "ADDRESS_REFUSED",
             f"server.localOnly: {shown(url)} is beyond this machine, and nothing is sent there",
         )
-    remote = Remote(url, _checked(token), plain=plain)
+    remote = Remote(url, _check_token(token), plain=plain)
     try:
         return remote.url, remote.bootstrap()
     finally:
@@ -128,39 +129,41 @@ def _greeted(library: Library, url: str, token: str, plain: bool) -> tuple[str, 
 
 
 def disconnect(library: Library, *, force: bool = False) -> str:
-    """Leave the Core, and tell which it was, "" where there was none; all records stay here, and
-    the Core's token goes.
+    """Disconnect from the Core and return its address, "" if there was none.
 
-    Raises: ConfigError CORE_CONNECTED, where something waits or was refused that would no longer be
-    sent, unless by `force`.
+    All records stay here; the token is deleted.
+
+    Raises: ConfigError CORE_CONNECTED if the outbox has waiting or refused entries, unless `force`.
     """
-    with turn(str(library.settings.home / LOCK), TURN_SECONDS, lambda: False) as mine:
-        if not mine:
+    with turn(str(library.settings.home / LOCK), TURN_SECONDS, lambda: False) as acquired:
+        if not acquired:
             raise LimitError("INDEX_BUSY", "another process is syncing this home; try again")
         url = library.store.truth.get(state.URL)
         waiting, refused = library.store.outbox.count()
         if url and (waiting or refused) and not force:
             raise ConfigError(
                 "CORE_CONNECTED",
-                f"waiting to be sent to {shown(url)}: {waiting}, refused there: {refused}; none of it would be sent any more",
+                f"waiting to be sent to {shown(url)}: {waiting}, refused there: {refused}; "
+                "none of it would be sent any more",
                 context={"waiting": waiting, "refused": refused},
                 instead=(
-                    "Send what waits with `cortex sync`, and look at what was refused with `cortex sync --refused`.",
-                    "Or leave with --force: what was refused is written to a file, and all records stay here.",
+                    "Send what waits with `cortex sync`, and look at what was refused with "
+                    "`cortex sync --refused`.",
+                    "Or leave with --force: what was refused is written to a file, "
+                    "and all records stay here.",
                 ),
             )
         discard.drop_refused(library)
-        told = library.store.truth.get
-        library.store.outbox.forget(told(state.EPOCH), url)
+        library.store.outbox.forget(library.store.truth.get(state.EPOCH), url)
         with suppress(FileNotFoundError):
             (library.settings.home / TOKEN_FILE).unlink()
     return url
 
 
 def remote_of(library: Library) -> Remote:
-    """The Core of a home. Raises: ConfigError CORE_MISSING; NetworkError ADDRESS_REFUSED."""
-    told = library.store.truth.get
-    url = told(state.URL)
+    """Open a home's Core. Raises: ConfigError CORE_MISSING; NetworkError ADDRESS_REFUSED."""
+    fact = library.store.truth.get
+    url = fact(state.URL)
     if not url:
         raise ConfigError("CORE_MISSING", "this home is connected to no Core")
     if library.settings.server.local_only and not stays_here(url):
@@ -171,11 +174,11 @@ def remote_of(library: Library) -> Remote:
             "CORE_MISSING",
             f"there is no token for the Core at {shown(url)}: {TOKEN_FILE} is gone, or empty",
         )
-    return Remote(url, token, plain=told(state.PLAIN) == "1")
+    return Remote(url, token, plain=fact(state.PLAIN) == "1")
 
 
 def token_of(home: Path) -> str:
-    """The token of a home, "" where it has none; the environment's before the file's."""
+    """Token of a home, "" if it has none; the environment wins over the file."""
     if token := environment().get(TOKEN_VARIABLE, "").strip():
         return token
     try:
@@ -187,13 +190,11 @@ def token_of(home: Path) -> str:
 
 
 def has_token(home: Path) -> bool:
-    """Whether there is a token to sync with: in the environment, or in a file, which isn't read for
-    that.
-    """
+    """True if the environment or a file has a token; the file isn't read."""
     return bool(environment().get(TOKEN_VARIABLE, "").strip()) or (home / TOKEN_FILE).is_file()
 
 
-def _join(
+def _store_connection(
     library: Library,
     url: str,
     token: str,
@@ -202,14 +203,14 @@ def _join(
     greeting: CoreGreeting,
     choice: str | None,
 ) -> Joined:
-    """Keep where the home belongs now, with what the choice says queued; in the turn of a sync."""
-    _check_alone(library, url, greeting, moved)
+    """Store the connection and queue the chosen records. The caller holds the sync lock."""
+    _check_single_core(library, url, greeting, moved)
     before = library.store.truth.get(state.URL)
-    _keep_token(library.settings.home, token)
+    _write_token(library.settings.home, token)
     facts = {state.URL: url, state.PLAIN: "1" if plain else "", state.NAME: greeting.name}
     facts |= {state.TIER: str(greeting.tier), state.ERROR: "", state.CODE: ""}
     outbox, mark = library.store.outbox, f"{greeting.epoch}/{new_ulid()}"
-    # A new token, or another address of the same Core; another history is found by the next sync
+    # Only the token or the address changed. The next sync detects another history.
     if before and choice is None:
         library.store.truth.set(facts)
         return Joined(url, greeting.name, greeting.tier, 0, None, again=True)
@@ -224,30 +225,32 @@ def _join(
         }
         facts |= state.device_of(library)
         if choice == NONE:
-            file = _keep_changes(library, outbox.changed_since(greeting.epoch))
+            file = _save_changes(library, outbox.changed_since(greeting.epoch))
     queued = outbox.upload(
         person(COMMAND),
         mark,
         greeting.epoch,
         facts,
-        lambda found: records_to_send(found, choice, greeting.tier),
+        lambda candidates: records_to_send(candidates, choice, greeting.tier),
         changes=choice != NONE,
     )
     return Joined(url, greeting.name, greeting.tier, queued, file, again=bool(before))
 
 
-def _check_alone(library: Library, url: str, greeting: CoreGreeting, moved: bool) -> None:
-    """Raises: ConfigError CORE_CONNECTED, where the home belongs to another Core, or to another
-    name there.
+def _check_single_core(library: Library, url: str, greeting: CoreGreeting, moved: bool) -> None:
+    """Check that the home isn't connected to another Core or as another principal.
+
+    Raises: ConfigError CORE_CONNECTED.
     """
-    told = library.store.truth.get
-    before, name, epoch = told(state.URL), told(state.NAME), told(state.EPOCH)
+    fact = library.store.truth.get
+    before, name, epoch = fact(state.URL), fact(state.NAME), fact(state.EPOCH)
     if before and (
         name != greeting.name or (before != url and epoch != greeting.epoch and not moved)
     ):
         raise ConfigError(
             "CORE_CONNECTED",
-            f"this home is connected to {shown(before)} as {name}, and not to {shown(url)} as {greeting.name}",
+            f"this home is connected to {shown(before)} as {name}, "
+            f"and not to {shown(url)} as {greeting.name}",
             context={"server": shown(before), "name": name},
             suggestions=(
                 "If it is the same team's Core, moved from a backup: connect with --moved.",
@@ -257,8 +260,8 @@ def _check_alone(library: Library, url: str, greeting: CoreGreeting, moved: bool
         )
 
 
-def _keep_changes(library: Library, records: Sequence[Record[Any]]) -> Path | None:
-    """Write to a file what the Core's own versions of these records replace. Raises: FileError."""
+def _save_changes(library: Library, records: Sequence[Record[Any]]) -> Path | None:
+    """Save local records that the Core's versions will replace. Raises: FileError."""
     if not records:
         return None
     text = "".join(
@@ -268,7 +271,7 @@ def _keep_changes(library: Library, records: Sequence[Record[Any]]) -> Path | No
     return saved_files.write_new(library.settings.home / REPLACED, ".jsonl", text)
 
 
-def _checked(token: str) -> str:
+def _check_token(token: str) -> str:
     token = token.strip()
     if (
         not token
@@ -283,14 +286,14 @@ def _checked(token: str) -> str:
     return token
 
 
-def _keep_token(home: Path, token: str) -> None:
-    """Put the token where only the person can read it. Raises: FileError."""
-    target, beside = home / TOKEN_FILE, home / f"{TOKEN_FILE}.new"
+def _write_token(home: Path, token: str) -> None:
+    """Write the token to a file that only the person can read. Raises: FileError."""
+    target, temporary = home / TOKEN_FILE, home / f"{TOKEN_FILE}.new"
     try:
-        beside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
-        with open(os.open(beside, flags, 0o600), "w", encoding="utf-8") as file:
+        with open(os.open(temporary, flags, 0o600), "w", encoding="utf-8") as file:
             file.write(token.strip() + "\n")
-        os.replace(beside, target)
+        os.replace(temporary, target)
     except OSError as error:
         raise explained(error, f"writing {target}") from error

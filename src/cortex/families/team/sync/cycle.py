@@ -1,24 +1,28 @@
-"""One sync of a home with its Core: send what waits (`sending`), then take over what changed
-(`fetching`).
+"""One sync of a home with its Core: push the outbox, then pull the change feed.
 
-Only one runs at a time on a machine (`sync.lock`). It may end at any moment, and the next one goes
-on, because whatever was learnt of the Core is kept in one transaction with what it settles:
+Only one sync runs at a time on a machine (`sync.lock`). It may stop at any point, and the next one
+continues, because each response is stored in one transaction with the state that it settles:
 
-* before an answer to a flush: the entries wait, and are sent again; the Core knows their keys and does nothing twice.
-* between an answer and its end: each entry goes in the transaction that keeps the Core's records, or marks it as refused; the rest of
-  the answer is asked for again. What tells the person of a refusal is written before that (`alerts.py`).
-* between pages: a page and its cursor are one transaction; a page that comes twice is left alone where it is older.
-* in a resync: the mark of it stays until everything was compared. Comparing twice is comparing once.
-* after a write of somebody else meanwhile: what waits to be sent isn't overwritten, neither by answers nor by pages; its own flush
-  brings what the Core made of it.
-* after somebody left that Core, or joined another one: nothing is written that belongs to another connection than this sync began with.
+* Before the response to a flush: the entries stay in the outbox and are sent again. The Core knows
+  their idempotency keys and applies nothing twice.
+* While a response is processed: each entry leaves the outbox in the transaction that stores the
+  Core's records or marks the entry as refused; the rest of the response is requested again. The
+  alert about a rejection is written before that (`alerts.py`).
+* Between pages: a page and its cursor are one transaction. Records of a repeated page are ignored
+  if they are older than the local ones.
+* In a resync: its mark stays until everything was compared. Comparing is idempotent.
+* A concurrent local write: responses and pages don't overwrite records with waiting outbox entries.
+  Their own flush brings the Core's version.
+* A concurrent disconnect, or a connection to another Core: a transaction writes nothing unless the
+  home still has the connection that this sync began with.
 
-A ledger that was put back from a backup is noticed before anything is sent, since what waits may
-build on what it has lost: all that it once took is sent again first, under the same keys, and it
-takes what it has lost. What builds on something that others still have to send again is refused at
-first, and tried when that comes, for some days. Whose token it is, is asked before anything is
-compared. Clocks only say how long something is kept, or tried. Road not taken: pushed notices; a
-question that costs a millisecond is enough, and needs no connection to hold.
+A ledger that was restored from a backup is detected before anything is sent, since waiting entries
+may depend on changes that it lost. All entries that it once accepted are sent again first, under
+the same keys, and it applies the lost ones. An entry that depends on a change which other homes
+still have to send again is refused at first, and retried for some days as changes arrive. The
+token's principal is checked before anything is compared. Clocks only limit how long something is
+kept or retried. Road not taken: push notifications; a poll costs a millisecond and needs no open
+connection.
 """
 
 from __future__ import annotations
@@ -37,7 +41,7 @@ from cortex.families.team.sync.push import Sending
 from cortex.families.team.sync.run_context import SyncSession, now
 
 LOCK = "sync.lock"
-TURN_SECONDS = 120.0  # that somebody waits for the sync of another process
+TURN_SECONDS = 120.0  # wait for the sync of another process
 ERASED_AT_ONCE = 500  # records
 BUSY = "Try again in a moment: the other one sends and fetches everything, too."
 OK, PARTIAL, FAILED, OFFLINE = "ok", "partial", "failed", "offline"
@@ -47,73 +51,77 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class SyncOutcome:
-    """What came of a sync. Partial: the Core was reached, and didn't take something, or not yet."""
+    """Outcome of a sync. Partial: the Core was reached, but refused or deferred some entries."""
 
     status: str
-    flushed: int = 0  # entries; of an upload its records
+    flushed: int = 0  # accepted entries; an upload counts its records
     refused: int = 0
-    waiting: int = 0  # now
-    pulled: int = 0  # records that are new here, or read otherwise now
+    waiting: int = 0  # entries that are in the outbox now
+    pulled: int = 0  # records that are new or changed here
     erased: int = 0
     error: str = ""
-    retry_after: float = 0.0  # seconds that the Core asks for
-    advice: tuple[str, ...] = ()  # what can be done about the error
-    code: str = ""  # of the error
+    retry_after: float = 0.0  # seconds, as requested by the Core
+    advice: tuple[str, ...] = ()  # suggestions for the error
+    code: str = ""  # error code
 
 
 def sync(library: Library, remote: Remote, *, cancel: Cancel | None = None) -> SyncOutcome:
-    """Bring a home and its Core together, as far as that is possible now. Raises: Cancelled."""
+    """Push and pull as far as possible; failures are in the outcome. Raises: Cancelled."""
     cancel = Cancel() if cancel is None else cancel
-    with turn(str(library.settings.home / LOCK), TURN_SECONDS, lambda: bool(cancel)) as mine:
+    with turn(str(library.settings.home / LOCK), TURN_SECONDS, lambda: bool(cancel)) as acquired:
         if cancel:
             raise Cancelled
-        # How it is connected is only changed in such a turn
-        border = SyncSession(library, remote, cancel)
-        if not mine:
+        # The connection only changes under this lock.
+        session = SyncSession(library, remote, cancel)
+        if not acquired:
             return _outcome(
-                border,
+                session,
                 LimitError("INDEX_BUSY", "another process is syncing this home", instead=(BUSY,)),
             )
         failure: CortexError | None = None
         try:
-            _go(border)
+            _run(session)
         except Cancelled:
             raise
         except CortexError as error:
-            if cancel:  # its connections were closed
+            # A cancel closes the connections, which fails the pending request.
+            if cancel:
                 raise Cancelled from error
-            failure = _left(border, error) if isinstance(error, PutOut) else error
-        outcome = _outcome(border, failure)
-        _remember(border, outcome, complete=failure is None)
+            failure = (
+                _erase_after_revocation(session, error) if isinstance(error, PutOut) else error
+            )
+        outcome = _outcome(session, failure)
+        _store_status(session, outcome, complete=failure is None)
     return outcome
 
 
-def _go(border: SyncSession) -> None:
-    """Send, then take over. Raises: CortexError."""
-    border.check_connected()
-    state.keep_device(border.library)
-    sending = Sending(border)
-    fetching = Fetching(border, sending.hear)
+def _run(session: SyncSession) -> None:
+    """Push, then pull. Raises: CortexError."""
+    session.check_connected()
+    state.keep_device(session.library)
+    sending = Sending(session)
+    fetching = Fetching(session, sending.hear)
     fetching.catch_up()
-    _exchange(border, sending, fetching)
-    if border.tally.queued:  # what a ledger has lost that was put back
-        _exchange(border, sending, fetching)
+    _exchange(session, sending, fetching)
+    # The pull may queue entries again, such as those that a restored ledger has lost.
+    if session.tally.queued:
+        _exchange(session, sending, fetching)
 
 
-def _left(border: SyncSession, error: PutOut) -> CortexError:
-    """Have what the Core had leave this machine, where the Core that this home belongs to has put
-    its person out.
+def _erase_after_revocation(session: SyncSession, error: PutOut) -> CortexError:
+    """Erase the Core's records from this machine after it revoked the person's access.
 
-    Another server doesn't know the epoch, an error of the network says nothing of it, a token may
-    be of another person, and over http:// anybody between may say so: then everything stays.
+    Nothing is erased unless the response names this home's epoch and principal and arrived over a
+    trusted connection: another server doesn't know the epoch, the token may be another person's,
+    and over http:// a third party could forge the response.
     """
-    if not error.epoch or error.epoch != border.store.truth.get(state.EPOCH):
+    if not error.epoch or error.epoch != session.store.truth.get(state.EPOCH):
         return error
-    name = border.expected[state.NAME]
+    name = session.expected[state.NAME]
     if error.name != name:
-        whose = f"of {error.name}, who was put out" if error.name else "of somebody who was put out"
+        owner = f"of {error.name}, who was put out" if error.name else "of somebody who was put out"
         return Denied(
-            "CORE_DENIED", f"the token is {whose}, and this home of {name}; nothing was changed"
+            "CORE_DENIED", f"the token is {owner}, and this home of {name}; nothing was changed"
         )
     if not error.trusted:
         return Denied(
@@ -121,23 +129,26 @@ def _left(border: SyncSession, error: PutOut) -> CortexError:
         )
     count = 0
     try:
-        ids = sorted(border.store.outbox.known())
+        ids = sorted(session.store.outbox.known())
         for start in range(0, len(ids), ERASED_AT_ONCE):
             part = ids[start : start + ERASED_AT_ONCE]
-            border.apply((), part)
+            session.apply((), part)
             count += len(part)
-        border.begin_again({state.EPOCH: error.epoch}, resend=False)
+        session.begin_again({state.EPOCH: error.epoch}, resend=False)
     except CortexError as failed:
         return failed
     finally:
-        # Also where it stopped halfway: what is gone must be forgotten by the indexes.
-        border.tally.erased += count
+        # Also after a partial failure: the indexes must drop the erased records.
+        session.tally.erased += count
     gone = (
         f"{count:,} records of it left this machine"
         if count
         else "nothing of it is on this machine"
     )
-    advice = "What you wrote and never sent stays here. Where it was a mistake, ask to be let in again, then `cortex sync`."
+    advice = (
+        "What you wrote and never sent stays here. Where it was a mistake, ask to be let in again, "
+        "then `cortex sync`."
+    )
     snapshots = (
         "Snapshots of before hold what left: `cortex backup list` shows the files, delete them "
         "to be rid of it, else newer ones take their place."
@@ -145,15 +156,15 @@ def _left(border: SyncSession, error: PutOut) -> CortexError:
     return Denied("CORE_DENIED", f"{error.message}; {gone}", instead=(advice, snapshots))
 
 
-def _exchange(border: SyncSession, sending: Sending, fetching: Fetching) -> None:
-    border.tally.queued = False
+def _exchange(session: SyncSession, sending: Sending, fetching: Fetching) -> None:
+    session.tally.queued = False
     sending.flush()
     fetching.pull()
 
 
-def _outcome(border: SyncSession, error: CortexError | None) -> SyncOutcome:
-    """What came of it."""
-    tally = border.tally
+def _outcome(session: SyncSession, error: CortexError | None) -> SyncOutcome:
+    """Build the outcome from the tally and the error."""
+    tally = session.tally
     if isinstance(error, Offline):
         status = PARTIAL if tally.reached else OFFLINE
     elif error is not None:
@@ -164,7 +175,7 @@ def _outcome(border: SyncSession, error: CortexError | None) -> SyncOutcome:
         status,
         tally.flushed,
         tally.refused,
-        border.store.outbox.count()[0],
+        session.store.outbox.count()[0],
         tally.pulled,
         tally.erased,
         error.message if error else tally.held,
@@ -174,17 +185,18 @@ def _outcome(border: SyncSession, error: CortexError | None) -> SyncOutcome:
     )
 
 
-def _remember(border: SyncSession, outcome: SyncOutcome, *, complete: bool) -> None:
-    """Keep what status tells, and have everything found."""
+def _store_status(session: SyncSession, outcome: SyncOutcome, *, complete: bool) -> None:
+    """Store the status of this sync and update the search indexes."""
     facts = {state.ERROR: outcome.error, state.CODE: outcome.code} | (
         {state.SYNCED: str(now())} if complete else {}
     )
     try:
-        border.replaced.tell()
-        border.store.truth.set(facts)
-    except CortexError as error:  # a full disk: the outcome says so, too
+        session.replaced.tell()
+        session.store.truth.set(facts)
+    # For example a full disk, which the outcome reports as well.
+    except CortexError as error:
         log.warning("what came of the sync couldn't be kept: %s", error.message)
-    tally = border.tally
+    tally = session.tally
     forgets = bool(tally.erased) or tally.forgets
     if tally.copied or tally.flushed or forgets:
-        border.library.follow(forget=forgets)
+        session.library.follow(forget=forgets)

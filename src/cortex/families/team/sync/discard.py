@@ -1,10 +1,10 @@
-"""What a Core refused is given up: written to a file first, then no longer kept to be sent, nor as
-if it were so.
+"""Give up writes that the Core refused: save them to a file, then drop them from the outbox.
 
-What was made here before the home had a Core stays, as the person's own; it was refused as a copy.
+Records that a refused entry created are erased, unless they are from before the home had a Core:
+then only the copy was refused, and the person's own record stays.
 
-In the turn of a sync, and from one list: what another process has refused or sends once more
-meanwhile is neither lost nor dropped.
+Runs under the sync lock and on one list of entries, so an entry that another process refuses or
+retries meanwhile is neither lost nor dropped.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from cortex.families.team.index_text import wording
 from cortex.families.team.sync import alerts, rejections
 from cortex.families.team.sync.cycle import BUSY, LOCK, TURN_SECONDS
 
-MOST_WAITING = 100_000  # entries that are looked at for what builds on something that goes
+# Waiting entries that are searched for dependencies on erased records.
+MOST_WAITING = 100_000
 
 
 def give_up(library: Library, *, erase: bool = True) -> tuple[int, Path | None]:
-    """Have everything go that the Core refused, and the alerts about it; tells how much that was,
-    and the file that has it.
+    """Give up all refused writes and close their alerts; return their count and the file.
 
-    Without `erase` the records that were refused stay: who leaves the Core keeps what they wrote.
+    Without `erase` the records of refused writes stay here.
 
-    Raises: LimitError INDEX_BUSY, where somebody else syncs for too long; FileError: then nothing
-    is given up.
+    Raises: LimitError INDEX_BUSY if another process syncs for too long; FileError. Nothing is given
+    up then.
     """
-    with _turn(library):
+    with _sync_lock(library):
         return drop_refused(library, erase=erase)
 
 
@@ -43,21 +43,21 @@ def keep_theirs(library: Library, records: Sequence[str] = ()) -> tuple[int, Pat
 
     Raises: as `give_up`.
     """
-    with _turn(library):
+    with _sync_lock(library):
         return drop_refused(library, only=conflicts(library, records))
 
 
 def keep_mine(library: Library, records: Sequence[str] = ()) -> int:
-    """Send conflicting edits once more, on top of what their records say now; count them.
+    """Rebase conflicting edits onto the current records, queue them again and count them.
 
     Raises: LimitError INDEX_BUSY.
     """
-    with _turn(library):
+    with _sync_lock(library):
         return sum(library.store.outbox.rebase(entry.id) for entry in conflicts(library, records))
 
 
 def conflicts(library: Library, records: Sequence[str] = ()) -> list[OutboxEntry]:
-    """Refused edits of these records, or of all, whose fields somebody else changed first."""
+    """Refused edits of these records, or of all, that conflict with an earlier change."""
     return [
         entry
         for entry in library.store.outbox.refused()
@@ -70,49 +70,51 @@ def conflicts(library: Library, records: Sequence[str] = ()) -> list[OutboxEntry
 def drop_refused(
     library: Library, *, erase: bool = False, only: Sequence[OutboxEntry] | None = None
 ) -> tuple[int, Path | None]:
-    """The same, for who has the turn of a sync, with all or `only` some.
+    """Give up all refused entries or `only` these. The caller holds the sync lock.
 
-    Raises: FileError: then nothing is given up.
+    Raises: FileError; nothing is given up then.
     """
     outbox = library.store.outbox
     entries = outbox.refused() if only is None else only
     if not entries:
         return 0, None
-    untrue = _untrue(library, entries) if erase else set[str]()
-    later = [
+    orphans = _created_only_here(library, entries) if erase else set[str]()
+    dependent = [
         entry
         for entry in outbox.waiting(MOST_WAITING)
-        if any(change.id in untrue for change in entry.changes)
+        if any(change.id in orphans for change in entry.changes)
     ]
-    file = rejections.save(library, [*entries, *later])
-    if untrue:  # before the entries go: what a crash leaves is still marked
-        library.store.records.apply((), sorted(untrue), wording=wording(library.settings), meta={})
+    file = rejections.save(library, [*entries, *dependent])
+    # Erase before dropping the entries: after a crash, the rest is still marked as refused.
+    if orphans:
+        library.store.records.apply((), sorted(orphans), wording=wording(library.settings), meta={})
         library.follow(forget=True)
-    gone = [entry for entry in entries if outbox.drop(entry.id)]
-    for entry in gone:
+    dropped = [entry for entry in entries if outbox.drop(entry.id)]
+    for entry in dropped:
         if not rejections.is_told_together(entry):
-            alerts.take_back(library, entry)  # it says that it can be sent again
+            # The alert still offers to send it again.
+            alerts.take_back(library, entry)
     alerts.tell_unsent(library)
-    return len(gone), file
+    return len(dropped), file
 
 
-def _untrue(library: Library, entries: Sequence[OutboxEntry]) -> set[str]:
-    """The records that these entries made and the Core doesn't have."""
-    made = {
+def _created_only_here(library: Library, entries: Sequence[OutboxEntry]) -> set[str]:
+    """Ids of records that these entries created and the Core doesn't have."""
+    created = {
         change.id
         for entry in entries
         if entry.action != UPLOAD
         for change in entry.changes
         if change.before is None
     }
-    return made.difference(library.store.outbox.known(made))
+    return created.difference(library.store.outbox.known(created))
 
 
 @contextmanager
-def _turn(library: Library) -> Iterator[None]:
-    """The turn of a sync. Raises: LimitError INDEX_BUSY."""
-    with turn(str(library.settings.home / LOCK), TURN_SECONDS, lambda: False) as mine:
-        if not mine:
+def _sync_lock(library: Library) -> Iterator[None]:
+    """Hold the sync lock. Raises: LimitError INDEX_BUSY."""
+    with turn(str(library.settings.home / LOCK), TURN_SECONDS, lambda: False) as acquired:
+        if not acquired:
             raise LimitError(
                 "INDEX_BUSY",
                 "another process is syncing this home; nothing was given up",

@@ -1,10 +1,10 @@
-"""What a home has in a later version than a Core that was put back: written to a file and told of,
-before the Core's takes its place.
+"""Save newer local versions before those of a restored Core overwrite them.
 
-What was written here is sent again, and so is what others wrote, from their homes; but a machine
-may be gone, a journal too short, or something was written at the Core itself, and then this home
-has the only copy. Nobody knows which, so whatever is replaced is kept. Road not taken: sending what
-others wrote in their names; a home may do that for itself alone.
+Each home sends its own writes to a restored Core again. But another machine may be gone, its
+journal may be too short, or a record may have been written at the Core itself; then this home has
+the only copy. That can't be known here, so every replaced version is written to a file, with an
+alert. Road not taken: sending records in the name of their authors; a home may only do that for
+its own person.
 """
 
 from __future__ import annotations
@@ -25,43 +25,45 @@ FOLDER = "replaced"  # in the home
 
 
 class Replaced:
-    """What of one sync was kept aside."""
+    """Versions that one sync has overwritten, and the file that keeps them."""
 
     def __init__(self, library: Library) -> None:
         self._library = library
         self._file: Path | None = None
         self._first: Record[Any] | None = None
-        self._count = self._told = 0
+        self._count = self._alerted = 0
 
     def keep(self, records: Sequence[VersionedRecord], settle: int | None = None) -> None:
-        """Keep what these, as the Core has them, would replace; they answer the entry `settle`.
+        """Save the local versions that the Core's `records` replace.
+
+        `settle` is the outbox entry that the records are the response to.
 
         Raises: FileError.
         """
         store = self._library.store
         older = store.outbox.older(records, settle)
-        here = store.recorded.get(one.record.id for one, _ in older)
+        here = store.recorded.get(remote.record.id for remote, _ in older)
         lost: list[Record[Any]] = []
-        for one, version in older:
-            found = here.get(one.record.id)
-            # What was written here since is in the entry
-            if found is not None and found.version > version:
-                found = store.recorded.versions(found.id).get(version, found)
-            if found is not None and _said(found.body) != _said(one.record.body):
-                lost.append(found)
+        for remote, version in older:
+            local = here.get(remote.record.id)
+            # Later local versions are kept in the outbox entry.
+            if local is not None and local.version > version:
+                local = store.recorded.versions(local.id).get(version, local)
+            if local is not None and _authored(local.body) != _authored(remote.record.body):
+                lost.append(local)
         if lost:
             self._write(lost)
 
     def tell(self) -> None:
-        """Have the person know of it, in one alert."""
-        if self._file is not None and self._first is not None and self._told != self._count:
+        """Alert the person once to all saved versions."""
+        if self._file is not None and self._first is not None and self._alerted != self._count:
             alerts.tell_replaced(self._library, self._first, self._count, self._file)
-            self._told = self._count
+            self._alerted = self._count
 
     def _write(self, lost: Sequence[Record[Any]]) -> None:
         text = "".join(
-            json.dumps(record_to(VersionedRecord(one, 0)), ensure_ascii=False) + "\n"
-            for one in lost
+            json.dumps(record_to(VersionedRecord(record, 0)), ensure_ascii=False) + "\n"
+            for record in lost
         )
         if self._file is None:
             self._file = saved_files.write_new(self._library.settings.home / FOLDER, ".jsonl", text)
@@ -69,12 +71,13 @@ class Replaced:
         else:
             saved_files.append(self._file, text)
         self._count += len(lost)
-        if not self._told:  # the rest is told at the end
+        # The first alert goes out at once; later versions are added at the end of the sync.
+        if not self._alerted:
             self.tell()
 
 
-def _said(body: Body) -> Body:
-    """A body without what is made of what others say."""
+def _authored(body: Body) -> Body:
+    """Return a body without a generated thread summary."""
     if isinstance(body, Thread) and not body.summary_by:
         return replace(body, summary="", summary_sources=())
     return body

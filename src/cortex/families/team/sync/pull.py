@@ -1,8 +1,8 @@
-"""What changed at a Core is taken over by a home, page after page; and everything is compared where
-the two can't go on from where they were.
+"""Pull the Core's change feed page by page, and compare everything if the cursor is invalid.
 
-A page and its cursor are one transaction, and one that comes twice is left alone where it is older.
-The mark of a resync stays until everything was compared: comparing twice is comparing once.
+A page and its cursor are one transaction; records of a repeated page are ignored if they are older
+than the local ones. The mark of a resync stays until everything was compared, and comparing is
+idempotent.
 """
 
 from __future__ import annotations
@@ -18,41 +18,44 @@ from cortex.families.team.sync import state
 from cortex.families.team.sync.client import MOST_IDS, ChangePage, Offline, Resync
 from cortex.families.team.sync.run_context import SyncSession, now
 
-PAGE = 500  # records of one pull
-RESYNCS = 3  # in one sync: who is asked to begin anew again and again gives up for now
+PAGE = 500  # records per page
+# Resyncs in one sync. A Core that keeps asking for another one is given up for now.
+RESYNCS = 3
 
 log = logging.getLogger(__name__)
 
 
 class Fetching:
-    """The fetching of a sync."""
+    """Pull half of a sync."""
 
-    def __init__(self, border: SyncSession, hear: Callable[[set[str]], bool]) -> None:
-        """`hear` is told which ids a page brings, before they are kept, and tells whether something
-        is to be sent because of that.
+    def __init__(self, session: SyncSession, hear: Callable[[set[str]], bool]) -> None:
+        """`hear` gets the ids of a page before it is stored.
+
+        It returns true if they caused refused outbox entries to be queued again.
         """
-        self._border, self._tally = border, border.tally
-        self._remote, self._store = border.remote, border.store
-        self._hear = hear
+        self._session, self._tally = session, session.tally
+        self._remote, self._store = session.remote, session.store
+        self._on_arrival = hear
 
     def catch_up(self) -> None:
-        """Compare everything before something is sent, where the Core doesn't go on from where this
-        home stands. Raises: CortexError.
+        """Pull before anything is sent if this home's cursor is no longer valid at the Core.
+
+        Raises: CortexError.
         """
         if self._store.truth.get(state.RESYNC):
-            self._border.check_principal()
+            self._session.check_principal()
             self.pull()
         elif not self._is_current():
             self.pull()
 
     def pull(self) -> None:
-        """Take over all that changed. Raises: CortexError."""
+        """Apply all changes since the cursor. Raises: CortexError."""
         for _ in range(RESYNCS):
             try:
-                self._pages()
-                self._compare()
-            except Resync as again:
-                self._begin_again(again)
+                self._pull_pages()
+                self._finish_resync()
+            except Resync as resync:
+                self._start_resync(resync)
             else:
                 return
         raise Offline(
@@ -60,111 +63,117 @@ class Fetching:
         )
 
     def _is_current(self) -> bool:
-        """Whether the Core goes on from where this home stands; else everything is compared before
-        something is sent.
-        """
+        """True if the Core accepts this home's cursor; otherwise start a resync."""
         facts = self._store.truth
         cursor = facts.get(state.CURSOR)
         try:
             if not cursor:
-                self._check_history(self._border.check_principal())
+                self._check_history(self._session.check_principal())
             elif self._store.outbox.waiting(1):
                 self._remote.deltas(cursor, facts.get(state.VIEW), limit=1)
                 self._tally.reached = True
-        except Resync as again:
-            self._begin_again(again)
+        except Resync as resync:
+            self._start_resync(resync)
             return False
         return True
 
     def _check_history(self, epoch: str) -> None:
-        """Raises: Resync, where a home that has no cursor yet was connected to another ledger."""
+        """Check the ledger of a home without a cursor. Raises: Resync if it is another one."""
         if self._store.truth.get(state.EPOCH) not in ("", epoch):
             raise Resync("epoch")
 
-    def _pages(self) -> None:
-        """Take over page after page, each with its cursor."""
-        facts, library = self._store.truth, self._border.library
+    def _pull_pages(self) -> None:
+        """Apply page after page, each with its cursor."""
+        facts, library = self._store.truth, self._session.library
         while True:
-            self._border.go_on()
+            self._session.go_on()
             since, view = facts.get(state.CURSOR), facts.get(state.VIEW)
             page = self._remote.deltas(since, view, PAGE)
             self._tally.reached = True
             if page.records or page.invalidations or page.cursor != since or page.view != view:
-                self._take(page)
+                self._apply_page(page)
             if not page.more:
                 return
             if page.cursor == since:
                 raise Offline(f"the Core at {self._remote.url} tells the same page again and again")
-            if library.holds():  # else whoever keeps the library does, and is waited for once
+            # If another process holds the library, that process indexes, and the end of the sync
+            # waits for it once.
+            if library.holds():
                 library.follow()
 
-    def _take(self, page: ChangePage) -> None:
-        """Take over a page with its cursor."""
+    def _apply_page(self, page: ChangePage) -> None:
+        """Apply a page and its cursor in one transaction."""
         after = {state.CURSOR: page.cursor, state.EPOCH: page.epoch, state.VIEW: page.view}
-        news = self._border.inward(self._news(page.records))
-        here = self._store.recorded.get([one.record.id for one in news])
-        is_compared = any(here.get(one.record.id) == one.record for one in news)
-        self._tally.queued = self._hear({one.record.id for one in news}) or self._tally.queued
-        copied = self._border.apply(news, page.invalidations, facts=after)
+        updates = self._session.inward(self._unseen(page.records))
+        record_ids = [update.record.id for update in updates]
+        here = self._store.recorded.get(record_ids)
+        is_compared = any(here.get(update.record.id) == update.record for update in updates)
+        self._tally.queued = self._on_arrival(set(record_ids)) or self._tally.queued
+        copied = self._session.apply(updates, page.invalidations, facts=after)
         self._tally.copied += copied
-        self._tally.pulled += self._changed(here, news) if is_compared else copied
+        self._tally.pulled += self._count_changed(here, updates) if is_compared else copied
         self._tally.erased += len(page.invalidations)
 
-    def _changed(self, before: Mapping[str, Record[Any]], news: Sequence[VersionedRecord]) -> int:
-        """How many of these are something else here now."""
-        now = self._store.recorded.get([one.record.id for one in news])
-        return sum(before.get(number) != record for number, record in now.items())
+    def _count_changed(
+        self, before: Mapping[str, Record[Any]], updates: Sequence[VersionedRecord]
+    ) -> int:
+        """Count the records with a local state that differs from `before`."""
+        now = self._store.recorded.get([update.record.id for update in updates])
+        return sum(before.get(record_id) != record for record_id, record in now.items())
 
-    def _news(self, records: Sequence[VersionedRecord]) -> list[VersionedRecord]:
-        """Without what came already, mostly in answer to what was sent."""
-        known = self._store.outbox.known([one.record.id for one in records])
+    def _unseen(self, records: Sequence[VersionedRecord]) -> list[VersionedRecord]:
+        """Drop records that are already here, mostly from the response to a flush."""
+        known = self._store.outbox.known([update.record.id for update in records])
         return [
-            record
-            for record in records
-            if known.get(record.record.id) != (record.record.version, record.change)
+            update
+            for update in records
+            if known.get(update.record.id) != (update.record.version, update.change)
         ]
 
-    def _begin_again(self, again: Resync) -> None:
-        """Have everything compared from the beginning; a ledger with another history gets all that
-        it once took again.
-        """
-        self._border.check_principal()
-        log.debug("everything is compared with the Core: %s", again.reason)
-        resend = again.reason != "view"
+    def _start_resync(self, resync: Resync) -> None:
+        """Start a resync; a ledger with another history gets all accepted entries again."""
+        self._session.check_principal()
+        log.debug("everything is compared with the Core: %s", resync.reason)
+        resend = resync.reason != "view"
         facts = {state.RESENT: str(now())} if resend else {}
         self._tally.queued = (
-            self._border.begin_again(facts, resend=resend) > 0 or self._tally.queued
+            self._session.begin_again(facts, resend=resend) > 0 or self._tally.queued
         )
 
-    def _compare(self) -> None:
-        """End a resync: what may no longer be seen goes, what the Core has lost and was written
-        here is sent again.
+    def _finish_resync(self) -> None:
+        """End a resync: erase records that are no longer visible, and resend own lost ones.
 
-        What it has lost and others wrote stays: theirs may be the machine that was lost, too. What
-        the pages have told is there.
+        Lost records by other authors stay here, because their machine may be lost as well. Records
+        that came with the pages need no check.
         """
         if not self._store.truth.get(state.RESYNC):
             return
-        ids = [number for number, (_, change) in self._store.outbox.known().items() if change <= 0]
+        known = self._store.outbox.known()
+        ids = [record_id for record_id, (_, change) in known.items() if change <= 0]
         lost: list[str] = []
         for start in range(0, len(ids), MOST_IDS):
-            self._border.go_on()
+            self._session.go_on()
             part = ids[start : start + MOST_IDS]
             visible, unknown = self._remote.visible(part)
             here = self._store.recorded.get(part)
             own = [
-                number
-                for number, one in here.items()
-                if number in unknown and one.author in (PERSON, AGENT)
+                record_id
+                for record_id, record in here.items()
+                if record_id in unknown and record.author in (PERSON, AGENT)
             ]
-            gone = [number for number in part if number not in visible and number not in unknown]
+            gone = [
+                record_id
+                for record_id in part
+                if record_id not in visible and record_id not in unknown
+            ]
             if gone:
-                self._border.apply((), gone)
+                self._session.apply((), gone)
             self._tally.erased += len(gone)
             lost += own
-        if lost:  # all at once: what was made first goes first
+        # Queued together, so that the oldest record is sent first.
+        if lost:
             epoch = self._store.truth.get(state.EPOCH)
             self._tally.queued = (
                 self._store.outbox.queue(lost, person(COMMAND), epoch) > 0 or self._tally.queued
             )
-        self._border.apply((), facts={state.RESYNC: ""})
+        self._session.apply((), facts={state.RESYNC: ""})

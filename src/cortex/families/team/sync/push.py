@@ -1,8 +1,9 @@
-"""What waits in a home is sent to its Core, in order, and what the Core says of each entry is kept.
+"""Push the outbox to the Core in order, and store the result of each entry.
 
-An entry goes in the transaction that keeps the Core's records, or marks it as refused; what tells
-the person of a refusal is written before that (`alerts.py`). Where this ends before an answer, the
-entries wait and are sent again: the Core knows their keys and does nothing twice.
+An entry is settled in the transaction that stores the Core's records or marks it as refused; the
+alert about a rejection is written before that (`alerts.py`). If the process ends before a response,
+the entries stay and are sent again: the Core knows their idempotency keys and applies nothing
+twice.
 """
 
 from __future__ import annotations
@@ -20,77 +21,86 @@ from cortex.families.team.wire.codec import Told, action_to
 from cortex.families.team.writes.preflight import texts_of
 from cortex.plugins.policy import policy_of
 
-BATCH = 50  # entries of one flush
+BATCH = 50  # entries per flush
 BATCH_BYTES = 4 << 20
-UNTAKEN = frozenset((400, 413, 422))  # what a Core answers to an entry that it can't even read
-RESENT_MS = 7 * 86_400_000  # that others may still send again what a Core has lost
-# A write is refused for what it names
+# Statuses of a Core that can't parse an entry.
+UNTAKEN = frozenset((400, 413, 422))
+# Time in which other homes may still resend changes that a restored Core has lost.
+RESENT_MS = 7 * 86_400_000
+# Codes of a rejection because the write refers to a record that the Core lacks or hides.
 MISSING = frozenset(("TARGET_NOT_FOUND", "SCOPE_NOT_FOUND", "RECORD_UNKNOWN"))
 
 
 class Sending:
-    """The sending of a sync."""
+    """Push half of a sync."""
 
-    def __init__(self, border: SyncSession) -> None:
-        self._border, self._tally = border, border.tally
+    def __init__(self, session: SyncSession) -> None:
+        self._session, self._tally = session, session.tally
         self._library, self._remote, self._outbox = (
-            border.library,
-            border.remote,
-            border.store.outbox,
+            session.library,
+            session.remote,
+            session.store.outbox,
         )
-        self._most = BATCH
-        # Refused entries that may be taken yet, by the ids in them
-        self._hopes: dict[str, set[int]] | None = None
-        # Entries that are sent once more, without anybody having asked for that
-        self._tried: set[int] = set()
-        # Entries that were refused in this sync, and not taken after all
+        self._batch_limit = BATCH
+        # Refused entries that may be accepted later, by the record ids in them. Loaded when needed.
+        self._retryable: dict[str, set[int]] | None = None
+        # Entries that were queued again automatically.
+        self._auto_retried: set[int] = set()
+        # Entries that were refused in this sync and not accepted later in it.
         self._refused: set[int] = set()
-        self._judged: set[int] = set()  # entries that plugins let go
-        self._unsent = False  # whether something of an upload was taken that hadn't been before
+        # Entries that the plugins' policy allows.
+        self._screened: set[int] = set()
+        # True once a part of an upload was accepted that had been refused before.
+        self._upload_recovered = False
 
     def hear(self, came: set[str]) -> bool:
-        """Have sent once more what was refused for something that the Core didn't have, or show,
-        and now has; so, too, what it took before it was put back, where others may have sent again
-        what that builds on. Tells whether there is something.
+        """Queue refused entries again that refer to the records in `came`; true if there are any.
 
-        To be called before what came is kept: wherever this ends, it comes again.
+        These are entries refused for a record that the Core lacked or hid, and entries that a
+        restored Core had accepted before, since other homes may have resent their dependencies.
+
+        Call it before the records are stored: after a crash, the same records arrive again.
         """
-        if self._hopes is None:
-            self._hopes = {}
-            for one in self._outbox.refused():
-                self._hope(one, one.code)
-        ids = sorted({number for name in came for number in self._hopes.pop(name, ())})
-        self._tried.update(ids)
+        if self._retryable is None:
+            self._retryable = {}
+            for entry in self._outbox.refused():
+                self._register_for_retry(entry, entry.code)
+        ids = sorted(
+            {entry_id for record_id in came for entry_id in self._retryable.pop(record_id, ())}
+        )
+        self._auto_retried.update(ids)
         return bool(ids and self._outbox.retry(ids))
 
-    def _hope(self, entry: OutboxEntry, code: str) -> None:
-        """Know of a refused entry what it may be sent once more for."""
-        if self._hopes is not None and (code in MISSING or (entry.taken and self._is_young())):
-            for name in rejections.named(entry):
-                self._hopes.setdefault(name, set()).add(entry.id)
+    def _register_for_retry(self, entry: OutboxEntry, code: str) -> None:
+        """Register a refused entry under the records that make it worth a retry."""
+        if self._retryable is not None and (
+            code in MISSING or (entry.taken and self._is_recently_restored())
+        ):
+            for record_id in rejections.named(entry):
+                self._retryable.setdefault(record_id, set()).add(entry.id)
 
-    def _is_young(self) -> bool:
-        return now() - int(self._border.store.truth.get(state.RESENT) or 0) < RESENT_MS
+    def _is_recently_restored(self) -> bool:
+        return now() - int(self._session.store.truth.get(state.RESENT) or 0) < RESENT_MS
 
     def flush(self) -> None:
-        """Send what waits, in order, until nothing does or the Core wants some of it later.
+        """Send waiting entries in order until none is left or the Core defers one.
 
         Raises: CortexError.
         """
-        self._send()
-        if self._unsent or self._outbox.count()[1]:
+        self._send_all()
+        if self._upload_recovered or self._outbox.count()[1]:
             alerts.tell_unsent(self._library)
 
-    def _send(self) -> None:
-        while (batch := self._batch()) and not self._tally.held:
-            self._border.go_on()
+    def _send_all(self) -> None:
+        while (batch := self._next_batch()) and not self._tally.held:
+            self._session.go_on()
             if (blocked := next(filter(None, map(self._blocked, batch)), None)) is not None:
                 self._refuse(blocked[0], "SENSITIVE_BLOCKED", blocked[1], ())
                 continue
             try:
                 results = self._remote.flush([action for _, action in batch])
             except ServerRejected as error:
-                self._send_less([entry for entry, _ in batch], error)
+                self._shrink_batch([entry for entry, _ in batch], error)
                 continue
             except CortexError as error:
                 self._outbox.tried(batch[0][0].id, error.message)
@@ -105,114 +115,124 @@ class Sending:
                 self._hold(batch[0][0], "the Core says nothing of what was sent")
 
     def _blocked(self, sent: tuple[OutboxEntry, Told]) -> tuple[OutboxEntry, str] | None:
-        """An entry that plugins don't let go, and why: what was written here before they were
-        turned on.
+        """Return an upload that the plugins' policy blocks, with the reason; else None.
 
-        Raises: ConfigError PLUGIN_UNUSABLE, where one can't be asked.
+        Only uploads are checked: they may be older than the plugins.
+
+        Raises: ConfigError PLUGIN_UNUSABLE.
         """
         entry = sent[0]
         policy = policy_of(self._library)
-        if policy is None or entry.action != UPLOAD or entry.taken or entry.id in self._judged:
+        if policy is None or entry.action != UPLOAD or entry.taken or entry.id in self._screened:
             return None
         for change in entry.changes:
             for text in texts_of(change.after):
-                found = policy.screen(text)
-                if not found.allowed or found.text != text:
+                verdict = policy.screen(text)
+                if not verdict.allowed or verdict.text != text:
                     why = (
-                        found.reason
+                        verdict.reason
                         or "a plugin would leave something out of it: edit it, and try again"
                     )
                     return entry, f"{change.id} was not sent: {why}"
-        self._judged.add(entry.id)
+        self._screened.add(entry.id)
         return None
 
-    # -- what is told
-    # --------------------------------------------------------------------------------------------------
+    # -- batches
 
-    def _batch(self) -> list[tuple[OutboxEntry, Told]]:
-        """The next entries, as they are told.
+    def _next_batch(self) -> list[tuple[OutboxEntry, Told]]:
+        """Return the next entries with their wire format.
 
-        What was there before goes alone: refused as a whole, it is sent in parts.
+        A divisible upload goes alone: if it is refused as a whole, it is sent in parts.
 
-        Nothing follows a new subcortex before it is taken: it may have to get another slug, and
-        then the old one means another.
+        No entry follows a new subcortex in the same batch: the subcortex may need another slug, and
+        its old slug would then mean the Core's subcortex.
         """
         batch: list[tuple[OutboxEntry, Told]] = []
         size = 0
-        for entry in self._next():
-            told = action_to(
-                entry, _key(entry), [self._border.outward(change) for change in entry.changes]
+        for entry in self._waiting():
+            action = action_to(
+                entry, _key(entry), [self._session.outward(change) for change in entry.changes]
             )
-            size += len(json.dumps(told, ensure_ascii=False).encode("utf-8", "replace"))
+            size += len(json.dumps(action, ensure_ascii=False).encode("utf-8", "replace"))
             if batch and (size > BATCH_BYTES or rejections.is_divisible(entry)):
                 break
-            batch.append((entry, told))
-            if any(one.kind == "subcortex" and one.before is None for one in entry.changes):
+            batch.append((entry, action))
+            if any(
+                change.kind == "subcortex" and change.before is None for change in entry.changes
+            ):
                 break
         return batch
 
-    def _next(self) -> list[OutboxEntry]:
-        """The entries that may go together."""
+    def _waiting(self) -> list[OutboxEntry]:
+        """Return waiting entries that may share a batch."""
         first = self._outbox.waiting(1)
-        if not first or rejections.is_divisible(first[0]) or self._most == 1:
+        if not first or rejections.is_divisible(first[0]) or self._batch_limit == 1:
             return first
-        return first + self._outbox.waiting(self._most - 1, first[0].id)
+        return first + self._outbox.waiting(self._batch_limit - 1, first[0].id)
 
-    def _send_less(self, batch: Sequence[OutboxEntry], error: ServerRejected) -> None:
-        """Find out which entry the Core can't read; alone, it is refused.
+    def _shrink_batch(self, batch: Sequence[OutboxEntry], error: ServerRejected) -> None:
+        """Halve the batch to find the entry that the Core can't parse; refuse it once alone.
 
-        Raises: `error`, where it isn't about an entry.
+        Raises: `error`, if it isn't about an entry.
         """
         if error.status not in UNTAKEN and not isinstance(error, Oversized):
             raise error
         self._tally.reached = True
         if len(batch) > 1:
-            self._most = len(batch) // 2
+            self._batch_limit = len(batch) // 2
             return
-        there = self._now_at_core(batch[0])
-        self._refuse(batch[0], error.said or error.code, error.message, self._border.inward(there))
-        told = {one.record.id for one in there}
-        # A page may have passed it by
-        if any(change.before is not None and change.id not in told for change in batch[0].changes):
-            self._border.begin_again({}, resend=False)
-        self._most = BATCH
+        current_records = self._fetch_current(batch[0])
+        self._refuse(
+            batch[0], error.said or error.code, error.message, self._session.inward(current_records)
+        )
+        returned = {current.record.id for current in current_records}
+        # A page may have skipped the record while the entry waited, so compare everything.
+        if any(
+            change.before is not None and change.id not in returned for change in batch[0].changes
+        ):
+            self._session.begin_again({}, resend=False)
+        self._batch_limit = BATCH
 
-    def _now_at_core(self, entry: OutboxEntry) -> Sequence[VersionedRecord]:
-        """What the Core has of the records of an entry that it can't read: a refusal tells that,
-        and of ids it reads at least those, as far as they aren't too many.
+    def _fetch_current(self, entry: OutboxEntry) -> Sequence[VersionedRecord]:
+        """Fetch the Core's version of the records of an entry that it can't parse.
+
+        Sends an action with nothing but their ids: its rejection contains the current records.
         """
-        told: Told = {
+        action: Told = {
             "idempotency_key": _key(entry),
             "action": entry.action,
             "payload": {"changes": [{"id": change.id} for change in entry.changes]},
         }
         try:
-            results = self._remote.flush([told])
-        except ServerRejected:  # it can't read that either
+            results = self._remote.flush([action])
+        # The Core can't parse that either, for example too many ids.
+        except ServerRejected:
             return ()
         return results[0].records if results and results[0].status == REFUSED else ()
 
-    # -- what became of it
-    # ---------------------------------------------------------------------------------------------
+    # -- results
 
     def _settle(self, entry: OutboxEntry, result: ActionResult) -> bool:
-        """Keep what became of an entry; false where the answer ends with it."""
+        """Store the result of an entry; false if the rest of the response doesn't count."""
         if result.status == RETRY:
             self._hold(entry, result.message or "the Core wants it later")
             return False
         if result.status != REFUSED:
-            self._take(entry, self._border.inward(result.records))
+            self._accept(entry, self._session.inward(result.records))
         elif result.field == "slug" and slug_conflicts.give_another(self._library, entry):
             return False
         else:
-            entry = self._without_the_rest(entry, result)
+            entry = self._split_conflict(entry, result)
             self._refuse(
-                entry, result.code or "REFUSED", result.message, self._border.inward(result.records)
+                entry,
+                result.code or "REFUSED",
+                result.message,
+                self._session.inward(result.records),
             )
         return True
 
-    def _without_the_rest(self, entry: OutboxEntry, result: ActionResult) -> OutboxEntry:
-        """Reduce an entry to the fields that somebody else changed, too; the rest is sent next."""
+    def _split_conflict(self, entry: OutboxEntry, result: ActionResult) -> OutboxEntry:
+        """Reduce an entry to its conflicting fields; the rest is queued and sent next."""
         fields = (
             rejections.clashing_fields(entry, result.clashes)
             if result.code == rejections.CONFLICT
@@ -220,25 +240,25 @@ class Sending:
         )
         return self._outbox.part(entry.id, fields) if fields else entry
 
-    def _take(self, entry: OutboxEntry, records: Sequence[VersionedRecord]) -> None:
-        """Be done with an entry that the Core took; what of it isn't shown here, as a notification
-        for others, doesn't stay.
+    def _accept(self, entry: OutboxEntry, records: Sequence[VersionedRecord]) -> None:
+        """Settle an accepted entry.
+
+        Records that the Core doesn't return, such as notifications for others, are erased here.
         """
         if entry.attempts and rejections.is_told_together(entry):
-            self._unsent = True
+            self._upload_recovered = True
         elif entry.attempts:
             alerts.take_back(self._library, entry)
         shown = {record.record.id for record in records}
         hidden = [change for change in entry.changes if change.id not in shown]
-        late = entry.attempts or entry.taken  # else what it changes was there all the time
-        self.hear(
-            shown
-            if late
-            else shown.intersection(one.id for one in entry.changes if one.before is None)
-        )
-        self._border.apply(records, [one.id for one in hidden], settle=entry.id)
-        # Of which there is something to forget
-        self._tally.erased += sum(one.kind != "notification" for one in hidden)
+        # An entry accepted at the first attempt only adds the records that it creates; the others
+        # were at the Core all the time.
+        late = entry.attempts or entry.taken
+        created = (change.id for change in entry.changes if change.before is None)
+        self.hear(shown if late else shown.intersection(created))
+        self._session.apply(records, [change.id for change in hidden], settle=entry.id)
+        # Notifications aren't indexed, so there is nothing to drop for them.
+        self._tally.erased += sum(change.kind != "notification" for change in hidden)
         self._tally.flushed += len(entry.changes) if entry.action == UPLOAD else 1
         self._refused.discard(entry.id)
         self._tally.refused = len(self._refused)
@@ -250,33 +270,33 @@ class Sending:
     def _refuse(
         self, entry: OutboxEntry, code: str, message: str, records: Sequence[VersionedRecord]
     ) -> None:
-        """Keep what the Core didn't take where the person sees it, and take over what it has
-        instead.
+        """Mark an entry as refused, with an alert, and store the Core's records instead.
 
-        What was made together with a change that isn't taken would tell of something that never
-        happened; it stays in the entry. What was taken once did happen.
+        Records created along with a refused change are erased here and kept in the entry: they
+        would describe something that never happened. Entries that were accepted once are exempt.
         """
         if rejections.is_divisible(entry):
             self._outbox.split(entry.id)
             return
         if not rejections.is_told_together(entry):
             alerts.tell_refused(self._library, entry, code, message)
-        there = {record.record.id for record in records}
-        untrue = (
+        returned = {record.record.id for record in records}
+        orphans = (
             []
             if rejections.makes(entry) or entry.taken
             else [change for change in entry.changes if change.before is None]
         )
-        erased = [one.id for one in untrue if one.id not in there]
-        self._border.apply(records, erased, settle=entry.id, refuse=(code, message))
-        self._hope(entry, code)
+        erased = [change.id for change in orphans if change.id not in returned]
+        self._session.apply(records, erased, settle=entry.id, refuse=(code, message))
+        self._register_for_retry(entry, code)
         self._tally.forgets |= any(
-            one.kind != "notification" and one.id in erased for one in untrue
+            change.kind != "notification" and change.id in erased for change in orphans
         )
-        self._refused |= {entry.id} - self._tried  # which were told before
+        # Automatic retries were reported as refused before.
+        self._refused |= {entry.id} - self._auto_retried
         self._tally.refused = len(self._refused)
 
 
 def _key(entry: OutboxEntry) -> str:
-    """The key of an entry at the Core, where several homes of one person meet."""
+    """Idempotency key of an entry at the Core, unique across the homes of one person."""
     return f"{entry.key}/{entry.actor}"

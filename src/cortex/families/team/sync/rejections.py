@@ -1,8 +1,7 @@
-"""What a Core didn't take, whole: what somebody typed, field by field, why it wasn't taken, and
-what can be done.
+"""Writes that the Core refused: changed fields, reason, and ways to resolve them.
 
-Nothing that was typed is lost by a refusal: it stays in the entry until the Core takes it or the
-person gives it up, and then in a file.
+A refusal loses no input: it stays in the outbox entry until the Core accepts it or the person gives
+it up, and then in a file.
 """
 
 from __future__ import annotations
@@ -18,52 +17,53 @@ from cortex.engine.store.records.outbox import UPLOAD
 from cortex.families.team.sync import saved_files
 from cortex.families.team.wire.codec import Told, changed_to
 
-FOLDER = "refused"  # in the home: what was given up
+# Folder in the home for writes that were given up.
+FOLDER = "refused"
 STAYS = "It stays on this machine"
 REPLACED = "It reads here as at the Core now"
-CREATES = "create_"  # how the names of actions begin that make something
-CONFLICT = "RECORD_CHANGED"  # sent again, it would be refused again
-DECIDES = frozenset(("approve_draft", "reject_draft"))  # which is done once
-TOGETHER = frozenset(("state", "blocked_reason"))  # of a task: one says why the other is so
+CREATES = "create_"  # prefix of actions that create a record
+# Code of an edit conflict. Sent again unchanged, the entry would be refused again.
+CONFLICT = "RECORD_CHANGED"
+# Actions that can be done only once.
+DECIDES = frozenset(("approve_draft", "reject_draft"))
+# Fields of a task that belong together: the second gives the reason for the first.
+TOGETHER = frozenset(("state", "blocked_reason"))
+# Fields that no person types.
 MACHINE_MADE = frozenset(
     ("reviewed_at", "reviewed_by", "last_reviewed", "expires", "file_hash", "body_hash", "size")
 )
 
 
 def makes(entry: OutboxEntry) -> bool:
-    """Whether a write is about what it made, and not about a change that something was made for."""
+    """True if the records that a write creates are its subject, not a by-product."""
     if entry.action == UPLOAD or entry.action.startswith(CREATES):
         return True
     return all(change.before is None for change in entry.changes if change.kind != "notification")
 
 
 def is_divisible(entry: OutboxEntry) -> bool:
-    """Whether a write can be sent in parts: what was there before the Core, and not what was done
-    in one step.
-    """
+    """True for an upload of several records, which may be sent in parts."""
     return entry.action == UPLOAD and len(entry.changes) > 1
 
 
 def is_told_together(entry: OutboxEntry) -> bool:
-    """Whether a refusal is told with others in one alert: of what was there before the Core, or was
-    sent again, there may be many.
-    """
+    """True for uploads and resent writes: they may be many, so they share one alert."""
     return entry.action == UPLOAD or bool(entry.taken)
 
 
 def main_of(entry: OutboxEntry) -> RecordChange:
-    """What a write is about: not what only follows from it, as the summary of a thread in which
-    somebody spoke.
-    """
-    told = [change for change in entry.changes if change.kind != "notification"] or list(
+    """Return the main change of a write, not a consequence such as a new thread summary."""
+    changes = [change for change in entry.changes if change.kind != "notification"] or list(
         entry.changes
     )
-    about = [one for one in told if makes(entry) or one.before is not None] or told
-    return next((one for one in about if typed(one)), about[0])
+    subjects = [
+        change for change in changes if makes(entry) or change.before is not None
+    ] or changes
+    return next((change for change in subjects if typed(change)), subjects[0])
 
 
 def is_edit(entry: OutboxEntry) -> bool:
-    """Whether a write only changes what was there, so that it can be put on top of that now."""
+    """True if a write only changes existing records, so that it can be rebased."""
     edits = [change for change in entry.changes if change.kind != "notification"]
     return (
         bool(edits)
@@ -73,16 +73,16 @@ def is_edit(entry: OutboxEntry) -> bool:
 
 
 def clashing_fields(entry: OutboxEntry, clashes: Sequence[tuple[str, str]]) -> frozenset[str]:
-    """The fields of an edit that a person decides about while the rest is sent; none for all of it.
+    """Return the conflicting fields of an edit; empty if the edit can't be split.
 
-    Fields that only mean something together are not parted.
+    A person decides about these while the rest is sent. Fields that belong together aren't split.
     """
     edits = [change for change in entry.changes if change.kind != "notification"]
     if len(edits) != 1 or not is_edit(entry):
         return frozenset()
     changed = frozenset(typed(edits[0]))
-    clash = changed.intersection(field for number, field in clashes if number == edits[0].id)
-    # Accepted, resolved: what comes with such a state is the reason for it.
+    clash = changed.intersection(field for record_id, field in clashes if record_id == edits[0].id)
+    # The other fields of such an edit give the reason for the state (accepted, resolved).
     if "state" in clash and edits[0].kind != "task":
         return frozenset()
     if clash & TOGETHER:
@@ -91,7 +91,7 @@ def clashing_fields(entry: OutboxEntry, clashes: Sequence[tuple[str, str]]) -> f
 
 
 def named(entry: OutboxEntry) -> set[str]:
-    """The ids that a write is about, or points to."""
+    """Ids of the records that a write changes or refers to."""
     return {
         ref
         for change in entry.changes
@@ -99,44 +99,46 @@ def named(entry: OutboxEntry) -> set[str]:
     }
 
 
-def typed(one: RecordChange) -> Told:
-    """What somebody changed of a record, field by field; None for what was taken away. What
-    machines make isn't told beside that.
+def typed(change: RecordChange) -> Told:
+    """Return the changed fields of a record with their new values, None for a removed field.
+
+    Machine-made fields are left out, unless nothing else changed.
     """
-    told = changed_to(one)
-    after, before = told["after"], told["before"] or {}
+    encoded = changed_to(change)
+    after, before = encoded["after"], encoded["before"] or {}
     assert isinstance(after, dict) and isinstance(before, dict)
     changed: Told = {name: value for name, value in after.items() if before.get(name) != value}
     changed |= {name: None for name in before if name not in after}
-    # Of what others say
-    made = SUMMARY if one.kind == "thread" and "summary_by" not in after else ()
-    changed = {name: value for name, value in changed.items() if name not in made}
+    # A summary without an author is generated from the comments.
+    generated = SUMMARY if change.kind == "thread" and "summary_by" not in after else ()
+    changed = {name: value for name, value in changed.items() if name not in generated}
     return {name: value for name, value in changed.items() if name not in MACHINE_MADE} or changed
 
 
 def became(library: Library, entry: OutboxEntry) -> str:
-    """How what was refused reads here now."""
+    """Describe the local state of a refused record."""
     main = main_of(entry)
-    here = library.store.recorded.one(main.id)
-    if here is None:
+    record = library.store.recorded.one(main.id)
+    if record is None:
         return "It is not here any more"
     return STAYS if not library.store.outbox.known([main.id]) else REPLACED
 
 
 def is_outdone(entry: OutboxEntry, code: str, reason: str) -> bool:
-    """Whether somebody else has decided before about a draft, which is done once: nothing is left
-    to do but to give it up.
+    """True if another person decided about the draft first, so this write can only be given up.
 
-    An approval may be refused for something else that it changes, too; then it can be done again.
+    An approval may also be refused for another record that it changes; that can be done again.
     """
     drafts = [change.id for change in entry.changes if change.kind == "draft"]
     return (
-        code == CONFLICT and entry.action in DECIDES and any(number in reason for number in drafts)
+        code == CONFLICT
+        and entry.action in DECIDES
+        and any(draft_id in reason for draft_id in drafts)
     )
 
 
 def told(library: Library, entry: OutboxEntry) -> Told:
-    """A refused write, whole."""
+    """Encode a refused write completely."""
     main = main_of(entry)
     return {
         "action": entry.action,
@@ -157,12 +159,12 @@ def told(library: Library, entry: OutboxEntry) -> Told:
             for change in entry.changes
             if change.kind != "notification"
         ],
-        "changes": [changed_to(one) for one in entry.changes],
+        "changes": [changed_to(change) for change in entry.changes],
     }
 
 
 def title_of(entry: OutboxEntry) -> str:
-    """What a refused write is about, in a line."""
+    """Title of the main record of a refused write."""
     return str(getattr(main_of(entry).after, "title", "")) or entry.action
 
 

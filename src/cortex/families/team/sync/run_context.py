@@ -1,8 +1,7 @@
-"""Where a home and its Core meet, in one sync: who is who there, what was learnt and counted, and
-the one way in which it is kept.
+"""Session of one sync: identity mapping, counters, and the only way to store what arrives.
 
-Nothing is kept that belongs to another connection than the sync began with. What is sent and what
-is fetched, and when, isn't known here.
+A transaction writes nothing unless the home still has the connection that the sync began with. The
+order of push and pull is not known here.
 """
 
 from __future__ import annotations
@@ -27,21 +26,21 @@ FROM_THE_START = {state.CURSOR: "", state.VIEW: "", state.EPOCH: "", state.RESYN
 
 @dataclass(slots=True)
 class Tally:
-    """What came of a sync so far."""
+    """Counters of a running sync."""
 
-    flushed: int = 0  # entries; of an upload its records
+    flushed: int = 0  # accepted entries; an upload counts its records
     refused: int = 0
-    pulled: int = 0  # records that are new here, or read otherwise now
-    copied: int = 0  # records that were written, as they were or not
-    erased: int = 0  # records that may no longer be seen
-    forgets: bool = False  # whether something went that was found
-    held: str = ""  # why the Core took something not yet
-    reached: bool = False  # whether the Core answered anything
-    queued: bool = False  # whether something is to be sent again
+    pulled: int = 0  # records that are new or changed here
+    copied: int = 0  # records that were written, changed or not
+    erased: int = 0  # records that are no longer visible
+    forgets: bool = False  # true if an indexed record was erased
+    held: str = ""  # reason why the Core deferred an entry
+    reached: bool = False  # true once the Core has responded
+    queued: bool = False  # true if entries were queued again
 
 
 class SyncSession:
-    """A home and its Core, while they sync."""
+    """Connection of a home to its Core for the duration of one sync."""
 
     def __init__(self, library: Library, remote: Remote, cancel: Cancel) -> None:
         self.library, self.remote, self._cancel = library, remote, cancel
@@ -56,7 +55,7 @@ class SyncSession:
         self._outward, self._inward = identity.outward(principal), identity.inward(principal)
 
     def check_connected(self) -> None:
-        """Raises: ConfigError CORE_MISSING, where the home isn't connected to this Core."""
+        """Check that the home is connected to this Core. Raises: ConfigError CORE_MISSING."""
         if self.expected[state.URL] != self.remote.url:
             raise ConfigError(
                 "CORE_MISSING",
@@ -64,9 +63,9 @@ class SyncSession:
             )
 
     def check_principal(self) -> str:
-        """Gives which ledger it is.
+        """Check the token's principal and return the epoch of the ledger.
 
-        Raises: Denied, where the token is of somebody else than this home.
+        Raises: Denied, if the token belongs to another principal than this home.
         """
         greeting, name = self.remote.bootstrap(), self.expected[state.NAME]
         self.tally.reached = True
@@ -80,28 +79,31 @@ class SyncSession:
         return greeting.epoch
 
     def go_on(self) -> None:
-        """Raises: Cancelled, where nobody waits for this any more."""
+        """Check for cancellation. Raises: Cancelled."""
         if self._cancel:
             raise Cancelled
 
-    def outward(self, one: RecordChange) -> RecordChange:
-        """A change with the names of the Core, and without places of this machine."""
-        told = identity.renamed_changed(one, self._outward)
+    def outward(self, change: RecordChange) -> RecordChange:
+        """Return a change with the Core's principals and without local paths."""
+        renamed = identity.renamed_changed(change, self._outward)
         return replace(
-            told, before=local_paths.unplaced(told.before), after=local_paths.unplaced(told.after)
+            renamed,
+            before=local_paths.unplaced(renamed.before),
+            after=local_paths.unplaced(renamed.after),
         )
 
     def inward(self, records: Sequence[VersionedRecord]) -> list[VersionedRecord]:
-        """Records of the Core, with the names of this home and the places of this machine."""
+        """Return the Core's records with the principals and paths of this home."""
         linked = [
             record.record.id for record in records if getattr(record.record.body, "code_links", ())
         ]
         here = self.store.recorded.get(linked) if linked else {}
         return [
             replace(
-                one, record=local_paths.placed(identity.renamed(one.record, self._inward), here)
+                record,
+                record=local_paths.placed(identity.renamed(record.record, self._inward), here),
             )
-            for one in records
+            for record in records
         ]
 
     def apply(
@@ -113,10 +115,10 @@ class SyncSession:
         settle: int | None = None,
         refuse: tuple[str, str] | None = None,
     ) -> int:
-        """Keep what was learnt, in one transaction with what it settles; what waits to be sent is
-        left alone.
+        """Store records, erasures and facts, and settle an entry, in one transaction.
 
-        What was here in a later version is kept aside first.
+        Records with waiting outbox entries are skipped. Newer local versions are saved to a file
+        first.
         """
         self.replaced.keep(records, settle)
         return self.store.records.apply(
@@ -131,9 +133,7 @@ class SyncSession:
         )
 
     def begin_again(self, facts: Mapping[str, str], *, resend: bool) -> int:
-        """Have everything compared with the Core, and with `resend` sent again; tells how many
-        entries.
-        """
+        """Start a resync; with `resend`, queue accepted entries again and return their count."""
         return self.store.outbox.begin_again(
             {**FROM_THE_START, **facts}, self.expected, resend=resend
         )

@@ -1,5 +1,6 @@
-"""Files in the home for what would be lost otherwise; only the person can read them, and nothing
-removes them.
+"""Files in the home for data that would be lost otherwise.
+
+Only the person can read them, and Cortex never removes them.
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ from cortex.base.errors import explained
 
 
 def write_new(folder: Path, ending: str, text: str) -> Path:
-    """Write a file that wasn't there before, named by the time. Raises: FileError."""
+    """Write a new file, named by the time. Raises: FileError."""
     stem = time.strftime("%Y%m%d-%H%M%S")
-    for number in range(1, 1_000):
-        target = folder / f"{stem}-{number}{ending}"
+    for suffix in range(1, 1_000):
+        target = folder / f"{stem}-{suffix}{ending}"
         try:
             folder.mkdir(mode=0o700, exist_ok=True)
             _write(target, os.O_CREAT | os.O_EXCL, text)
@@ -28,7 +29,7 @@ def write_new(folder: Path, ending: str, text: str) -> Path:
 
 
 def append(target: Path, text: str) -> None:
-    """Write more to a file. Raises: FileError."""
+    """Append to a file. Raises: FileError."""
     try:
         _write(target, os.O_APPEND, text)
     except OSError as error:
@@ -36,9 +37,9 @@ def append(target: Path, text: str) -> None:
 
 
 def _write(target: Path, flags: int, text: str) -> None:
-    """Have a text on the disk when this returns."""
-    number = os.open(target, os.O_WRONLY | getattr(os, "O_NOFOLLOW", 0) | flags, 0o600)
-    with open(number, "a" if flags & os.O_APPEND else "w", encoding="utf-8") as file:
+    """Write a text and fsync it."""
+    descriptor = os.open(target, os.O_WRONLY | getattr(os, "O_NOFOLLOW", 0) | flags, 0o600)
+    with open(descriptor, "a" if flags & os.O_APPEND else "w", encoding="utf-8") as file:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())

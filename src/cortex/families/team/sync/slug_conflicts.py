@@ -1,8 +1,7 @@
-"""A subcortex whose slug the Core has already gets another one here, so that it and all that is
-filed under it can be sent.
+"""Rename a local subcortex if the Core already uses its slug, so that it can be sent.
 
-The slug means the Core's subcortex from then on: others name that by it. What was filed here names
-its subcortex by its id, and stays there.
+From then on the slug means the Core's subcortex, as it does for other users. Records in the local
+subcortex refer to it by id and stay in it.
 """
 
 from __future__ import annotations
@@ -22,40 +21,39 @@ MOST_DRAFTS = 1_000
 
 
 def give_another(library: Library, entry: OutboxEntry) -> bool:
-    """Call the subcortex that an entry makes something else, here and in all that waits; false
-    where that can't be done.
+    """Rename the subcortex that an entry creates, here and in the outbox; false if impossible.
 
-    Of several nobody knows which one it is; what was there before is sent in parts then. It may end
-    between the two: the next time what waits gets the slug that is here.
+    With several subcortexes in one entry it is unclear which one conflicts; an upload is then sent
+    in parts. After a crash between the two renames, the next sync gives the outbox the local slug.
     """
     new = [
         change for change in entry.changes if change.kind == "subcortex" and change.before is None
     ]
     if len(new) != 1 or rejections.is_divisible(entry):
         return False
-    (made,) = new
-    record = library.store.recorded.one(made.id)
-    if record is None or not isinstance(made.after, Subcortex):
+    (change,) = new
+    record = library.store.recorded.one(change.id)
+    if record is None or not isinstance(change.after, Subcortex):
         return False
     slug = record.body.slug
-    if slug == made.after.slug:
-        slug = _free(library, record)
+    if slug == change.after.slug:
+        slug = _unused_slug(library, record)
         if not slug:
             return False
-        _call(library, record, slug)
-    library.store.outbox.rename(record.id, made.after.slug, slug)
+        _rename(library, record, slug)
+    library.store.outbox.rename(record.id, change.after.slug, slug)
     return True
 
 
-def _free(library: Library, record: Record[Subcortex]) -> str:
-    """The next slug that nobody here has, "" where there is none."""
+def _unused_slug(library: Library, record: Record[Subcortex]) -> str:
+    """Return the next unused slug, "" if there is none."""
     first = next(iter(library.store.recorded.versions(record.id).values()), record).body.slug
     tried = {
         version.body.slug for version in library.store.recorded.versions(record.id).values()
     } | {record.body.slug}
-    for number in range(2, MOST_TRIED):
-        end = f"-{number}"
-        slug = first[: MOST_CHARACTERS - len(end)] + end
+    for index in range(2, MOST_TRIED):
+        suffix = f"-{index}"
+        slug = first[: MOST_CHARACTERS - len(suffix)] + suffix
         if (
             slug not in tried
             and SLUG.fullmatch(slug)
@@ -65,21 +63,21 @@ def _free(library: Library, record: Record[Subcortex]) -> str:
     return ""
 
 
-def _call(library: Library, record: Record[Subcortex], slug: str) -> None:
+def _rename(library: Library, record: Record[Subcortex], slug: str) -> None:
     before = record.body.slug
 
     def work(step: RecordTransaction) -> str:
         now = step.get(record.id)
         assert now is not None
         step.put(replace(now, body=replace(now.body, slug=slug)))
-        for one in drafts:
-            draft = step.get(one)
+        for draft_id in drafts:
+            draft = step.get(draft_id)
             if draft is not None and isinstance(draft.body, Draft):
                 step.put(replace(draft, body=replace(draft.body, target=record.id)))
         return record.id
 
     wanted = RecordFilter(kinds=("draft",), refs=(("target", before),))
-    found = [one.id for one in library.store.recorded.select(wanted, MOST_DRAFTS)]
-    known = library.store.outbox.known(found)
-    drafts = [one for one in found if one not in known]
+    draft_ids = [draft.id for draft in library.store.recorded.select(wanted, MOST_DRAFTS)]
+    known = library.store.outbox.known(draft_ids)
+    drafts = [draft_id for draft_id in draft_ids if draft_id not in known]
     alerts.tell_renamed(library, record, slug, work)

@@ -1,6 +1,4 @@
-"""How a home stands to its Core: the facts that its store keeps about that, and what status tells
-of them. No network.
-"""
+"""Connection state of a home: facts in its store and the status from them. No network."""
 
 from __future__ import annotations
 
@@ -17,53 +15,50 @@ from cortex.engine.store.records.outbox_rows import TIER as TIER
 from cortex.families.team.ids import new_ulid
 
 # Facts of the store, set by connecting and by each sync.
-URL = "core.url"  # "" for none
-PLAIN = "core.plain"  # "1" where http:// beyond this machine was allowed
-NAME = "core.name"  # of the principal there
-EPOCH = "core.epoch"  # which ledger it is
-VIEW = "core.view"  # which rights the replica was made by
-CURSOR = "core.cursor"  # how far it came
-# When all was last sent again, in milliseconds since 1970: which time of that it is
+URL = "core.url"  # address of the Core, "" for none
+PLAIN = "core.plain"  # "1" if http:// beyond this machine was permitted
+NAME = "core.name"  # principal at the Core
+EPOCH = "core.epoch"  # id of the ledger
+VIEW = "core.view"  # access rights that the replica was made with
+CURSOR = "core.cursor"  # position in the change feed
+# Time of the last full resend, in milliseconds since 1970. It also identifies that resend.
 RESENT = "core.resent"
-PLACE = "core.place"  # where the store lay when it was last synced
-SYNCED = "core.synced"  # when all was last there, in milliseconds since 1970
-ERROR = "core.error"  # why not since, "" where nothing is wrong
-CODE = "core.error_code"  # of that
+PLACE = "core.place"  # hash of the store's location at the last sync
+SYNCED = "core.synced"  # last complete sync, in milliseconds since 1970
+ERROR = "core.error"  # error of the last sync, "" for none
+CODE = "core.error_code"  # code of that error
 
 
 @dataclass(frozen=True, slots=True)
 class SyncState:
-    """What there is to know about syncing."""
+    """Sync status of a home."""
 
-    server: str  # "" where this home has no Core
-    name: str  # of the person there
+    server: str  # "" if this home has no Core
+    name: str  # principal at the Core
     last_sync: int  # milliseconds since 1970, 0 for never
     error: str
-    code: str  # of the error
+    code: str  # error code
     waiting: int  # writes that aren't sent yet
-    refused: int  # that the Core didn't take
-    records: int  # of the Core that are here
-    bytes: int  # of what they say
+    refused: int  # writes that the Core refused
+    records: int  # replicated records
+    bytes: int  # size of their content
     cursor: str
 
 
 def device_of(library: Library) -> dict[str, str]:
-    """Facts of a home that is another one than all before: where its store lies, and what it is
-    called in keys.
-    """
+    """Make the facts of a new device: the store's location, and a fresh id for its keys."""
     home = library.settings.home
-    number = os.stat(home / STORE_NAME).st_ino
-    place = hash_bytes(
-        platform.node().encode(), str(home.resolve()).encode(), str(number).encode()
+    inode = os.stat(home / STORE_NAME).st_ino
+    location = hash_bytes(
+        platform.node().encode(), str(home.resolve()).encode(), str(inode).encode()
     ).hex()
-    return {PLACE: place[:32], DEVICE: new_ulid()}
+    return {PLACE: location[:32], DEVICE: new_ulid()}
 
 
 def keep_device(library: Library) -> None:
-    """Have a store that lies elsewhere than before be another one: of two copies each has keys of
-    its own from then on.
+    """Give a moved or copied store a new device id, so that two copies never share keys.
 
-    What is queued already keeps its keys, so that it is taken once.
+    Queued entries keep their keys, so that the Core applies them once.
     """
     facts = device_of(library)
     if library.store.truth.get(PLACE) != facts[PLACE]:
@@ -71,20 +66,20 @@ def keep_device(library: Library) -> None:
 
 
 def of(library: Library) -> SyncState:
-    """How a home stands to its Core."""
+    """Read the sync status of a home."""
     store = library.store
-    told = store.truth.get
+    fact = store.truth.get
     waiting, refused = store.outbox.count()
     records, size = store.outbox.size()
     return SyncState(
-        told(URL),
-        told(NAME),
-        int(told(SYNCED) or 0),
-        told(ERROR),
-        told(CODE),
+        fact(URL),
+        fact(NAME),
+        int(fact(SYNCED) or 0),
+        fact(ERROR),
+        fact(CODE),
         waiting,
         refused,
         records,
         size,
-        told(CURSOR),
+        fact(CURSOR),
     )

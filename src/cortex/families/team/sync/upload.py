@@ -1,8 +1,9 @@
-"""What a home brings along to a Core that it joins: which of its records may go, and what they are.
+"""Selection of the local records that a home uploads when it connects to a Core.
 
-`mine` is what this home wrote itself and no other Core ever had. What others wrote, or another Core
-had, goes only by the person's word (`all`), and its people are marked with where they are from: a
-namesake at the new Core is somebody else. A record that names one that stays, stays too. Pure.
+`mine` selects records that this home wrote itself and no other Core ever had. Records by other
+authors, or from another Core, go only if the person chooses `all`; their people are then marked
+with their origin, because the same name at the new Core is another person. A record that refers to
+one that stays, stays too. Pure.
 """
 
 from __future__ import annotations
@@ -21,59 +22,61 @@ from cortex.families.team.required_permissions import rights_of
 from cortex.families.team.wire import identity
 
 MINE, ALL, NONE = CHOICES = ("mine", "all", "none")
-KEEPS_AUTHORS = 3  # the tier from which a Core takes what others wrote
-UNKNOWN_PLACE = "elsewhere"  # of people whose Core nobody remembers
+# Lowest tier that may upload records by other authors.
+KEEPS_AUTHORS = 3
+# Origin of people from a Core that is no longer known.
+UNKNOWN_PLACE = "elsewhere"
 
 
 @dataclass(frozen=True, slots=True)
 class UploadPart:
-    """Some of the records, by what somebody wants to know of them before they are sent."""
+    """Summary of a part of an upload, for the person to review before it is sent."""
 
     records: int
     kinds: Mapping[str, int]
     authors: Mapping[str, int]
-    origins: Mapping[str, int]  # addresses of Cores that had them
-    private: int  # sensitive ones, and those of private subcortexes
-    # Actions that the tier doesn't allow, with the records that need them
+    origins: Mapping[str, int]  # addresses of earlier Cores
+    private: int  # sensitive records, and records of private subcortexes
+    # Permissions that the tier lacks, with the number of records that need them.
     refused: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The records that a Core doesn't have: those that `mine` sends, and those that `all` adds."""
+    """Records that a Core doesn't have: those that `mine` sends, and those that `all` adds."""
 
     mine: UploadPart
     others: UploadPart
-    kept: int  # by others, which the Core takes from tier 3 on: they stay with every choice
-    changes: int  # of records that the Core has, made here since it was left
+    kept: int  # records by others that need tier 3, so they stay with every choice
+    changes: int  # local changes, since disconnecting, of records that the Core has
 
     def sent(self, choice: str) -> int:
-        """How many records a choice sends."""
+        """Count the records that a choice sends."""
         return {MINE: self.mine.records, ALL: self.mine.records + self.others.records}.get(
             choice, 0
         )
 
 
 def plan(candidates: Sequence[UploadCandidate], tier: int, changes: int) -> Plan:
-    """What would be sent of these to a Core where the person has this tier."""
-    mine = _chosen(candidates, MINE, tier)
-    everything = _chosen(candidates, ALL, tier)
+    """Plan the upload of these candidates to a Core that gives the person this tier."""
+    mine = _select(candidates, MINE, tier)
+    everything = _select(candidates, ALL, tier)
     own = {candidate.record.id for candidate in mine}
     others = [candidate for candidate in everything if candidate.record.id not in own]
     kept = sum(_is_counted(candidate) for candidate in candidates)
     kept -= sum(_is_counted(candidate) for candidate in everything)
     private = _private_subcortexes(candidates)
-    return Plan(_part(mine, private, tier), _part(others, private, tier), kept, changes)
+    return Plan(_summarize(mine, private, tier), _summarize(others, private, tier), kept, changes)
 
 
 def records_to_send(
     candidates: Sequence[UploadCandidate], choice: str, tier: int
 ) -> list[Record[Any]]:
-    """The records that a choice sends, with the people of another Core marked as such."""
-    return [_marked(candidate) for candidate in _chosen(candidates, choice, tier)]
+    """Return the records that a choice sends, with people of another Core marked as such."""
+    return [_mark_origin(candidate) for candidate in _select(candidates, choice, tier)]
 
 
-def _chosen(candidates: Sequence[UploadCandidate], choice: str, tier: int) -> list[UploadCandidate]:
+def _select(candidates: Sequence[UploadCandidate], choice: str, tier: int) -> list[UploadCandidate]:
     if choice == NONE:
         return []
     going = {
@@ -82,10 +85,14 @@ def _chosen(candidates: Sequence[UploadCandidate], choice: str, tier: int) -> li
         if _may_go(candidate, choice, tier)
     }
     stay = {candidate.record.id for candidate in candidates}.difference(going)
-    while bound := [number for number, one in going.items() if _names_any(one.record, stay)]:
+    while bound := [
+        record_id
+        for record_id, candidate in going.items()
+        if _refers_to_any(candidate.record, stay)
+    ]:
         stay.update(bound)
-        for number in bound:
-            del going[number]
+        for record_id in bound:
+            del going[record_id]
     return list(going.values())
 
 
@@ -94,49 +101,49 @@ def _may_go(candidate: UploadCandidate, choice: str, tier: int) -> bool:
     return own and not candidate.origin if choice == MINE else own or tier >= KEEPS_AUTHORS
 
 
-def _names_any(record: Record[Any], ids: set[str]) -> bool:
+def _refers_to_any(record: Record[Any], ids: set[str]) -> bool:
     return any(target in ids for _, target in refs_of(record.body))
 
 
-def _marked(candidate: UploadCandidate) -> Record[Any]:
+def _mark_origin(candidate: UploadCandidate) -> Record[Any]:
     record = candidate.record
     if not candidate.origin and record.author in (PERSON, AGENT):
         return record
-    place = urlsplit(candidate.origin).netloc.rpartition("@")[2].lower() or UNKNOWN_PLACE
-    return identity.renamed(record, identity.from_elsewhere(place))
+    origin = urlsplit(candidate.origin).netloc.rpartition("@")[2].lower() or UNKNOWN_PLACE
+    return identity.renamed(record, identity.from_elsewhere(origin))
 
 
-def _part(candidates: Sequence[UploadCandidate], private: set[str], tier: int) -> UploadPart:
-    told = [candidate for candidate in candidates if _is_counted(candidate)]
+def _summarize(candidates: Sequence[UploadCandidate], private: set[str], tier: int) -> UploadPart:
+    counted = [candidate for candidate in candidates if _is_counted(candidate)]
     return UploadPart(
-        len(told),
-        dict(Counter(candidate.record.kind for candidate in told).most_common()),
-        dict(Counter(candidate.record.author for candidate in told).most_common()),
-        dict(Counter(candidate.origin for candidate in told if candidate.origin).most_common()),
-        sum(_is_private(candidate.record, private) for candidate in told),
+        len(counted),
+        dict(Counter(candidate.record.kind for candidate in counted).most_common()),
+        dict(Counter(candidate.record.author for candidate in counted).most_common()),
+        dict(Counter(candidate.origin for candidate in counted if candidate.origin).most_common()),
+        sum(_is_private(candidate.record, private) for candidate in counted),
         dict(
             Counter(
-                right for candidate in told if (right := _missing_right(candidate.record, tier))
+                right for candidate in counted if (right := _missing_right(candidate.record, tier))
             ).most_common()
         ),
     )
 
 
 def _is_counted(candidate: UploadCandidate) -> bool:
-    """Whether a person counts it: a notification only comes with what it tells of."""
+    """False for a notification, which only accompanies another record."""
     return candidate.record.kind != "notification"
 
 
 def _missing_right(record: Record[Any], tier: int) -> str:
-    """The first action that it takes to send a record and that the tier doesn't allow, "" for none."""
+    """Return the first permission to send a record that the tier lacks, "" for none."""
     return next((right for right in rights_of(None, record.body) if tier < TIERS[right]), "")
 
 
 def _private_subcortexes(candidates: Sequence[UploadCandidate]) -> set[str]:
     bodies = ((candidate.record.id, candidate.record.body) for candidate in candidates)
     return {
-        number
-        for number, body in bodies
+        record_id
+        for record_id, body in bodies
         if isinstance(body, Subcortex) and body.visibility == "private"
     }
 
