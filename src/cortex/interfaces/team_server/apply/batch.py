@@ -54,10 +54,10 @@ class _Sent:
 
 
 def flush(context: RouteContext) -> RouteResult:
-    """Apply the actions of a client in order and return a result for each.
+    """Take what was written at home, in order; after one that has to be tried again nothing is
+    taken, so that nothing overtakes.
 
-    After an action that has to be retried nothing else is applied, so that no action overtakes
-    another. An action without a result was not processed; the client sends it again.
+    What isn't answered was not looked at, and is sent again.
     """
     sent = [_decode(payload, index) for index, payload in enumerate(context.body.actions)]
     results: list[Row] = []

@@ -66,7 +66,7 @@ from cortex.interfaces.team_server.principals import is_from_elsewhere, may_be_c
 IS_ANYBODY = 4
 # Clock skew up to which the ids of a client are accepted.
 AHEAD_MS = 50 * 365 * 86_400_000
-# The year 2000. A client whose clock shows less doesn't know when a record was created.
+# The year 2000. An earlier time means that the clock of the client is wrong.
 EARLIEST_MS = 946_684_800_000
 B = TypeVar("B", bound=Any)
 
