@@ -66,12 +66,12 @@ async def serve_http_within(
     """
     http = Guest(config(_app(families, threads, site, identity), proxied=bool(site.token)))
 
-    async def exit_on_stop() -> None:
+    async def end_when_told() -> None:
         await stop.wait()
         http.should_exit = True
 
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(exit_on_stop)
+        tasks.start_soon(end_when_told)
         await http.serve([listener])
         tasks.cancel_scope.cancel()
 

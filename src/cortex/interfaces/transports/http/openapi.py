@@ -17,11 +17,20 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 REFUSALS: Mapping[int, str] = {
     400: "The body is empty or no JSON object, or an argument doesn't fit.",
     401: "The token is missing or wrong.",
-    403: "The request comes from another site, the file is none that may be read, or nothing of the kind may be written.",
-    404: "There is no such tool (`ARGUMENT_INVALID`), file, workspace, source, document, memory or record.",
+    403: (
+        "The request comes from another site, the file is none that may be read, or nothing of "
+        "the kind may be written."
+    ),
+    404: (
+        "There is no such tool (`ARGUMENT_INVALID`), file, workspace, source, document, memory "
+        "or record."
+    ),
     405: "The path wants another method.",
     408: "The body did not arrive in time.",
-    409: "Another run is under way, the record was changed meanwhile, or the key stands for another write.",
+    409: (
+        "Another run is under way, the record was changed meanwhile, or the key stands for "
+        "another write."
+    ),
     413: "The body is too large.",
     415: "The body isn't sent as `application/json`.",
     421: "The Host header names another machine.",
@@ -101,7 +110,10 @@ def describe(
         "info": {
             "title": "Cortex",
             "version": version,
-            "description": "The tools of Cortex, each with its arguments as a JSON object and its answer as another.",
+            "description": (
+                "The tools of Cortex, each with its arguments as a JSON object and its answer "
+                "as another."
+            ),
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "security": [{"token": []}] if guarded else [],
