@@ -76,8 +76,9 @@ GROUPS = {
 
 
 class Commands(TyperGroup):
-    """Knows commands of two words: `mcp` takes names of families, so `mcp status` can't be a
-    command within it.
+    """Command group that also has commands of two words.
+
+    `mcp` takes names of families, so `mcp status` can't be a command within it.
     """
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:

@@ -1,4 +1,4 @@
-"""`cortex index`: bring a folder's index up to date, once or for as long as the command runs."""
+"""`cortex index`: bring a folder's index up to date, once or continuously."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ def index(
     """Index a folder, or bring its index up to date."""
     with ExitStack() as stack:
         engines = [
-            stack.enter_context(Engine(found.root, found.settings))
-            for found in workspace.find([path] if path else [])
+            stack.enter_context(Engine(target.root, target.settings))
+            for target in workspace.find([path] if path else [])
         ]
         exporters = [open_exporter(engine) for engine in engines] if chunks else []
         reports, failed = [], None

@@ -1,4 +1,4 @@
-"""`cortex install` and `cortex uninstall`: connect and disconnect clients, remove all of ours.
+"""`cortex install` and `cortex uninstall`: connect and disconnect clients.
 
 Knows arguments, prompts and output; `cortex.interfaces.install` changes the files.
 """

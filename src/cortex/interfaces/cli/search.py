@@ -331,18 +331,18 @@ def _print_hits(
     if sys.stdout.isatty():
         _print_rich(located, labels)
         return
-    for found_hit in located:
-        weak = WEAK if labels.is_weak(found_hit.hit) else ""
+    for located_hit in located:
+        weak = WEAK if labels.is_weak(located_hit.hit) else ""
         say(
             (
-                f"{_place(found_hit, labels)}  {found_hit.hit.relevance:.2f}{weak}  "
-                f"{found_hit.hit.qualified}{_state_note(found_hit)}"
+                f"{_place(located_hit, labels)}  {located_hit.hit.relevance:.2f}{weak}  "
+                f"{located_hit.hit.qualified}{_state_note(located_hit)}"
             ).rstrip()
         )
-        for number, line in _lines(found_hit.hit):
+        for number, line in _lines(located_hit.hit):
             say(f"{number:>6}  {line}", lines=True)
-        if found_hit.hit.evidence:
-            say(f"        {_evidence(found_hit.hit)}")
+        if located_hit.hit.evidence:
+            say(f"        {_evidence(located_hit.hit)}")
 
 
 def _lines(hit: Hit) -> list[tuple[int, str]]:
@@ -394,15 +394,15 @@ def _print_rich(located: list[FederatedHit], labels: _Told) -> None:
     from rich.text import Text
 
     console = Console()
-    for found_hit in located:
-        hit = found_hit.hit
-        title = Text(printable(_place(found_hit, labels)), style="bold cyan")
+    for located_hit in located:
+        hit = located_hit.hit
+        title = Text(printable(_place(located_hit, labels)), style="bold cyan")
         weak = labels.is_weak(hit)
         title.append(
             f"  {hit.relevance:.2f}{WEAK if weak else ''}", style="dim" if weak else "green"
         )
         title.append(f"  {printable(hit.qualified)}" if hit.qualified else "", style="dim")
-        title.append(_state_note(found_hit), style="yellow")
+        title.append(_state_note(located_hit), style="yellow")
         console.print(title)
         for number, line in _lines(hit):
             code = Syntax("", hit.language or "text", theme="ansi_dark").highlight(

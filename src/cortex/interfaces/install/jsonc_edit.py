@@ -302,7 +302,7 @@ def _cut(text: str, around: JsoncPart, index: int) -> str:
 
 
 def _close_up(text: str, opening: int) -> str:
-    """`{ }` and what is left of lines becomes `{}`; comments inside stay where they are."""
+    """Collapse an empty object or array to `{}` or `[]`; comments inside stay."""
     end = opening + 1 + len(text[opening + 1 :]) - len(text[opening + 1 :].lstrip())
     return text[: opening + 1] + text[end:] if text[end : end + 1] in ("}", "]") else text
 

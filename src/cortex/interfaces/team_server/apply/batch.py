@@ -57,7 +57,7 @@ def flush(context: RouteContext) -> RouteResult:
     """Take what was written at home, in order; after one that has to be tried again nothing is
     taken, so that nothing overtakes.
 
-    What isn't answered was not looked at, and is sent again.
+    An action without a result was not processed; the client sends it again.
     """
     sent = [_decode(payload, index) for index, payload in enumerate(context.body.actions)]
     results: list[Row] = []

@@ -96,11 +96,11 @@ def differing(after: Any, current: Any) -> Any:
     return Conflict(tuple(clashes)) if clashes else current
 
 
-def conflict_error(number: str, conflict: Conflict) -> InputError:
+def conflict_error(record_id: str, conflict: Conflict) -> InputError:
     """Build the error for a conflict, with both values of each field."""
     conflicts = [
         {
-            "id": number,
+            "id": record_id,
             "field": clash.field,
             "theirs": _excerpt(clash.theirs),
             "yours": _excerpt(clash.ours),
@@ -110,8 +110,8 @@ def conflict_error(number: str, conflict: Conflict) -> InputError:
     say = "says" if len(conflict.fields) == 1 else "say"
     return InputError(
         "RECORD_CHANGED",
-        f"{number} was changed meanwhile: {', '.join(conflict.fields)} {say} something else now",
-        context={"id": number, "fields": list(conflict.fields), "conflicts": conflicts},
+        f"{record_id} was changed meanwhile: {', '.join(conflict.fields)} {say} something else now",
+        context={"id": record_id, "fields": list(conflict.fields), "conflicts": conflicts},
     )
 
 

@@ -56,7 +56,7 @@ from cortex.toolkit.tool import Arguments
 
 
 def get_record(kind: ListedKind, context: RouteContext) -> RouteResult:
-    """One record by its id; a subcortex by its slug, too."""
+    """Return a record by id, or a subcortex by slug."""
     record = _requested_record(context, kind.cls)
     if isinstance(record.body, Notification) and not context.viewer.is_own(record.body.recipient):
         # The sender of a notification sees its subject, not the notification of another.
@@ -83,7 +83,7 @@ def list_comments(context: RouteContext) -> RouteResult:
 
 
 def create_record(kind: ListedKind, context: RouteContext) -> RouteResult:
-    """Write a new record."""
+    """Create a record."""
     body = kind.cls(**sent(kind.cls, context.body))
     return _create(context, body)
 
@@ -143,7 +143,7 @@ def create_several(context: RouteContext) -> RouteResult:
 
 
 def change_record(kind: ListedKind, context: RouteContext) -> RouteResult:
-    """Change what a record says; what isn't sent stays."""
+    """Change the given fields of a record."""
     cls = kind.cls
     fields, before = sent(cls, context.body), _requested_record(context, cls)
     if not fields:

@@ -106,8 +106,8 @@ def which_visible(context: RouteContext) -> RouteResult:
     """Which of these ids may be seen, and which there aren't at all: copies of those are kept, of
     what is hidden they aren't.
 
-    Nobody guesses an id, it has 80 random bits: that there is such a record is told to who has seen
-    it, or was told of it.
+    An id has 80 random bits and can't be guessed, so its existence is confirmed only to clients
+    that know the id already.
     """
     context.hall.check_history(context.core.ledger.epoch())
     ids = [record_id for record_id in dict.fromkeys(context.body.ids) if record_id.isascii()]
