@@ -292,7 +292,7 @@ class ActionApplier:
         return replace(body, risk_flags=tuple(flags))
 
     def _check_summary(self, thread: str, body: Thread) -> None:
-        """Check that a supplied summary belongs to a comment by its author in the same thread.
+        """Check that a supplied summary cites a comment of its thread and has an allowed author.
 
         Raises: InputError RECORD_INVALID.
         """
